@@ -32,11 +32,15 @@ def create_app(parts: Parts) -> FastAPI:
     return app
 
 
-async def _not_valid(_: Request, problem: Exception) -> Response:
-    """422 as the interface has it: FastAPI's own answer repeats the input."""
+async def _not_valid(request: Request, problem: Exception) -> Response:
+    """422 as the interface has it: FastAPI's own answer repeats the input, and does not say what is allowed."""
     assert isinstance(problem, RequestValidationError)
-    found = [
-        {"loc": [str(part) for part in error["loc"]], "msg": error["msg"], "type": error["type"]}
-        for error in problem.errors()
-    ]
+    found = []
+    for error in problem.errors():
+        message = error["msg"]
+        if error["type"] == "extra_forbidden":
+            (filters,) = request.scope["route"].dependant.query_params
+            message = f"Unknown filter; allowed are {', '.join(filters.field_info.annotation.model_fields)}"
+        loc = [errors.shown(str(part)) for part in error["loc"]]
+        found.append({"loc": loc, "msg": message, "type": error["type"]})
     return errors.response(422, found)

@@ -16,31 +16,15 @@ from marketdata.points.columns import Ints
 from marketdata.points.records import KINDS, SEARCHED, RecordKind, names
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
+from marketdata.service.parameters import ListingQuery, Order, SortField
 from marketdata.times import parse_iso
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
 
-SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]
-Order = Literal["asc", "desc"]
 Record = dict[str, Any]
 # Cached listings, so that a later page costs no more than the first.
 CACHED_LISTINGS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class ListingQuery:
-    """Parameters of every discovery listing (interface 4.5)."""
-
-    limit: int
-    cursor: str | None
-    search: str | None
-    sort: SortField
-    order: Order
-    status: str | None
-    tags: tuple[str, ...]
-    tags_match: Literal["any", "all"]
-    bounds: tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +170,16 @@ def detail(record: Record) -> Record:
 def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:
     words = (query.search or "").casefold().split()
     combine = any if query.tags_match == "any" else all
+    tags, bounds = query.wanted_tags, query.bounds
 
     def passes(place: int) -> bool:
         record = current.records[place]
         return (
             (query.status is None or record.get("status") == query.status)
             and all(word in current.words[place] for word in words)
-            and (not query.tags or combine(tag in _tags(record) for tag in query.tags))
+            and (not tags or combine(tag in _tags(record) for tag in tags))
             and all(
-                (date := current.dates[name][place]) is not None and low <= date <= high
-                for name, low, high in query.bounds
+                (date := current.dates[name][place]) is not None and low <= date <= high for name, low, high in bounds
             )
         )
 
@@ -223,7 +207,7 @@ def _is_child(ids: set[Any], slugs: set[Any], parent: Parent, record: Record) ->
 def _facts(kind: RecordKind, query: ListingQuery, parent: Parent | None) -> Facts:
     bounds = [part for bound in query.bounds for part in bound]
     of = (None, None) if parent is None else (parent.id, parent.slug)
-    shown = (query.search, query.sort, query.order, query.status, ",".join(query.tags), query.tags_match)
+    shown = (query.search, query.sort, query.order, query.status, ",".join(query.wanted_tags), query.tags_match)
     return ("listing", kind, *of, *shown, *bounds)
 
 

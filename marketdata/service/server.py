@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import ipaddress
 import pickle
 import secrets
+import signal
 import socket
 import sys
 import threading
@@ -62,6 +62,11 @@ class Service:
         """Finish the running requests, then stop."""
         self._worker.stop()
 
+    def settle(self) -> None:
+        """Do nothing but serve in this process."""
+        _return_large_blocks()
+        self._worker.settle()
+
 
 def serve(
     archive: Archive,
@@ -113,21 +118,23 @@ def serve(
     """
     if isinstance(archive, str | Path):
         raise ConfigError(f"serve takes an archive, not a path; pass md.Archive({str(archive)!r}).")
-    worker, url, api_key = _worker(
-        archive,
-        host,
-        port,
-        keys,
-        plans,
-        requests_per_minute,
-        workers,
-        secret=secret,
-        cache_bytes=cache_bytes,
-        trusted_proxies=trusted_proxies,
-        host_names=host_names,
-        clock=clock,
-    )
-    return Service(worker, url, api_key)
+    store, api_key = _keys(keys, plans, requests_per_minute, clock)
+    _check_address(host, trusted_proxies, given_keys=keys is not None)
+    whole("workers", workers, 1)
+    options: dict[str, Any] = {
+        "archive": archive,
+        "keys": store,
+        "host": host,
+        "host_names": host_names,
+        "trusted_proxies": trusted_proxies,
+        "secret": secret or _secret(archive),
+        "cache_bytes": cache_bytes // workers,
+        "clock": clock,
+    }
+    if workers == 1:
+        return start(build(**options), host, port, api_key)
+    listener = _listen(host, port)
+    return Service(Workers(listener, workers, options), _url(listener), api_key)
 
 
 def start(access: Access, host: str = "127.0.0.1", port: int = 0, api_key: str | None = None) -> Service:
@@ -141,84 +148,39 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
-    keys: str | Path | Keys | Mapping[str, str] | None = None,
-    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None = None,
-    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE,
-    workers: int = 1,
     say: Callable[[str], None] = print,
     **options: Any,
 ) -> None:
     """Serve an archive over HTTP until SIGINT or SIGTERM; ``say`` gets address and key; ``options`` as `serve`."""
-    options["when_warm"] = _freeze_garbage
-    worker, url, api_key = _worker(archive, host, port, keys, plans, requests_per_minute, workers, **options)
-    say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {url}")
-    if api_key is not None:
-        say(f"Key (shown once): {api_key}")
-        say(f"For another terminal:\n  export MARKETDATA_BASE_URL={url} MARKETDATA_API_KEY={api_key}")
-        if archive.simulated:
-            say(f"For a browser:\n  {url}/#key={api_key}")  # this key guards nothing; no other is in an address
-    _return_large_blocks()
-    worker.run()
-
-
-def _worker(
-    archive: Archive,
-    host: str,
-    port: int,
-    keys: str | Path | Keys | Mapping[str, str] | None,
-    plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None,
-    requests_per_minute: int,
-    workers: int,
-    *,
-    trusted_proxies: Sequence[str] = (),
-    secret: bytes | None = None,
-    cache_bytes: int = CACHE_BYTES,
-    clock: Callable[[], float] = time.time,
-    **options: Any,
-) -> tuple[Worker | Workers, str, str | None]:
-    """What answers at an address, the address, and the key if one was created."""
-    store, api_key = _keys(keys, plans, requests_per_minute, clock)
-    _check_address(host, trusted_proxies, given_keys=keys is not None)
-    whole("workers", workers, 1)
-    options |= {
-        "archive": archive,
-        "keys": store,
-        "host": host,
-        "trusted_proxies": trusted_proxies,
-        "secret": secret or _secret(archive),
-        "cache_bytes": cache_bytes // workers,
-        "clock": clock,
-    }
-    if workers == 1:
-        access = build(**options)
-        listener = _listen(host, port)
-        return Worker(access, listener), _url(listener), api_key
-    listener = _listen(host, port)
-    return Workers(listener, workers, {**options, "when_warm": _freeze_garbage}), _url(listener), api_key
+    end = threading.Event()
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(serve(archive, host=host, port=port, **options))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError):  # in another thread than the first one there are none
+                stack.callback(signal.signal, number, signal.signal(number, lambda *_: end.set()))
+        say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {service.base_url}")
+        if key := service.api_key:
+            say(f"Key (shown once): {key}")
+            say(f"For another terminal:\n  export MARKETDATA_BASE_URL={service.base_url} MARKETDATA_API_KEY={key}")
+            if archive.simulated:
+                # This key guards nothing; no other is in an address.
+                say(f"For a browser:\n  {service.base_url}/#key={key}")
+        service.settle()
+        while not end.wait(1):  # on Windows a signal is seen between waits only
+            pass
 
 
 def work() -> None:
     """Be one of several workers: options come by the standard input, whose end is the sign to stop."""
     options = pickle.load(sys.stdin.buffer)  # noqa: S301  from the process that started this one
-    worker = Worker(build(**options), socket.socket(fileno=int(sys.argv[1])))
-
-    def wait_for_the_end() -> None:
-        sys.stdin.buffer.read()
-        worker.stop()
-
-    def ready() -> None:
-        threading.Thread(target=wait_for_the_end, daemon=True).start()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the process that started this one gets them too
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    with Service(Worker(build(**options), listener), _url(listener)) as service:
         sys.stdout.write("\n")
         sys.stdout.flush()
-
-    _return_large_blocks()
-    worker.run(ready)
-
-
-def _freeze_garbage() -> None:
-    """Exempt modules and records, which stay, from garbage collection, which would stop all threads for 0.1 s."""
-    gc.collect()
-    gc.freeze()
+        service.settle()
+        sys.stdin.buffer.read()
 
 
 def _return_large_blocks() -> None:
@@ -238,13 +200,9 @@ def build(
     host_names: Sequence[str] = (),
     trusted_proxies: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
-    when_warm: Callable[[], object] = lambda: None,
     folder: Path | None = None,
 ) -> Access:
-    """The whole service but its connections; processes with one ``folder`` count requests together.
-
-    ``when_warm`` is called once all for the first request is loaded.
-    """
+    """The whole service but its connections; processes with one ``folder`` count requests together."""
     parts = Parts(
         source=archive,
         pages=Pages(archive, cache_bytes=cache_bytes),
@@ -259,7 +217,6 @@ def build(
         for view in VIEWS:
             parts.coverage.by_market(view, archive.version(view))
         parts.listings.warm()
-        when_warm()
 
     return Access(
         create_app(parts),

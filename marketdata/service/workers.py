@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import pickle
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,16 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  a folder of its own is made the
 
 
 class Worker:
-    """A loop in this process that answers the connections of a listening socket."""
+    """A loop in a thread of this process that answers the connections of a listening socket."""
 
     def __init__(self, access: Access, listener: socket.socket) -> None:
         self.connections = Connections(listener, access.respond)
         self._warm = access.warm
-        self._started, self._end = threading.Event(), asyncio.Event()
-        self._thread = threading.Thread(target=self.run, name="marketdata-service", daemon=True)
+        self._started, self._is_warm, self._end = threading.Event(), threading.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="marketdata-service", daemon=True)
 
     def start(self) -> None:
-        """Answer in a thread."""
+        """Answer from now on."""
         self._thread.start()
         self._started.wait()
 
@@ -43,23 +43,20 @@ class Worker:
         """Finish the running requests, then end; from any thread."""
         with contextlib.suppress(RuntimeError):  # it has ended
             self.loop.call_soon_threadsafe(self._end.set)
-        if self._thread.is_alive():
-            self._thread.join(GRACE_SECONDS + 5)
+        self._thread.join(GRACE_SECONDS + 5)
 
-    def run(self, ready: Callable[[], object] = lambda: None) -> None:
-        """Answer until ``stop``, in the main thread also until SIGINT or SIGTERM; ``ready`` is called at the start."""
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(self._run(ready))
+    def settle(self) -> None:
+        """Once what the first request needs is loaded, have this process do nothing but serve."""
+        self._is_warm.wait()
+        # Modules and records stay; a garbage collection that looks at them would stop all threads for 0.1 s.
+        gc.collect()
+        gc.freeze()
 
-    async def _run(self, ready: Callable[[], object]) -> None:
+    async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # Not on Windows, where the interpreter handles them, and not in a thread.
-            with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-                self.loop.add_signal_handler(number, self._end.set)
         warming = self.loop.run_in_executor(None, self._warm)
+        warming.add_done_callback(lambda _: self._is_warm.set())
         self._started.set()
-        ready()
         await self.connections.serve(self._end)
         # What fails here, fails again where a request needs it.
         await asyncio.gather(warming, return_exceptions=True)
@@ -117,13 +114,8 @@ class Workers:
         self._listener.close()
         self._folder.cleanup()
 
-    def run(self) -> None:
-        """Answer until SIGINT or SIGTERM, in the main thread."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self._stopped.set())
-        self.start()
-        self._stopped.wait()
-        self.stop()
+    def settle(self) -> None:
+        """The processes do so themselves."""
 
     def _keep(self, place: int) -> None:
         """Run a process, and another one when it dies."""

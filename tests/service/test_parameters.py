@@ -11,8 +11,8 @@ from service.memory import MINUTE, MemoryArchive
 from service.web import START, Web, raw, strict_json, window
 from starlette.exceptions import HTTPException
 
-from marketdata.service.dependencies import read_time
 from marketdata.service.errors import shown
+from marketdata.service.parameters import read_time
 from marketdata.service.server import Service, serve
 from marketdata.times import to_text
 

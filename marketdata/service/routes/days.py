@@ -11,8 +11,9 @@ from fastapi.responses import Response
 from marketdata.points.columns import Data, Token
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
-from marketdata.service.dependencies import Context, IdOrSlug, read_context, read_time
+from marketdata.service.dependencies import Context, read_context
 from marketdata.service.pagination import ServedPage
+from marketdata.service.parameters import IdOrSlug, read_time
 from marketdata.service.responses import points, points_by_label, served_labels, to_json
 from marketdata.times import DAY, Range
 from marketdata.wire import stream

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from fastapi import Query
 from fastapi.responses import Response
 
 from marketdata.points.records import RecordKind
 from marketdata.service import errors
-from marketdata.service.dependencies import Context, IdOrSlug, ListingParameters, RequestContext
-from marketdata.service.listings import ListingQuery, Parent, detail
+from marketdata.service.dependencies import Context, RequestContext
+from marketdata.service.listings import Parent, detail
+from marketdata.service.parameters import EventQuery, IdOrSlug, ListingQuery, MarketQuery
 from marketdata.service.responses import NOT_FOUND, to_json
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models
@@ -16,31 +20,21 @@ router = v1_router("Discovery")
 
 
 @router.get("/series", response_model=models.Listing)
-def list_series(query: ListingParameters, context: Context) -> Response:
+def list_series(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
     """Series: broad themes or recurring categories."""
     return _listing("series", query, context)
 
 
 @router.get("/events", response_model=models.Listing)
-def list_events(
-    query: ListingParameters,
-    context: Context,
-    series_id: str | None = None,
-    series_slug: str | None = None,
-) -> Response:
+def list_events(query: Annotated[EventQuery, Query()], context: Context) -> Response:
     """Events, of one series if its id or slug is given."""
-    return _listing("events", query, context, Parent("series", series_id, series_slug))
+    return _listing("events", query, context, Parent("series", query.series_id, query.series_slug))
 
 
 @router.get("/markets", response_model=models.Listing)
-def list_markets(
-    query: ListingParameters,
-    context: Context,
-    event_id: str | None = None,
-    event_slug: str | None = None,
-) -> Response:
+def list_markets(query: Annotated[MarketQuery, Query()], context: Context) -> Response:
     """Markets, of one event if its id or slug is given."""
-    return _listing("markets", query, context, Parent("event", event_id, event_slug))
+    return _listing("markets", query, context, Parent("event", query.event_id, query.event_slug))
 
 
 @router.get("/markets/{id_or_slug}", response_model=models.MarketDetail, responses=NOT_FOUND)

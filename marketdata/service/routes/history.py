@@ -9,15 +9,9 @@ from fastapi.responses import Response
 from marketdata.points.views import VIEWS, View
 from marketdata.service import errors
 from marketdata.service.cache import Subject
-from marketdata.service.dependencies import (
-    Context,
-    HistoryParameters,
-    HistoryQuery,
-    IdOrSlug,
-    RequestContext,
-    TokenId,
-)
+from marketdata.service.dependencies import Context, RequestContext
 from marketdata.service.pagination import KeptPage
+from marketdata.service.parameters import HistoryParameters, HistoryQuery, IdOrSlug, TokenId
 from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, points, points_by_label, to_json
 from marketdata.service.routes.router import v1_router
 from marketdata.wire import models

@@ -8,15 +8,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
 from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
-from marketdata.service.dependencies import Context, ListingParameters, Parts, read_context
-from marketdata.service.listings import ListingQuery
+from marketdata.service.dependencies import Context, Parts, read_context
+from marketdata.service.parameters import ListingQuery
 from marketdata.service.plans import AccessPlan
 from marketdata.service.responses import to_json
 from marketdata.times import Range, to_text
@@ -58,7 +58,7 @@ def create_router(*, simulated: bool) -> APIRouter:
         return Response(body, media_type="text/html", headers=headers)
 
     @router.get("/coverage", dependencies=[Depends(read_context)])
-    def get_coverage(query: ListingParameters, context: Context) -> Response:
+    def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
         answer = covered(context.parts, query)
         return context.respond(to_json({"simulated": simulated, **answer, "plan": _shown(context.grant.plan)}))
 
