@@ -20,7 +20,7 @@ from marketdata.times import MINUTE, Range
 
 # Points of one chunk, and base points (1m) that one chunk may be made from.
 _IS_BOOKS = {view: spec.columns is Books for view, spec in VIEWS.items()}
-POINTS = {view: 2_048 if books else 16_384 for view, books in _IS_BOOKS.items()}
+POINTS = {view: 4_096 if books else 16_384 for view, books in _IS_BOOKS.items()}
 BASE_POINTS = {view: 65_536 if books else 1_048_576 for view, books in _IS_BOOKS.items()}
 # Memory that the chunks take at most.
 CACHE_BYTES = 256 * 2**20

@@ -20,6 +20,8 @@ from marketdata.errors import ConfigError
 from marketdata.service.access import Access
 from marketdata.service.connections import GRACE_SECONDS, Connections
 
+# New objects after which garbage is collected: a page has thousands, nearly all of which are gone by then anyway.
+GARBAGE = 20_000
 # The modules of the process that starts it, and the function that reads the rest from its input.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from marketdata.service.server import work; work()"
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  a folder of its own is made there
@@ -51,6 +53,7 @@ class Worker:
         # Modules and records stay; a garbage collection that looks at them would stop all threads for 0.1 s.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(GARBAGE)
 
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()

@@ -33,10 +33,10 @@ PROGRAMS = {
     OURS: """
 import sys
 from marketdata.archive import Archive
-from marketdata.service import serve
-with serve(Archive(sys.argv[1]), keys={"bench": "p"}, plans={"p": {"requests_per_minute": 10**7}}) as service:
-    print(service.base_url, flush=True)
-    sys.stdin.read()
+from marketdata.service import run
+plans = {"p": {"requests_per_minute": 10**7}}
+def say(line): print(line.split()[-1], flush=True)
+run(Archive(sys.argv[1]), port=0, keys={"bench": "p"}, plans=plans, say=say)
 """,
     # What one writes first: the archive's frame, a dict per point, and the framework makes the JSON.
     USUAL: """
