@@ -222,11 +222,7 @@ def _events(given: Native, tokens: list[tuple[str, str]]) -> dict[tuple[str, str
 
 
 def _by(
-    own: Frame,
-    times: Ints,
-    name: str,
-    paths: Mapping[tuple[str, str], Path],
-    group_of: Mapping[tuple[str, str], str],
+    own: Frame, times: Ints, name: str, paths: Mapping[tuple[str, str], Path], group_of: Mapping[tuple[str, str], str]
 ) -> Native:
     """A frame of the sums of the tokens of each market or event, from its first fill on."""
     tokens = defaultdict(list)

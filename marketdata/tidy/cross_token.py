@@ -92,13 +92,7 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
 
 
 def arbitrage(
-    frame: F,
-    *,
-    tokens: Any = None,
-    by: By = "market",
-    events: Any = None,
-    fees: Any = None,
-    size: float | None = None,
+    frame: F, *, tokens: Any = None, by: By = "market", events: Any = None, fees: Any = None, size: float | None = None
 ) -> F:
     """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays; see `overround`.
 

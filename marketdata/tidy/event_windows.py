@@ -54,12 +54,7 @@ def _with_time_left(frame: Frame, ends: dict[str, int]) -> Native:
 
 
 def around(
-    frame: F,
-    moments: Any,
-    *,
-    before: str | dt.timedelta,
-    after: str | dt.timedelta,
-    resolution: str | None = None,
+    frame: F, moments: Any, *, before: str | dt.timedelta, after: str | dt.timedelta, resolution: str | None = None
 ) -> F:
     """Cut windows around moments out of a frame, with times relative to the moment.
 

@@ -14,17 +14,7 @@ import simdjson
 from numpy.typing import NDArray
 
 from marketdata.adapters.recordings.batch import Batch, Rows
-from marketdata.adapters.recordings.columns import (
-    MARKET,
-    QUESTION,
-    SLUG,
-    clocks,
-    coded,
-    first,
-    micros,
-    numbers,
-    tokens,
-)
+from marketdata.adapters.recordings.columns import MARKET, QUESTION, SLUG, clocks, coded, first, micros, numbers, tokens
 from marketdata.adapters.recordings.files import RecordingFile
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Ints, Token, ranges
