@@ -84,7 +84,9 @@ def show(frame: Any, *, id_width: int | None = 16) -> Shown:
           market_id  price
     0  0x1212…21212    0.4
     """
-    if not _is_shown(frame):
+    from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_polars_dataframe
+
+    if not (is_pandas_dataframe(frame) or is_polars_dataframe(frame)):
         raise ConfigError(
             f"md.show takes a pandas or polars DataFrame, not {type(frame).__name__}; collect or convert it first."
         )
@@ -139,12 +141,6 @@ def _shown(frame: Any) -> Any:
         return shortened(frame, options.id_width)
     except Exception:  # any frame of a notebook comes here, and each is shown
         return frame
-
-
-def _is_shown(frame: Any) -> bool:
-    from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_polars_dataframe
-
-    return is_pandas_dataframe(frame) or is_polars_dataframe(frame)
 
 
 def shortened(frame: Any, width: int | None) -> Any:

@@ -39,13 +39,9 @@ class Resolution(StrEnum):
     @classmethod
     def of(cls, value: object) -> Resolution:
         """Read a resolution, as text or itself; ConfigError if it is none of the five."""
-        if isinstance(value, str):
-            try:
-                return cls(value)
-            except ValueError:
-                pass
-        allowed = ", ".join(cls)
-        text = f"does not exist; the service has {allowed}."
+        if isinstance(value, str) and value in set(cls):
+            return cls(value)
+        text = f"does not exist; the service has {', '.join(cls)}."
         width = _read(value)
         if width is not None and width.micros > cls.M1.micros:
             text += " An archive and df.md.resample take this one too: fetch a finer one of those, and resample it."

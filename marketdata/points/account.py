@@ -75,6 +75,7 @@ class Path(NamedTuple):
     def equity(self, cash: float) -> dict[str, Floats]:
         """An account with so much cash at the beginning, and how far it is below its greatest equity before."""
         equity = cash + self.money + self.value
+        greatest = np.maximum.accumulate(np.where(np.isnan(equity), -np.inf, equity))
         return {
             "cash": cash + self.money,
             "value": self.value,
@@ -82,7 +83,7 @@ class Path(NamedTuple):
             "equity": equity,
             "profit": self.profit,
             "profit_sold": self.money + self.sale,
-            "drawdown": _drawdown(equity),
+            "drawdown": greatest - equity,
         }
 
 
@@ -101,12 +102,6 @@ def path(token: Token, times: Ints) -> Path:
     value[rows] = position[rows] * token.quotes.mids(times[rows])
     sale[rows] = token.quotes.sales(times[rows], position[rows])
     return Path(money, value, sale, int(np.searchsorted(times, token.ts[0])))
-
-
-def _drawdown(equity: Floats) -> Floats:
-    """How far equity is below the greatest before; NaN where it is not known."""
-    known = np.where(np.isnan(equity), -np.inf, equity)
-    return np.maximum.accumulate(known) - equity if len(equity) else equity
 
 
 def total(paths: Sequence[Path], count: int) -> Path:

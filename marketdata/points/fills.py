@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -80,21 +80,14 @@ class Ladders:
     def times(self, token: Token) -> Ints:
         """When the buckets of a token that have a book begin."""
         first, last = self._ranges.get(token, (0, 0))
-        out: Ints = self._ts[first:last]
-        return out
+        return self._ts[first:last]
 
-    def of(self, token: Token) -> Callable[[int], Snapshot | None]:
-        """The snapshot in the bucket of a token that begins at a time."""
-        first, _ = self._ranges.get(token, (0, 0))
-        ts = self.times(token)
-
-        def at(moment: int) -> Snapshot | None:
-            i = int(np.searchsorted(ts, moment))
-            return self._snapshot(first + i) if i < len(ts) and ts[i] == moment else None
-
-        return at
-
-    def _snapshot(self, i: int) -> Snapshot:
+    def at(self, token: Token, moment: int) -> Snapshot | None:
+        """The snapshot in the bucket of a token that begins at a moment."""
+        first, last = self._ranges.get(token, (0, 0))
+        i = first + int(np.searchsorted(self._ts[first:last], moment))
+        if i == last or self._ts[i] != moment:
+            return None
         levels = {}
         for buys, side in ((False, self._books.bids), (True, self._books.asks)):
             rows = slice(int(side.begins[i]), int(side.begins[i] + side.counts[i]))
@@ -107,7 +100,7 @@ class Ledger:
     """One token: its orders in time order, and their fills."""
 
     token: Token
-    snapshot: Callable[[int], Snapshot | None]
+    ladders: Ladders
     fees_of: Schedule
     hold: int | None
     resolved_at: int | None
@@ -139,7 +132,7 @@ class Ledger:
         while queue:
             order = heapq.heappop(queue)
             if order.at != at:
-                at, book = order.at, self.snapshot(order.at)
+                at, book = order.at, self.ladders.at(self.token, order.at)
             shares = self._fill(order, book)
             if order.buys and shares > 0 and self.hold is not None:
                 later = order.at + self.hold

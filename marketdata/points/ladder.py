@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from marketdata.points.columns import Books, Columns, Floats, Ints
@@ -27,11 +25,6 @@ def ladder(books: Books, moment: int) -> tuple[Columns, dict[str, Floats | Ints]
         columns |= {f"{name}_total": total[there], f"{name}_size": size[there], f"{name}_price": price[there]}
     of = np.repeat(np.arange(len(books)), depths)
     names = ("level", "bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")
-    entries = Columns(books.tokens, books.bounds, books.ts, place=books.rows)
-    return _repeated(entries, of, depths), {name: columns[name] for name in names}
-
-
-def _repeated(entries: Columns, of: Ints, lengths: Ints) -> Columns:
-    bounds = np.append(0, np.cumsum(lengths))[entries.bounds]
-    out = replace(entries, bounds=bounds, ts=entries.ts[of], place=entries.rows[of])
-    return out.of_tokens(out.tokens, bounds)
+    bounds = np.append(0, np.cumsum(depths))[books.bounds]
+    entries = Columns((), bounds, books.ts[of], place=books.rows[of]).of_tokens(books.tokens, bounds)
+    return entries, {name: columns[name] for name in names}

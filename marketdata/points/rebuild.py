@@ -37,10 +37,8 @@ _LEVELS = 1 << 21
 _BACK = 30 * 10**6
 # Bounds of books that are yet to be given tokens.
 _NO_BOUNDS = np.zeros(1, np.int64)
-# Rows that are sorted at a time.
-_ROWS = 1 << 18
-# Tokens whose open books are written out at a time.
-_TOKENS = 256
+# Rows and tokens that are made books of at a time: they stay in the processor's cache, and books in memory.
+_ROWS, _TOKENS = 1 << 18, 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,20 +191,12 @@ class Rebuilder:
 
         A file with none of the tokens that were open before it is of another recording, in which these do not stand.
         """
-        yield from self._closed("over")
+        yield from self._rebuilt(self.open, "over")
         self.before, self.holes, self.met = self.alive, self.holes[:0], False
 
     def finish(self) -> Iterator[Books]:
         """All that stands until now; books stay open, in case that the recording goes on."""
-        yield from self._closed("all")
-
-    def _closed(self, closing: str) -> Iterator[Books]:
-        """Books of what is open, some tokens at a time."""
-        rows, left = self.open, [no_changes()]
-        for first in range(0, len(rows.tokens), _TOKENS):
-            yield from self._rebuilt(rows.take(rows.token // _TOKENS == first // _TOKENS), closing)
-            left.append(self.open)
-        self.open = joined(left)
+        yield from self._rebuilt(self.open, "all")
 
     def _rebuilt(self, rows: Changes, closing: str) -> Iterator[Books]:
         """Books of rows, those of each token in order; ``open`` becomes what is open of them."""
@@ -216,14 +206,14 @@ class Rebuilder:
             self.open = rows
             return
         left = []
-        # Parts of whole tokens, whose rows stay in the processor's cache.
         starts = np.flatnonzero(np.append(True, rows.token[1:] != rows.token[:-1]))
-        cuts = np.append(starts[np.flatnonzero(np.diff(starts // _ROWS, prepend=-1))], len(rows))
+        part = starts // _ROWS + np.arange(len(starts)) // _TOKENS
+        cuts = np.append(starts[np.flatnonzero(np.diff(part, prepend=-1))], len(rows))
         for a, b in itertools.pairwise(cuts.tolist()):
-            part = rows if b - a == len(rows) else rows.take(slice(a, b))
-            yield from _books(part, _runs(part, self, closing), self)
+            some = rows.take(slice(a, b))
+            yield from _books(some, _runs(some, self, closing), self)
             left.append(self.open)
-        self.open = left[0] if len(left) == 1 else joined(left)
+        self.open = joined(left)
 
     def until(self, ts: Ints, seen: Ints) -> tuple[Ints, Bools]:
         """Until when books of these last rows stand, and for which of them that is over already."""

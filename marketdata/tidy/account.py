@@ -17,7 +17,7 @@ from marketdata.points import account as rules
 from marketdata.points.account import Path, Quotes
 from marketdata.points.arguments import number
 from marketdata.points.columns import Columns, Ints, Side
-from marketdata.points.fees import Charge, Schedule, schedule
+from marketdata.points.fees import Schedule, schedule
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.grids import own_times, refuse_off_grid
@@ -162,14 +162,9 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[tuple[str, str], Quotes
     out = {}
     for token, run in _runs(books):
         side = Side(books.bids.begins[run], books.bids.counts[run], books.bids.price, books.bids.size)
-        own = None if fees is None else fees.of_market(token[0])
-        charge = None if own is None else _charge(own)
+        charge = None if fees is None else fees.of_market(token[0]).of_books(books)
         out[token] = Quotes(books.ts[run], books.mid[run], side, charge)
     return out
-
-
-def _charge(fees: Schedule) -> Charge:
-    return lambda price, shares, _book: fees(price, shares)
 
 
 def _runs(columns: Columns) -> list[tuple[tuple[str, str], slice]]:

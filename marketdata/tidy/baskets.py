@@ -11,7 +11,6 @@ from marketdata.adapters import frames
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import baskets
-from marketdata.points.arguments import number
 from marketdata.points.baskets import Event, Legs
 from marketdata.points.columns import Books, Floats, Ints
 from marketdata.points.fees import ALLOWED, Schedule, schedule
@@ -74,11 +73,6 @@ def known_fees(fees: object) -> Schedule:
     if fees is None:
         raise ConfigError(f"An edge is net of fees, and none is not assumed: give fees=; {ALLOWED}.")
     return schedule(fees)
-
-
-def size_of(size: object) -> float | None:
-    """The number of sets, if it is given."""
-    return None if size is None else number("size", size)
 
 
 def overround(frame: Frame, events: Sequence[Event]) -> Native:

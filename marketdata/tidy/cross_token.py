@@ -12,7 +12,7 @@ from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import cross_token as rules
-from marketdata.points.arguments import whole
+from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Series
 from marketdata.points.cross_token import Counts
 from marketdata.points.schema import BOOKS, refuse_cents
@@ -135,7 +135,7 @@ def arbitrage(
     """
     if by == "event":
         baskets.refuse_unused(by, tokens=tokens)
-        known, sets = baskets.known_fees(fees), baskets.size_of(size)
+        known, sets = baskets.known_fees(fees), None if size is None else number("size", size)
         costs = partial(baskets.arbitrage, events=baskets.events_of(events), fees=known, size=sets)
         return run(frame, costs, KINDS, together="all")
     baskets.refuse_unused(by, events=events, fees=fees, size=size)

@@ -110,7 +110,7 @@ def execute(
     ledgers = []
     for token in sorted(by_token):
         ends = None if payoffs is None else payoffs.resolved_at.get(token[0])
-        ledger = Ledger(token, ladders.of(token), known.of_market(token[0]), hold, ends)
+        ledger = Ledger(token, ladders, known.of_market(token[0]), hold, ends)
         ledger.trade(by_token[token])
         ledgers.append(ledger)
     if given and all(fill.status == "no book" for ledger in ledgers for fill in ledger.fills):

@@ -23,12 +23,11 @@ from marketdata.points.columns import Books, Data, Page, Token, joined
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
 from marketdata.wire import reference_decoder
-from marketdata.wire.models import MarketEnvelope, MetricsEnvelope, TokenEnvelope, parse
+from marketdata.wire.models import Envelope, MarketEnvelope, TokenEnvelope, parse
 from marketdata.wire.validation import check
 
 # The parser of each thread.
 _THREAD = threading.local()
-Envelope = MarketEnvelope | TokenEnvelope | MetricsEnvelope
 
 
 # The parser returns the numbers of a side as one buffer, `[0.4],[0.5,1,2]` as it does two pairs. So a page is compared,
@@ -64,13 +63,7 @@ def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool
 def page_of(columns: Data, envelope: Envelope, notes: Counter[str]) -> Page:
     """A page of points as they were read, checked."""
     columns = check(columns, envelope.resolution, notes)
-    if isinstance(envelope, MarketEnvelope):
-        labels: dict[str, str | None] = dict(envelope.tokens)
-    elif isinstance(envelope, TokenEnvelope):
-        labels = {envelope.token_label or "": envelope.token_id}
-    else:
-        labels = {}
-    meta = envelope.metadata
+    labels, meta = envelope.labels, envelope.metadata
     return Page(
         columns, envelope.market_id, envelope.resolution, labels, meta.count, meta.limit, meta.next_cursor, notes
     )
@@ -126,7 +119,7 @@ def envelope_of(view: View, top: object) -> Envelope:
     """What an answer has beside its points; ContractError if it does not follow the interface."""
     if not isinstance(top, dict):
         raise ContractError(f"The answer is a JSON {type(top).__name__}, not an object.")
-    model: type[Envelope] = MetricsEnvelope
+    model: type[Envelope] = Envelope
     if VIEWS[view].has_tokens:
         model = TokenEnvelope if "token_id" in top and "tokens" not in top else MarketEnvelope
     return parse(model, {k: v for k, v in top.items() if k != "data"})

@@ -67,31 +67,40 @@ class HistoryPageMetadata(Body):
     next_cursor: StrictStr | None = None
 
 
-class MarketEnvelope(Body):
-    """A market's books or prices without their points (interface 2.2, 2.5)."""
-
-    market_id: StrictStr
-    resolution: StrictStr
-    tokens: dict[StrictStr, StrictStr]
-    metadata: HistoryPageMetadata
-
-
-class MetricsEnvelope(Body):
+class Envelope(Body):
     """A market's metrics without their points (interface 2.6)."""
 
     market_id: StrictStr
     resolution: StrictStr
     metadata: HistoryPageMetadata
 
+    @property
+    def labels(self) -> dict[str, str | None]:
+        """Token labels and ids, also of tokens without a point."""
+        return {}
 
-class TokenEnvelope(Body):
+
+class MarketEnvelope(Envelope):
+    """A market's books or prices without their points (interface 2.2, 2.5)."""
+
+    tokens: dict[StrictStr, StrictStr]
+
+    @property
+    def labels(self) -> dict[str, str | None]:
+        """Token labels and ids, also of tokens without a point."""
+        return dict(self.tokens)
+
+
+class TokenEnvelope(Envelope):
     """A token's books or prices without their points (readings: single-token history)."""
 
-    market_id: StrictStr
     token_id: StrictStr
     token_label: StrictStr | None = None
-    resolution: StrictStr
-    metadata: HistoryPageMetadata
+
+    @property
+    def labels(self) -> dict[str, str | None]:
+        """The label and the id of the token."""
+        return {self.token_label or "": self.token_id}
 
 
 Level = Annotated[list[float], Field(min_length=2, max_length=2)]

@@ -84,7 +84,7 @@ def _timed(streams: list[Iterator[Entry]], width: int) -> Iterator[ReplayEvent]:
 
 def _stream(rank: int, view: View, source: Source, width: BucketWidth) -> Iterator[Entry]:
     last, seen = None, set[Token]()
-    for frame in _frames(source):
+    for frame in source if isinstance(source, Iterator | list | tuple) else [source]:
         columns = to_columns(view, frame)
         own_times(columns.ts, width)
         order = np.argsort(columns.ts, kind="stable")
@@ -102,12 +102,6 @@ def _stream(rank: int, view: View, source: Source, width: BucketWidth) -> Iterat
                 )
             seen.add(token)
             yield ts, rank, view, token, read(i)
-
-
-def _frames(source: Source) -> Iterable[Native]:
-    if isinstance(source, Iterator | list | tuple):
-        return source
-    return [source]
 
 
 def _reader(view: View, columns: Data) -> Callable[[int], Value]:
