@@ -49,11 +49,11 @@ from typing import Any
 DISTRIBUTION = "prediction-marketdata"  # what pip installs; `marketdata` on the package index is another project
 
 
-class _HintedError(Exception):
+class _Hinted:
     """A message that is the problem, then the hint, what to do in Python."""
 
     def __init__(self, problem: str = "", *, hint: str = "") -> None:
-        super().__init__(f"{problem} {hint}" if hint else problem)
+        super().__init__(f"{problem} {hint}" if hint else problem)  # type: ignore[call-arg]  # of an exception
         self.hint = hint
 
     @property
@@ -63,7 +63,7 @@ class _HintedError(Exception):
         return str(self).removesuffix(self.hint).rstrip()
 
 
-class MarketDataError(_HintedError):
+class MarketDataError(_Hinted, Exception):
     """Base of every error of this library; the message is the problem, then the hint, what to do in Python.
 
     ``argument`` is the name of a wrong argument, ``attempts`` the number of requests, ``partial`` the rows that had
@@ -223,7 +223,7 @@ class ArchiveFullError(ArchiveError):
     """There is no space, or no right, to write; what was committed before is intact."""
 
 
-class MarketDataWarning(_HintedError, UserWarning):
+class MarketDataWarning(_Hinted, UserWarning):
     """Base of every warning of this library; the message is the problem, then the ``hint``, what to do in Python."""
 
 
