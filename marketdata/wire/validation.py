@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.book import crossed, locked
 from marketdata.points.columns import Books, Data
 from marketdata.points.views import view_of
 from marketdata.resolution import Resolution
@@ -32,17 +31,6 @@ def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
 
 
 def _check_books(books: Books, notes: Counter[str]) -> Books:
-    books = _best_first(books, notes)
-    price, size = books.levels()
-    if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
-        _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
-        _note(notes, "size_not_positive", size <= 0)
-    _note(notes, "crossed_book", crossed(books)["crossed"])
-    _note(notes, "locked_book", locked(books)["locked"])
-    return books
-
-
-def _best_first(books: Books, notes: Counter[str]) -> Books:
     (price, size), counts = books.levels(), books.counts
     is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
     equal, wrong = price[1:] == price[:-1], (price[1:] > price[:-1]) != is_ask[1:]
@@ -50,12 +38,17 @@ def _best_first(books: Books, notes: Counter[str]) -> Books:
     equal[borders] = wrong[borders] = False
     _note(notes, "same_price_twice", equal)
     wrong &= ~equal
-    if not wrong.any():
-        return books
-    side = np.repeat(np.arange(len(counts)), counts)
-    notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
-    order = np.lexsort((np.where(is_ask, price, -price), side))
-    return Books.of_levels(books.tokens, books.bounds, books.ts, counts, price[order], size[order])
+    if wrong.any():
+        side = np.repeat(np.arange(len(counts)), counts)
+        notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
+        order = np.lexsort((np.where(is_ask, price, -price), side))
+        books = Books.of_levels(books.tokens, books.bounds, books.ts, counts, price[order], size[order])
+    if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
+        _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
+        _note(notes, "size_not_positive", size <= 0)
+    _note(notes, "crossed_book", books.bids.best > books.asks.best)
+    _note(notes, "locked_book", books.bids.best == books.asks.best)
+    return books
 
 
 def _note(notes: Counter[str], name: str, hits: NDArray[np.generic]) -> None:
