@@ -49,21 +49,7 @@ from typing import Any
 DISTRIBUTION = "prediction-marketdata"  # what pip installs; `marketdata` on the package index is another project
 
 
-class _Hinted:
-    """A message that is the problem, then the hint, what to do in Python."""
-
-    def __init__(self, problem: str = "", *, hint: str = "") -> None:
-        super().__init__(f"{problem} {hint}" if hint else problem)  # type: ignore[call-arg]  # of an exception
-        self.hint = hint
-
-    @property
-    def problem(self) -> str:
-        """The message without the hint."""
-        # Derived: where a key is removed from the message, no second text still has it.
-        return str(self).removesuffix(self.hint).rstrip()
-
-
-class MarketDataError(_Hinted, Exception):
+class MarketDataError(Exception):
     """Base of every error of this library; the message is the problem, then the hint, what to do in Python.
 
     ``argument`` is the name of a wrong argument, ``attempts`` the number of requests, ``partial`` the rows that had
@@ -75,8 +61,15 @@ class MarketDataError(_Hinted, Exception):
     resume: Any = None
 
     def __init__(self, problem: str = "", *, argument: str | None = None, hint: str = "") -> None:
-        super().__init__(problem, hint=hint)
+        super().__init__(f"{problem} {hint}" if hint else problem)
         self.argument = argument
+        self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        # Derived: where a key is removed from the message, no second text still has it.
+        return str(self).removesuffix(self.hint).rstrip()
 
 
 class ConfigError(MarketDataError, ValueError):
@@ -223,8 +216,17 @@ class ArchiveFullError(ArchiveError):
     """There is no space, or no right, to write; what was committed before is intact."""
 
 
-class MarketDataWarning(_Hinted, UserWarning):
+class MarketDataWarning(UserWarning):
     """Base of every warning of this library; the message is the problem, then the ``hint``, what to do in Python."""
+
+    def __init__(self, problem: str = "", *, hint: str = "") -> None:
+        super().__init__(f"{problem} {hint}" if hint else problem)
+        self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        return str(self).removesuffix(self.hint).rstrip()
 
 
 class UnweightedMeanWarning(MarketDataWarning):
