@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marketdata.fetch.html_table import html_table
-from marketdata.fetch.windows import AT_ONCE, Window
+from marketdata.fetch.windows import WORTH_DIVIDING, Window
 from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
 from marketdata.times import DAY, Range
@@ -72,7 +72,7 @@ def make_plan(
         memory += window.buckets * count * VIEWS[window.view].point_bytes
         page = max(1, window.limit // count)  # it has whole buckets
         # Where one request does not do, the second one begins with the last bucket of the first.
-        overlap = window.buckets > AT_ONCE * page
+        overlap = window.buckets > WORTH_DIVIDING * page
         pages += max(1, math.ceil((window.buckets + overlap) / page))
         refused += _refusals(window, limits, now)
     minutes = pages / rate if rate else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 
 from marketdata.fetch.reader import Fetched, Part, merged, same
-from marketdata.fetch.windows import AT_ONCE, MarketInfo, Spans, Window
+from marketdata.fetch.windows import MarketInfo, Spans, Window
 from marketdata.points.columns import Data
 from marketdata.times import Range
 from marketdata.wire.models import LARGEST_LIMIT
@@ -16,19 +17,19 @@ from marketdata.wire.models import LARGEST_LIMIT
 # From so many pages on, a request to learn when a market was active is worth its cost.
 _WORTH_INFO = 20
 # Pages of a part: in memory at once, and fetched again if one of them fails.
-_CHAIN = 16
-# Pages beyond twice the expected ones before a part is cut anew.
-_SLACK = 2
+LONGEST = 16
+# Pages of a window at least: each window but the last costs half a page, where pages may end anywhere.
+_FEWEST = 2
 
 
 class Track:
-    """The range of one market or token: a first part of one page shows how many buckets the pages of others span.
+    """The range of one market or token: one part, which is divided where workers have nothing else to do.
 
     ``parts``, in order of time, are requested or wait to be yielded; ``rest`` is in no part yet; ``at`` is how far the
     track was yielded. ``labels``: tokens of the market, 0 if that is not known.
     """
 
-    def __init__(self, window: Window, info: MarketInfo, *, is_one_of_many: bool) -> None:
+    def __init__(self, window: Window, info: MarketInfo) -> None:
         self.window = window
         self.parts: list[Part] = []
         self.rest = [window.rng]
@@ -36,11 +37,10 @@ class Track:
         self.labels = info.labels(window)
         self._todo: deque[Part] = deque()
         self._info = info
-        self._is_one_of_many = is_one_of_many
-        self._spans = Spans()
+        self.spans = Spans()
         self._seen: list[Data] = []  # what came and is requested again
-        self._first = window.rng.start  # before this, a page had no points
-        self._whole = 0  # buckets from the first point on
+        self._is_ordered = True  # unless pages were seen that are not
+        self.cuts = 0  # how often a window was made to end before what was left
         self._rises = False  # whether the order of its pages was seen to be that of time
 
     @property
@@ -66,40 +66,44 @@ class Track:
                 at = part.window.rng.end
         return at
 
-    def take(self, workers: int) -> Part:
-        """The next part, as one of so many that are requested at once."""
+    def pages(self, rng: Range | None = None) -> float:
+        """How many pages a range of it has, by those that came; by default all of it."""
+        buckets = replace(self.window, rng=rng or self.window.rng).buckets
+        return buckets / self.spans.buckets(self.window.limit, self.labels or 2)
+
+    def left(self, part: Part) -> float:
+        """How many pages of a part are still to come; 0 where it cannot be divided, or will be."""
+        if part.most in (None, 1) or part.fetched is not None:
+            return 0
+        start, end = part.window.rng
+        came = max([start, *(int(page.columns.ts.max(initial=0)) for page in part.pages[-1:])])
+        return self.pages(Range(min(came, end - 1), end))
+
+    def take(self, windows: int, longest: int | None = None) -> Part:
+        """The next part, where what is left may become so many windows, each of at most so many pages."""
         if self._todo:
             return self._todo.popleft()
-        part = self._cut(replace(self.window, rng=self.rest.pop(0)), workers)
-        part.seen = list(self._seen)
+        rest = replace(self.window, rng=self.rest.pop(0))
+        # The first request reads on to the first point, whenever that is.
+        window = self._cut(rest, windows, longest) if self.spans.known else rest
+        if window.rng.end < rest.rng.end:
+            self.rest.insert(0, Range(window.rng.end, rest.rng.end))
+        part = Part(window, LONGEST if self._is_ordered else None, list(self._seen))
         insort(self.parts, part, key=_start)
         return part
 
-    def _cut(self, rest: Window, workers: int) -> Part:
-        """The first part of a range that is in no part, as wide as the pages that came say."""
-        if not self._spans.known:
-            is_small = rest.buckets <= AT_ONCE * max(1, rest.limit // (self.labels or 2))
-            return Part(rest, None if is_small else 1)
+    def _cut(self, rest: Window, windows: int, longest: int | None) -> Window:
+        """The first window of a range that is in no part, as wide as the pages that came say."""
         # Data may lie outside the active range of a market; where there is none, one request says so.
         rng, is_active = self._info.parts(rest)[0]
-        window, pages = replace(rest, rng=rng), 1
-        if is_active:
-            busy = sum(part.fetched is None for part in self.parts)
-            begin = max(rng.start, min(self._first, rng.end - 1))
-            left = replace(window, rng=Range(begin, rng.end))
-            buckets, pages = self._spans.width(
-                left.buckets,
-                workers,
-                rest.limit,
-                _CHAIN,
-                whole=self._whole,
-                busy=busy,
-                many=self._is_one_of_many,
-            )
-            window = replace(window, rng=Range(rng.start, left.part(begin, buckets).rng.end))
-        if window.rng.end < rest.rng.end:
-            self.rest.insert(0, Range(window.rng.end, rest.rng.end))
-        return Part(window, 2 * pages + _SLACK)
+        left = self.pages(rng)
+        pages = max(_FEWEST, math.ceil(left / max(1, windows)))
+        if longest is not None or not self._is_ordered:
+            pages = min(pages, longest or LONGEST)
+        if not is_active or pages >= left or (windows < 2 and self._is_ordered):
+            return replace(rest, rng=rng)
+        self.cuts += 1
+        return rest.part(rng.start, self.spans.width(pages, rest.limit, self.labels or 2))
 
     def receive(self, part: Part, fetched: Fetched | None) -> Iterator[Fetched]:
         """Take in what came of a part; None: of its first pages. Yields what came before and is complete by that."""
@@ -107,7 +111,7 @@ class Track:
         if fetched is None:
             part = self._divide(part)
         elif self._info.parts(part.window)[0][1]:
-            self._spans.see(len(fetched.columns), part.window.buckets, fetched.labels, fetched.spans)
+            self.spans.see(len(fetched.columns), part.window.buckets, fetched.labels, fetched.spans)
         yield from self._confirm(part)
 
     def _divide(self, part: Part) -> Part:
@@ -117,9 +121,11 @@ class Track:
         points = sum(points for points, _ in came.spans)
         # Pages that are not in time order span more, together, than the window has.
         buckets = min(window.buckets, sum(buckets for _, buckets in came.spans) if points else window.buckets)
-        self._spans.see(points, buckets, came.labels, came.spans)
-        self._first = int(came.columns.ts.min()) if len(came.columns) else window.rng.start
-        self._whole = self._whole or replace(window, rng=Range(self._first, self.window.rng.end)).buckets
+        self.spans.see(points, buckets, came.labels, came.spans)
+        self._is_ordered = self._is_ordered and end > window.rng.start
+        # Two pages that rise show the order of all, if no token is yet to come.
+        pages = sum(len(page.columns) > 0 for page in part.pages)
+        self._rises |= self._is_ordered and pages > 1 and came.labels == self._labels(came)
         seen = [columns.between(self.at, self.window.rng.end) for columns in [*self._seen, came.columns]]
         self._seen = [columns for columns in seen if len(columns)]
         self.parts.remove(part)
@@ -129,6 +135,10 @@ class Track:
             insort(self.parts, first, key=_start)
         return first
 
+    def _labels(self, came: Fetched) -> int:
+        """Tokens of the market, which has two or more if nothing is known of it."""
+        return self.labels or max(2, came.labels)
+
     def _confirm(self, part: Part) -> Iterator[Fetched]:
         """What came before a part is complete if it brings the last bucket again, equal, and later ones."""
         start, after = part.window.rng.start, part.fetched
@@ -137,9 +147,8 @@ class Track:
                 continue
             before.waits = False
             both = [f.columns.between(start, start + part.window.resolution.micros) for f in (before.fetched, after)]
-            labels = self.labels or max(2, before.fetched.labels)  # a market has two tokens or more
-            is_later = after.columns.ts.max(initial=0) > before.fetched.columns.ts.max()
-            if before.fetched.labels == after.labels == labels and is_later and same(*both):
+            is_later = self._rises or after.columns.ts.max(initial=0) > before.fetched.columns.ts.max()
+            if before.fetched.labels == after.labels == self._labels(before.fetched) and is_later and same(*both):
                 self._rises = True
                 yield _cut_off(before.window, before.fetched, start)
             else:
@@ -148,11 +157,11 @@ class Track:
 
     def keep(self) -> Iterator[Fetched]:
         """Keep what came of parts on their way when a fetch ends, where pages were seen to be in time order."""
-        for part in list(self.parts) if self.labels else ():
+        for part in list(self.parts):
             if part.fetched is None and part.pages:
                 yield from self._confirm(self._divide(part))
         for part in self.parts if self._rises else ():
-            if part.waits and part.fetched is not None and part.fetched.labels == self.labels:
+            if part.waits and part.fetched is not None and part.fetched.labels == self._labels(part.fetched):
                 part.waits = False
                 yield _cut_off(part.window, part.fetched, part.window.rng.end)
 
@@ -179,13 +188,12 @@ class Track:
 class Job:
     """One window as requested: a track, or one for each token of a market that has more than a page has points."""
 
-    def __init__(self, index: int, window: Window, info: MarketInfo | None, *, is_one_of_many: bool) -> None:
+    def __init__(self, index: int, window: Window, info: MarketInfo | None) -> None:
         self.index = index
         self.window = window
         self.at = window.rng.start
         self.points = 0
         self.tracks: list[Track] = []
-        self._is_one_of_many = is_one_of_many
         self.needs_info = info is None and self.pages > _WORTH_INFO
         if not self.needs_info:
             self.begin(info or MarketInfo())
@@ -212,8 +220,7 @@ class Job:
         # Where a token has no point one request says so, whenever its market was active.
         windows = [replace(self.window, kind="token", id=token) for token in info.tokens] if is_wide else [self.window]
         known = MarketInfo() if is_wide else info
-        many = self._is_one_of_many or is_wide
-        self.tracks = [Track(window, known, is_one_of_many=many) for window in windows]
+        self.tracks = [Track(window, known) for window in windows]
         return is_wide
 
     def pop(self) -> Iterator[Fetched]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from typing import Protocol
 
 from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
@@ -19,9 +20,9 @@ from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.http.workers import STOP, Stop, start
-from marketdata.fetch.parts import Job, Track
+from marketdata.fetch.parts import LONGEST, Job, Track
 from marketdata.fetch.reader import Fetched, Part, Reader
-from marketdata.fetch.windows import MarketInfo, Window
+from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 
 THREAD = "marketdata-fetch"
 Task = Callable[[], None]
@@ -29,6 +30,10 @@ Task = Callable[[], None]
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 # From so many pages on, a request to learn the rate is worth its cost.
 _WORTH_USAGE = 8
+# Fewer pages than this, of which it is known where they end, are all requested at once.
+_SHORT = 20
+# Windows besides the first, and one more for so many pages of the range, or of so many times those that came.
+_WINDOWS, _PAGES_A_WINDOW, _FORESIGHT = 2, 25, 4
 _STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
 
 
@@ -81,14 +86,14 @@ class Scheduler:
         self._stop = Stop(STOP.get())
         self.report = report if report is not None else Report()
         infos = [markets.known(w.id) if w.kind == "market" else MarketInfo() for w in windows]
-        many = len(windows) > 1
-        jobs = [Job(k, w, i, is_one_of_many=many) for k, (w, i) in enumerate(zip(windows, infos, strict=True))]
+        jobs = [Job(k, w, i) for k, (w, i) in enumerate(zip(windows, infos, strict=True))]
         self._waiting = deque(jobs)
         self._begun: list[Job] = []
         self._missing: dict[Job, NotFoundError] = {}
         self._ready: deque[Fetched] = deque()
         self._names = {w.id for w in windows}
-        self._active = 0
+        self._active = self._cuts = 0
+        self._before = self.report.requests
         self._error: BaseException | None = None
         self._wants_usage = sum(job.pages for job in jobs) > _WORTH_USAGE
         self.empty: list[Window] = []  # requested, and without a point
@@ -179,17 +184,42 @@ class Scheduler:
             is_begun = any(track.parts for track in job.tracks)
             for track in job.open[:1]:
                 if has_room or (track.waits and (is_begun or may_begin)):
-                    return partial(self._request, job, track, track.take(self._share()))
-        if not self._waiting or not has_room:
+                    return partial(self._request, job, track, self._part(track))
+        if not has_room:
+            return None
+        if not self._waiting:
+            self._divide_longest()
             return None
         self._begun.append(job := self._waiting.popleft())
         if job.needs_info:
             return partial(self._look_up, job)
         return self._take()
 
-    def _share(self) -> int:
-        """Requests at once of one of the tracks that have more to request."""
-        return max(1, self._workers // (sum(len(job.open) for job in self._begun) + len(self._waiting)))
+    def _part(self, track: Track) -> Part:
+        """The next part of a track: what is left of it is shared by the workers that no other track needs."""
+        share = self._workers // (sum(len(job.open) for job in self._begun) + len(self._waiting))
+        free = share - sum(part.fetched is None for part in track.parts)
+        windows, cuts = min(free, self._spare(track) + 1), track.cuts
+        part = track.take(windows, None if self._buffer is None else LONGEST)
+        self._cuts += track.cuts - cuts
+        return part
+
+    def _spare(self, track: Track) -> int:
+        """How often windows may be cut: each cut costs up to a page, as it is not known where pages end."""
+        if track.spans.is_even and track.pages() < _SHORT:
+            return self._workers
+        came = self.report.requests - self._before
+        pages = sum(track.pages() for job in self._begun for track in job.tracks)
+        return _WINDOWS + int(min(pages, _FORESIGHT * came) / _PAGES_A_WINDOW) - self._cuts
+
+    def _divide_longest(self) -> None:
+        """Have what is left of the longest part shared with workers that have nothing to do."""
+        tracks = [track for job in self._begun for track in job.tracks]
+        divided = sum(part.most == 1 and part.fetched is None for track in tracks for part in track.parts)
+        parts = [(track.left(part), part) for track in tracks if self._spare(track) > divided for part in track.parts]
+        left, part = max(parts, key=itemgetter(0), default=(0.0, None))
+        if part is not None and left > WORTH_DIVIDING:
+            part.most = 1  # after the next page
 
     # -- a thread
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Literal
 
 from marketdata.points.views import VIEWS, View
@@ -16,16 +16,12 @@ from marketdata.times import Range, to_text
 from marketdata.wire.models import LARGEST_LIMIT
 
 IdKind = Literal["market", "token"]
-# A range of so few pages is requested as it is; of a wider one, its first page says how wide windows may be.
-AT_ONCE = 3
-# Windows, and pages, that say how wide the next windows may be; so many pages say how much they differ.
+# Pages that are left of a part when workers without work may divide it.
+WORTH_DIVIDING = 3
+# Windows, and pages, by which the width of the next ones is estimated.
 _RECENT = 16
-_ENOUGH = 8
-# Standard deviations by which a window is narrower than its pages, unless it is this part of a page or more.
-_MARGIN = 1.2
-_WORTH = 0.5
-# Pages of a window where there are as many as this, and they differ.
-_LONG, _CHAIN = 20, 10
+# Share of points that the emptiest page has where chance alone says how many a window has, and the margin for that.
+_EVEN, _DEVIATIONS = 0.6, 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,58 +96,39 @@ class MarketInfo:
 
 
 class Spans:
-    """How many buckets the pages of one market span, as they came, and how wide its windows may be."""
+    """How many buckets the pages of one market span, as they came."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # points and buckets of windows
-        self._pages: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # and of full pages
-        self._share, self._per_bucket = 1.0, 1
+        self._full: deque[int] = deque(maxlen=_RECENT)  # points of full pages
+        self._share, self._labels = 1.0, 1
+
+    def see(self, points: int, buckets: int, labels: int, full: Iterable[tuple[int, int]]) -> None:
+        """A window of so many points in so many buckets of so many tokens; and the same of its full pages."""
+        self._seen.append((points, buckets))
+        for in_page, spanned in full:
+            self._full.append(in_page)
+            self._share, self._labels = min(self._share, in_page / (spanned * labels)), labels
 
     @property
     def known(self) -> bool:
         """Whether anything was seen."""
         return bool(self._seen)
 
-    def see(self, points: int, buckets: int, per_bucket: int, pages: Iterable[tuple[int, int]]) -> None:
-        """A window of so many points in so many buckets, which may have ``per_bucket`` each; and its full pages."""
-        self._seen.append((points, buckets))
-        self._pages.extend(pages)
-        every, seen = self._sums(self._seen)
-        self._share, self._per_bucket = min(1.0, every / seen / max(1, per_bucket)), max(1, per_bucket)
+    @property
+    def is_even(self) -> bool:
+        """Whether few buckets of any page lacked a point, so that it is known where pages end."""
+        return self._share >= _EVEN
 
-    def width(
-        self, left: int, workers: int, limit: int, most: int = 1, *, whole: int = 0, busy: int = 0, many: bool = False
-    ) -> tuple[int, int]:
-        """Buckets of the next window, of ``left`` buckets of ``whole``, and how many pages that should be.
+    def width(self, pages: int, limit: int, labels: int) -> int:
+        """Buckets of a window of so many pages: narrower by what chance adds, so that the last does not run over."""
+        seen = max(1, len(self._full))
+        chance = (1 - self._share) * self._labels / limit * pages * (1 + pages / seen) if self.is_even else 0
+        return max(1, round(self.buckets(limit, labels) * (pages - _DEVIATIONS * math.sqrt(chance))))
 
-        ``most`` pages a window, for so many ``workers`` at once, of which some are ``busy``; ``many``: other markets
-        keep them busy, so that windows may be long.
-        """
-        points, buckets = self._sums(self._seen)
-        page = self._sums(self._pages)[0] / len(self._pages) if self._pages else limit
-        span = page * buckets / max(1, points)
-        deviation = self._deviation(page)
-        every = max(left, whole) / span
-        if many or every >= _LONG:
-            workers = min(workers, int(every / _CHAIN))  # the last page of a window is seldom full
-        pages = math.ceil(left / span / max(1, workers - busy))
-        if not deviation and (not many or len(self._seen) >= _ENOUGH):
-            pages = 1  # every bucket has its points, so that each window is one full page
-        pages = max(1, min(most, pages))
-        if pages * span >= left:
-            return left, pages
-        # Narrower by what chance adds, so that the last page does not run over; where that is much, it may.
-        margin = _MARGIN * deviation * math.sqrt(pages * (1 + pages / max(1, len(self._pages))))
-        return max(1, min(left, int(span * (pages - (margin if margin < _WORTH else 0))))), pages
-
-    def _deviation(self, page: float) -> float:
-        """By how much the spans of pages differ from their mean."""
-        spans = [span for _, span in self._pages]
-        if len(spans) >= _ENOUGH:
-            return pstdev(spans) / fmean(spans)
-        return math.sqrt((1 - self._share) * self._per_bucket / page)
-
-    @staticmethod
-    def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
-        first, second = zip(*pairs, strict=True)
-        return sum(first), sum(second)
+    def buckets(self, limit: int, labels: int) -> float:
+        """How many buckets a page of the market spans."""
+        if not self.known:
+            return limit / labels
+        page = fmean(self._full) if self._full else limit
+        return page * sum(buckets for _, buckets in self._seen) / max(1, sum(points for points, _ in self._seen))

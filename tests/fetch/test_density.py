@@ -14,45 +14,43 @@ from marketdata.resolution import Resolution
 from marketdata.times import Range
 
 MINUTE = 60_000_000
-FAR = 10**6
 
 
-def seen(*windows: tuple[int, int], full: Iterable[tuple[int, int]] = ((200, 100),)) -> Spans:
-    """What is known after windows of so many points in so many buckets of a market of two tokens."""
+def seen(points: int, buckets: int, full: Iterable[tuple[int, int]] = ((200, 100),)) -> Spans:
+    """What is known after a window of so many points in so many buckets of a market of two tokens."""
     spans = Spans()
-    for points, buckets in windows:
-        spans.see(points, buckets, 2, full)
+    spans.see(points, buckets, 2, full)
     return spans
 
 
-def test_full_buckets_make_windows_of_one_full_page() -> None:
-    """Where every bucket has its points, windows are of one page, whatever is left; one bucket at least."""
-    assert seen((200, 100)).width(FAR, 8, 200, 16) == (100, 1)
-    assert seen((200, 100)).width(30, 8, 200, 16) == (30, 1)
-    assert seen((200, 1), full=[(200, 1)]).width(FAR, 8, 200, 16) == (1, 1)
+def test_full_buckets_make_windows_of_full_pages() -> None:
+    """Where every bucket has its points, a window ends where a page does; one bucket at least."""
+    assert [seen(200, 100).width(pages, 200, 2) for pages in (1, 2, 16)] == [100, 200, 1600]
+    assert seen(200, 1, [(200, 1)]).width(1, 200, 2) == 1
 
 
-def test_the_rest_is_shared_by_the_free_workers() -> None:
-    """What is left of few pages becomes a window of each worker, a little narrower than its pages; the last is not."""
-    spans = seen((200, 200), full=[(200, 200)])
-    buckets, pages = spans.width(1600, 4, 200, 16)
-    assert pages == 2
-    assert 350 < buckets < 400
-    assert spans.width(1600, 1, 200, 16) == (1600, 8)
-    assert spans.width(FAR, 8, 200, 16)[1] == 16
+def test_windows_are_narrower_by_what_chance_adds() -> None:
+    """Where few points are missing a window is a little narrower than its pages; where many are, it is not."""
+    few = seen(200, 120, [(200, 120)])
+    assert few.is_even
+    assert 210 < few.width(2, 200, 2) < 240
+    many = seen(200, 200, [(200, 200)])
+    assert not many.is_even
+    assert many.width(2, 200, 2) == 400
 
 
-def test_pages_that_differ_are_followed_by_their_cursor() -> None:
-    """Of many pages, or many markets, windows are of ten pages at least: the last page of a window is seldom full."""
-    spans = seen((200, 400), full=[(200, 400)])
-    assert spans.width(12_000, 96, 200, 16)[1] == 10
-    assert spans.width(4_000, 96, 200, 16)[1] == 1
-    assert spans.width(4_000, 96, 200, 16, many=True) == (4_000, 10)
+def test_one_page_with_a_gap_shows_that_others_may_end_anywhere() -> None:
+    """Full pages before and after it do not."""
+    spans = seen(200, 100)
+    for buckets in (400, *[100] * 30):
+        spans.see(200, buckets, 2, [(200, buckets)])
+    assert not spans.is_even
 
 
 def test_silence_is_as_wide_as_it_may_be() -> None:
-    """Where no point was seen, windows are as wide as if one was."""
-    assert seen((0, 100), full=()).width(30_000, 1, 200, 16) == (30_000, 2)
+    """Where no point was seen, pages are as wide as if one was; before anything was seen, as if none was missing."""
+    assert seen(0, 100, ()).buckets(200, 2) == 20_000
+    assert Spans().buckets(200, 2) == 100
 
 
 @given(
