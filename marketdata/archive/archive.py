@@ -22,6 +22,8 @@ from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.scan import (
     EngineName,
     by_market,
+    computed,
+    lazy,
     query_of,
     to_arrow,
     to_dask,
@@ -715,7 +717,7 @@ class Archive(Generic[Frame]):
         ids = self._market_ids(market)
         what = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine == "polars":
-            return what.lazy()
+            return lazy(what)
         if engine == "arrow":
             return to_arrow(what)
         if engine == "duckdb":
@@ -933,7 +935,7 @@ class Archive(Generic[Frame]):
         store, view, wanted = self._existing, choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
         ranges = None if ids is None else query.covered_ranges(store.coverage, view, ids, start, end, "warn")
-        files.write(query_of(store, view, ranges, ranges or wanted, resolution).computed(), Path(path))
+        files.write(computed(query_of(store, view, ranges, ranges or wanted, resolution)), Path(path))
 
     def files(
         self, view: View, market: str | None = None, start: TimeLike | None = None, end: TimeLike | None = None

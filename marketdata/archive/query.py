@@ -1,4 +1,4 @@
-"""Reading: the files and row groups that statistics leave, as columns; and warnings about missing coverage."""
+"""The one read: the files and row groups that statistics leave, as columns; and warnings about missing coverage."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -20,9 +21,9 @@ from marketdata.archive.storage.parquet import LAST_NAME, DataFile, Group, holdi
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Data, Ints, Token
+from marketdata.points.columns import Books, Data, Ints, Token, joined
 from marketdata.points.views import VIEWS, View, empty
-from marketdata.resolution import BucketWidth
+from marketdata.resolution import BASES, BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
 from marketdata.wire.arrow import dictionary_of, from_tables
@@ -52,6 +53,90 @@ _LONG_SLICE = 1_000
 _UNCERTAIN = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
 
 
+@dataclass(frozen=True)
+class Query:
+    """Points of one ``version`` of a table at a resolution: what frames, scans of every engine and pages are made of.
+
+    Of some ``markets`` (sorted; None: all), in a range, or in one of ``ranges`` for each market, before aggregation.
+    ``counts``: means come with the number of their points. ``nested``: rows of books are snapshots, with four lists.
+    """
+
+    view: View
+    table: Table
+    version: Version
+    markets: Sequence[str] | None = None
+    wanted: Range = ALL_TIME
+    ranges: Mapping[str, Range] | None = None
+    token_id: str | None = None
+    width: BucketWidth = BASES["1m"]
+    base: BucketWidth = BASES["1m"]
+    labels: Labels | None = None
+    levels: int | None = None
+    counts: bool = False
+    nested: bool = False
+
+    def of_files(self) -> Query:
+        """The same query with only the files that may have its rows, as it is sent to workers."""
+        files = files_of(self.version, self.markets, self.wanted)
+        return replace(self, version=Version(self.version.number, tuple(files), self.version.schema))
+
+    def without_rows(self) -> Query:
+        """The same query of no file, which tells the columns."""
+        return replace(self, version=Version(-1, (), self.version.schema))
+
+    def columns(self) -> Data:
+        """All points at once, in tidy order."""
+        parts = list(self.points(in_parts=False))
+        if len(parts) == 1:
+            return parts[0]
+        return joined(parts).sort() if parts else empty(self.view)
+
+    def points(self, *, in_parts: bool = True) -> Iterator[Data]:
+        """The points in parts of whole markets, or of whole buckets of a large one."""
+        from marketdata.points.resample import resample_columns
+
+        # What is aggregated is read in parts, which are small: all at once may be too much.
+        for found in self.stored(self.width if in_parts or self.width != self.base else None):
+            points = found if self.labels is None else _labelled(found, self.labels)
+            if self.width != self.base:
+                points = resample_columns(points, self.width, counts=self.counts)
+            if self.levels is not None and isinstance(points, Books):
+                points = points.cut(self.levels)
+            yield points
+
+    def stored(self, width: BucketWidth | None = None) -> Iterator[Data]:
+        """The points as they are stored, in tidy order: all in one part, or in parts that cut no bucket of a width."""
+        table, wanted = self.table, self.wanted
+        known = None if self.markets is None else frozenset(self.markets)
+
+        def groups_of(file: DataFile) -> list[_Place]:
+            return [(file, group) for group in holding(table.footer(file).groups, self.markets, wanted)]
+
+        def read_part(some: Sequence[_Place], first: str, last: str, part: Range) -> Data:
+            """Of row groups, the points of markets from the first name to before the last, at times of a part."""
+            files: dict[DataFile, list[int]] = {}
+            for file, group in some:
+                files.setdefault(file, []).append(group.number)
+
+            def range_of(name: str | None) -> Range:
+                if name is None or not first <= name < last or (known is not None and name not in known):
+                    return _NEVER
+                own = part if self.ranges is None else self.ranges.get(name, _NEVER)
+                return Range(max(own.start, part.start), min(own.end, part.end))
+
+            def rows_of(file: DataFile) -> list[pa.Table]:
+                return list(_selected(table.read(file, files[file]), range_of, self.token_id))
+
+            tables = _each(rows_of, list(files))
+            with errors.parsing(f"The {self.view} table"):
+                return from_tables(self.view, tables).sort()
+
+        places = _each(groups_of, files_of(self.version, self.markets, wanted))
+        for some, names, part in [(places, _ALL_NAMES, wanted)] if width is None else _parts(places, width, wanted):
+            if len(columns := read_part(some, *names, part)):
+                yield columns
+
+
 def read(
     table: Table,
     view: View,
@@ -63,49 +148,7 @@ def read(
     """Stored points of one market, several or (None) all, in tidy order; one ``wanted`` range, or one for each."""
     ids = None if markets is None else sorted({markets} if isinstance(markets, str) else markets)
     span, ranges = (wanted, None) if isinstance(wanted, Range) else (hull(wanted.values()), wanted)
-    return next(batches(table, view, version or table.version(), ids, span, ranges), empty(view))
-
-
-def batches(
-    table: Table,
-    view: View,
-    version: Version,
-    markets: Sequence[str] | None,
-    wanted: Range,
-    ranges: Mapping[str, Range] | None = None,
-    token_id: str | None = None,
-    *,
-    width: BucketWidth | None = None,
-) -> Iterator[Data]:
-    """Stored points of markets (sorted; None: all) in a range, or each in one of its own, in parts in tidy order.
-
-    One part without a ``width``; else parts of whole markets, or of whole buckets of that width of a large market.
-    """
-
-    def groups_of(file: DataFile) -> list[_Place]:
-        return [(file, group) for group in holding(table.footer(file).groups, markets, wanted)]
-
-    def points(some: Sequence[_Place], first: str, last: str, part: Range) -> Data:
-        """Those of row groups whose market is from the first name to before the last, and whose time is in a part."""
-        files: dict[DataFile, list[int]] = {}
-        for file, group in some:
-            files.setdefault(file, []).append(group.number)
-
-        def range_of(name: str | None) -> Range:
-            if name is None or not first <= name < last or (known is not None and name not in known):
-                return _NEVER
-            own = part if ranges is None else ranges.get(name, _NEVER)
-            return Range(max(own.start, part.start), min(own.end, part.end))
-
-        tables = _each(lambda file: list(_selected(table.read(file, files[file]), range_of, token_id)), list(files))
-        with errors.parsing(f"The {view} table"):
-            return from_tables(view, tables).sort()
-
-    places = _each(groups_of, files_of(version, markets, wanted))
-    known = None if markets is None else frozenset(markets)
-    for some, names, part in [(places, _ALL_NAMES, wanted)] if width is None else _parts(places, width, wanted):
-        if len(columns := points(some, *names, part)):
-            yield columns
+    return Query(view, table, version or table.version(), ids, span, ranges).columns()
 
 
 def _parts(
@@ -193,10 +236,10 @@ def _selected(rows: pa.Table, range_of: Callable[[str | None], Range], token_id:
             yield pa.Table.from_batches([batch.filter(pa.array(mask))])
 
 
-def labelled(columns: Data, labels: Labels) -> Data:
+def _labelled(points: Data, labels: Labels) -> Data:
     """The same points, each token with the label of its record: stored ones may be from before the record changed."""
-    new = [t._replace(token_label=labels.get((t.market_id, t.token_id or ""), t.token_label)) for t in columns.tokens]
-    return columns if tuple(new) == columns.tokens else columns.of_codes(new, columns.token).sort()
+    new = [t._replace(token_label=labels.get((t.market_id, t.token_id or ""), t.token_label)) for t in points.tokens]
+    return points if tuple(new) == points.tokens else points.of_codes(new, points.token).sort()
 
 
 def covered_ranges(

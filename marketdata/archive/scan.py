@@ -1,4 +1,4 @@
-"""The one read: points of a view at a resolution, as columns, frames, and lazy frames of every engine."""
+"""Scans: the rows of a query as lazy frames of every engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -14,15 +14,14 @@ import pyarrow as pa
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
 from marketdata.archive.coverage.policy import MINUTE, whole_minutes
-from marketdata.archive.query import ALL_TIME, Labels, batches, files_of, labelled
+from marketdata.archive.query import ALL_TIME, Labels, Query
 from marketdata.archive.storage.parquet import hull
-from marketdata.archive.storage.tables import Table, Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Books, Data, joined
+from marketdata.points.columns import Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
-from marketdata.points.views import VIEWS, View, empty
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_datetime, to_micros
@@ -37,155 +36,104 @@ EngineName = Literal["polars", "arrow", "duckdb", "dask", "spark"]
 _PARTITIONS = 64
 
 
-@dataclass(frozen=True)
-class Query:
-    """Points of one ``version`` of a table at a resolution: what frames, scans of every engine and pages are made of.
+def schema_of(query: Query) -> dict[str, pl.DataType]:
+    """The columns of the rows."""
+    import polars as pl
 
-    Of some ``markets`` (None: all), in a range, or in one of ``ranges`` for each market, before aggregation.
-    ``counts``: means come with the number of their points. ``nested``: rows of books are snapshots, with four lists.
-    """
+    out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC")} | dict.fromkeys(VIEWS[query.view].ids, pl.String())
+    if query.view == "books" and query.nested:
+        return out | dict.fromkeys(LISTS, pl.List(pl.Float64()))
+    if query.view == "books":
+        levels = {"side": pl.Enum([BID, ASK]), "level": pl.Int32()}
+        return out | levels | dict.fromkeys(("price", "size"), pl.Float64())
+    values = [name for name in query.version.schema.names if name not in out]
+    counts = [v + COUNT for v in uncounted(values)] if query.counts else []
+    return out | dict.fromkeys(values, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
 
-    view: View
-    table: Table
-    version: Version
-    markets: tuple[str, ...] | None
-    wanted: Range
-    width: BucketWidth
-    base: BucketWidth
-    labels: Labels
-    options: dict[str, str] | None
-    ranges: Mapping[str, Range] | None = None
-    token_id: str | None = None
-    levels: int | None = None
-    counts: bool = False
-    nested: bool = False
 
-    def of_files(self) -> Query:
-        """The same query with only the files that may have its rows, as it is sent to workers."""
-        files = files_of(self.version, self.markets, self.wanted)
-        return replace(self, version=Version(self.version.number, tuple(files), self.version.schema))
+def lazy(query: Query) -> pl.LazyFrame:
+    """The rows as a polars query; predicates on ids and ``ts``, columns and limits reach the row groups."""
+    return computed(query) if query.width != query.base else _stored(query)
 
-    def without_rows(self) -> Query:
-        """The same query of no file, which tells the columns."""
-        return replace(self, version=Version(-1, (), self.version.schema))
 
-    def points(self, *, in_parts: bool = True) -> Iterator[Data]:
-        """The points in parts of whole markets, or of whole buckets of a large one."""
-        from marketdata.points.resample import resample_columns
+def computed(query: Query) -> pl.LazyFrame:
+    """The rows of `points`, every page checksum compared."""
+    from polars.io.plugins import register_io_source
 
-        # What is aggregated is read in parts, which are small: all at once may be too much.
-        step = self.width if in_parts or self.width != self.base else None
-        limits = self.markets, self.wanted, self.ranges, self.token_id
-        for found in batches(self.table, self.view, self.version, *limits, width=step):
-            points = labelled(found, self.labels)
-            if self.width != self.base:
-                points = resample_columns(points, self.width, counts=self.counts)
-            if self.levels is not None and isinstance(points, Books):
-                points = points.cut(self.levels)
-            yield points
+    def source(
+        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        # A limit of rows comes before the predicate, which then selects among the first rows of all.
+        chosen = query if predicate is None or n_rows is not None else _narrowed(query, predicate)
+        for points in chosen.points():
+            frame = _frame(query, points)
+            rows = frame if n_rows is None else frame.head(n_rows)
+            n_rows = None if n_rows is None else n_rows - rows.height
+            rows = rows if predicate is None else rows.filter(predicate)
+            yield rows if columns is None else rows.select(columns)
+            if n_rows == 0:
+                return
 
-    def columns(self) -> Data:
-        """All points at once, in tidy order."""
-        parts = list(self.points(in_parts=False))
-        if len(parts) == 1:
-            return parts[0]
-        return joined(parts).sort() if parts else empty(self.view)
+    return register_io_source(source, schema=schema_of(query))
 
-    @property
-    def schema(self) -> dict[str, pl.DataType]:
-        """The columns of the rows."""
-        import polars as pl
 
-        out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC")} | dict.fromkeys(
-            VIEWS[self.view].ids, pl.String()
+def _narrowed(query: Query, predicate: pl.Expr) -> Query:
+    """The query of no more markets and times than those of which a predicate can be true."""
+    markets, wanted = _limits(predicate, query.width)
+    if markets is not None:
+        markets = sorted(set(markets) if query.markets is None else set(markets) & set(query.markets))
+    wanted = Range(max(query.wanted.start, wanted.start), min(query.wanted.end, wanted.end))
+    return replace(query, markets=query.markets if markets is None else tuple(markets), wanted=wanted)
+
+
+def _frame(query: Query, points: Data) -> pl.DataFrame:
+    import polars as pl
+
+    is_levels = query.view == "books" and not query.nested
+    rows = to_frame(points, "polars") if is_levels else pl.DataFrame(pl.from_arrow(to_table(points)))
+    # A further column of another market is null in every row of these.
+    return rows.select(
+        pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind).alias(name)
+        for name, kind in schema_of(query).items()
+    )
+
+
+def _stored(query: Query) -> pl.LazyFrame:
+    """The rows as polars reads the files: at the base it takes predicates and columns further than we can."""
+    import polars as pl
+
+    schema = pl.DataFrame(pl.from_arrow(query.version.schema.empty_table())).schema
+    rows = pl.LazyFrame(schema=schema)
+    if query.version.files:
+        # polars takes all options of a storage as text but one.
+        options: Any = {k: int(v) if k == "max_retries" else v for k, v in (query.table.options or {}).items()}
+        files = [query.table.store.address(file.path) for file in query.version.files]
+        rows = pl.scan_parquet(
+            files, schema=schema, missing_columns="insert", storage_options=options or None, glob=False
         )
-        if self.view == "books" and self.nested:
-            return out | dict.fromkeys(LISTS, pl.List(pl.Float64()))
-        if self.view == "books":
-            levels = {"side": pl.Enum([BID, ASK]), "level": pl.Int32()}
-            return out | levels | dict.fromkeys(("price", "size"), pl.Float64())
-        values = [name for name in self.version.schema.names if name not in out]
-        counts = [v + COUNT for v in uncounted(values)] if self.counts else []
-        return out | dict.fromkeys(values, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
+    if query.markets is not None:
+        rows = rows.filter(pl.col("market_id").is_in(list(query.markets)))
+    if query.wanted.start > -(2**60):
+        rows = rows.filter(pl.col("ts") >= to_datetime(query.wanted.start))
+    if query.wanted.end < 2**60:
+        rows = rows.filter(pl.col("ts") < to_datetime(query.wanted.end))
+    if query.labels:
+        rows = rows.with_columns(_label(query.labels))
+    if query.levels is not None:
+        rows = rows.with_columns(pl.col(side).list.head(query.levels) for side in LISTS)
+    return _levels(rows) if query.view == "books" and not query.nested else rows.select(*schema_of(query))
 
-    def lazy(self) -> pl.LazyFrame:
-        """The rows as a polars query; predicates on ids and ``ts``, columns and limits reach the row groups."""
-        return self.computed() if self.width != self.base else self._stored()
 
-    def computed(self) -> pl.LazyFrame:
-        """The rows of `points`, every page checksum compared."""
-        from polars.io.plugins import register_io_source
+def to_pandas(query: Query) -> pd.DataFrame:
+    """The rows as a pandas frame, with lists as Arrow columns, as Dask turns objects into text."""
+    import pandas as pd
 
-        def source(
-            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-        ) -> Iterator[pl.DataFrame]:
-            # A limit of rows comes before the predicate, which then selects among the first rows of all.
-            query = self if predicate is None or n_rows is not None else self._narrowed(predicate)
-            for points in query.points():
-                frame = self._frame(points)
-                rows = frame if n_rows is None else frame.head(n_rows)
-                n_rows = None if n_rows is None else n_rows - rows.height
-                rows = rows if predicate is None else rows.filter(predicate)
-                yield rows if columns is None else rows.select(columns)
-                if n_rows == 0:
-                    return
-
-        return register_io_source(source, schema=self.schema)
-
-    def _narrowed(self, predicate: pl.Expr) -> Query:
-        """The query of no more markets and times than those of which a predicate can be true."""
-        markets, wanted = _limits(predicate, self.width)
-        if markets is not None:
-            markets = sorted(set(markets) if self.markets is None else set(markets) & set(self.markets))
-        wanted = Range(max(self.wanted.start, wanted.start), min(self.wanted.end, wanted.end))
-        return replace(self, markets=self.markets if markets is None else tuple(markets), wanted=wanted)
-
-    def _frame(self, points: Data) -> pl.DataFrame:
-        import polars as pl
-
-        is_levels = self.view == "books" and not self.nested
-        rows = to_frame(points, "polars") if is_levels else pl.DataFrame(pl.from_arrow(to_table(points)))
-        # A further column of another market is null in every row of these.
-        return rows.select(
-            pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind).alias(name)
-            for name, kind in self.schema.items()
-        )
-
-    def _stored(self) -> pl.LazyFrame:
-        """The rows as polars reads the files: at the base it takes predicates and columns further than we can."""
-        import polars as pl
-
-        schema = pl.DataFrame(pl.from_arrow(self.version.schema.empty_table())).schema
-        rows = pl.LazyFrame(schema=schema)
-        if self.version.files:
-            # polars takes all options of a storage as text but one.
-            options: Any = {k: int(v) if k == "max_retries" else v for k, v in (self.options or {}).items()}
-            files = [self.table.store.address(file.path) for file in self.version.files]
-            rows = pl.scan_parquet(
-                files, schema=schema, missing_columns="insert", storage_options=options or None, glob=False
-            )
-        if self.markets is not None:
-            rows = rows.filter(pl.col("market_id").is_in(list(self.markets)))
-        if self.wanted.start > -(2**60):
-            rows = rows.filter(pl.col("ts") >= to_datetime(self.wanted.start))
-        if self.wanted.end < 2**60:
-            rows = rows.filter(pl.col("ts") < to_datetime(self.wanted.end))
-        if self.labels:
-            rows = rows.with_columns(_label(self.labels))
-        if self.levels is not None:
-            rows = rows.with_columns(pl.col(side).list.head(self.levels) for side in LISTS)
-        return _levels(rows) if self.view == "books" and not self.nested else rows.select(*self.schema)
-
-    def pandas(self) -> pd.DataFrame:
-        """The rows as a pandas frame, with lists as Arrow columns, as Dask turns objects into text."""
-        import pandas as pd
-
-        rows = self.lazy().collect()
-        if not self.nested:
-            return rows.to_pandas()
-        lists = {pa.large_list(pa.float64()): pd.ArrowDtype(pa.list_(pa.float64()))}
-        frame: pd.DataFrame = rows.to_arrow().to_pandas(types_mapper=lists.get)
-        return frame
+    rows = lazy(query).collect()
+    if not query.nested:
+        return rows.to_pandas()
+    lists = {pa.large_list(pa.float64()): pd.ArrowDtype(pa.list_(pa.float64()))}
+    frame: pd.DataFrame = rows.to_arrow().to_pandas(types_mapper=lists.get)
+    return frame
 
 
 def query_of(
@@ -219,7 +167,6 @@ def query_of(
         width=width,
         base=base,
         labels=store.labels(view, markets),
-        options=store.options if table.remote else None,
         ranges=ranges,
         token_id=token_id,
         levels=levels,
@@ -237,14 +184,14 @@ def by_market(query: Query, markets: Iterable[str]) -> list[Query]:
     out = []
     for i in range(0, len(ids), step):
         part = set(ids[i : i + step])
-        labels = {ids: label for ids, label in query.labels.items() if ids[0] in part}
+        labels = {ids: label for ids, label in (query.labels or {}).items() if ids[0] in part}
         out.append(replace(query, markets=tuple(sorted(part)), labels=labels).of_files())
     return out or [query]
 
 
 def to_arrow(query: Query) -> pa.RecordBatchReader:
     """Batches of rows, each computed on demand."""
-    rows = query.lazy()
+    rows = lazy(query)
     schema = rows.collect_schema().to_frame().to_arrow().schema
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -265,7 +212,7 @@ def to_dask(parts: Sequence[Query]) -> Any:
 
 
 def _at_home(part: Query, number: int) -> pd.DataFrame:
-    rows = part.pandas()
+    rows = to_pandas(part)
     return rows.set_axis(home(["market_id"], number, len(rows)))
 
 
@@ -279,12 +226,12 @@ def to_spark(parts: Sequence[Query]) -> Any:
     session = SparkSession.getActiveSession()
     if session is None:
         raise ConfigError("engine='spark' needs a running session; make one with SparkSession.builder.getOrCreate().")
-    schema = plain_types(parts[0].without_rows().lazy().collect().to_arrow().schema)
+    schema = plain_types(lazy(parts[0].without_rows()).collect().to_arrow().schema)
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for body in batch.column(0).to_pylist():
-                yield from pickle.loads(body).lazy().collect().to_arrow().cast(schema).to_batches()  # noqa: S301 ours
+                yield from lazy(pickle.loads(body)).collect().to_arrow().cast(schema).to_batches()  # noqa: S301 ours
 
     sent = session.createDataFrame([(pickle.dumps(part),) for part in parts], "part binary")
     return sent.repartition(len(parts)).mapInArrow(rows, from_arrow_schema(schema))

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from marketdata.archive.scan import Query, to_arrow
+from marketdata.archive.query import Query
+from marketdata.archive.scan import schema_of, to_arrow
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.schema import ASK, BID, LISTS
 from marketdata.times import DAY
@@ -56,7 +57,7 @@ def _points(connection: Any, query: Query) -> Any:
         known = pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
         same = " and ".join(f"rows.{name} = known.{name}" for name in ("market_id", "token_id"))
         rows = rows.set_alias("rows").join(connection.from_arrow(known).set_alias("known"), same, how="left")
-    chosen = {name: _quoted(name) for name in replace(query, nested=query.view == "books").schema}
+    chosen = {name: _quoted(name) for name in schema_of(replace(query, nested=query.view == "books"))}
     if query.labels:
         labels = {"token_label": "coalesce(known.label, rows.token_label)"}
         chosen = {name: f"rows.{text}" for name, text in chosen.items()} | labels

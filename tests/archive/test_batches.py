@@ -57,8 +57,8 @@ def test_parts_are_the_read_and_cut_no_bucket(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(query, "_PART", part)
         patch.setattr(query, "_LARGEST_PART", largest)
-        parts = list(query.batches(table, "prices", table.version(), ids, wanted, width=step))
-    (whole,) = [*query.batches(table, "prices", table.version(), ids, wanted)] or [empty("prices")]
+        parts = list(query.Query("prices", table, table.version(), ids, wanted).stored(step))
+    (whole,) = [*query.Query("prices", table, table.version(), ids, wanted).stored()] or [empty("prices")]
     together = joined(parts).sort() if parts else whole
     assert (together.tokens, together.ts.tolist()) == (whole.tokens, whole.ts.tolist())
     buckets = [{(c.tokens[k], t) for k, t in zip(c.token, step.floor(c.ts).tolist(), strict=True)} for c in parts]

@@ -133,7 +133,7 @@ class Table:
         self._interval = interval if self.remote else _CHECKPOINT
         self._nothing = Version(-1, (), schema)
         self._version = self._nothing
-        self._options = options
+        self.options = options
         self._as_of = as_of
         self._log = Path(uri) / LOG_FOLDER
         self._handle: Any = None
@@ -159,7 +159,7 @@ class Table:
         self.damage: str | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Table, (self.uri, self._nothing.schema, self._options)
+        return Table, (self.uri, self._nothing.schema, self.options)
 
     @property
     def is_made(self) -> bool:
@@ -170,7 +170,7 @@ class Table:
     def store(self) -> Store:
         """The files of the table."""
         with errors.reading(f"The storage of {self.uri}"):
-            return Store(self.uri, self._options)
+            return Store(self.uri, self.options)
 
     def version(self) -> Version:
         """The newest committed version, or the one of the time ``as_of``."""
@@ -268,7 +268,7 @@ class Table:
                 return
             for _ in range(_MOST_READS):
                 try:
-                    handle = DeltaTable(self.uri, storage_options=self._options)
+                    handle = DeltaTable(self.uri, storage_options=self.options)
                     if self._as_of is not None:
                         self._go_back(handle, self._as_of)
                     break
@@ -404,10 +404,10 @@ class Table:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
             schema = marked(self._nothing.schema, metadata)
             try:
-                DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self._options)
+                DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self.options)
             except (DeltaError, OSError):
                 # Of two that create at once the slower one fails, and then finds the table.
-                if not DeltaTable.is_deltatable(self.uri, self._options):
+                if not DeltaTable.is_deltatable(self.uri, self.options):
                     raise
             self._flush(0)
             self._open()
@@ -655,7 +655,7 @@ class Table:
         from deltalake import DeltaTable
 
         with errors.reading(f"The commit log of {self.uri}"):
-            handle = DeltaTable(self.uri, storage_options=self._options)
+            handle = DeltaTable(self.uri, storage_options=self.options)
             first, last = self._version.number + 1, handle.version()
             while first < last:
                 middle = (first + last) // 2
