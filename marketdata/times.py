@@ -88,10 +88,16 @@ def parse_seconds(text: str) -> int:
 def unix_micros(value: Any) -> int:
     """Microseconds of a Unix time in s, ms, us or ns, by magnitude; ValueError outside of the years 1973 to 5138."""
     number = value if isinstance(value, float) else int(value)
+    times, over = unix_scale(number)
+    return round(number * times) // over
+
+
+def unix_scale(number: float) -> tuple[int, int]:
+    """By what a Unix time is multiplied, and then divided, to be microseconds; ValueError as `unix_micros`."""
     for first, times, over in ((10**8, 10**6, 1), (10**11, 10**3, 1), (10**14, 1, 1), (10**17, 1, 10**3)):
         if first <= number < first * 1000:
-            return round(number * times) // over
-    raise ValueError(f"{value!r} is not a Unix time of the years 1973 to 5138")
+            return times, over
+    raise ValueError(f"{number!r} is not a Unix time of the years 1973 to 5138")
 
 
 def to_micros(value: object, name: str) -> int:

@@ -321,14 +321,9 @@ def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[Books]:
     last_row = np.full(total, -1)
     last_row[edge[inside]] = inside  # of several rows the last one stays
     bucket = runs.bucket[runs.starts][run] + number if state.unchanged else runs.bucket[last_row]
-    levels = runs.known[runs.of]
-    levels &= ~np.isnan(rows.price)
-    if levels.all():
-        order, is_last = _order(runs.of, rows.side, ticks(rows.price))
-    else:
-        key_rows = np.flatnonzero(levels)
-        place, is_last = _order(runs.of[key_rows], rows.side[key_rows], ticks(rows.price[key_rows]))
-        order = key_rows[place]
+    levels = np.flatnonzero(runs.known[runs.of] & ~np.isnan(rows.price))
+    place, is_last = _order(runs.of[levels], rows.side[levels], ticks(rows.price[levels]))
+    order = levels[place]
     begin = edge[order]
     stop = np.append(begin[1:], 0)[: len(begin)]
     stop[is_last] = ends[runs.of[order[is_last]]]
@@ -403,11 +398,9 @@ def _order(run: Ints, side: NDArray[np.int8], tick: Ints) -> tuple[Ints, Bools]:
 
 def _open(rows: Changes, runs: _Runs, standing: Ints) -> Changes:
     """The books that are open, each a snapshot at the time of its last row; an empty one is a row without a level."""
-    numbers = np.flatnonzero(runs.is_open)
     standing = standing[runs.is_open[runs.of[standing]]]
-    alive = np.unique(runs.of[standing])
     last = run_ends(runs.starts, len(rows)) - 1
-    empty = last[np.setdiff1d(numbers, alive)]
+    empty = last[np.setdiff1d(np.flatnonzero(runs.is_open), runs.of[standing])]
     index = np.concatenate((standing, empty))
     index = index[np.argsort(runs.of[index], kind="stable")]
     out = rows.take(index)
@@ -417,17 +410,8 @@ def _open(rows: Changes, runs: _Runs, standing: Ints) -> Changes:
     price, size = out.price.copy(), out.size.copy()
     price[np.isin(index, empty)] = np.nan
     used, token = np.unique(out.token, return_inverse=True)
-    return Changes(
-        tuple(rows.tokens[i] for i in used.tolist()),
-        token.astype(np.int32),
-        runs.last_ts[run],
-        rows.seen[last[run]],
-        event,
-        out.side,
-        price,
-        size,
-        rows.stated[last[run]],
-    )
+    tokens, seen, stated = tuple(rows.tokens[i] for i in used.tolist()), rows.seen[last[run]], rows.stated[last[run]]
+    return Changes(tokens, token.astype(np.int32), runs.last_ts[run], seen, event, out.side, price, size, stated)
 
 
 def _compare(books: Books, rows: Changes, last_row: Ints, tally: Tally) -> None:
@@ -503,27 +487,17 @@ def diff(books: Books, width: BucketWidth) -> Changes:
     bare = np.setdiff1d(np.arange(count), rows_of)
     ends = np.flatnonzero(~np.append(follows[1:], False))
     ends = ends[books.ts[ends] + width.micros <= books.ts.max()]
-    nan = np.full
     of = np.concatenate((rows_of, bare, ends))
     kind = np.concatenate((np.zeros(len(kept) + len(bare)), np.ones(len(ends)))).astype(np.int8)
     place = np.lexsort((np.arange(len(of)), kind, of))
     of, kind = of[place], kind[place]
     blank = len(bare) + len(ends)
     event = np.where(kind == 1, GAP, CHANGE).astype(np.int8)
-    begins = np.append(True, np.diff(of) != 0)
-    event[begins & ~follows[of]] = SNAPSHOT
+    event[np.append(True, np.diff(of) != 0) & ~follows[of]] = SNAPSHOT
     ts = books.ts[of] + np.where(kind == 1, width.micros, 0)
-    return Changes(
-        books.tokens,
-        books.token[of],
-        ts,
-        ts,
-        event,
-        np.concatenate((side[kept], np.zeros(blank, np.int8)))[place],
-        np.concatenate((price[kept], nan(blank, np.nan)))[place],
-        np.concatenate((size[kept], nan(blank, np.nan)))[place],
-        nan((len(of), 2), np.nan),
-    )
+    side = np.append(side[kept], np.zeros(blank, np.int8))[place]
+    price, size = (np.append(values[kept], np.full(blank, np.nan))[place] for values in (price, size))
+    return Changes(books.tokens, books.token[of], ts, ts, event, side, price, size, np.full((len(of), 2), np.nan))
 
 
 def cleaned(changes: Changes) -> tuple[Changes, dict[str, int]]:

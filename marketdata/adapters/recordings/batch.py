@@ -66,16 +66,9 @@ class Rows:
 
     def collected(self) -> Changes:
         """The rows so far, which are then forgotten."""
-        token, ts, seen, event, side, price, size, stated = zip(*self._rows, strict=True) if self._rows else [()] * 8
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * 8
+        kinds = (np.int32, np.int64, np.int64, np.int8, np.int8, np.float64, np.float64, np.float64)
+        arrays = [np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        arrays[-1] = arrays[-1].reshape(-1, 2)
         self._rows = []
-        return Changes(
-            tuple(self._tokens),
-            np.array(token, np.int32),
-            np.array(ts, np.int64),
-            np.array(seen, np.int64),
-            np.array(event, np.int8),
-            np.array(side, np.int8),
-            np.array(price, np.float64),
-            np.array(size, np.float64),
-            np.array(stated, np.float64).reshape(-1, 2),
-        )
+        return Changes(tuple(self._tokens), *arrays)

@@ -10,7 +10,7 @@ import polars as pl
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Ints, Token
 from marketdata.points.order import distinct
-from marketdata.times import parse_iso
+from marketdata.times import parse_iso, unix_scale
 
 # What publishers call tokens; of these names and those below the first that is there counts.
 TOKEN = ("token_id", "asset_id", "clob_token_id", "token", "instrument_id", "symbol", "ticker", "market_ticker")
@@ -30,8 +30,6 @@ SEEN_TIME = (
 )  # fmt: skip
 # What a market asks, and its slug.
 QUESTION, SLUG = ("question", "title"), ("slug", "market_slug")
-# The first magnitude of Unix times in ms, us and ns, by which each is told from the one before.
-_UNITS = ((10**17, 1, 1000), (10**14, 1, 1), (10**11, 1000, 1), (10**8, 1_000_000, 1))
 
 
 def first(names: Sequence[str], wanted: Iterable[str]) -> str | None:
@@ -58,10 +56,11 @@ def micros(column: pl.Series) -> Ints:
     if len(values) and values.dtype.kind == "f":
         values = np.rint(values * 1e6).astype(np.int64) if values[0] < 10**11 else values.astype(np.int64)
     size = int(np.median(values)) if len(values) else 10**15
-    for least, times, over in _UNITS:
-        if size >= least:
-            return values.astype(np.int64) * times // over
-    raise ConfigError(f"{column.name} is {size}, which is no Unix time of the years 1973 to 5138.")
+    try:
+        times, over = unix_scale(size)
+    except ValueError as problem:
+        raise ConfigError(f"{column.name} cannot be read: {problem}.") from None
+    return values.astype(np.int64) * times // over
 
 
 def _iso(column: pl.Series) -> pl.Series:

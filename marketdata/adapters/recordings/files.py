@@ -95,16 +95,13 @@ class RecordingFile:
         parser = simdjson.Parser()
         for number, line in enumerate(self.lines()):
             try:
-                found: Any = parser.parse(line)
-                yield found.as_dict() if isinstance(found, simdjson.Object) else _plain(found)
+                yield parser.parse(line, True)
             except (ValueError, RuntimeError):
                 value = _loads(line)
                 if value is None and not number:
                     yield from self._whole()
                     return
                 yield value
-            finally:
-                found = None
 
     def _whole(self) -> Iterator[Any]:
         """The values of a file that is one JSON value, or one after the other over many lines."""
@@ -186,10 +183,6 @@ class RecordingFile:
 
     def _empty(self) -> ConfigError:
         return ConfigError(f"{self.path.name!r} is empty: fetch it again, or leave it out.")
-
-
-def _plain(found: Any) -> Any:
-    return found.as_list() if isinstance(found, simdjson.Array) else found
 
 
 def _loads(line: bytes) -> Any:

@@ -17,16 +17,10 @@ from marketdata.tidy.grids import own_times
 
 # The layout of hftbacktest's ``event_dtype`` (2.x), and its flags.
 HFT_EVENT = np.dtype(
-    [
-        ("ev", "u8"),
-        ("exch_ts", "i8"),
-        ("local_ts", "i8"),
-        ("px", "f8"),
-        ("qty", "f8"),
-        ("order_id", "u8"),
-        ("ival", "i8"),
-        ("fval", "f8"),
-    ],
+    {
+        "names": ["ev", "exch_ts", "local_ts", "px", "qty", "order_id", "ival", "fval"],
+        "formats": ["u8", "i8", "i8", "f8", "f8", "u8", "i8", "f8"],
+    },
     align=True,
 )
 # Flags of an event as hftbacktest names them.
