@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.points.arguments import number, whole
+from marketdata.points.arguments import choice, number, whole
 from marketdata.points.columns import Books, Floats, Side
 from marketdata.points.fees import Charge, schedule
 from marketdata.points.schema import TOLERANCE
@@ -100,12 +100,10 @@ def sweep(
     books: Books, side: str, *, size: float | None = None, notional: float | None = None, fees: object = None
 ) -> Values:
     """Take shares, or shares for an amount of money, from one side."""
-    if side not in SIDES:
-        raise ConfigError(f"side={side!r} does not exist; allowed are {', '.join(map(repr, SIDES))}.")
     if (size is None) == (notional is None):
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
     wanted = number("size", size) if notional is None else number("notional", notional)
-    levels: Side = getattr(books, SIDES[side])
+    levels: Side = getattr(books, SIDES[choice("side", side, SIDES)])
     charge = None if fees is None else schedule(fees).of_books(books)
     shares, paid, there, fee = take(levels, wanted, money=size is None, charge=charge)
     filled, short = np.full(len(books), wanted), there < wanted * (1 - TOLERANCE)

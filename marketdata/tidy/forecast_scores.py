@@ -17,7 +17,7 @@ from marketdata.adapters.engines import is_engine
 from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
 from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
 from marketdata.points import scores
-from marketdata.points.arguments import number, whole
+from marketdata.points.arguments import choice, number, whole
 from marketdata.points.columns import Ints, Series, Token
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ID_COLUMNS, Kind
@@ -157,10 +157,8 @@ def calibration(
     >>> bins.select("bin_start", "points", "forecast", "outcome").rows()
     [(0.4, 2, 0.45, 0.5)]
     """
-    if of not in ("token", "market"):
-        raise ConfigError(f"of={of!r} does not exist; allowed are 'token' and 'market'.")
     count = whole("bins", bins)
-    options = _options(of, outcomes, by, horizons, interval)
+    options = _options(choice("of", of, ("token", "market")), outcomes, by, horizons, interval)
     frame = read(frame)
     counted = _counting(frame, options, together=True)
     small = partial(_small, counted=counted, groups=options.groups, clip=None, bins=count)
@@ -230,8 +228,7 @@ def _options(
     of: str, outcomes: Outcomes, by: By, horizons: Horizons, interval: float | None, resamples: int = 1, seed: int = 0
 ) -> _Options:
     """The arguments of a score, checked before a frame is read."""
-    if of not in get_args(Of):
-        raise ConfigError(f"of={of!r} does not exist; allowed are {', '.join(map(repr, get_args(Of)))}.")
+    choice("of", of, get_args(Of))
     if interval is not None and number("interval", interval) >= 1:
         raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
     share = None if interval is None else float(interval)

@@ -11,6 +11,7 @@ from marketdata.adapters.recordings.columns import LABEL, MARKET, SEEN_TIME, TOK
 from marketdata.adapters.recordings.files import ENDS, DamagedFileError, RecordingFile
 from marketdata.adapters.recordings.market_channel import MessageReader, is_message
 from marketdata.errors import ConfigError
+from marketdata.points.arguments import choice
 
 # Changes that are collected before they are given.
 _CHANGES = 1 << 19
@@ -98,9 +99,7 @@ FORMATS: Mapping[str, Format] = {
 def format_of(file: RecordingFile, name: str | None = None) -> Format | None:
     """The format of a file, or that of a name; None if none fits; ConfigError if several do, or it is unreadable."""
     if name is not None:
-        if name not in FORMATS:
-            raise ConfigError(f"does not exist; allowed are {', '.join(FORMATS)}.", argument="format", value=name)
-        return FORMATS[name]
+        return FORMATS[choice("format", name, FORMATS)]
     if file.form is None:
         raise ConfigError(f"{file.path.name!r} is not of a known kind; names that end in these are read: {ENDS}.")
     fitting = [one for one in FORMATS.values() if one.fits(file)]

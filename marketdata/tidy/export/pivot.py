@@ -8,6 +8,7 @@ import numpy as np
 
 from marketdata.adapters.dispatch import as_frame_of, in_memory
 from marketdata.errors import ConfigError
+from marketdata.points.arguments import choice
 from marketdata.tidy.returns import KINDS, value_of
 
 
@@ -27,8 +28,7 @@ def pivot(frame: Any, value: str | None = None, *, columns: str = "token_id") ->
     own = in_memory(frame, KINDS)
     series, chosen = value_of(own, value)
     name = "market_id" if "token_id" not in own.ids and columns == "token_id" else columns
-    if name not in own.ids:
-        raise ConfigError(f"columns={columns!r} does not exist; allowed are {', '.join(map(repr, own.ids))}.")
+    choice("columns", name, own.ids)
     names = [str(getattr(token, name)) for token in series.tokens]
     if len(set(names)) < len(names):
         other = "'token_id'" if name != "token_id" else "'token_label', or select one market"
