@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from marketdata.adapters.recordings import tables
@@ -82,7 +83,7 @@ FORMATS: Mapping[str, Format] = {
     for one in (
         Format("market-channel", is_message, _market_channel, stands=True),
         Format("event-files", _has(*tables.EVENT_COLUMNS), tables.event_files, stands=True),
-        Format("incremental", _is_incremental, tables.level_rows, stands=True),
+        Format("incremental", _is_incremental, partial(tables.level_rows, incremental=True), stands=True),
         Format("snapshots", _is_snapshots, tables.snapshots, stands=False),
         Format("levels", _is_levels, tables.level_rows, stands=False),
         Format("wide-snapshots", _has("bids[0].price", "asks[0].price"), tables.wide_snapshots, stands=False),

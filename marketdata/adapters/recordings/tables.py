@@ -102,14 +102,14 @@ def _sides(column: pl.Series) -> NDArray[np.int8]:
     return found.fill_null(BIDS).to_numpy().copy()
 
 
-def level_rows(file: RecordingFile, clock: str) -> Iterator[Batch]:
-    """Tables with a row per level of a snapshot, or, with ``is_snapshot``, per changed level in the order of time."""
+def level_rows(file: RecordingFile, clock: str, *, incremental: bool = False) -> Iterator[Batch]:
+    """Tables with a row per level of a snapshot, or per changed level with ``is_snapshot``, in the order of time."""
     known: dict[Token, int] = {}
     amount = first(file.columns, SIZE_NAMES) or "size"
     for frame in file.frames():
         ts, seen = clocks(frame, clock)
         named, token = tokens(frame)
-        if "is_snapshot" in frame.columns:
+        if incremental:
             flags = frame["is_snapshot"].cast(pl.String).str.to_lowercase().is_in(["true", "1"]).to_numpy()
             order, at = np.argsort(token, kind="stable"), np.where(flags, seen, -1)
         else:
