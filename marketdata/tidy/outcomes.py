@@ -111,19 +111,21 @@ class Payoffs:
                 f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(self.labels))!r}; the "
                 f"first is {next(iter(given))!r}. Allowed are market ids; a slug is none."
             )
-        shares = {str(market): value for market, value in given.items() if isinstance(value, Mapping)}
-        winners = {str(m): self._winner(str(m), won) for m, won in given.items() if str(m) not in shares}
-        paid = [self._shares(market, value) for market, value in shares.items()]
-        return self._of_winners(winners) | {token: payoff for one in paid for token, payoff in one.items()}
+        paid: dict[tuple[str, str], float] = {}
+        for market, value in ((str(market), value) for market, value in given.items()):
+            if isinstance(value, Mapping):
+                named = ((self._winner(market, name), payoff) for name, payoff in value.items())
+                paid |= {(market, token): _in_range(payoff, market) for token, payoff in named if token is not None}
+            else:
+                paid |= self._of_winner(market, self._winner(market, value))
+        return paid
 
-    def _shares(self, market: str, given: Mapping[str, object]) -> dict[tuple[str, str], float]:
-        """The payoffs of tokens of a market, by id or label."""
-        out = {}
-        for name, payoff in given.items():
-            token = self._winner(market, name)
-            if token is not None:
-                out[market, token] = _in_range(payoff, market)
-        return out
+    def _of_winner(self, market: str, winner: str | None) -> dict[tuple[str, str], float]:
+        """The payoffs of the tokens of a market; without a winner it is open."""
+        if winner is None:
+            self.open.add(market)
+            return {}
+        return {(market, token): float(token == winner) for token in self.labels.get(market, ())}
 
     def _winner(self, market: str, value: object) -> str | None:
         if value is None:
@@ -135,32 +137,16 @@ class Payoffs:
             labelled = [token for token, label in tokens.items() if label == value]
             if len(labelled) == 1:
                 return labelled[0]
-            # A frame may have the losing tokens only: what is written like their ids is another token.
-            if (
-                not labelled
-                and all(_alike(value, token) for token in tokens)
-                and not self._is_of_another(market, value)
-            ):
+            # A frame may have the losing tokens only: what is written like their ids is another token, unless it is one
+            # of a market that shares no id with this one; short ids repeat.
+            others = (other for other in self.labels.values() if tokens.keys().isdisjoint(other))
+            if not labelled and all(_alike(value, one) for one in tokens) and not any(value in o for o in others):
                 return str(value)
         allowed = ", ".join(f"{token!r} ({label})" for token, label in sorted(tokens.items())) or "a token id"
         raise ConfigError(
             f"outcomes[{market!r}] = {value!r} is refused; allowed are the token that won, by id or label ({allowed}), "
             "and None where the market has not resolved."
         )
-
-    def _is_of_another(self, market: str, token: str) -> bool:
-        """Whether a market of the frame that shares no token id with this one has the token; short ids repeat."""
-        own = self.labels[market].keys()
-        return any(token in others and own.isdisjoint(others) for others in self.labels.values())
-
-    def _of_winners(self, winners: Mapping[str, str | None]) -> dict[tuple[str, str], float]:
-        self.open |= {market for market, won in winners.items() if won is None}
-        return {
-            (market, token): float(token == winner)
-            for market, winner in winners.items()
-            if winner is not None
-            for token in self.labels.get(market, ())
-        }
 
     def _from_frame(self, given: Native) -> dict[tuple[str, str], float]:
         allowed = f"{_ALLOWED}, and a mapping of market id to the token that won"
@@ -176,8 +162,9 @@ class Payoffs:
             self.open |= {*data["market_id"]} - {market for market, _ in paid}
             return paid
         require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
-        winners = zip(data["market_id"], data["resolved_token_id"], strict=True)
-        return self._of_winners({market: self._winner(market, won) for market, won in winners})
+        winners = dict(zip(data["market_id"], data["resolved_token_id"], strict=True))
+        won = [self._of_winner(market, self._winner(market, winner)) for market, winner in winners.items()]
+        return {token: payoff for one in won for token, payoff in one.items()}
 
 
 def _alike(a: str, b: str) -> bool:

@@ -133,12 +133,9 @@ def disagreement(tally: rule.Tally) -> str:
     token, ts, stated, rebuilt = tally.first
     return (
         f"{tally.disagreements} of {tally.checked} books do not have the best prices that are stated. The first is of "
-        f"token {str(token.token_id)[:100]!r} at {to_text(ts)}: stated {_pair(stated)}, rebuilt {_pair(rebuilt)}"
+        f"token {str(token.token_id)[:100]!r} at {to_text(ts)}: stated {stated[0]:g} / {stated[1]:g}, rebuilt "
+        f"{rebuilt[0]:g} / {rebuilt[1]:g}"
     )
-
-
-def _pair(best: tuple[float, float]) -> str:
-    return f"{best[0]:g} / {best[1]:g}"
 
 
 def _of_messages(messages: Messages, clock: str) -> rule.Changes:

@@ -180,9 +180,8 @@ def _messages(
         if name is None or (isinstance(found[name], str) and found[name].lstrip()[:1] not in ("{", "[")):
             yield found, seen, outer
             return
-        about = {k: v for part in ("market", "collection") for k, v in (found.get(part) or {}).items()} if all(
-            isinstance(found.get(part, {}), Mapping) for part in ("market", "collection")
-        ) else {}  # fmt: skip
+        parts = (found.get(part) for part in ("market", "collection"))
+        about = {k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()}
         said = next((part[k] for part in (found, about) for k in RECEIVED if part.get(k) is not None), None)
         yield from _messages(found[name], _time(said) if said is not None else seen, {**outer, **about})
     elif isinstance(found, Mapping):
