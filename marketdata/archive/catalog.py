@@ -22,6 +22,7 @@ from marketdata.points.records import FIELDS, ID_NAMES, KINDS, RecordKind, colum
 
 # From so many files on they are joined; in an object store there is one, as each takes requests to be read.
 _MANY_FILES, _MANY_REMOTE = 64, 1
+# Lists of texts, as the files of Parquet name their elements.
 _TEXTS = pa.list_(pa.field("element", pa.string()))
 
 
@@ -33,6 +34,7 @@ def _schema(kind: RecordKind) -> pa.Schema:
     return pa.schema({**types, "record": pa.string()})
 
 
+# The columns of each table: those that engines read, and the record as JSON.
 SCHEMAS: dict[RecordKind, pa.Schema] = {kind: _schema(kind) for kind in KINDS}
 
 

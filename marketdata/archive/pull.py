@@ -42,6 +42,7 @@ _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
 # Up to so many views of markets, a lock each keeps two processes from fetching the same; more may, without doubles.
 _LOCKED = 64
+# How long a pull waits for another one of the same [s].
 _WAIT = 600.0
 # So many unknown names are looked up for similar ones, and so many are named.
 _LOOKED_UP = 10

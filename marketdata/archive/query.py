@@ -40,6 +40,7 @@ Labels = Mapping[tuple[str, str], str]
 _NEVER = Range(0, 0)
 # A row group of a file.
 _Place = tuple[DataFile, Group]
+# A range before and after all times that are stored [microseconds].
 ALL_TIME = Range(-(2**61), 2**61)
 # From so many files on they are read by threads.
 _MANY_FILES = 4
@@ -47,9 +48,11 @@ _THREADS = min(8, os.cpu_count() or 1)
 # What is aggregated is read so many bytes of files at a time, a market of more than the second in ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
+# From before the first name to after the last.
 _ALL_NAMES = ("", LAST_NAME)
 # A slice of so many rows of a batch costs less than a copy of them.
 _LONG_SLICE = 1_000
+# A read warns of these states.
 _UNCERTAIN = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
 
 

@@ -35,8 +35,11 @@ from marketdata.times import MINUTE
 
 # Levels of books that are added to the archive at a time.
 _LEVELS = 3_000_000
+# A gap that no recording has [microseconds].
 _EVER = 1 << 61
+# So much of the beginning and the end of a file tells it from others [bytes].
 _ENDS = 1 << 20
+# The notes of files that are left out for a reason.
 BEFORE = "imported before"
 OTHER = f"of another kind; names that end in these are read: {ENDS}"
 
@@ -67,6 +70,7 @@ class ImportedFile(NamedTuple):
     note: str | None = None
 
 
+# The columns of the report, and their kinds.
 COLUMNS = {
     name: "text" if name in ("file", "kind", "format", "left_out", "note") else "count" for name in ImportedFile._fields
 }
@@ -288,6 +292,7 @@ class Journal:
         (folder / made).replace(folder / _JOURNAL)
 
 
+# The name of the file of the journal, in the format of numpy.
 _JOURNAL = "journal.npz"
 
 

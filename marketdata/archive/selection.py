@@ -19,7 +19,9 @@ from marketdata.times import SECOND
 
 # How long a listing can be used again, by the server's clock.
 LISTED_AGAIN = 600 * SECOND
+# The view under which coverage has the time of each listing.
 _DISCOVERY = "discovery"
+# The ways to choose markets, as messages name them.
 _WAYS = "markets=, event=, series=, search=, file= and all_markets=True"
 
 
@@ -123,6 +125,7 @@ class Selection:
         self._store.coverage.append((_DISCOVERY, what), listed)
 
 
+# The hint where no event or series has the name.
 _SLUGS = "client.events() and client.series() show the slugs."
 
 

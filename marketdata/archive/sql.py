@@ -16,6 +16,7 @@ from marketdata.points.schema import ASK, BID, LISTS
 from marketdata.times import DAY
 from marketdata.wire.arrow import TS, id_columns
 
+# The tables that a statement sees.
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
 
 

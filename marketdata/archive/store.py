@@ -43,6 +43,7 @@ _OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
 _STAYS = (CoverageState.FINAL, CoverageState.RECORDED)
 # From so many small files on, in a folder or an object store, a write joins them.
 _TAIL_FILES, _TAIL_REMOTE = 64, 4
+# A small file has less [bytes].
 _TAIL_BYTES = 500_000
 # Rows of several files are joined up to this size in memory [bytes], however few they take in a file; so many rows or
 # levels are written at once.

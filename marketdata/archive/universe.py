@@ -9,6 +9,7 @@ from typing import Any
 from marketdata.archive.records import Record
 from marketdata.times import parse_iso
 
+# The states of a market that can no longer be traded.
 _OVER = ("closed", "resolved")
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of
 from archive.test_faults import books, held, prices
+from deltalake.exceptions import DeltaError
+from deltalake.table import TableAlterer
 
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import Interval
@@ -128,4 +133,47 @@ def test_a_large_frame_is_added_in_portions(archive: Archive, tmp_path: Path, mo
     assert len(archive.files("prices")) > 1
     assert archive.version("prices") == 1
     assert archive.coverage().drop("fetched_at").equals(whole.coverage().drop("fetched_at"))
+    assert archive.verify().is_empty()
+
+
+def further_metric(minute: int) -> pl.DataFrame:
+    """A row of metrics with a column that no table has from the beginning."""
+    when = dt.datetime(2026, 1, 1, 0, minute, tzinfo=dt.UTC)
+    return pl.DataFrame({"ts": [when], "market_id": ["m"], "volume": [1.0], "open_interest": [2.0]})
+
+
+def test_a_change_of_columns_that_the_storage_fails_is_tried_once(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the storage is raised at once: only what another commit came before is planned again."""
+    archive.add(metrics=further_metric(0).drop("open_interest"))
+    calls: list[int] = []
+
+    def fails(*_: Any, **__: Any) -> None:
+        calls.append(1)
+        raise DeltaError("Generic S3 error: 503 Service Unavailable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deltalake.table.TableAlterer.add_columns", fails)
+        with pytest.raises(ArchiveError, match="503"):
+            archive.add(metrics=further_metric(1))
+    assert len(calls) == 1
+    archive.add(metrics=further_metric(1))
+    assert archive.metrics("m")["open_interest"].to_list() == [None, 2.0]
+
+
+def test_two_writers_that_add_a_column_at_once_both_stay(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes second finds the column there."""
+    archive.add(metrics=further_metric(0).drop("open_interest"))
+    real, other = TableAlterer.add_columns, [Archive(archive.location)]
+
+    def late(self: TableAlterer, *args: Any, **kwargs: Any) -> None:
+        if other:
+            store = other.pop()._store.points["metrics"]
+            store.add_columns([pa.field("open_interest", pa.float64())])
+        real(self, *args, **kwargs)
+
+    monkeypatch.setattr(TableAlterer, "add_columns", late)
+    archive.add(metrics=further_metric(1))
+    assert archive.metrics("m")["open_interest"].to_list() == [None, 2.0]
     assert archive.verify().is_empty()

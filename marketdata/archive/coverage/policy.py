@@ -13,6 +13,7 @@ from marketdata.points.columns import Ints
 from marketdata.resolution import Resolution
 from marketdata.times import DAY, SECOND, Range
 
+# A minute [microseconds].
 MINUTE = Resolution.M1.micros
 # So long without a point is a gap: between points that are an hour apart lie 59 empty buckets.
 SHORTEST_GAP = 60 * MINUTE

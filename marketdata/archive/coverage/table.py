@@ -23,7 +23,9 @@ from marketdata.times import SECOND
 CoverageKey = tuple[str, str]
 _Row = tuple[str, str, int, int, str, int | None, int, int, int, int]
 Records = Mapping[str, Sequence[CoverageRecord]]
+# Times as files have them.
 _TS = pa.timestamp("us", "UTC")
+# The columns of the table; ``seq`` and ``commit`` order the records of equal ranges.
 SCHEMA = pa.schema(
     [
         ("view", pa.string()),
@@ -38,7 +40,9 @@ SCHEMA = pa.schema(
         ("commit", pa.int64()),
     ]
 )
+# What names the records of a market, and the columns of times.
 _KEY, _TIMES = ["view", "market_id"], ["start", "end", "fetched_at"]
+# The order of rows: of records that begin together the newest is last.
 _ORDER = [*_KEY, "start", "seq", "commit"]
 # No records; times are microseconds. Nothing is computed here: a process that is forked later cannot use the threads of
 # polars that would do it.
@@ -47,9 +51,11 @@ _NONE = pl.DataFrame(schema={f.name: pl.String if pa.types.is_string(f.type) els
 _EMPTY = "empty_observed"
 # From so many files on, in a folder or an object store, they are joined.
 _MANY_FILES, _MANY_REMOTE = 64, 4
+# A process that has read so few markets looks them up one by one.
 _FEW = 16
 # After so many notes that it has read, a process looks whether the table has them.
 _MANY_NOTES = 32
+# Ranges that wait to be fetched again are one record if they came in the same half hour [microseconds].
 _APART = 1800 * SECOND
 
 

@@ -9,6 +9,7 @@ from marketdata.errors import ArchiveError
 # 1: without a mark; coverage has a column content_hash, which is read no more. 2: marked. 3: commits of points have
 # notes of their coverage.
 FORMAT = 3
+# The key of the mark in the metadata of a table's first column.
 _KEY = b"marketdata.format"
 
 

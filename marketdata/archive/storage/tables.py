@@ -50,8 +50,9 @@ from marketdata.errors import (
 )
 from marketdata.times import Range, to_datetime, to_text
 
-# Footers of files in memory, and attempts of a commit beside other writers.
+# So many footers of files are in memory.
 _FOOTERS = 4096
+# A commit is given up after so many were refused, as others came first.
 _TRIES = 100
 # A writer whose commit was refused waits at most so long before the second and before any attempt [s].
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.004, 0.5
@@ -64,6 +65,7 @@ _MOST_READS = 3
 _CHECKPOINT, _CHECKPOINT_REMOTE = 50, 10
 # A shorter log has none.
 _FEWEST = 5
+# The hint of a damaged log.
 _REBUILD = "Run archive.rebuild() to make it again from the data files."
 # The folder of the commits, as Delta Lake calls it.
 LOG_FOLDER = "_delta_log"
