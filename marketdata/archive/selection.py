@@ -102,27 +102,28 @@ class Selection:
         return [str(m["id"]) for m in named]
 
     def _events(self, clock: Callable[[], ServerTime], *, refresh: bool) -> list[str]:
-        catalog, series, what = self._store.catalog["events"], self._value, f"series:{self._value}"
-        if refresh or not self._is_fresh(what, clock):
+        catalog, series = self._store.catalog["events"], self._value
+
+        def listed() -> list[str]:
             found = [records.read("events", row) for row in records.rows_of(self._client.events(series_slug=series))]
             catalog.upsert([{**e, "series_slug": e.get("series_slug") or series} for e in found])
-            if found:
-                self._remember(what, clock)
+            return [str(e["id"]) for e in found]
+
+        self._list(f"series:{series}", listed, clock, refresh=refresh)
         return [str(e["slug"]) for e in catalog.records() if e.get("series_slug") == series and e.get("slug")]
 
     def _markets(self, event: str, clock: Callable[[], ServerTime], *, refresh: bool) -> list[str]:
-        what = f"event:{event}"
-        if (refresh or not self._is_fresh(what, clock)) and self._listed({"event_slug": event}, event):
-            self._remember(what, clock)
+        self._list(f"event:{event}", lambda: self._listed({"event_slug": event}, event), clock, refresh=refresh)
         return [str(m["id"]) for m in self._store.catalog["markets"].records() if m.get("event_slug") == event]
 
-    def _is_fresh(self, what: str, clock: Callable[[], ServerTime]) -> bool:
-        listed = self._store.coverage.records(_DISCOVERY, what)
-        return any(is_fresh(p.fetched_at, clock().now) for p in listed)
-
-    def _remember(self, what: str, clock: Callable[[], ServerTime]) -> None:
-        listed = CoverageRecord(0, 1, CoverageState.FINAL, None, clock().now, 0)
-        self._store.coverage.append((_DISCOVERY, what), listed)
+    def _list(
+        self, what: str, listed: Callable[[], list[str]], clock: Callable[[], ServerTime], *, refresh: bool
+    ) -> None:
+        """List anew, unless it was a short while ago; that there is nothing is not remembered."""
+        known = self._store.coverage.records(_DISCOVERY, what)
+        if (refresh or not any(is_fresh(p.fetched_at, clock().now) for p in known)) and listed():
+            record = CoverageRecord(0, 1, CoverageState.FINAL, None, clock().now, 0)
+            self._store.coverage.append((_DISCOVERY, what), record)
 
 
 # The hint where no event or series has the name.

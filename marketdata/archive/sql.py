@@ -51,17 +51,15 @@ def _points(connection: Any, query: Query) -> Any:
     """The rows of a query, books as one row per snapshot; predicates of the base reach the row groups."""
     if query.width != query.base:
         return connection.from_arrow(_Stream(replace(query, nested=query.view == "books")))
-    rows = connection.from_arrow(_dataset(query))
+    rows = connection.from_arrow(_dataset(query)).set_alias("rows")
+    chosen = {name: f"rows.{_quoted(name)}" for name in schema_of(replace(query, nested=query.view == "books"))}
     if query.labels:
         ids = list(zip(*query.labels, strict=True))
         columns = {"market_id": ids[0], "token_id": ids[1], "label": list(query.labels.values())}
         known = pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
         same = " and ".join(f"rows.{name} = known.{name}" for name in ("market_id", "token_id"))
-        rows = rows.set_alias("rows").join(connection.from_arrow(known).set_alias("known"), same, how="left")
-    chosen = {name: _quoted(name) for name in schema_of(replace(query, nested=query.view == "books"))}
-    if query.labels:
-        labels = {"token_label": "coalesce(known.label, rows.token_label)"}
-        chosen = {name: f"rows.{text}" for name, text in chosen.items()} | labels
+        rows = rows.join(connection.from_arrow(known).set_alias("known"), same, how="left")
+        chosen |= {"token_label": "coalesce(known.label, rows.token_label)"}
     if query.levels is not None:
         chosen |= {side: f"{chosen[side]}[1:{query.levels}]" for side in LISTS}
     return rows.project(", ".join(f"{text} as {_quoted(name)}" for name, text in chosen.items()))

@@ -79,6 +79,11 @@ _NOTE = "marketdata.note"
 _NOTES = 64
 
 
+# What the library says of a file, in the order of `DataFile`, and what stands for what it does not know.
+_ENTRY = {
+    "path": "", "size_bytes": 0, "num_records": -1, "min.market_id": "", "max.market_id": LAST_NAME,
+    "min.ts": -FAR, "max.ts": FAR,
+}  # fmt: skip
 # Inode, size and time of change [ns] of the file of a commit.
 Mark = tuple[int, int, int]
 # New files, files to drop, and a note.
@@ -723,21 +728,12 @@ def _version_of(handle: Any, uri: str) -> Version:
 
 
 def _data_files(rows: pa.Table) -> Iterable[DataFile]:
-    names, count = rows.schema.names, rows.num_rows
-
-    def column(name: str) -> list[Any]:
-        return rows.column(name).to_pylist() if name in names else [None] * count
-
-    def micros(name: str, unknown: int) -> list[int]:
-        if name not in names or pa.types.is_null(rows.column(name).type):
-            return [unknown] * count
-        values: list[Any] = rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
-        return [unknown if value is None else value for value in values]
-
-    for path, size, number, low, high, first, last in zip(
-        column("path"), column("size_bytes"), column("num_records"), column("min.market_id"), column("max.market_id"),
-        micros("min.ts", -FAR), micros("max.ts", FAR), strict=True,
-    ):  # fmt: skip
-        rows_of = -1 if number is None else number
-        known = (low, high) if low is not None and high is not None else ("", LAST_NAME)
-        yield DataFile(path, size, rows_of, known[0], known[1], first, last)
+    """The files of a version, as the library has them."""
+    columns = []
+    for name, unknown in _ENTRY.items():
+        column = rows.column(name) if name in rows.schema.names else pa.nulls(rows.num_rows)
+        if name in ("min.ts", "max.ts"):
+            column = column.cast(pa.timestamp("us", "UTC"))
+        plain = pa.string() if isinstance(unknown, str) else pa.int64()
+        columns.append(column.cast(plain).fill_null(unknown).to_pylist())
+    return map(DataFile, *columns)
