@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
 from marketdata.archive import files, ingest, maintenance, query, recordings, sql, universe
 from marketdata.archive.coverage.intervals import gaps
@@ -54,6 +54,40 @@ _REFUSED = re.compile(r"%[0-9a-fA-F]{2}|[\x00-\x1f\x7f\ud800-\udfff]" + ("" if o
 _MADE = "Is the path right? The first add or pull makes an archive there."
 
 
+_Path = str | os.PathLike[str]
+_Names = str | Sequence[str]
+_When = TimeLike | None
+_Pandas = Literal["pandas"]
+_Polars = Literal["polars"]
+
+
+class _Options(TypedDict, total=False):
+    """Keyword arguments of `Archive`, for its overloads."""
+
+    storage_options: dict[str, str] | None
+    as_of: TimeLike | None
+    base: Literal["1s", "1m"] | None
+
+
+class _More(TypedDict, total=False):
+    """Keyword arguments of `Archive.prices`, for its overloads."""
+
+    on_missing: Missing | None
+
+
+class _Books(_More, total=False):
+    """Keyword arguments of `Archive.books`, for its overloads."""
+
+    levels: int | None
+
+
+class _Scan(TypedDict, total=False):
+    """Keyword arguments of `Archive.scan`, for its overloads."""
+
+    levels: int | None
+    nested: bool
+
+
 class Archive(Generic[Frame]):
     """History in Delta Lake tables: ``books prices metrics markets events series coverage`` under one root.
 
@@ -87,36 +121,16 @@ class Archive(Generic[Frame]):
 
     @overload
     def __init__(
-        self: Archive[PandasFrame],
-        path_or_url: str | os.PathLike[str],
-        *,
-        frame: Literal["pandas"] = "pandas",
-        storage_options: dict[str, str] | None = None,
-        as_of: TimeLike | None = None,
-        base: Literal["1s", "1m"] | None = None,
+        self: Archive[PandasFrame], path_or_url: _Path, *, frame: _Pandas = "pandas", **options: Unpack[_Options]
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Archive[PolarsFrame],
-        path_or_url: str | os.PathLike[str],
-        *,
-        frame: Literal["polars"],
-        storage_options: dict[str, str] | None = None,
-        as_of: TimeLike | None = None,
-        base: Literal["1s", "1m"] | None = None,
+        self: Archive[PolarsFrame], path_or_url: _Path, *, frame: _Polars, **options: Unpack[_Options]
     ) -> None: ...
 
     @overload
-    def __init__(
-        self,
-        path_or_url: str | os.PathLike[str],
-        *,
-        frame: FrameKind,
-        storage_options: dict[str, str] | None = None,
-        as_of: TimeLike | None = None,
-        base: Literal["1s", "1m"] | None = None,
-    ) -> None: ...
+    def __init__(self, path_or_url: _Path, *, frame: FrameKind, **options: Unpack[_Options]) -> None: ...
 
     def __init__(
         self,
@@ -397,42 +411,21 @@ class Archive(Generic[Frame]):
 
     @overload
     def books(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        levels: int | None = ...,
-        on_missing: Missing | None = ...,
-        frame: None = None,
-    ) -> Frame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: None = None, **more: Unpack[_Books],
+    ) -> Frame: ...  # fmt: skip
 
     @overload
     def books(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        levels: int | None = ...,
-        on_missing: Missing | None = ...,
-        frame: Literal["pandas"],
-    ) -> PandasFrame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: _Pandas, **more: Unpack[_Books],
+    ) -> PandasFrame: ...  # fmt: skip
 
     @overload
     def books(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        levels: int | None = ...,
-        on_missing: Missing | None = ...,
-        frame: Literal["polars"],
-    ) -> PolarsFrame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: _Polars, **more: Unpack[_Books],
+    ) -> PolarsFrame: ...  # fmt: skip
 
     def books(
         self,
@@ -476,39 +469,21 @@ class Archive(Generic[Frame]):
 
     @overload
     def prices(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        on_missing: Missing | None = ...,
-        frame: None = None,
-    ) -> Frame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: None = None, **more: Unpack[_More],
+    ) -> Frame: ...  # fmt: skip
 
     @overload
     def prices(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        on_missing: Missing | None = ...,
-        frame: Literal["pandas"],
-    ) -> PandasFrame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: _Pandas, **more: Unpack[_More],
+    ) -> PandasFrame: ...  # fmt: skip
 
     @overload
     def prices(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        on_missing: Missing | None = ...,
-        frame: Literal["polars"],
-    ) -> PolarsFrame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: _Polars, **more: Unpack[_More],
+    ) -> PolarsFrame: ...  # fmt: skip
 
     def prices(
         self,
@@ -528,39 +503,21 @@ class Archive(Generic[Frame]):
 
     @overload
     def metrics(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        on_missing: Missing | None = ...,
-        frame: None = None,
-    ) -> Frame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: None = None, **more: Unpack[_More],
+    ) -> Frame: ...  # fmt: skip
 
     @overload
     def metrics(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        on_missing: Missing | None = ...,
-        frame: Literal["pandas"],
-    ) -> PandasFrame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: _Pandas, **more: Unpack[_More],
+    ) -> PandasFrame: ...  # fmt: skip
 
     @overload
     def metrics(
-        self,
-        market: str | Sequence[str],
-        start: TimeLike | None = ...,
-        end: TimeLike | None = ...,
-        resolution: str = ...,
-        *,
-        on_missing: Missing | None = ...,
-        frame: Literal["polars"],
-    ) -> PolarsFrame: ...
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        frame: _Polars, **more: Unpack[_More],
+    ) -> PolarsFrame: ...  # fmt: skip
 
     def metrics(
         self,
@@ -651,31 +608,15 @@ class Archive(Generic[Frame]):
 
     @overload
     def scan(
-        self,
-        view: View,
-        market: str | Sequence[str] | None = None,
-        start: TimeLike | None = None,
-        end: TimeLike | None = None,
-        resolution: str = "1m",
-        *,
-        levels: int | None = None,
-        engine: Literal["polars"] = "polars",
-        nested: bool = False,
-    ) -> PolarsLazyFrame: ...
+        self, view: View, market: _Names | None = ..., start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        engine: Literal["polars"] = "polars", **more: Unpack[_Scan],
+    ) -> PolarsLazyFrame: ...  # fmt: skip
 
     @overload
     def scan(
-        self,
-        view: View,
-        market: str | Sequence[str] | None = None,
-        start: TimeLike | None = None,
-        end: TimeLike | None = None,
-        resolution: str = "1m",
-        *,
-        levels: int | None = None,
-        engine: EngineName,
-        nested: bool = False,
-    ) -> Any: ...
+        self, view: View, market: _Names | None = ..., start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        engine: EngineName, **more: Unpack[_Scan],
+    ) -> Any: ...  # fmt: skip
 
     def scan(
         self,
@@ -731,10 +672,10 @@ class Archive(Generic[Frame]):
     def sql(self, statement: str, *, frame: None = None) -> Frame: ...
 
     @overload
-    def sql(self, statement: str, *, frame: Literal["pandas"]) -> PandasFrame: ...
+    def sql(self, statement: str, *, frame: _Pandas) -> PandasFrame: ...
 
     @overload
-    def sql(self, statement: str, *, frame: Literal["polars"]) -> PolarsFrame: ...
+    def sql(self, statement: str, *, frame: _Polars) -> PolarsFrame: ...
 
     def sql(self, statement: str, *, frame: FrameKind | None = None) -> Any:
         """Run SQL over the archive, by DuckDB in this process.
@@ -772,12 +713,12 @@ class Archive(Generic[Frame]):
 
     @overload
     def markets(
-        self, event_slug: str | None = ..., search: str | None = ..., *, at: Any = ..., frame: Literal["pandas"]
+        self, event_slug: str | None = ..., search: str | None = ..., *, at: Any = ..., frame: _Pandas
     ) -> PandasFrame: ...
 
     @overload
     def markets(
-        self, event_slug: str | None = ..., search: str | None = ..., *, at: Any = ..., frame: Literal["polars"]
+        self, event_slug: str | None = ..., search: str | None = ..., *, at: Any = ..., frame: _Polars
     ) -> PolarsFrame: ...
 
     def markets(
@@ -822,14 +763,10 @@ class Archive(Generic[Frame]):
     def outcomes(self, event_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
 
     @overload
-    def outcomes(
-        self, event_slug: str | None = ..., search: str | None = ..., *, frame: Literal["pandas"]
-    ) -> PandasFrame: ...
+    def outcomes(self, event_slug: str | None = ..., search: str | None = ..., *, frame: _Pandas) -> PandasFrame: ...
 
     @overload
-    def outcomes(
-        self, event_slug: str | None = ..., search: str | None = ..., *, frame: Literal["polars"]
-    ) -> PolarsFrame: ...
+    def outcomes(self, event_slug: str | None = ..., search: str | None = ..., *, frame: _Polars) -> PolarsFrame: ...
 
     def outcomes(
         self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
@@ -843,14 +780,10 @@ class Archive(Generic[Frame]):
     def events(self, series_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
 
     @overload
-    def events(
-        self, series_slug: str | None = ..., search: str | None = ..., *, frame: Literal["pandas"]
-    ) -> PandasFrame: ...
+    def events(self, series_slug: str | None = ..., search: str | None = ..., *, frame: _Pandas) -> PandasFrame: ...
 
     @overload
-    def events(
-        self, series_slug: str | None = ..., search: str | None = ..., *, frame: Literal["polars"]
-    ) -> PolarsFrame: ...
+    def events(self, series_slug: str | None = ..., search: str | None = ..., *, frame: _Polars) -> PolarsFrame: ...
 
     def events(
         self, series_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
@@ -865,10 +798,10 @@ class Archive(Generic[Frame]):
     def series(self, search: str | None = ..., *, frame: None = None) -> Frame: ...
 
     @overload
-    def series(self, search: str | None = ..., *, frame: Literal["pandas"]) -> PandasFrame: ...
+    def series(self, search: str | None = ..., *, frame: _Pandas) -> PandasFrame: ...
 
     @overload
-    def series(self, search: str | None = ..., *, frame: Literal["polars"]) -> PolarsFrame: ...
+    def series(self, search: str | None = ..., *, frame: _Polars) -> PolarsFrame: ...
 
     def series(self, search: str | None = None, *, frame: FrameKind | None = None) -> Any:
         """One row per series: ``series_id slug title status start_date end_date`` and more; see `markets`."""
@@ -960,10 +893,10 @@ class Archive(Generic[Frame]):
     def coverage(self, *, frame: None = None) -> Frame: ...
 
     @overload
-    def coverage(self, *, frame: Literal["pandas"]) -> PandasFrame: ...
+    def coverage(self, *, frame: _Pandas) -> PandasFrame: ...
 
     @overload
-    def coverage(self, *, frame: Literal["polars"]) -> PolarsFrame: ...
+    def coverage(self, *, frame: _Polars) -> PolarsFrame: ...
 
     def coverage(self, *, frame: FrameKind | None = None) -> Any:
         """What is stored: one row per range of a market's view.
@@ -1066,10 +999,10 @@ class Archive(Generic[Frame]):
 
         if levels is not None:
             whole("levels", levels)
-        self._store.width(resolution)
         missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))
         ranges: dict[str, Range] = {}
         if missing == "fetch":
+            self._store.width(resolution)
             if self._client is None:
                 raise ConfigError(
                     "on_missing='fetch' needs a client: use archive.attach(client), or md.Client(..., archive=archive)."
@@ -1082,6 +1015,7 @@ class Archive(Generic[Frame]):
             ranges = dict.fromkeys(filled, wanted)
         with self._store.steady() as store:
             if missing != "fetch":
+                store.width(resolution)
                 ids = self._market_ids(market)
                 ranges = query.covered_ranges(self._stored.coverage, view, ids, start, end, missing)
             what = query_of(store, view, ranges, ranges, resolution, levels=levels)

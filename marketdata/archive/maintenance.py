@@ -21,7 +21,7 @@ from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, Group, cuts, file_of, flush, holding
 from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
-from marketdata.archive.store import ArchiveStore, by_market, minutes_of
+from marketdata.archive.store import ArchiveStore, by_market, minutes_around, minutes_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.points.arguments import choice, number
 from marketdata.points.records import KINDS
@@ -152,7 +152,8 @@ def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damag
             if isinstance(found, ArchiveCorruptError):
                 broken.append((part, str(found)))
                 if part is file:
-                    yield Damage(view, file.market_min, file.span, str(found))
+                    around = minutes_around(file.span.start, file.span.end - 1)
+                    yield Damage(view, file.market_min, around, str(found))
                 continue
             with errors.parsing(f"The {view} table"):
                 points = dict(by_market(from_tables(view, [found]).sort()))

@@ -457,8 +457,13 @@ def _spans(columns: Data) -> Any:
 
 
 def minutes_of(columns: Data) -> Range:
-    """From the minute of the first point to the end of that of the last: coverage is known by the minute."""
-    return Range(int(columns.ts.min()) // MINUTE * MINUTE, int(columns.ts.max()) // MINUTE * MINUTE + MINUTE)
+    """From the minute of the first point to the end of that of the last."""
+    return minutes_around(int(columns.ts.min()), int(columns.ts.max()))
+
+
+def minutes_around(first: int, last: int) -> Range:
+    """From the minute of a time to the end of that of another one: coverage is known by the minute."""
+    return Range(first // MINUTE * MINUTE, last // MINUTE * MINUTE + MINUTE)
 
 
 def by_market(columns: Data) -> Iterator[tuple[str, Data]]:

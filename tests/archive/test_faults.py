@@ -185,6 +185,9 @@ def test_a_torn_file_is_found_and_its_ranges_are_filled_again(filled: Archive, h
     found = fresh.verify(repair=True)
     assert {(r["view"], r["market_id"]) for r in found.rows(named=True)} == {("books", M)}
     assert {r["start"].timestamp() for r in found.rows(named=True)} == {START / 1e6}
+    # Ranges end with the bucket of their last point, which is not in them.
+    assert {r["end"].timestamp() for r in found.rows(named=True)} == {START / 1e6 + 3600}
+    assert all(r.end % MINUTE == 0 for r in fresh._store.coverage.records("books", M))
     assert fresh.verify().is_empty()
     assert held(fresh) == {k: v for k, v in before.items() if k[3] >= 60}
     fresh.add(books=books(M, 0, 60))
