@@ -48,17 +48,16 @@ if TYPE_CHECKING:
 
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
+    _Path = str | os.PathLike[str]
+    _Names = str | Sequence[str]
+    _When = TimeLike | None
+    _Pandas = Literal["pandas"]
+    _Polars = Literal["polars"]
+
 # The storage library decodes percent signs, and takes backslashes for slashes.
 _REFUSED = re.compile(r"%[0-9a-fA-F]{2}|[\x00-\x1f\x7f\ud800-\udfff]" + ("" if os.sep == "\\" else r"|\\"))
 # The end of the message that a path has no archive.
 _MADE = "Is the path right? The first add or pull makes an archive there."
-
-
-_Path = str | os.PathLike[str]
-_Names = str | Sequence[str]
-_When = TimeLike | None
-_Pandas = Literal["pandas"]
-_Polars = Literal["polars"]
 
 
 class _Options(TypedDict, total=False):

@@ -233,8 +233,8 @@ def test_requests_do_not_grow_with_the_number_of_commits(store: Archive, object_
     for n in range(60, 80):
         reads.append(requests(object_store, lambda: again(store).prices(M)))
         store.add(prices=prices(M, 5 * n, 5))
-    assert sum(reads) <= 62 * 20
-    assert max(reads) <= 76
+    assert sum(reads) <= 60 * 20
+    assert max(reads) <= 74
     assert (reader := again(store)).prices(M).height == 400
     assert requests(object_store, lambda: reader.prices(M)) <= 14
     assert len(held(again(store), "prices")) == 400
