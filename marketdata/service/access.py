@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from email.utils import formatdate
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
-from marketdata.service.auth import Keys
+from marketdata.service.auth import Grant, Keys
 from marketdata.service.dependencies import Parts
 from marketdata.service.exchange import Exchange
 from marketdata.service.fair_queue import FairQueue
@@ -55,6 +55,8 @@ class Access:
         self._proxies = [ipaddress.ip_network(proxy) for proxy in trusted_proxies]
         self._always = [*_ALWAYS, (b"x-simulated", b"true")] if parts.source.simulated else _ALWAYS
         self.queue = FairQueue()
+        # The page that is read ahead, if there is one.
+        self._ahead: dict[Hashable, asyncio.Task[None]] = {}
 
     async def respond(self, head: bytes, address: str) -> tuple[bytes, bool]:
         """The answer to the head of a request, and whether the connection goes on."""
@@ -119,7 +121,10 @@ class Access:
                 wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
                 if wait is not None:
                     raise errors.rate_exceeded(wait)
-            kept = self._pages.cache.find(exchange.page)
+            page = exchange.page
+            if page in self._ahead:
+                await asyncio.wait([self._ahead[page]])
+            kept = self._pages.cache.find(page)
             # The archive may be slow to say whether it has newer points.
             if kept is not None and await asyncio.to_thread(self._pages.is_current, kept, self._clock()):
                 assert grant is not None
@@ -130,6 +135,27 @@ class Access:
         finally:
             # Before the answer is sent, as a client may be slow to read.
             self.queue.release(exchange.client)
+        if grant is not None and b"cursor=" in exchange.scope["query_string"]:
+            self._read_ahead(exchange, grant)
+
+    def _read_ahead(self, exchange: Exchange, grant: Grant) -> None:
+        """While the client of a pagination reads, and nobody waits, have its next page made: one at a time."""
+        kept = self._pages.cache.find(exchange.page)
+        if kept is None or kept.following is None or self.queue.in_flight or self._ahead:
+            return
+        following = exchange.following(kept.following)
+        if self._pages.cache.find(following.page) is None:
+            following.scope["state"] = {"grant": grant, "exchange": following}
+            self._ahead[following.page] = asyncio.create_task(self._make(following))
+
+    async def _make(self, exchange: Exchange) -> None:
+        try:
+            await self._app(exchange.scope, exchange.receive, exchange.send)
+        except Exception as problem:
+            # It is made again, and fails again, when it is asked for.
+            _log.debug("a page could not be read ahead: %r", problem)
+        finally:
+            self._ahead.clear()
 
     def _address(self, exchange: Exchange) -> str:
         """The address of a client: behind trusted proxies the last that is none of theirs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Hashable, Iterable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +22,8 @@ Message = MutableMapping[str, Any]
 Header = tuple[bytes, bytes]
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
 _IS_ZERO = re.compile(rb"q=0(\.0{0,3})?")
+# What a scope has from the request, and not from those who answer it.
+_ASKED = ("type", "http_version", "method", "scheme", "path", "raw_path", "root_path", "query_string", "headers")
 _METHODS = "DELETE|GET|HEAD|POST|PUT|CONNECT|OPTIONS|TRACE|PATCH"
 _OTHER_METHOD = re.compile(rb"(?!(?:%s) )[!#$%%&'*+.^_`|~0-9A-Za-z-]{1,64} /" % _METHODS.encode(), re.ASCII)
 
@@ -91,6 +93,13 @@ class Exchange:
     def page(self) -> Hashable:
         """The same for requests that have one answer."""
         return self.method, self.path, self.accepts_gzip, *sorted(self.scope["query_string"].split(b"&"))
+
+    def following(self, cursor: str) -> Exchange:
+        """The request of the page behind this one."""
+        asked = [part for part in self.scope["query_string"].split(b"&") if not part.startswith(b"cursor=")]
+        scope = {name: self.scope[name] for name in _ASKED}
+        scope["query_string"] = b"&".join([*asked, b"cursor=" + cursor.encode()])
+        return replace(self, scope=scope, messages=[])
 
     def on_url(self, part: bytes) -> None:
         """A part of the URL (httptools)."""

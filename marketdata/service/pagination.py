@@ -53,13 +53,14 @@ class ServedPage:
 
 @dataclass(frozen=True, slots=True)
 class KeptPage:
-    """An answer, which may be given again ``until`` a time, while the versions are the same."""
+    """An answer, which may be given again ``until`` a time, while the versions are the same; the cursor behind it."""
 
     view: View
     resolution: str
     start: int
     versions: tuple[int, int]
     until: float
+    following: str | None
     response: Response
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -14,7 +15,7 @@ from coded import coded_series
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.memory import MINUTE, MemoryArchive
-from service.web import START
+from service.web import START, Web
 from starlette.exceptions import HTTPException
 
 from marketdata.archive.coverage.intervals import union
@@ -300,6 +301,38 @@ def test_a_page_that_is_kept_is_the_one_that_would_be_made(asked: list[tuple[str
                 archive._version += 1
             elif change:
                 now[0] += {"hour": 3_600, "day": 90_000}[change]
+
+
+def test_the_page_behind_is_made_while_its_client_reads() -> None:
+    """From the second page of a pagination on, where nobody waits; for the plan it is no request."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"})
+    for minute in range(60):
+        archive.put("prices", "m", "1", START + minute * MINUTE, 0.5)
+    access = build(archive, Keys([Entry("k", digest(b"k"), "p")], {"p": AccessPlan("p", 20)}))
+    with start(access, api_key="k") as service, requests.Session() as session:
+        web = Web(service.base_url, "k", session)
+
+        def follow(cursor: str | None) -> str:
+            answer = web.history("prices", "m", limit=5, cursor=cursor)
+            assert answer.status == 200
+            return str(answer.body["metadata"]["next_cursor"])
+
+        def kept() -> int:
+            while access._ahead:
+                time.sleep(0.01)
+            return sum(isinstance(page, KeptPage) for page, _ in access._pages.cache._kept.values())
+
+        cursor = follow(None)
+        assert kept() == 1
+        cursor = follow(cursor)
+        assert kept() == 3
+        # Somebody waits.
+        access.queue.in_flight += 1
+        cursor = follow(cursor)
+        assert kept() == 3
+        access.queue.in_flight -= 1
+        assert web.get("/v1/usage").body["limits"]["requests_remaining"] == 16
 
 
 def without_cursor(answer: requests.Response) -> Any:

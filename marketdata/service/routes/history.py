@@ -69,7 +69,7 @@ def _page(
         body["tokens"], body["data"] = points_by_label(page, tokens)
     body["metadata"] = {"count": page.count, "limit": query.limit, "next_cursor": following}
     response, until = context.respond(to_json(body)), cursors.until(query.cursor)
-    kept = KeptPage(subject.view, query.resolution, query.range.start, versions, until, response)
+    kept = KeptPage(subject.view, query.resolution, query.range.start, versions, until, following, response)
     pages.cache.keep(context.exchange.page, kept)
     return response
 
