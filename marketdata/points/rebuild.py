@@ -279,32 +279,26 @@ def _runs(rows: Changes, state: Rebuilder, closing: str) -> _Runs:
         return (micros - width.offset) // width.micros + 1
 
     # The bucket after the last one that a run fills.
-    end = np.empty(len(starts), np.int64)
-    follows = np.append(same[starts[1:] - 1], False)
-    is_broken = np.append(broken[starts[1:] - 1], False)
-    nexts = np.append(starts[1:], 0)
-    is_gap = follows & (rows.event[nexts] == GAP)
-    went_back = np.append(step[starts[1:] - 1] < -state.most_back, False)
-    end[:] = bucket[nexts]
-    end = np.where(is_gap, after(ts[nexts] - 1), end)
+    before, nexts = starts[1:] - 1, np.append(starts[1:], 0)
+    follows, is_broken, went_back = (
+        np.append(flags[before], False) for flags in (same, broken, step < -state.most_back)
+    )
+    end = np.where(follows & (rows.event[nexts] == GAP), after(ts[nexts] - 1), bucket[nexts])
     end = np.where(follows & is_broken, after(np.where(went_back, ts[last], until)), end)
     # A book that is said to be unknown has nothing left that a hole could end.
-    is_last = ~follows
-    is_over = is_last & (over if closing == "over" else np.full(len(over), closing == "all"))
-    end = np.where(is_last, np.where(is_over, after(until), bucket[last]), end)
-    is_open = is_last & known & ~(over & is_over & (closing == "over"))
+    is_over = ~follows & (over if closing == "over" else closing == "all")
+    end = np.where(follows, end, np.where(is_over, after(until), bucket[last]))
+    is_open = ~follows & known & ~(is_over & (closing == "over"))
     first = bucket[starts]
     if state.unchanged:
-        edges = np.where(known, np.maximum(end - first, 0), 0)
-        return _Runs(starts, of, bucket, bucket - first[of], edges, known, is_open, ts[last])
-    # Only buckets with a row: they are numbered within their run.
-    fresh = np.ones(count, bool)
-    fresh[1:] = begins[1:] | (np.diff(bucket) != 0)
-    number = np.cumsum(fresh)
-    place = number - number[starts][of]
-    following = np.where(bucket < end[of], place + 1, 0)
-    edges = np.where(known, np.maximum.reduceat(following, starts), 0)
-    return _Runs(starts, of, bucket, place, edges, known, is_open, ts[last])
+        place, edges = bucket - first[of], np.maximum(end - first, 0)
+    else:  # only buckets with a row: they are numbered within their run
+        fresh = np.ones(count, bool)
+        fresh[1:] = begins[1:] | (np.diff(bucket) != 0)
+        number = np.cumsum(fresh)
+        place = number - number[starts][of]
+        edges = np.maximum.reduceat(np.where(bucket < end[of], place + 1, 0), starts)
+    return _Runs(starts, of, bucket, place, np.where(known, edges, 0), known, is_open, ts[last])
 
 
 def _books(rows: Changes, runs: _Runs, state: Rebuilder) -> Iterator[Books]:
