@@ -17,19 +17,15 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.client import Client
 
-ViewArgument = Annotated[views.View, typer.Argument(metavar="VIEW", show_default=False)]
-MarketsArgument = Annotated[
-    list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.", show_default=False)
-]
-Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)]
+ViewArgument = Annotated[views.View, typer.Argument(metavar="VIEW")]
+MarketsArgument = Annotated[list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.")]
+Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")]
 Start = Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
 End = Annotated[str, typer.Option(help="End, exclusive.")]
 Bucket = Annotated[Resolution, typer.Option("--resolution", "-r", help="Width of a bucket.")]
-BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.", show_default=False)]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]
-RowsOption = Annotated[
-    int | None, typer.Option(min=1, help="Rows to show; all, or 10 of a table, without it.", show_default=False)
-]
+RowsOption = Annotated[int | None, typer.Option(min=1, help="Rows to show; all, or 10 of a table, without it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV, as a pipe gets without an option.")]
 Ndjson = Annotated[bool, typer.Option("--ndjson", help="Print a JSON object per line.")]

@@ -23,6 +23,7 @@ from marketdata.service.rate_limit import FailedAttempts
 
 # Paths that need a key, and beginnings of such paths.
 WITH_KEY, BELOW = (b"/v1", b"/coverage"), (b"/v1/", b"/days/")
+# What the Host header may say of a service that only this machine reaches: no page of another site has such a name.
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _log = logging.getLogger("marketdata.service")
 _access = logging.getLogger("marketdata.service.access")

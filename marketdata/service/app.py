@@ -10,6 +10,7 @@ from marketdata.service import errors
 from marketdata.service.dependencies import Parts
 from marketdata.service.routes import days, discovery, history, start_page, utility
 
+# Version of the interface that is answered (its section 9).
 VERSION = "0.1.1"
 
 

@@ -27,10 +27,12 @@ from marketdata.service.plans import AccessPlan, EntryError, Table
 if TYPE_CHECKING:
     import tomlkit
 
-# Characters of a key; and how long a file of keys is not looked at again [s].
+# Bytes of a key, far above those that are made here, so that hashing one costs little. How long a file of keys is not
+# looked at again [s]: a revocation counts within a second.
 MAX_KEY = 512
 RELOAD_SECONDS = 0.25
 _log = logging.getLogger("marketdata.service")
+# What stands before a hash in the file, so that another kind could follow.
 _HASH = "sha256:"
 
 

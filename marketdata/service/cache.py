@@ -18,11 +18,12 @@ from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 from marketdata.times import MINUTE, Range
 
-# Points of one chunk, and base points (1m) that one chunk may be made from.
+# Points (token x bucket) of one chunk, about as many as a row group of the archive has: reading a part of one decodes
+# all of it. And base points (1m) that one chunk may be made from: one request reads no more at a time.
 _IS_BOOKS = {view: spec.columns is Books for view, spec in VIEWS.items()}
 POINTS = {view: 4_096 if books else 16_384 for view, books in _IS_BOOKS.items()}
 BASE_POINTS = {view: 65_536 if books else 1_048_576 for view, books in _IS_BOOKS.items()}
-# Memory that the chunks take at most.
+# Memory that chunks and pages take at most [bytes]: some 30 chunks of books, so of as many markets at once.
 CACHE_BYTES = 256 * 2**20
 Index = NDArray[np.int64]
 

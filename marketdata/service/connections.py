@@ -6,15 +6,16 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
-# For a whole head; between requests; for a client to read its answer; to finish at the end [s]. Bytes of a head.
+# For a whole head; between requests; for a client to read its answer; to finish at the end [s]: a slow link passes, who
+# only holds a connection does not. Bytes of a head: more than `exchange` accepts, so that the refusal can say why.
 HEAD_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 STALL_SECONDS = 30.0
 GRACE_SECONDS = 10.0
 MAX_HEAD = 64 * 1024
-# Connections that wait to be accepted.
+# Connections that wait to be accepted: hundreds may come at once while a process is busy.
 BACKLOG = 2048
-# Bytes of answers that clients have not read yet, of all connections together; one answer of each connection.
+# Bytes of answers that clients have not read yet, of all connections together, as they fill memory; one answer of each.
 MAX_UNSENT = 64 * 2**20
 
 # The answer to a head from an address, and whether the connection goes on.

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from marketdata.wire.models import LARGEST_LIMIT
 
+# Texts of the interface (section 7): they tell nothing of why.
 INVALID_KEY = "Invalid or expired API key."
 FAILED = "Failed to fetch data."
 

@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict, deque
 
 from marketdata.service import errors
 
-# Requests that wait or run, of all clients together.
+# Requests that wait or run, of all clients together: what comes beyond would wait for many seconds.
 MAX_IN_FLIGHT = 2048
 # Requests that run at once, of all clients and of one that is alone. Pages take Python and numpy, so more than cores
 # only wait for each other; a few more, because some wait for a disk or an object store.

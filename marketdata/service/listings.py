@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
 
 Record = dict[str, Any]
-# Cached listings, so that a later page costs no more than the first.
+# Cached listings (8 bytes a record each), so that a later page costs no more than the first.
 CACHED_LISTINGS = 64
 
 

@@ -35,7 +35,7 @@ from marketdata.times import Range
 if TYPE_CHECKING:
     from marketdata.archive import Archive
 
-# Chunks with points, and time [s], that one request may read before it answers with a cursor.
+# Chunks with points, and time [s], that one request may read before it answers with a cursor: others have their turn.
 MAX_READS = 24
 MAX_SECONDS = 0.5
 # Markets, and ranges of theirs, of which the record and what is stored are kept for the next page.
@@ -149,7 +149,7 @@ def labels_of(market: dict[str, Any]) -> dict[str, str]:
     return out
 
 
-# How long a cursor is valid [s], and its characters.
+# How long a cursor is valid [s]: a fetch may be continued on the same day. Its characters: it is part of a URL.
 LIFETIME = 24 * 3600
 MAX_LENGTH = 512
 _SHAPE = re.compile(r"([0-9]{1,12})\.(-?[0-9a-f]{1,40})\.[A-Za-z0-9_-]{43}", re.ASCII)

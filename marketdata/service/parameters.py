@@ -22,11 +22,13 @@ DEFAULT_LIMIT, MAX_ID = 100, 200
 SortField = Literal["updated_at", "start_date", "end_date", "id", "slug", "title", "status"]
 Order = Literal["asc", "desc"]
 
+# A limit; what no name has; Unix seconds.
 _DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _UNIX = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 # A raw "+" of an offset arrives as a space. Only behind a time of day: "2026-01-31 05:30" is a date and a time.
 _LOST_PLUS = re.compile(r"(:\d\d(?:[.,]\d+)?) (\d\d:?\d\d)$", re.ASCII)
+# The times that ISO 8601 can name.
 _FIRST, _LAST = parse_iso("0001-01-01"), parse_iso("9999-12-31T23:59:59.999999")
 
 

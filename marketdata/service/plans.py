@@ -13,7 +13,7 @@ from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
 from marketdata.service import errors
 
-# Length of a day [s], and requests a minute of a plan that names none.
+# Length of a day [s], and requests a minute of a plan that names none: more than one client can send.
 DAY = 86_400
 DEFAULT_REQUESTS_PER_MINUTE = 60_000
 

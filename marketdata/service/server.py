@@ -35,8 +35,9 @@ from marketdata.service.workers import Worker, Workers
 if TYPE_CHECKING:
     from marketdata.archive import Archive
 
+# Beside the tables of the archive.
 CURSOR_FILE = "_cursor.secret"
-# The parameter of mallopt in glibc.
+# The number of the parameter of mallopt in glibc.
 _M_MMAP_THRESHOLD = -3
 
 

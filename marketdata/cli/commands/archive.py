@@ -42,28 +42,18 @@ _EVERY_ROW = 2**31
 def pull(
     archive: Folder,
     start: Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")],
-    end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.", show_default=False)] = None,
-    market: Annotated[
-        list[str] | None, typer.Option(help="Id or slug; may be given again.", show_default=False)
-    ] = None,
-    event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.", show_default=False)] = None,
-    series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.", show_default=False)] = None,
-    search: Annotated[
-        str | None, typer.Option(help="Text: all markets that the service finds by it.", show_default=False)
-    ] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.")] = None,
+    market: Annotated[list[str] | None, typer.Option(help="Id or slug; may be given again.")] = None,
+    event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
+    series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
+    search: Annotated[str | None, typer.Option(help="Text: all markets that the service finds by it.")] = None,
     from_file: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.", show_default=False
-        ),
+        str | None, typer.Option(metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.")
     ] = None,
     view: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="|".join(VIEWS),
-            help="Only this view; may be given again.",
-            autocompletion=lambda: list(VIEWS),
-            show_default=False,
+            metavar="|".join(VIEWS), help="Only this view; may be given again.", autocompletion=lambda: list(VIEWS)
         ),
     ] = None,
     base_url: BaseUrl = None,
@@ -139,15 +129,12 @@ def _follow(rounds: Iterator[Round]) -> None:
 
 
 def verify(
-    archive: Annotated[
-        str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)
-    ] = None,
+    archive: Annotated[str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")] = None,
     service: Annotated[
-        str | None,
-        typer.Option(metavar="MARKET", help="Check the service with this market instead.", show_default=False),
+        str | None, typer.Option(metavar="MARKET", help="Check the service with this market instead.")
     ] = None,
-    start: Annotated[str | None, typer.Option(help="Start, with --service.", show_default=False)] = None,
-    end: Annotated[str | None, typer.Option(help="End, exclusive, with --service.", show_default=False)] = None,
+    start: Annotated[str | None, typer.Option(help="Start, with --service.")] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive, with --service.")] = None,
     base_url: BaseUrl = None,
     *,
     repair: Annotated[
@@ -230,12 +217,8 @@ def import_(
     base: Annotated[
         Literal["1m", "1s"] | None, typer.Option(help="Width of the points of a new archive.", show_default="1m")
     ] = None,
-    form: Annotated[
-        str | None, typer.Option("--format", help="Format of the recordings, where several fit.", show_default=False)
-    ] = None,
-    markets: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Records of the markets.", show_default=False)
-    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help="Format of the recordings, where several fit.")] = None,
+    markets: Annotated[str | None, typer.Option(metavar="FILE", help="Records of the markets.")] = None,
     clock: Annotated[str, typer.Option(help="timestamp (of the venue), received, or a column.")] = "timestamp",
     max_gap: Annotated[str, typer.Option(help="Longest hole in a recording over which books remain valid.")] = "5m",
     max_age: Annotated[str, typer.Option(help="Longest silence of a token over which its book remains valid.")] = "1h",
@@ -285,15 +268,12 @@ def import_(
 
 def export(
     archive: Folder,
-    view: Annotated[
-        Literal["books", "prices", "metrics", "markets"], typer.Argument(metavar="VIEW", show_default=False)
-    ],
+    view: Annotated[Literal["books", "prices", "metrics", "markets"], typer.Argument(metavar="VIEW")],
     market: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.", show_default=False),
+        list[str] | None, typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.")
     ] = None,
-    start: Annotated[str | None, typer.Option(help="Start, inclusive.", show_default=False)] = None,
-    end: Annotated[str | None, typer.Option(help="End, exclusive.", show_default=False)] = None,
+    start: Annotated[str | None, typer.Option(help="Start, inclusive.")] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive.")] = None,
     resolution: Annotated[str, typer.Option("--resolution", "-r", help="Width of a bucket.")] = "1m",
     out: Out = None,
     rows: RowsOption = None,

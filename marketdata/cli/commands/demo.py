@@ -65,10 +65,7 @@ class Stored:
 def demo(
     data: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder of recorded markets, books, prices and metrics as Parquet, CSV or JSON lines.",
-            show_default=False,
-        ),
+        typer.Option(help="Folder of recorded markets, books, prices and metrics as Parquet, CSV or JSON lines."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Chart: .png, .jpg, .pdf or .svg.")] = Path("demo.png"),
 ) -> None:

@@ -19,11 +19,8 @@ File = Annotated[
 @keys.command()
 def new(
     file: File,
-    plan: Annotated[
-        str | None,
-        typer.Option(help="Plan of the key: of the file, or for a new file its name.", show_default=False),
-    ] = None,
-    organization: Annotated[str | None, typer.Option(help="Owner of the key.", show_default=False)] = None,
+    plan: Annotated[str | None, typer.Option(help="Plan of the key: of the file, or for a new file its name.")] = None,
+    organization: Annotated[str | None, typer.Option(help="Owner of the key.")] = None,
 ) -> None:
     """Create a key and show it, once; a new file gets one plan that allows everything.
 

@@ -12,14 +12,9 @@ from marketdata.cli.parameters import BaseUrl
 
 def mcp(
     archive: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ARCHIVE", help="Folder or address of an archive; without it the service.", show_default=False
-        ),
+        str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of an archive; without it the service.")
     ] = None,
-    as_of: Annotated[
-        str | None, typer.Option(help="Hide what came after this time, and SQL.", show_default=False)
-    ] = None,
+    as_of: Annotated[str | None, typer.Option(help="Hide what came after this time, and SQL.")] = None,
     base_url: BaseUrl = None,
 ) -> None:
     """Serve tools of the Model Context Protocol over stdin and stdout. They are for markets, books, prices, SQL.

@@ -12,25 +12,17 @@ from marketdata.errors import ConfigError
 
 
 def serve(
-    archive: Annotated[
-        str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.", show_default=False)
-    ] = None,
+    archive: Annotated[str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")] = None,
     host: Annotated[str, typer.Option(help="Address to bind; without a key file only loopback.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")] = 8000,
     keys: Annotated[
-        Path | None,
-        typer.Option(help="TOML file of keys and plans; without it one key is created.", show_default=False),
+        Path | None, typer.Option(help="TOML file of keys and plans; without it one key is created.")
     ] = None,
-    requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, help="Rate of the key that is created.", show_default=False)
-    ] = None,
+    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Rate of the key that is created.")] = None,
     trusted_proxy: Annotated[
-        list[str] | None,
-        typer.Option(help="Address or network whose X-Forwarded headers are trusted; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="Address or network whose X-Forwarded headers are trusted; repeatable.")
     ] = None,
-    host_name: Annotated[
-        list[str] | None, typer.Option(help="Allowed name in the Host header; repeatable.", show_default=False)
-    ] = None,
+    host_name: Annotated[list[str] | None, typer.Option(help="Allowed name in the Host header; repeatable.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that answer, one for each core.")] = 1,
     *,
     simulated: Annotated[bool, typer.Option("--simulated", help="Serve a simulated week instead.")] = False,

@@ -21,10 +21,12 @@ from marketdata.service.plans import AccessPlan
 from marketdata.service.responses import to_json
 from marketdata.times import Range, to_text
 
+# In this order they are one script.
 SCRIPTS = ("base.js", "markets.js", "market.js", "chart.js", "page.js")
 # Gaps below this part of the covered range of a market cannot be seen on the page.
 FINEST = 200
 Record = dict[str, Any]
+# Fields of a market that the page shows.
 _SHOWN = ("id", "slug", "question", "status", "event_slug", "tokens")
 
 
