@@ -152,10 +152,8 @@ def served(archive: Archive, view: View, market: str) -> list[Any]:
         found = pages.page(
             Subject(view, market, None, Resolution.M1, 2), Range(START, START + 2 * END * MINUTE), 7, position
         )
-        for rows in found.rows:
-            points = points_of(view, rows.chunk.columns)
-            times = {(ts - START) // MINUTE for ts in rows.chunk.columns.ts[rows.index].tolist()}
-            out += [key for key in points if key[3] in times]
+        for part in found.parts:
+            out += points_of(view, part)
         position = found.position
         if position is None:
             assert len(out) == len(set(out))
