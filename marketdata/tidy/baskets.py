@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,16 +75,17 @@ def known_fees(fees: object) -> Schedule:
     return schedule(fees)
 
 
-def overround(frame: Frame, events: Sequence[Event]) -> Native:
-    """See `cross_token.overround`."""
-    legs, books = _legs(frame, events)
-    return _to_frame(frame, legs, baskets.prices(legs, books))
-
-
-def arbitrage(frame: Frame, events: Sequence[Event], fees: Schedule, size: float | None) -> Native:
-    """See `cross_token.arbitrage`."""
-    legs, books = _legs(frame, events)
-    return _to_frame(frame, legs, baskets.costs(legs, books, fees, size))
+def of_books(
+    frame: Frame, events: Sequence[Event], rule: Callable[[Legs, Books], Mapping[str, Floats | Ints]]
+) -> Native:
+    """What a rule says of the books of each event and time."""
+    books = frames.books(frame)
+    for name, side in (("best_bid", books.bids), ("best_ask", books.asks)):
+        refuse_cents(name, side.best)
+    legs = Legs.of(events, books.tokens, books.token, books.ts)
+    event, ts, _ = legs.groups()
+    names = [legs.events[i].event_id for i in event.tolist()]
+    return frame.build({"ts": frames.times(ts), "event_id": names, **rule(legs, books)}, len(names))
 
 
 def probabilities(frame: Frame, events: Sequence[Event]) -> Native:
@@ -94,16 +95,3 @@ def probabilities(frame: Frame, events: Sequence[Event]) -> Native:
     rows = np.flatnonzero(legs.side == baskets.YES)
     values = baskets.probabilities(legs, series.values[value])[rows]
     return frames.to_frame(frame, series.take(rows), {"probability": values})
-
-
-def _legs(frame: Frame, events: Sequence[Event]) -> tuple[Legs, Books]:
-    books = frames.books(frame)
-    for name, side in (("best_bid", books.bids), ("best_ask", books.asks)):
-        refuse_cents(name, side.best)
-    return Legs.of(events, books.tokens, books.token, books.ts), books
-
-
-def _to_frame(frame: Frame, legs: Legs, values: Mapping[str, Floats | Ints]) -> Native:
-    event, ts, _ = legs.groups()
-    names = [legs.events[i].event_id for i in event.tolist()]
-    return frame.build({"ts": frames.times(ts), "event_id": names, **values}, len(names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points import baskets as basket_rules
 from marketdata.points import cross_token as rules
 from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Series
@@ -86,9 +87,13 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
     """
     if by == "event":
         baskets.refuse_unused(by, tokens=tokens)
-        return run(frame, partial(baskets.overround, events=baskets.events_of(events)), KINDS, together="all")
+        sums = partial(baskets.of_books, events=baskets.events_of(events), rule=basket_rules.prices)
+        return run(frame, sums, KINDS, together="all")
     baskets.refuse_unused(by, events=events)
-    return run(frame, partial(_sums, counts=_token_counts(tokens)), KINDS, together="market")
+    sums = partial(
+        _of_market, rule=rules.sums, names=("tokens", *rules.SUMS, "overround"), counts=_token_counts(tokens)
+    )
+    return run(frame, sums, KINDS, together="market")
 
 
 def arbitrage(
@@ -136,24 +141,21 @@ def arbitrage(
     if by == "event":
         baskets.refuse_unused(by, tokens=tokens)
         known, sets = baskets.known_fees(fees), None if size is None else number("size", size)
-        costs = partial(baskets.arbitrage, events=baskets.events_of(events), fees=known, size=sets)
+        rule = partial(basket_rules.costs, fees=known, size=sets)
+        costs = partial(baskets.of_books, events=baskets.events_of(events), rule=rule)
         return run(frame, costs, KINDS, together="all")
     baskets.refuse_unused(by, events=events, fees=fees, size=size)
-    return run(frame, partial(_free_money, counts=_token_counts(tokens)), KINDS, together="market")
+    names = ("buy_all", "sell_all", "size", "gain")
+    gains = partial(_of_market, rule=rules.free_money, names=names, counts=_token_counts(tokens))
+    return run(frame, gains, KINDS, together="market")
 
 
-def _free_money(frame: Frame, counts: Counts) -> Native:
-    return _to_frame(frame, rules.free_money(_best(frame), counts), ("buy_all", "sell_all", "size", "gain"))
-
-
-def _best(frame: Frame) -> Series:
+def _of_market(frame: Frame, rule: Callable[[Series, Counts], Series], names: Sequence[str], counts: Counts) -> Native:
+    """What a rule says of the best prices of each market and time."""
     best = top(frame)
     for name in ("best_bid", "best_ask"):
         refuse_cents(name, best.values[name])
-    return best
-
-
-def _to_frame(frame: Frame, found: Series, names: Sequence[str]) -> Native:
+    found = rule(best, counts)
     values = {"ts": frames.times(found.ts), **found.values}
     return frames.to_frame(frame, found, values, ["ts", "market_id", *names])
 
@@ -175,10 +177,6 @@ def _token_counts(tokens: Any) -> Counts:
     if "market_id" in data and "token_id" in data:
         return Counter(market for market, _ in {*zip(data["market_id"], data["token_id"], strict=True)})
     raise NotTidyError.from_missing("tokens, a frame of market records,", ["market_id", "token_ids"], list(data))
-
-
-def _sums(frame: Frame, counts: Counts) -> Native:
-    return _to_frame(frame, rules.sums(_best(frame), counts), ("tokens", *rules.SUMS, "overround"))
 
 
 def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:

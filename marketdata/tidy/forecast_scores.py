@@ -382,19 +382,15 @@ def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
     ends = () if options.share is None else (f"{score.name}_low", f"{score.name}_high")
     few = [int(markets) for markets, *_ in rows if 2 <= markets < scores.ENOUGH]
     if few and ends:
-        _warn_of_few(few, len(rows), f"{options.share:.0%} interval of {score.name}")
+        where = "" if len(rows) == 1 else f" in {len(few)} of {len(rows)} groups"
+        warn(
+            f"The {options.share:.0%} interval of {score.name} rests on {'as few as ' if len(few) > 1 else ''}"
+            f"{min(few)} markets{where}: below {scores.ENOUGH} it covers less often than it says.",
+            FewMarketsWarning,
+            hint="Add markets, or leave it out with interval=None.",
+        )
     names = ("markets", "points", score.name, *ends, *_PARTS)
     return _built(frame, options.groups.columns(np.array([*groups], np.int64)), names, rows)
-
-
-def _warn_of_few(few: Sequence[int], groups: int, what: str) -> None:
-    where = "" if groups == 1 else f" in {len(few)} of {groups} groups"
-    warn(
-        f"The {what} rests on {'as few as ' if len(few) > 1 else ''}{min(few)} markets{where}: below "
-        f"{scores.ENOUGH} it covers less often than it says.",
-        FewMarketsWarning,
-        hint="Add markets, or leave it out with interval=None.",
-    )
 
 
 def _curves(part: Native, *, options: _Options, bins: int) -> Native:
