@@ -71,14 +71,14 @@ def new(library: str) -> Frame:
 
 def rows(frame: Frame) -> Columns:
     """An entry for each row, by token and time; rows of one token and time may be several."""
-    starts, (ts,) = group_starts(*frame.read(*frame.keys)), frame.read("ts")
+    ts, starts = frame.read("ts", *frame.ids)[0], group_starts(*frame.read(*frame.keys))
     entries = _entries(frame, starts) if order.rises(ts, starts, strictly=False) else None
     return _sorted(frame)[1] if entries is None else entries
 
 
 def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None) -> Series:
     """An entry for each token (market) and time with these numbers; ``same``: columns in which equal rows are equal."""
-    starts, (ts,) = group_starts(*frame.read(*frame.keys)), frame.read("ts")
+    ts, starts = frame.read("ts", *frame.ids)[0], group_starts(*frame.read(*frame.keys))
     entries = _entries(frame, starts) if order.rises(ts, starts, strictly=True) else None
     if entries is None:
         entries = _sorted(frame, ("ts",), values if same is None else same)[1]
@@ -120,7 +120,8 @@ def level_rows(frame: Frame, *, whole: bool = True, entries: Columns | None = No
     """
     if frame.kind == "nested":
         return expanded(books(frame, whole=whole))
-    ordered, levels = frame, LevelRows(*frame.read(*LevelRows._fields))
+    ordered, keys = frame, frame.ids if entries is None else []
+    levels = LevelRows(*frame.read(*LevelRows._fields, *keys)[: len(LevelRows._fields)])
     starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.starts
     found = order.snapshots(levels, starts, whole=whole)
     if found is not None and entries is None:
@@ -326,7 +327,7 @@ def to_frame(
     for name in dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names:
         if name in values:
             out[name] = values[name]
-        elif name == "ts":
+        elif name == "ts" and not (columns.ts is frame.arrays.get("ts") and frame.is_tidy("ts")):
             out[name] = columns.ts.view("M8[us]")
         elif name in tokens and not (place is None and frame.is_tidy(name)):
             out[name] = tokens[name]

@@ -181,19 +181,20 @@ def _texts(column: Texts, wanted: Any) -> Any:
 
     codes, texts, lengths = column
     if wanted is None or isinstance(wanted, pd.CategoricalDtype):
-        # Entries may be equal, missing or in no order, as those of tokens are.
-        present = texts if texts == [BID, ASK] else sorted({text for text in texts if text is not None})
-        wanted = wanted or pd.CategoricalDtype(pd.Index(present, dtype="str"))
-        # Values of another frame, such as orders for a token without books, have categories of their own.
-        more = [text for text in present if text not in wanted.categories]
-        wanted = pd.CategoricalDtype(wanted.categories.append(pd.Index(more))) if more else wanted
-        some = [i for i, text in enumerate(texts) if text is not None]
-        lookup = np.full(len(texts) + 1, -1, np.min_scalar_type(-1 - len(wanted.categories)))
-        lookup[some] = wanted.categories.get_indexer([texts[i] for i in some])
-        is_same = codes.dtype == lookup.dtype and (lookup[:-1] == np.arange(len(texts))).all()
-        found = codes.copy() if is_same else lookup[codes]
-        found = found if lengths is None else np.repeat(found, lengths)
-        return pd.Categorical.from_codes(found, dtype=wanted, validate=False)
+        if wanted is None or wanted.categories.tolist() != texts:
+            # Entries may be equal, missing or in no order, as those of tokens are.
+            present = texts if texts == [BID, ASK] else sorted({text for text in texts if text is not None})
+            wanted = wanted or pd.CategoricalDtype(pd.Index(present, dtype="str"))
+            # Values of another frame, such as orders for a token without books, have categories of their own.
+            more = [text for text in present if text not in wanted.categories]
+            wanted = pd.CategoricalDtype(wanted.categories.append(pd.Index(more))) if more else wanted
+            lookup = np.full(len(texts) + 1, -1)
+            some = [i for i, text in enumerate(texts) if text is not None]
+            lookup[some] = wanted.categories.get_indexer([texts[i] for i in some])
+            codes = codes if (lookup[:-1] == np.arange(len(texts))).all() else lookup[codes]
+        codes = codes.astype(np.min_scalar_type(-1 - len(wanted.categories)))
+        codes = codes if lengths is None else np.repeat(codes, lengths)
+        return pd.Categorical.from_codes(codes, dtype=wanted, validate=False)
     codes = codes if lengths is None else np.repeat(codes, lengths)
     if isinstance(wanted, pd.ArrowDtype):  # some types of Arrow have no gather
         return pd.array(np.array([*texts, None], dtype=object)[codes], dtype=wanted)

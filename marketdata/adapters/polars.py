@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
-from marketdata.adapters.normalization import Raw, from_codes
+from marketdata.adapters.normalization import RULES, Raw, from_codes
 from marketdata.errors import NotTidyError
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
@@ -49,11 +49,12 @@ class PolarsFrame(Frame):
         ready = [
             pl.col(c).fill_null(0) if c == "level" else pl.col(c)
             for c in names
-            if schema[c] == _TIDY.get(c, pl.Float64)
-            or (c in ID_COLUMNS and isinstance(schema[c], pl.Categorical | pl.Enum))
+            if schema[c] == _TIDY.get(c) or (c in ID_COLUMNS and isinstance(schema[c], pl.Categorical | pl.Enum))
         ]
-        table = self.native.select(column.to_physical() for column in ready)
-        return {c.name: c.to_numpy() for c in table if c.dtype.is_float() or not c.null_count()}
+        table = self.native.select(column.to_physical() for column in ready) if ready else ()
+        found = {c.name: c.to_numpy() for c in table if not c.null_count()}
+        numbers = (c for c in names if c not in RULES and schema[c] == pl.Float64)
+        return found | {c: self.native[c].to_numpy() for c in numbers}
 
     def is_tidy(self, name: str) -> bool:
         """Times, ids, sides, levels and lists; NaN of numbers becomes null, which is read anyway."""
@@ -104,8 +105,8 @@ def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Ser
     if column.dtype.kind == "M":
         whole = column.view(np.int64)
         times = pl.Series(whole)
-        missing = whole == NO_TIME
-        return (times.set(pl.Series(missing), None) if missing.any() else times).cast(pl.Datetime("us", "UTC"))
+        has_missing = whole.min(initial=0) == NO_TIME
+        return (times.set(times == NO_TIME, None) if has_missing else times).cast(pl.Datetime("us", "UTC"))
     # Most columns have no NaN, and to look costs less than the pass that makes nulls.
     return pl.Series(name, column, nan_to_null=column.dtype.kind == "f" and bool(np.isnan(column).any()))
 

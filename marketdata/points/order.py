@@ -152,8 +152,10 @@ def snapshots(rows: LevelRows, groups: Ints, *, whole: bool = True) -> Snapshots
             # The price of an ask rises from level to level, that of a bid falls.
             with np.errstate(invalid="ignore"):
                 step = price[here] - price[before]
-            fine = np.where(side[here] != 0, step >= 0, step <= 0)
-            worse.append(np.flatnonzero(~(fine | inner)) + first)
+            is_ask = side[here] != 0
+            inner |= (step >= 0) & is_ask
+            inner |= (step <= 0) & ~is_ask
+            worse.append(np.flatnonzero(~inner) + first)
     starts = np.concatenate(tops)
     times, is_ask = ts[starts], side[starts] != 0
     # Each row at level 0 opens a side, so tokens begin with one.
