@@ -40,12 +40,12 @@ def entered(verb: str, frame: Any, *arguments: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("verb", "arguments", "most"),
     [
-        ("bbo", (), 25),
-        ("mid", (), 26),
+        ("bbo", (), 24),
+        ("mid", (), 25),
         ("depth", (), 27),
-        ("resample", ("1h",), 42),
-        ("ohlc", ("1h",), 44),
-        ("returns", (), 28),
+        ("resample", ("1h",), 46),
+        ("ohlc", ("1h",), 43),
+        ("returns", (), 29),
     ],
 )
 def test_a_verb_is_a_short_walk(

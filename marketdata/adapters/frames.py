@@ -87,8 +87,8 @@ def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | No
 
 def with_values(frame: Frame, entries: Columns, values: Sequence[str]) -> Series:
     """Entries with columns of numbers of their rows."""
-    place = entries.place
-    numbers = {c: found if place is None else found[place] for c in values for found in [frame.numbers(c)]}
+    place, columns = entries.place, zip(values, frame.read(*values), strict=True)
+    numbers = {name: found if place is None else found[place] for name, found in columns}
     return Series(entries.tokens, entries.bounds, entries.ts, numbers, place=place)
 
 
