@@ -61,6 +61,16 @@ def test_the_latest_record_shows_at_every_instant(some: list[CoverageRecord]) ->
 
 
 @pytest.mark.fault("AR29")
+@given(coverage_records(), st.integers(0, 12))
+def test_later_records_go_onto_earlier_ones(some: list[CoverageRecord], at: int) -> None:
+    """What is laid over what was laid before is all of it laid at once, and what it was laid on stays as it was."""
+    before = overlay(some[:at])
+    kept = list(before)
+    assert overlay(some[at:], before) == overlay(some)
+    assert before == kept
+
+
+@pytest.mark.fault("AR29")
 @given(coverage_records())
 def test_a_cut_record_does_not_pretend_to_know_its_content(some: list[CoverageRecord]) -> None:
     """Rows of a part are those of its whole record, or not known."""

@@ -23,6 +23,7 @@ SECTIONS = (
     "storing",
     "rebuilding",
     "many_markets",
+    "following",
     "year",
 )
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"

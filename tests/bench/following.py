@@ -17,12 +17,12 @@ from bench.measure import Table
 from marketdata.archive import Archive
 from marketdata.points.columns import Series, Token
 from marketdata.points.views import View
-from marketdata.times import DAY, MINUTE, Range
+from marketdata.times import MINUTE, Range
 
 HOUR = 60 * MINUTE
 
-# A quarter of an hour from round to round; a thirtieth of the rounds of a year.
-EVERY, ROUNDS, MARKETS = 15 * MINUTE, 365 * DAY // (15 * MINUTE) // 30, 300
+# An hour from round to round; a thirtieth of the rounds of a year.
+EVERY, ROUNDS, MARKETS = HOUR, 365 * 24 // 30, 300
 START = 1_767_225_600_000_000
 # Of so many markets one has a point every second hour only.
 _QUIET = 10
@@ -57,7 +57,7 @@ def run(*, quick: bool = False) -> list[Table]:
     rounds, markets = (40, 20) if quick else (ROUNDS, MARKETS)
     names = [market_id(m) for m in range(1, markets + 1)]
     table = Table(
-        f"{markets} markets followed every 15 minutes, {rounds:,} rounds, a thirtieth of a year",
+        f"{markets} markets followed every hour, {rounds:,} rounds, a thirtieth of a year",
         ["after", "ms a round", "files", "KB of logs", "files of logs", "records of coverage", "open and read ms"],
     )
     with tempfile.TemporaryDirectory() as folder:

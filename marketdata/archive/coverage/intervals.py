@@ -38,15 +38,15 @@ class CoverageRecord(NamedTuple):
         return Range(self.start, self.end)
 
 
-def overlay(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
-    """Disjoint records in time order, the latest of overlapping ones.
+def overlay(records: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = ()) -> list[CoverageRecord]:
+    """Disjoint records in time order, the latest of overlapping ones; all are later than those ``onto`` which they go.
 
     >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 0, 1)
     >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 0, 2)
     >>> [(r.start, r.end, r.rows) for r in overlay([old, new])]
     [(0, 4, None), (4, 6, 2), (6, 10, None)]
     """
-    out: list[CoverageRecord] = []
+    out = list(onto)
     for record in sorted(records, key=lambda r: (r.seq, r.commit)):
         _put_over(out, record)
     return out

@@ -50,7 +50,7 @@ _NONE = pl.DataFrame(schema={f.name: pl.String if pa.types.is_string(f.type) els
 # Of format 1: a range without points had a state of its own, and counted the answers before.
 _EMPTY = "empty_observed"
 # From so many files on, in a folder or an object store, they are joined.
-_MANY_FILES, _MANY_REMOTE = 64, 4
+_MANY_FILES, _MANY_REMOTE = 16, 4
 # A process that has read so few markets looks them up one by one.
 _FEW = 16
 # After so many notes that it has read, a process looks whether the table has them.
@@ -195,8 +195,9 @@ class CoverageTable:
                     raise
             if found and number > self._read.get(view, -1):
                 self._notes[view][number] = found
-                for market in found:
-                    self._known.pop((view, market), None)
+                for market, new in found.items():
+                    if (view, market) in self._known:
+                        self._known[view, market] = overlay(new, self._known[view, market])
             self._read[view] = max(number, self._read.get(view, -1))
 
     def _show(self, version: Version) -> None:
@@ -231,7 +232,7 @@ class CoverageTable:
                 self._show(version)
                 for view in views:
                     self.refresh(view)
-                noted = pl.concat([_NONE, *(self._note_rows(view) for view in views)])
+                noted = _merged(pl.concat([_NONE, *(self._note_rows(view) for view in views)]).sort(_ORDER))
                 if not len(noted) and not (whole and len(version.files) > 1):
                     return None
                 if whole or len(version.files) >= (_MANY_REMOTE if self.table.remote else _MANY_FILES):
