@@ -18,6 +18,8 @@ from marketdata.errors import ArchiveBusyError, ArchiveError
 FOLDER = "_locks"
 # Between two looks at a lock [s].
 _STEP = 0.02
+# The length of a process id in the file of a lock, with blanks.
+_DIGITS = 20
 
 
 @contextlib.contextmanager
@@ -34,15 +36,15 @@ def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
         until = time.monotonic() + wait
         while not _taken(handle):
             if time.monotonic() >= until:
-                owner = os.pread(handle, 32, 0).decode("ascii", "replace") or "unknown"
+                owner = os.pread(handle, _DIGITS, 0).decode("ascii", "replace").strip() or "unknown"
                 raise ArchiveBusyError(
                     f"Process {owner} is {what}; it still was after {wait:g} s. Try again later, or end it."
                 )
             time.sleep(_STEP)
         # The process id is only for the message above: without room for it the lock is held all the same.
         with contextlib.suppress(OSError):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            # Of one length: where a file is made empty and written, ext4 waits for the disk when it is closed.
+            os.pwrite(handle, f"{os.getpid():<{_DIGITS}}".encode(), 0)
         yield
     finally:
         os.close(handle)
