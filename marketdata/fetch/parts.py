@@ -40,7 +40,7 @@ class Track:
         self.spans = Spans()
         self._seen: list[Data] = []  # what came and is requested again
         self._is_ordered = True  # unless pages were seen that are not
-        self.cuts = 0  # how often a window was made to end before what was left
+        self.waste = 0.0  # pages that windows cost which end before what was left: one each, until its last page came
         self._rises = False  # whether the order of its pages was seen to be that of time
 
     @property
@@ -102,7 +102,7 @@ class Track:
             pages = min(pages, longest or LONGEST)
         if not is_active or pages >= left or (windows < 2 and self._is_ordered):
             return replace(rest, rng=rng)
-        self.cuts += 1
+        self.waste += 1
         return rest.part(rng.start, self.spans.width(pages, rest.limit, self.labels or 2))
 
     def receive(self, part: Part, fetched: Fetched | None) -> Iterator[Fetched]:
@@ -112,6 +112,8 @@ class Track:
             part = self._divide(part)
         elif self._info.parts(part.window)[0][1]:
             self.spans.see(len(fetched.columns), part.window.buckets, fetched.labels, fetched.spans)
+            if part.window.rng.end < self.window.rng.end and part.pages:
+                self.waste -= min(1.0, part.pages[-1].points / self.spans.page(self.window.limit))
         yield from self._confirm(part)
 
     def _divide(self, part: Part) -> Part:

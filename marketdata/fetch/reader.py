@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -106,17 +106,26 @@ class Reader:
         self._counts_otherwise = False  # metadata.count is no number of points, however counted
         self._empty_cursors: set[Literal["end", "more"]] = set()  # what was seen to follow an empty next_cursor
 
-    def read(self, part: Part, report: Report, stop: threading.Event | None = None) -> Fetched | None:
-        """All points of a part; None if there are more than ``part.most`` pages. Errors have ``.attempts``."""
+    def read(
+        self,
+        part: Part,
+        report: Report,
+        stop: threading.Event | None = None,
+        came: Callable[[], object] = lambda: None,
+    ) -> Fetched | None:
+        """All points of a part; None if there are more than ``part.most`` pages. Errors have ``.attempts``.
+
+        ``came`` is called for each page.
+        """
         try:
-            fetched = self._read(part, report, stop)
+            fetched = self._read(part, partial(self._follow, report=report, stop=stop, came=came), report)
             return _with_all(part, fetched) if fetched is not None else None
         except MarketDataError as error:
             if error.attempts is None:
                 error.attempts = max(1, len(part.pages))
             raise
 
-    def _read(self, part: Part, report: Report, stop: threading.Event | None) -> Fetched | None:
+    def _read(self, part: Part, follow: Callable[[Part], Fetched | None], report: Report) -> Fetched | None:
         """All points of a part: of its halves, where its pages do not end, or points may be missing.
 
         A smaller window needs fewer cursors, and one that fits a page none. One bucket has no halves: it is requested
@@ -124,7 +133,7 @@ class Reader:
         """
         is_one, lacks, fetched = part.window.buckets == 1, "end", part.fetched
         try:
-            if fetched is None and (fetched := self._follow(part, report, stop)) is None:
+            if fetched is None and (fetched := follow(part)) is None:
                 return None
             lacks = self._lacks(part, fetched)
             if not lacks:
@@ -142,11 +151,11 @@ class Reader:
         halves = part.halves(part.tries + (is_one or lacks == "count"))
         for half in halves if fetched is not None else ():
             with suppress(PaginationStalledError):
-                half.fetched = self._follow(half, report, stop)
+                half.fetched = follow(half)
         came = [half.fetched for half in halves if half.fetched is not None]
         if fetched is not None and len(came) == len(halves) and self._learn(lacks, part, fetched, came):
             return merged(part.window, came)
-        parts = [self._read(half, report, stop) for half in halves]
+        parts = [self._read(half, follow, report) for half in halves]
         return merged(part.window, [fetched for fetched in parts if fetched is not None])
 
     def _lacks(self, part: Part, fetched: Fetched) -> str:
@@ -170,7 +179,9 @@ class Reader:
             self._counts_otherwise = True
         return False
 
-    def _follow(self, part: Part, report: Report, stop: threading.Event | None) -> Fetched | None:
+    def _follow(
+        self, part: Part, report: Report, stop: threading.Event | None, came: Callable[[], object]
+    ) -> Fetched | None:
         """The points of a part, page after page; None if there are more than ``part.most``."""
         part.pages, part.date = [], None
         name = part.window.view, part.window.id
@@ -186,6 +197,7 @@ class Reader:
         try:
             for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
                 part.pages.append(page)
+                came()
                 if part.most is not None and len(part.pages) >= part.most and page.next_cursor:
                     return None
         except LimitTooSmallError as error:
@@ -194,7 +206,7 @@ class Reader:
             self._limits[name] = error.minimum
             with self._lock:
                 report.note({"limit_raised": 1})
-            return self._follow(part, report, stop)
+            return self._follow(part, report, stop, came)
         return collected(window, part.pages, part.date)
 
     def check(self, window: Window, page: Page) -> None:

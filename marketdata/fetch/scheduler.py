@@ -32,8 +32,9 @@ _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 _WORTH_USAGE = 8
 # Fewer pages than this, of which it is known where they end, are all requested at once.
 _SHORT = 20
-# Windows besides the first, and one more for so many pages of the range, or of so many times those that came.
-_WINDOWS, _PAGES_A_WINDOW, _FORESIGHT = 2, 25, 4
+# Pages that may be wasted at the ends of windows; one more for so many pages that a range has; how many of those are
+# believed in, over those that came.
+_WASTE, _PAGES_A_WASTE, _FORESIGHT = 2, 25, 6
 _STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
 
 
@@ -92,8 +93,8 @@ class Scheduler:
         self._missing: dict[Job, NotFoundError] = {}
         self._ready: deque[Fetched] = deque()
         self._names = {w.id for w in windows}
-        self._active = self._cuts = 0
-        self._before = self.report.requests
+        self._active = self._came = 0
+        self._waste = 0.0
         self._error: BaseException | None = None
         self._wants_usage = sum(job.pages for job in jobs) > _WORTH_USAGE
         self.empty: list[Window] = []  # requested, and without a point
@@ -199,18 +200,17 @@ class Scheduler:
         """The next part of a track: what is left of it is shared by the workers that no other track needs."""
         share = self._workers // (sum(len(job.open) for job in self._begun) + len(self._waiting))
         free = share - sum(part.fetched is None for part in track.parts)
-        windows, cuts = min(free, self._spare(track) + 1), track.cuts
+        windows, waste = min(free, self._spare(track) + 1), track.waste
         part = track.take(windows, None if self._buffer is None else LONGEST)
-        self._cuts += track.cuts - cuts
+        self._waste += track.waste - waste
         return part
 
     def _spare(self, track: Track) -> int:
-        """How often windows may be cut: each cut costs up to a page, as it is not known where pages end."""
+        """How often windows may be cut: each cut may cost a page, as it is not known where pages end."""
         if track.spans.is_even and track.pages() < _SHORT:
             return self._workers
-        came = self.report.requests - self._before
         pages = sum(track.pages() for job in self._begun for track in job.tracks)
-        return _WINDOWS + int(min(pages, _FORESIGHT * came) / _PAGES_A_WINDOW) - self._cuts
+        return int(_WASTE + min(pages, _FORESIGHT * self._came) / _PAGES_A_WASTE - self._waste)
 
     def _divide_longest(self) -> None:
         """Have what is left of the longest part shared with workers that have nothing to do."""
@@ -248,7 +248,7 @@ class Scheduler:
     def _request(self, job: Job, track: Track, part: Part) -> None:
         """Request a part, and take in what came of it."""
         try:
-            fetched = self._reader.read(part, self.report, self._stop)
+            fetched = self._reader.read(part, self.report, self._stop, self._note_page)
         except TooManyTokensError:
             info = self._markets.look_up(job.window.id)
             with self._change:
@@ -269,9 +269,17 @@ class Scheduler:
                 return  # of a market that does not exist, or is requested by token now, or of a fetch that has ended
             if fetched is not None:
                 fetched.note(self.report, strict=self._strict)
+            waste = track.waste
             for before in track.receive(part, fetched):
                 before.note(self.report, strict=self._strict)
+            self._waste += track.waste - waste
             self._release()
+
+    def _note_page(self) -> None:
+        """A page came, which may be reason enough to divide a part."""
+        with self._change:
+            self._came += 1
+            self._start()
 
     def _release(self) -> None:
         """Let what is complete be yielded: in order, up to the first gap; called under the lock."""

@@ -130,5 +130,9 @@ class Spans:
         """How many buckets a page of the market spans."""
         if not self.known:
             return limit / labels
-        page = fmean(self._full) if self._full else limit
-        return page * sum(buckets for _, buckets in self._seen) / max(1, sum(points for points, _ in self._seen))
+        every, points = (sum(pair[k] for pair in self._seen) for k in (1, 0))
+        return self.page(limit) * every / max(1, points)
+
+    def page(self, limit: int) -> float:
+        """How many points a full page has."""
+        return fmean(self._full) if self._full else limit
