@@ -1,6 +1,6 @@
 """Whole days of a fetch by one request each, where a service offers them; all else is requested as pages.
 
-A day comes as an Arrow stream, beside the interface. What the service refuses so is requested as pages, which say why.
+A day comes as an Arrow stream, beside the interface. What does not come so is requested as pages, which say why.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from marketdata.errors import (
     MarketDataError,
     NetworkError,
     NotFoundError,
-    PayloadTooLargeError,
     PlanError,
     RateLimitError,
     RequestError,
@@ -73,7 +72,7 @@ class Days:
         return is_fine and self._refused.isdisjoint((None, window.id))
 
     def get(self, day: Window, report: Report, stop: threading.Event) -> Fetched | None:
-        """The points of a day, None if the service refuses it; raises if it cannot be reached."""
+        """The points of a day, None if they are to be requested as pages."""
         segments, params = (day.id, day.view, to_text(day.rng.start)[:10]), {"resolution": str(day.resolution)}
         how: dict[str, Any] = {"stop": stop, "counts": report, "root": "/days", "accept": ARROW_STREAM}
         try:
@@ -81,17 +80,13 @@ class Days:
         except (AuthenticationError, RateLimitError):
             raise  # pages would be answered so too
         except (ContractError, RequestError, NetworkError) as error:
-            may_pass = error.status in RETRYABLE if isinstance(error, RequestError) else isinstance(error, NetworkError)
-            is_about_market = isinstance(error, NotFoundError) and day.id in error.detail
             if stop.is_set():
                 raise
+            may_pass = error.status in RETRYABLE if isinstance(error, RequestError) else isinstance(error, NetworkError)
             if may_pass or isinstance(error, BadRequestError):
                 self._refused.add(day.id)
-            elif not isinstance(error, PlanError) and not is_about_market:
+            elif not isinstance(error, PlanError) and not (isinstance(error, NotFoundError) and day.id in error.detail):
                 self._refused.add(None)
-            # A proxy may cut each answer that is as long as a day: a resume requests pages.
-            if may_pass and not isinstance(error, PayloadTooLargeError):
-                raise
             return None
         return fetched
 

@@ -88,7 +88,7 @@ class Track:
         window = self._cut(rest, windows, longest) if self.spans.known else rest
         if window.rng.end < rest.rng.end:
             self.rest.insert(0, Range(window.rng.end, rest.rng.end))
-        part = Part(window, LONGEST if self._is_ordered else None, list(self._seen))
+        part = Part(window, LONGEST if self._is_ordered else None, list(self._seen), labels=self.labels or 2)
         insort(self.parts, part, key=_start)
         return part
 
@@ -98,8 +98,8 @@ class Track:
         rng, is_active = self._info.parts(rest)[0]
         left = self.pages(rng)
         pages = max(_FEWEST, math.ceil(left / max(1, windows)))
-        if longest is not None or not self._is_ordered:
-            pages = min(pages, longest or LONGEST)
+        if longest is not None or not self._is_ordered:  # what is in no order is requested again if any page fails
+            pages = min(pages, longest or LONGEST // 4)
         if not is_active or pages >= left or (windows < 2 and self._is_ordered):
             return replace(rest, rng=rng)
         self.waste += 1
@@ -120,14 +120,14 @@ class Track:
         """Replace a part by the one that has come, which waits for what follows; what is left is cut again."""
         came, end = part.prefix()
         window = part.window
+        if came.labels != self._labels(came):
+            end = window.rng.start  # pages may come label after label
         points = sum(points for points, _ in came.spans)
         # Pages that are not in time order span more, together, than the window has.
         buckets = min(window.buckets, sum(buckets for _, buckets in came.spans) if points else window.buckets)
         self.spans.see(points, buckets, came.labels, came.spans)
         self._is_ordered = self._is_ordered and end > window.rng.start
-        # Two pages that rise show the order of all, if no token is yet to come.
-        pages = sum(len(page.columns) > 0 for page in part.pages)
-        self._rises |= self._is_ordered and pages > 1 and came.labels == self._labels(came)
+        self._rises |= self._is_ordered and len(came.spans) > 1  # two pages that rise show the order of all
         seen = [columns.between(self.at, self.window.rng.end) for columns in [*self._seen, came.columns]]
         self._seen = [columns for columns in seen if len(columns)]
         self.parts.remove(part)
@@ -155,6 +155,7 @@ class Track:
                 yield _cut_off(before.window, before.fetched, start)
             else:
                 before.fetched = None
+                self._is_ordered = False
                 self._todo.append(before)
 
     def keep(self) -> Iterator[Fetched]:

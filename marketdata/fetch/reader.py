@@ -62,7 +62,8 @@ class Part:
     """A part of a range: it is requested by one thread, which follows its cursor for ``most`` pages.
 
     ``seen``: what came of it before; all of that must come again. ``pages``: what has come so far. ``fetched``: what
-    came in all; if it ``waits``, that is complete only if what follows says so.
+    came in all; if it ``waits``, that is complete only if what follows says so. ``labels``: the fewest that
+    pages name.
     """
 
     window: Window
@@ -74,24 +75,37 @@ class Part:
     waits: bool = False
     tries: int = 1
     bound: int = 1
+    labels: int = 1
 
     def halves(self, tries: int) -> list[Part]:
         """Both halves, or the part itself if it is one bucket; requested for the ``tries``-th time."""
         windows = self.window.halves() if self.window.buckets > 1 else [self.window]
         return [Part(window, seen=self.seen, tries=tries, bound=self.bound) for window in windows]
 
+    def is_long(self) -> bool:
+        """Whether another part is to follow: after ``most`` pages, or where these are not seen to be in time order."""
+        if self.most is None:
+            return False
+        return len(self.pages) >= self.most or _labels(self.pages) < self.labels or not _rise(self.pages[-2:])
+
+    def advances(self) -> bool:
+        """Whether it may end here, as several pages in order of time came of it."""
+        return self.most is not None and len(self.pages) > 1 and self.prefix()[1] > self.window.rng.start
+
     def prefix(self) -> tuple[Fetched, int]:
         """What has come so far; before the time it lacks nothing if pages have points of a token in rising order."""
-        fetched = collected(self.window, list(self.pages), self.date)
-        some = [page.columns for page in self.pages if len(page.columns)]
-        rises = all(bool((c.steps() > 0).all()) for c in some) and all(
-            before.ts.max() <= after.ts.min() for before, after in pairwise(some)
-        )
+        pages = list(self.pages)
+        while not _rise(pages) and len(pages) > 1:
+            pages.pop()
+        fetched = collected(self.window, pages, self.date)
+        fetched.notes.pop("cursor_empty", None)  # what follows shows whether it was the end
         # A token that has a point here has come up to here; all of them have where all have a point.
         at, points = np.unique(fetched.columns.ts, return_counts=True)
         whole = at[points == fetched.labels]
+        if len(pages) > 1 and np.count_nonzero(np.diff(fetched.columns.bounds)) == fetched.labels:
+            whole = at[:-1]  # pages that follow each other in time bring nothing of before; the last bucket may be cut
         start = self.window.rng.start
-        return fetched, max(start, int(whole[-1])) if rises and fetched.complete and len(whole) else start
+        return fetched, max(start, int(whole[-1])) if _rise(pages) and fetched.complete and len(whole) else start
 
 
 class Reader:
@@ -113,9 +127,9 @@ class Reader:
         stop: threading.Event | None = None,
         came: Callable[[], object] = lambda: None,
     ) -> Fetched | None:
-        """All points of a part; None if there are more than ``part.most`` pages. Errors have ``.attempts``.
+        """All points of a part; None if it has more than ``part.most`` pages, or what came before a fault is kept.
 
-        ``came`` is called for each page.
+        ``came`` is called for each page. Errors have ``.attempts``.
         """
         try:
             fetched = self._read(part, partial(self._follow, report=report, stop=stop, came=came), report)
@@ -138,10 +152,14 @@ class Reader:
             lacks = self._lacks(part, fetched)
             if not lacks:
                 return fetched
+            if lacks == "cursor" and part.advances():
+                return None
             if is_one and (lacks == "cursor" or part.tries == _MOST_TRIES):
                 return fetched._replace(complete=False)
             part.seen.append(fetched.columns)
         except PaginationStalledError:
+            if part.advances():
+                return None
             part.seen += [page.columns for page in part.pages]
             if len(part.seen) >= _BUDGET * part.bound or (is_one and part.tries == _MOST_TRIES):
                 raise
@@ -198,7 +216,7 @@ class Reader:
             for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
                 part.pages.append(page)
                 came()
-                if part.most is not None and len(part.pages) >= part.most and page.next_cursor:
+                if page.next_cursor and part.is_long():
                     return None
         except LimitTooSmallError as error:
             if error.minimum is None or not window.limit < error.minimum <= LARGEST_LIMIT:
@@ -298,6 +316,14 @@ def _with_all(part: Part, fetched: Fetched) -> Fetched:
             "lost them, or should not have sent them."
         )
     return fetched
+
+
+def _rise(pages: Iterable[Page]) -> bool:
+    """Whether the points of each token are in time order on each page, and those of all from page to page."""
+    some = [page.columns for page in pages if len(page.columns)]
+    return all(bool((columns.steps() > 0).all()) for columns in some) and all(
+        before.ts.max() <= after.ts.min() for before, after in pairwise(some)
+    )
 
 
 def _labels(pages: Iterable[Page]) -> int:

@@ -34,7 +34,7 @@ _WORTH_USAGE = 8
 _SHORT = 20
 # Pages that may be wasted at the ends of windows; one more for so many pages that a range has; how many of those are
 # believed in, over those that came.
-_WASTE, _PAGES_A_WASTE, _FORESIGHT = 2, 25, 6
+_WASTE, _PAGES_A_WASTE, _FORESIGHT = 1.5, 25, 6
 _STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
 
 

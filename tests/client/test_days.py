@@ -36,6 +36,8 @@ class Front:
     days: Callable[[Act], Act] = lambda act: act
     offers: bool = True
     last_day: str = "9999-12-31"  # those behind it fail
+    failure: int = 500
+    only_days: bool = False  # pages fail
     paths: list[str] = field(default_factory=list)
 
     def __call__(self, ask: Ask) -> Act:
@@ -47,8 +49,8 @@ class Front:
         if self.offers:
             act = act.with_header("X-Days", found.headers["X-Days"])
         if not ask.path.startswith("/days/"):
-            return act
-        return self.days(act) if ask.path[-10:] <= self.last_day else refuse(500)
+            return refuse(500) if self.only_days and ask.path.endswith("/books") else act
+        return self.days(act) if ask.path[-10:] <= self.last_day else refuse(self.failure)
 
     @property
     def asked_days(self) -> list[str]:
@@ -222,18 +224,14 @@ def test_days_of_another_market_are_refused(front: tuple[Front, FaultServer], we
     assert passing.asked_days
 
 
-def test_days_that_are_cut_each_time_are_resumed_as_pages(front: tuple[Front, FaultServer], week: Any) -> None:
-    """A proxy that ends long answers does so again: the error names it, and the rest comes by pages."""
+def test_days_that_are_cut_each_time_come_as_pages(front: tuple[Front, FaultServer], week: Any) -> None:
+    """A proxy that ends long answers does so again: that market comes by pages."""
     passing, server = front
     passing.days = lambda act: replace(act, limit_data=len(act.body) // 2)
     client = client_of(server.base_url, week)
     client.usage()
     with no_waiting():
-        with pytest.raises(md.NetworkError, match="The answer was cut") as caught:
-            client.books(week[1], *WEEK)
-        both = pl.concat([caught.value.partial, client.resume(caught.value.resume)])
-    keys = ["ts", "token_id", "side", "level"]
-    assert_frame_equal(both.sort(keys), by_pages(week).sort(keys))
+        assert_frame_equal(client.books(week[1], *WEEK), by_pages(week))
 
 
 def test_a_market_of_few_points_comes_as_pages() -> None:
@@ -262,19 +260,30 @@ def test_a_range_before_a_market_costs_few_requests(front: tuple[Front, FaultSer
     assert len(set(passing.asked_days)) >= found["ts"].dt.date().n_unique() - 1
 
 
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_days_that_fail_come_as_pages(front: tuple[Front, FaultServer], week: tuple[Any, str], status: int) -> None:
+    """Where days fail after some that came, and pages do not, the rest comes as pages."""
+    passing, server = front
+    passing.last_day, passing.failure = "2025-12-27", status
+    client = client_of(server.base_url, week)
+    client.usage()
+    with no_waiting():
+        assert_frame_equal(client.books(week[1], *WEEK), by_pages(week))
+
+
 def test_a_fetch_that_fails_between_days_goes_on_there(front: tuple[Front, FaultServer], week: tuple[Any, str]) -> None:
     """The rows that came are in .partial, and the rest comes by resume."""
     passing, server = front
-    passing.last_day = "2025-12-27"
+    passing.last_day, passing.only_days = "2025-12-27", True
     client = client_of(server.base_url, week)
     client.usage()
     with no_waiting(), pytest.raises(md.ServerError) as caught:
-        client.books(week[1], *WEEK)
+        client.books(week[1], "2025-12-26", WEEK[1])
     assert caught.value.partial["ts"].dt.date().n_unique() == 2
-    passing.last_day = "9999-12-31"
+    passing.last_day, passing.only_days = "9999-12-31", False
     both = pl.concat([caught.value.partial, client.resume(caught.value.resume)])
     keys = ["ts", "token_id", "side", "level"]
-    assert_frame_equal(both.sort(keys), by_pages(week).sort(keys))
+    assert_frame_equal(both.sort(keys), client.books(week[1], "2025-12-26", WEEK[1]).sort(keys))
 
 
 def test_an_unknown_market_of_several_is_an_error_once_the_others_came(week: tuple[Any, str]) -> None:
