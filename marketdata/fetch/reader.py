@@ -103,7 +103,8 @@ class Part:
         at, points = np.unique(fetched.columns.ts, return_counts=True)
         whole = at[points == fetched.labels]
         if len(pages) > 1 and np.count_nonzero(np.diff(fetched.columns.bounds)) == fetched.labels:
-            whole = at[:-1]  # pages that follow each other in time bring nothing of before; the last bucket may be cut
+            # Pages that follow each other in time bring nothing of before; the last bucket may be cut.
+            whole = np.union1d(whole, at[:-1])
         start = self.window.rng.start
         return fetched, max(start, int(whole[-1])) if _rise(pages) and fetched.complete and len(whole) else start
 
