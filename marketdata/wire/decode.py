@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +31,10 @@ from marketdata.wire.validation import check
 _THREAD = threading.local()
 
 
-# The parser returns the numbers of a side as one buffer, `[0.4],[0.5,1,2]` as it does two pairs. So a page is compared,
-# without the characters of numbers, pairs of them and commas, with the text of as many snapshots as the parser counts.
+# The parser returns the numbers of a side as one buffer, `[0.4],[0.5,1,2]` as it does two pairs. So a page without the
+# characters of its numbers is compared with the text of as many snapshots and levels as the parser counts.
 _OF_NUMBERS = b"0123456789.+-eE"
-# A snapshot without them.
-_SNAPSHOT = b'{"t":"T::Z""bids":[]"asks":[]}'
+_SNAPSHOT = b'{"t":"T::Z","bids":[%b],"asks":[%b]}'  # without them
 _is_time = re.compile(r"(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
 
 
@@ -139,15 +139,16 @@ def _read_books(body: bytes) -> _Read:
     sizes = [len(group) for group in groups]
     snapshots = [snapshot for group in groups for snapshot in group]
     sides = [snapshot[side] for snapshot in snapshots for side in ("bids", "asks")]
-    counts = np.array([len(side) for side in sides], np.int64)
+    counts = [len(side) for side in sides]
     times = [snapshot["t"] for snapshot in snapshots]
-    lists = [b"[%b]" % (_SNAPSHOT * size) for size in sizes]
+    levels = {count: b",".join([b"[,]"] * count) for count in {*counts}}
+    written = iter([_SNAPSHOT % (levels[b], levels[a]) for b, a in zip(counts[::2], counts[1::2], strict=True)])
+    lists = [b"[%b]" % b",".join(islice(written, size)) for size in sizes]
     named = [b'"%b":%b' % (str(label).encode(), points) for label, points in zip(labels, lists, strict=True)]
-    expected = body[:begin] + (b"{%b}" % b"".join(named) if grouped else lists[0]) + body[end:]
-    levels = np.frombuffer(b"".join([side.as_buffer(of_type="d") for side in sides]), np.float64).reshape(-1, 2)
+    expected = body[:begin] + (b"{%b}" % b",".join(named) if grouped else lists[0]) + body[end:]
+    numbers = np.frombuffer(b"".join([side.as_buffer(of_type="d") for side in sides]), np.float64).reshape(-1, 2)
     if not (
-        _without_numbers(body) == _without_numbers(expected)
-        and len(levels) == counts.sum()
+        body.translate(None, _OF_NUMBERS) == expected.translate(None, _OF_NUMBERS)
         and all(map(_is_time, times))
         and grouped == isinstance(envelope, MarketEnvelope)
         and len({*labels}) == len(labels)
@@ -157,13 +158,8 @@ def _read_books(body: bytes) -> _Read:
     ts = np.array([time[:-1] for time in times], "datetime64[us]").view(np.int64)
     bounds = np.append(0, np.cumsum(sizes, dtype=np.int64))
     tokens = tuple([known[label] for label in labels])
-    books = Books.of_levels(tokens, bounds, ts, counts, levels[:, 0], levels[:, 1])
+    books = Books.of_levels(tokens, bounds, ts, np.array(counts, np.int64), numbers[:, 0], numbers[:, 1])
     return _Read(books if all(sizes) else books.of_tokens(tokens, bounds), envelope, Counter())
-
-
-def _without_numbers(text: bytes) -> bytes:
-    """A page without the characters of numbers, without lists of two numbers, and without commas."""
-    return text.translate(None, _OF_NUMBERS).replace(b"[,]", b"").translate(None, b",")
 
 
 def _compact(body: bytes) -> bytes:
