@@ -37,6 +37,7 @@ from marketdata.wire.models import LARGEST_LIMIT
 # Size of a frame of ``iter_books``, ``iter_prices`` and ``iter_metrics``, where a market has as much [bytes].
 _FRAME_BYTES = 34_000_000
 # Parts that may be in memory where rows are given market by market, as they come.
+# Parts that arrived and wait for the one before them, in an iteration: beside the frame they are its memory.
 _BUFFERED = 64
 # Shorter fetches show no bar [s].
 _WORTH_A_BAR = 1.0

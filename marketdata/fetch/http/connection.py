@@ -31,7 +31,9 @@ ATTEMPT: contextvars.ContextVar[tuple[float, float]] = contextvars.ContextVar("m
 # Variables of the environment that name a proxy for https, and the CA bundle; the first one that is set counts.
 PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+# Bytes of a header: 64 KiB, as http.client allows for a line, and what is buffered beyond its end.
 _LONGEST_HEAD = 72 * 1024
+# Bytes that are read or inflated at once, so that a bomb is seen before it is in memory.
 _STEP = 1 << 16
 
 

@@ -13,6 +13,7 @@ from marketdata.fetch.http.fork_lock import ForkLock
 _WINDOW = 60.0
 # Requests that leave evenly may arrive closer together; a hundredth more satisfies a strict server.
 _GUARD = 1.01
+# Requests that may leave at once after a pause: more would be refused by services that count by the second.
 _LARGEST_BURST = 32
 
 
