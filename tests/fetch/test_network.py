@@ -650,7 +650,7 @@ def test_keyboard_interrupt(server: FaultServer, transport: Transport) -> None:
     def press() -> None:
         for arrival in fetching:
             got.append(arrival)
-            if len(got) == 2:
+            if len(got) == 1:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -658,7 +658,7 @@ def test_keyboard_interrupt(server: FaultServer, transport: Transport) -> None:
     rest, resume = fetching.leave()
     got += rest
     more = list(fetch(transport, *resume.windows, workers=2))
-    assert len(got) >= 2
+    assert got
     assert sorted(rows([*got, *more])) == expected(oracle.points)
     asked = [a.target for a in server.asks if a.path.endswith("/prices")]
     assert len(asked) <= 20 + 2 + 2  # what was on its way when the key was pressed, and one cut more on each side
