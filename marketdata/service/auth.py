@@ -10,19 +10,21 @@ import hmac
 import logging
 import math
 import os
+import re
 import secrets
 import threading
 import time
 import tomllib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BeforeValidator, Field, StrictBool
 
 from marketdata.errors import ConfigError
-from marketdata.service.plans import AccessPlan, EntryError, Table
+from marketdata.service.plans import AccessPlan, EntryError, read_table
 
 if TYPE_CHECKING:
     import tomlkit
@@ -34,6 +36,7 @@ RELOAD_SECONDS = 0.25
 _log = logging.getLogger("marketdata.service")
 # What stands before a hash in the file, so that another kind could follow.
 _HASH = "sha256:"
+_COMMENT = "# Keys of the local service: hashes only. Only its owner may read it (mode 0600).\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,44 +62,44 @@ def digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-class _KeyTable(Table):
-    id: str
-    hash: str = Field(pattern=f"^{_HASH}[0-9a-fA-F]{{64}}$")
-    plan: str
-    organization: str | None = None
-    created: AwareDatetime | None = None
-    expires: AwareDatetime | None = None
-    revoked: bool = False
+def _hash_of(text: Any) -> bytes:
+    if not isinstance(text, str) or re.fullmatch(f"{_HASH}[0-9a-fA-F]{{64}}", text, re.ASCII) is None:
+        raise ValueError(f"it should match the pattern {_HASH} and 64 hexadecimal digits")
+    return bytes.fromhex(text.removeprefix(_HASH))
 
 
-class _FileTable(Table):
-    plans: dict[str, Any] = Field(default_factory=dict)
-    keys: list[Any] = Field(default_factory=list)
+_Time = Annotated[AwareDatetime | None, Field(strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One key of a store; never the key itself."""
 
-    key_id: str
-    hash: bytes
+    id: str
+    hash: Annotated[bytes, BeforeValidator(_hash_of)]
     plan: str
     organization: str | None = None
-    created: dt.datetime | None = None
-    expires: dt.datetime | None = None
-    revoked: bool = False
+    created: _Time = None
+    expires: _Time = None
+    revoked: StrictBool = False
 
-    @classmethod
-    def read(cls, table: Any) -> Entry:
-        """A key from its table in the key file; EntryError if an entry is missing, unknown or of another type."""
-        named = isinstance(table, Mapping) and "id" in table
-        found = _KeyTable.read(f"Key {table['id']!r}" if named else "A key", table)
-        return cls(found.pop("id"), bytes.fromhex(found.pop("hash").removeprefix(_HASH)), **found)
+    def check(self, plans: Iterable[str]) -> None:
+        """EntryError if the key names none of these plans."""
+        if self.plan not in plans:
+            raise EntryError(f"Key {self.id!r} names the plan {self.plan!r}; {_allowed(plans)}", "plan")
 
     @property
     def ends(self) -> float:
         """The Unix time from which on the key is invalid."""
         return -math.inf if self.revoked else math.inf if self.expires is None else self.expires.timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The tables of a key file, before they are read."""
+
+    plans: dict[str, Any] = field(default_factory=dict)
+    keys: list[Any] = field(default_factory=list)
 
 
 class Keys:
@@ -114,12 +117,10 @@ class Keys:
 
     def _set(self, entries: tuple[Entry, ...], plans: dict[str, AccessPlan]) -> None:
         for entry in entries:
-            if entry.plan not in plans:
-                raise ConfigError(f"Key {entry.key_id!r} names the plan {entry.plan!r}; {_allowed(plans)}")
+            entry.check(plans)
         self.entries, self.plans = entries, plans
         # Of two entries of one key the stricter counts: the revoked one, else the one that expires first.
-        ends = {entry.hash: (entry, entry.ends) for entry in sorted(entries, key=lambda e: e.ends, reverse=True)}
-        self._by_hash: dict[bytes, tuple[Entry | None, float]] = dict(ends)
+        self._by_hash = {entry.hash: entry for entry in sorted(entries, key=lambda e: e.ends, reverse=True)}
 
     @property
     def is_stale(self) -> bool:
@@ -137,13 +138,13 @@ class Keys:
 
     def find(self, key: bytes) -> Grant | None:
         """The rights of a key by the keys that were read last."""
-        found = hashlib.sha256(key[: MAX_KEY + 1]).digest()
-        entry, ends = self._by_hash.get(found, (None, 0.0))
+        found = digest(key[: MAX_KEY + 1])
+        entry = self._by_hash.get(found)
         # The same work for every key: one hash, one look-up, one comparison.
         same = hmac.compare_digest(entry.hash if entry else bytes(32), found)
-        if entry is None or not same or len(key) > MAX_KEY or self._clock() >= ends:
+        if entry is None or not same or len(key) > MAX_KEY or self._clock() >= entry.ends:
             return None
-        return Grant(entry.key_id, self.plans[entry.plan], entry.organization)
+        return Grant(entry.id, self.plans[entry.plan], entry.organization)
 
 
 class KeyFile(Keys):
@@ -198,6 +199,8 @@ class KeyFile(Keys):
         self, plan: str, *, organization: str | None = None, expires: dt.datetime | None = None
     ) -> tuple[str, Entry]:
         """Create a key, returned this once, as only its hash is stored; ConfigError if the file has no such plan."""
+        import tomlkit
+
         key = new_key()
         created = dt.datetime.now(dt.UTC).replace(microsecond=0)
         entry = Entry("k_" + secrets.token_hex(4), digest(key.encode()), plan, organization, created, expires)
@@ -205,7 +208,10 @@ class KeyFile(Keys):
             plans = document.get("plans", {})
             if plan not in plans:
                 raise ConfigError(f"There is no plan {plan!r} in {self.path.name}; {_allowed(plans)}")
-            _append(document, entry)
+            table = {**asdict(entry), "hash": _HASH + entry.hash.hex()}
+            listed = document.setdefault("keys", tomlkit.aot())
+            listed.append({name: value for name, value in table.items() if value is not None})
+            listed[-1].trivia.indent = "\n"
         self.refresh()
         return key, entry
 
@@ -227,21 +233,13 @@ def create_key_file(path: str | Path, plans: Mapping[str, AccessPlan]) -> None:
     import tomlkit
 
     with _locked(Path(path)) as target:
-        if target.exists():
-            return
-        document = tomlkit.document()
-        document.add(tomlkit.comment("Keys of the local service: hashes only. Only its owner may read it (mode 0600)."))
-        document.add(tomlkit.nl())
-        tables = tomlkit.table(is_super_table=True)
-        for plan in plans.values():
-            table = tomlkit.table()
-            table["requests_per_minute"] = plan.requests_per_minute
-            table["resolutions"], table["views"] = list(plan.resolutions), list(plan.views)
-            if plan.max_history_days is not None:
-                table["max_history_days"] = plan.max_history_days
-            tables[plan.name] = table
-        document["plans"] = tables
-        _replace(target, tomlkit.dumps(document))
+        if not target.exists():
+            tables = {plan.name: asdict(plan) for plan in plans.values()}
+            for table in tables.values():
+                del table["name"]
+                if table["max_history_days"] is None:
+                    del table["max_history_days"]
+            _replace(target, _COMMENT + tomlkit.dumps({"plans": tables}))
 
 
 def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:
@@ -265,26 +263,25 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPla
         raise ConfigError(f"The key file {file} cannot be read: {problem}.") from problem
     place: tuple[str | int, ...] = ()
     try:
-        found = _FileTable.read(f"The key file {file}", document)
+        found = read_table(_File, f"The key file {file}", document)
         plans = {}
-        for name, table in found["plans"].items():
+        for name, table in found.plans.items():
             place = "plans", name
             plans[name] = AccessPlan.read(name, table)
-        entries: list[Entry] = []
-        places: dict[str, int] = {}
-        for number, table in enumerate(found["keys"]):
+        entries: dict[str, Entry] = {}
+        for number, table in enumerate(found.keys):
             place = "keys", number
-            entries.append(Entry.read(table))
-            key_id, plan = entries[-1].key_id, entries[-1].plan
-            if plan not in plans:
-                raise EntryError(f"Key {key_id!r} names the plan {plan!r}; {_allowed(plans)}", "plan")
-            if (first := places.setdefault(key_id, number)) != number:
-                line = _line_of(text, ("keys", first, "id"))
-                raise EntryError(f"Another key, of line {line}, has the id {key_id!r}; give each key its own.", "id")
+            named = isinstance(table, Mapping) and "id" in table
+            entry = read_table(Entry, f"Key {table['id']!r}" if named else "A key", table)
+            entry.check(plans)
+            if entry.id in entries:
+                line = _line_of(text, ("keys", list(entries).index(entry.id), "id"))
+                raise EntryError(f"Another key, of line {line}, has the id {entry.id!r}; give each key its own.", "id")
+            entries[entry.id] = entry
     except EntryError as problem:
         line = _line_of(text, place if problem.entry is None else (*place, problem.entry))
         raise ConfigError(f"{file}, line {line}: {problem}") from None
-    return tuple(entries), plans
+    return tuple(entries.values()), plans
 
 
 def _line_of(text: str, place: tuple[str | int, ...]) -> int:
@@ -292,27 +289,23 @@ def _line_of(text: str, place: tuple[str | int, ...]) -> int:
     lines = text.split("\n")
 
     def has(count: int) -> bool:
-        table: Any = None
         # A beginning that ends within a value of several lines is extended to the end of that value.
-        while table is None:
+        while True:
             try:
-                table = tomllib.loads("\n".join(lines[:count]) + "\n")
+                table: Any = tomllib.loads("\n".join(lines[:count]) + "\n")
+                break
             except tomllib.TOMLDecodeError:
                 if count >= len(lines):
                     return True
                 count += 1
-        for part in place:
-            try:
+        try:
+            for part in place:
                 table = table[part]
-            except (KeyError, IndexError, TypeError):
-                return False
+        except (KeyError, IndexError, TypeError):
+            return False
         return True
 
-    low, high = 1, len(lines)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if has(middle) else (middle + 1, high)
-    return low
+    return 1 + bisect_left(range(1, len(lines)), True, key=has)
 
 
 @contextlib.contextmanager
@@ -351,33 +344,6 @@ def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
         except (ConfigError, UnicodeError) as problem:
             raise ConfigError(f"The key file {path.name} was left as it was: {problem}") from problem
         _replace(target, text)
-
-
-def _append(document: tomlkit.TOMLDocument, entry: Entry) -> None:
-    import tomlkit.items
-
-    values = {
-        "id": entry.key_id,
-        "hash": _HASH + entry.hash.hex(),
-        "plan": entry.plan,
-        "organization": entry.organization,
-        "created": entry.created,
-        "expires": entry.expires,
-        "revoked": entry.revoked,
-    }
-    given = {name: value for name, value in values.items() if value is not None}
-    listed: Any = document.get("keys")
-    if isinstance(listed, tomlkit.items.Array):
-        table: Any = tomlkit.inline_table()
-        table.update(given)
-        listed.append(table)
-        return
-    table = tomlkit.table()
-    table.update(given)
-    table.trivia.indent = "\n"
-    if listed is None:
-        listed = document["keys"] = tomlkit.aot()
-    listed.append(table)
 
 
 def _replace(target: Path, text: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from marketdata.errors import ConfigError
 from marketdata.points.views import VIEWS
@@ -16,6 +18,7 @@ from marketdata.service import errors
 # Length of a day [s], and requests a minute of a plan that names none: more than one client can send.
 DAY = 86_400
 DEFAULT_REQUESTS_PER_MINUTE = 60_000
+_RESOLUTIONS = tuple(r.value for r in Resolution)
 
 
 class EntryError(ConfigError):
@@ -26,32 +29,37 @@ class EntryError(ConfigError):
         self.entry = entry
 
 
-class Table(BaseModel):
-    """A table of the key file."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @classmethod
-    def read(cls, what: str, table: Any) -> dict[str, Any]:
-        """The entries of a table; EntryError for the first that is missing, unknown, or not allowed."""
-        try:
-            return {name: value for name, value in cls.model_validate(table)}  # noqa: C416  keys is a field too
-        except ValidationError as problem:
-            first = problem.errors(include_url=False)[0]
-        if not first["loc"]:
-            raise EntryError(f"{what} is {table!r}; it needs a table of {', '.join(cls.model_fields)}.")
-        name = str(first["loc"][0])
-        if first["type"] == "missing":
-            raise EntryError(f"{what} has no {name}.", name)
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(cls.model_fields)
-            raise EntryError(f"{what} has the unknown entry {name!r}; allowed are {known}.", name)
-        raise EntryError(
-            f"{what}: {name}={table[name]!r} is refused: {first['msg'].removeprefix('Value error, ')}.", name
-        )
+T = TypeVar("T")
 
 
-def _some_of(allowed: Sequence[str]) -> Any:
+@lru_cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def read_table(kind: type[T], what: str, table: Any, **given: str) -> T:
+    """A table of the key file as a dataclass; EntryError for the first entry that is unknown, missing or not allowed.
+
+    ``given`` are the fields that stand elsewhere.
+    """
+    known = [field.name for field in dataclasses.fields(cast("Any", kind)) if field.name not in given]
+    if not isinstance(table, Mapping):
+        raise EntryError(f"{what} is {table!r}; it needs a table of {', '.join(known)}.")
+    for name in table:
+        if name not in known:
+            raise EntryError(f"{what} has the unknown entry {name!r}; allowed are {', '.join(known)}.", str(name))
+    try:
+        return cast("T", _adapter(cast("Any", kind)).validate_python({**table, **given}))
+    except ValidationError as problem:
+        first = problem.errors(include_url=False)[0]
+    name = str(first["loc"][0])
+    if first["type"] == "missing":
+        raise EntryError(f"{what} has no {name}.", name)
+    refusal = first["msg"].removeprefix("Value error, ")
+    raise EntryError(f"{what}: {name}={table[name]!r} is refused: {refusal}.", name)
+
+
+def _some_of(allowed: Sequence[str]) -> AfterValidator:
     """Some of the allowed texts, in their order."""
 
     def check(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -60,14 +68,7 @@ def _some_of(allowed: Sequence[str]) -> Any:
             raise ValueError(f"{wrong} not among {', '.join(allowed)}")
         return tuple(one for one in allowed if one in given)
 
-    return Annotated[tuple[str, ...], Field(strict=False), AfterValidator(check)]
-
-
-class _PlanTable(Table):
-    requests_per_minute: int = Field(DEFAULT_REQUESTS_PER_MINUTE, ge=1)
-    resolutions: _some_of([r.value for r in Resolution]) = tuple(r.value for r in Resolution)  # type: ignore[valid-type]
-    views: _some_of(tuple(VIEWS)) = tuple(VIEWS)  # type: ignore[valid-type]
-    max_history_days: float | None = Field(None, gt=0, allow_inf_nan=False)
+    return AfterValidator(check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +76,15 @@ class AccessPlan:
     """The rights of a key: requests in any 60 s, resolutions, views, and lookback [days] (None: unlimited)."""
 
     name: str
-    requests_per_minute: int = DEFAULT_REQUESTS_PER_MINUTE
-    resolutions: tuple[str, ...] = tuple(r.value for r in Resolution)
-    views: tuple[str, ...] = tuple(VIEWS)
-    max_history_days: float | None = None
+    requests_per_minute: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_REQUESTS_PER_MINUTE
+    resolutions: Annotated[tuple[str, ...], _some_of(_RESOLUTIONS)] = _RESOLUTIONS
+    views: Annotated[tuple[str, ...], _some_of(tuple(VIEWS))] = tuple(VIEWS)
+    max_history_days: Annotated[float | None, Field(gt=0, allow_inf_nan=False, strict=True)] = None
 
     @classmethod
     def read(cls, name: str, table: Mapping[str, Any]) -> AccessPlan:
         """A plan from its table in the key file; EntryError if a name or value is not allowed."""
-        return cls(name, **_PlanTable.read(f"Plan {name!r}", table))
+        return read_table(cls, f"Plan {name!r}", table, name=name)
 
     def check(self, view: str, resolution: str, start: int, now: float) -> None:
         """HTTPException 403 for what the plan does not allow; a range may begin exactly at the bound."""

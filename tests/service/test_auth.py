@@ -151,7 +151,7 @@ def test_a_key_file_holds_hashes_and_no_key(key_file: KeyFile) -> None:
     assert again.plans == key_file.plans
     grant = again.grant(key.encode())
     assert grant is not None
-    assert (grant.key_id, grant.plan.name, grant.organization) == (entry.key_id, "pro", 'A "quoted" name')
+    assert (grant.key_id, grant.plan.name, grant.organization) == (entry.id, "pro", 'A "quoted" name')
     key_file.path.chmod(0o640)
     with pytest.raises(ConfigError, match="chmod 600"):
         read_key_file(key_file.path)
@@ -165,7 +165,7 @@ def test_a_revoked_key_ends_on_an_open_connection(key_file: KeyFile, archive: Me
     with serve(archive, keys=key_file.path) as service, requests.Session() as session:
         web = Web(service.base_url, key, session)
         assert web.get("/v1/health").status == 200
-        KeyFile(key_file.path).revoke(entry.key_id)
+        KeyFile(key_file.path).revoke(entry.id)
         assert web.get("/v1/health").status == 401
         assert Web(service.base_url, other, session).get("/v1/health").status == 200
         key_file.path.unlink()
@@ -448,7 +448,7 @@ def test_eight_processes_may_make_one_key_file(tmp_path) -> None:
         pids.append(pid)
     for pid in pids:
         os.waitpid(pid, 0)
-    assert len({entry.key_id for entry in KeyFile(path).entries}) == 40
+    assert len({entry.id for entry in KeyFile(path).entries}) == 40
     assert sorted(found.name for found in tmp_path.iterdir()) == ["keys.toml", "keys.toml.lock"]
 
 
@@ -467,8 +467,8 @@ def test_an_edit_leaves_what_its_owner_wrote(tmp_path) -> None:
     assert keys.path.read_text(encoding="utf-8").startswith(OWN)
     keys.revoke("k_1")
     again = KeyFile(keys.path)
-    assert [(e.key_id, e.organization, e.revoked) for e in again.entries] == [
-        ("k_1", None, True), (entry.key_id, 'Desk "\U0001f40b" \\ 1\n', False),
+    assert [(e.id, e.organization, e.revoked) for e in again.entries] == [
+        ("k_1", None, True), (entry.id, 'Desk "\U0001f40b" \\ 1\n', False),
     ]  # fmt: skip
     text = keys.path.read_text(encoding="utf-8")
     assert [line for line in OWN.splitlines() if line not in text.splitlines()] == []
@@ -483,14 +483,14 @@ def test_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, plan: s
     create_key_file(path, {plan: AccessPlan(plan)})
     key, first = KeyFile(path).add(plan, organization=organization)
     _, second = KeyFile(path).add(plan)
-    KeyFile(path).revoke(second.key_id)
+    KeyFile(path).revoke(second.id)
     keys = KeyFile(path)
     assert [(e.plan, e.organization, e.revoked) for e in keys.entries] == [
         (plan, organization, False), (plan, None, True),
     ]  # fmt: skip
     grant = keys.grant(key.encode())
     assert grant is not None
-    assert (grant.key_id, grant.plan) == (first.key_id, AccessPlan(plan))
+    assert (grant.key_id, grant.plan) == (first.id, AccessPlan(plan))
 
 
 @pytest.mark.fault("S44")
@@ -537,7 +537,7 @@ def test_keys_of_one_line_are_added_to(tmp_path) -> None:
     path.write_text("keys = [{id = 'k', hash = 'sha256:" + "0" * 64 + "', plan = 'a'}]\n[plans.a]\n")
     _, entry = KeyFile(path).add("a")
     KeyFile(path).revoke("k")
-    assert [(e.key_id, e.revoked) for e in KeyFile(path).entries] == [("k", True), (entry.key_id, False)]
+    assert [(e.id, e.revoked) for e in KeyFile(path).entries] == [("k", True), (entry.id, False)]
 
 
 @pytest.mark.fault("S44")
@@ -598,7 +598,7 @@ def test_a_key_file_is_read_once_its_rights_are_mended(key_file: KeyFile) -> Non
     keys.grant(key.encode())
     path.chmod(0o600)
     assert keys.grant(key.encode()) is None
-    assert entry.key_id in path.read_text()
+    assert entry.id in path.read_text()
 
 
 @pytest.mark.fault("S1", "S3")

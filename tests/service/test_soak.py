@@ -114,7 +114,7 @@ def test_fifty_keys_of_which_one_floods(tmp_path: Path) -> None:
         gone, entry = KeyFile(file).add("p")
         time.sleep(1)
         assert Web(address, gone, session).get("/v1/health").status == 200
-        KeyFile(file).revoke(entry.key_id)
+        KeyFile(file).revoke(entry.id)
         good = file.read_text()
         time.sleep(1)
         # 429 where the attack has used up what this address may send of wrong keys.

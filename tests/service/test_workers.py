@@ -93,7 +93,7 @@ def test_a_revoked_key_ends_in_every_process(pair: Service, key_file: KeyFile) -
     key, entry = key_file.add("large")
     time.sleep(1)
     assert {ask(pair, key).status_code for _ in range(10)} == {200}
-    key_file.revoke(entry.key_id)
+    key_file.revoke(entry.id)
     time.sleep(1)
     assert {ask(pair, key).status_code for _ in range(10)} == {401}
 

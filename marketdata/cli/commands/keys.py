@@ -44,7 +44,7 @@ def new(
             raise ConfigError(f"is missing; {file} has the plans {known}.", argument="plan")
         [plan] = store.plans
     key, entry = store.add(plan, organization=organization)
-    typer.echo(f"{entry.key_id} (plan {entry.plan}); this is the only time the key is shown:\n{key}")
+    typer.echo(f"{entry.id} (plan {entry.plan}); this is the only time the key is shown:\n{key}")
 
 
 @keys.command("list")
@@ -60,7 +60,7 @@ def list_(file: File, *, as_json: Json = False, as_csv: Csv = False) -> None:
     from marketdata.service.auth import read_key_file
 
     entries, _ = read_key_file(file)
-    rows = [(e.key_id, e.plan, e.organization, e.created, e.expires, e.revoked) for e in entries]
+    rows = [(e.id, e.plan, e.organization, e.created, e.expires, e.revoked) for e in entries]
     times = pl.Datetime("us", "UTC")
     schema: Any = {**dict.fromkeys(("id", "plan", "organization"), pl.String), "created": times, "expires": times}
     schema["revoked"] = pl.Boolean
