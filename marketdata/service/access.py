@@ -44,12 +44,10 @@ class Access:
         keys: Keys,
         hosts: Iterable[str] | None = None,
         trusted_proxies: Sequence[str] = (),
-        warm: Callable[[], object] = lambda: None,
     ) -> None:
         self._app = app
         self._pages, self._clock, self._rate_limiter = parts.pages, parts.clock, parts.rate_limiter
-        # Loads what the first request would otherwise wait for.
-        self.warm = warm
+        self.warm = parts.warm
         self._keys = keys
         self._failed = FailedAttempts()
         self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)

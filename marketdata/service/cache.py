@@ -6,12 +6,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marketdata.points.columns import Books, Data, Ints
 from marketdata.points.views import VIEWS, View
@@ -25,7 +22,6 @@ POINTS = {view: 4_096 if books else 16_384 for view, books in _IS_BOOKS.items()}
 BASE_POINTS = {view: 65_536 if books else 1_048_576 for view, books in _IS_BOOKS.items()}
 # Memory that chunks and pages take at most [bytes]: some 30 chunks of books, so of as many markets at once.
 CACHE_BYTES = 256 * 2**20
-Index = NDArray[np.int64]
 
 
 class Subject(NamedTuple):
@@ -47,39 +43,22 @@ class Subject(NamedTuple):
         return max(1, min(by_points, by_base)) * width
 
 
-@dataclass(frozen=True)
 class CachedChunk:
     """Points of a range of whole buckets on a grid from the epoch, of one version, with their time order."""
 
-    columns: Data
-
-    @cached_property
-    def order(self) -> Ints:
-        """Positions in ``columns`` by time, and by token within a bucket."""
-        return np.argsort(self.columns.ts, kind="stable")
-
-    @cached_property
-    def _by_bucket(self) -> tuple[Ints, Ints]:
-        return np.unique(self.columns.ts[self.order], return_index=True)
-
-    @cached_property
-    def buckets(self) -> Ints:
-        """Start of every bucket that has a point, rising [microseconds]."""
-        return self._by_bucket[0]
-
-    @cached_property
-    def edges(self) -> Ints:
-        """Bucket i is ``order[edges[i]:edges[i + 1]]``."""
-        return np.append(self._by_bucket[1], len(self.columns))
-
-    @property
-    def nbytes(self) -> int:
-        """Memory, roughly [bytes]."""
-        columns = self.columns
-        size = len(columns) * 128 + 2_000
+    def __init__(self, columns: Data) -> None:
+        self.columns = columns
+        # Positions in ``columns`` by time, and by token within a bucket.
+        self.order: Ints = np.argsort(columns.ts, kind="stable")
+        # Start of every bucket that has a point, rising [microseconds]; bucket i is ``order[edges[i]:edges[i + 1]]``.
+        self.buckets, firsts = np.unique(columns.ts[self.order], return_index=True)
+        self.edges: Ints = np.append(firsts, len(columns))
+        # Memory, roughly [bytes].
+        self.nbytes = len(columns) * 128 + 2_000
         if isinstance(columns, Books):
-            return size + int(columns.counts.sum()) * 16
-        return size + sum(v.nbytes for v in columns.values.values())
+            self.nbytes += int(columns.counts.sum()) * 16
+        else:
+            self.nbytes += sum(values.nbytes for values in columns.values.values())
 
 
 class Sized(Protocol):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 
+from marketdata.points.views import VIEWS
 from marketdata.service import errors
 from marketdata.service.auth import Grant
 from marketdata.service.coverage import CoverageCache
@@ -38,6 +39,12 @@ class Parts:
     rate_limiter: RateLimiter
     clock: Callable[[], float]
     coverage: CoverageCache
+
+    def warm(self) -> None:
+        """Load what the first request would otherwise wait for."""
+        for view in VIEWS:
+            self.coverage.by_market(view, self.source.version(view))
+        self.listings.warm()
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,11 +62,8 @@ class KeptPage:
     until: float
     following: str | None
     response: Response
-
-    @property
-    def nbytes(self) -> int:
-        """Memory, roughly [bytes]."""
-        return len(self.response.body) + 2_000
+    # Memory, roughly [bytes].
+    nbytes: int
 
 
 class Pages:

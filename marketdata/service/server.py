@@ -13,12 +13,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.points.arguments import whole
-from marketdata.points.views import VIEWS
 from marketdata.service.access import LOOPBACK_NAMES, Access
 from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
@@ -122,20 +122,14 @@ def serve(
     store, api_key = _keys(keys, plans, requests_per_minute, clock)
     _check_address(host, trusted_proxies, given_keys=keys is not None)
     whole("workers", workers, 1)
-    options: dict[str, Any] = {
-        "archive": archive,
-        "keys": store,
-        "host": host,
-        "host_names": host_names,
-        "trusted_proxies": trusted_proxies,
-        "secret": secret or _secret(archive),
-        "cache_bytes": cache_bytes // workers,
-        "clock": clock,
-    }
+    build_one = partial(
+        build, archive, store, secret=secret or _secret(archive), cache_bytes=cache_bytes // workers,
+        host=host, host_names=host_names, trusted_proxies=trusted_proxies, clock=clock,
+    )  # fmt: skip
     if workers == 1:
-        return start(build(**options), host, port, api_key)
+        return start(build_one(), host, port, api_key)
     listener = _listen(host, port)
-    return Service(Workers(listener, workers, options), _url(listener), api_key)
+    return Service(Workers(listener, workers, build_one), _url(listener), api_key)
 
 
 def start(access: Access, host: str = "127.0.0.1", port: int = 0, api_key: str | None = None) -> Service:
@@ -172,12 +166,12 @@ def run(
 
 
 def work() -> None:
-    """Be one of several workers: options come by the standard input, whose end is the sign to stop."""
-    options = pickle.load(sys.stdin.buffer)  # noqa: S301  from the process that started this one
+    """Be one of several workers: what to answer with comes by the standard input, whose end is the sign to stop."""
+    build_one = pickle.load(sys.stdin.buffer)  # noqa: S301  from the process that started this one
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the process that started this one gets them too
     listener = socket.socket(fileno=int(sys.argv[1]))
-    with Service(Worker(build(**options), listener), _url(listener)) as service:
+    with Service(Worker(build_one(), listener), _url(listener)) as service:
         sys.stdout.write("\n")
         sys.stdout.flush()
         service.settle()
@@ -214,18 +208,12 @@ def build(
         coverage=CoverageCache(archive),
     )
 
-    def warm() -> None:
-        for view in VIEWS:
-            parts.coverage.by_market(view, archive.version(view))
-        parts.listings.warm()
-
     return Access(
         create_app(parts),
         parts=parts,
         keys=keys,
         hosts=LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None,
         trusted_proxies=trusted_proxies,
-        warm=warm,
     )
 
 

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from marketdata.errors import ConfigError
 from marketdata.service.access import Access
@@ -71,13 +71,13 @@ class Workers:
     One that dies is replaced. They end with this process: the end of their input tells them to finish.
     """
 
-    def __init__(self, listener: socket.socket, number: int, options: Mapping[str, Any]) -> None:
+    def __init__(self, listener: socket.socket, number: int, build: Callable[..., Access]) -> None:
         if os.name != "posix":
             raise ConfigError("needs POSIX for more than 1.", argument="workers", value=number)
         home = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
         self._folder = tempfile.TemporaryDirectory(prefix="marketdata-service-", dir=home)
         try:
-            self._options = pickle.dumps({**options, "folder": Path(self._folder.name)})
+            self._input = pickle.dumps(partial(build, folder=Path(self._folder.name)))
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             self._folder.cleanup()
             listener.close()
@@ -132,7 +132,7 @@ class Workers:
                 assert process.stdout is not None
                 self._running[place] = process
                 with contextlib.suppress(OSError):
-                    process.stdin.write(self._options)
+                    process.stdin.write(self._input)
                     process.stdin.flush()
                 if not process.stdout.readline():
                     self._failed = True

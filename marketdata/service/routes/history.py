@@ -24,15 +24,14 @@ def _market_page(view: View, id_or_slug: str, query: HistoryQuery, context: Requ
     # On every page: a cursor carries no rights.
     context.grant.plan.check(view, query.resolution, query.range.start, parts.clock())
     versions, (market_id, tokens) = parts.pages.versions(view), parts.pages.market(id_or_slug)
-    if not VIEWS[view].has_tokens:
-        subject = Subject(view, market_id, None, query.resolution, 1)
-        return _page(subject, {"market_id": market_id}, None, query, context, versions)
-    if len(tokens) > LARGEST_LIMIT:
+    has_tokens = VIEWS[view].has_tokens
+    each = len(tokens) if has_tokens else 1
+    if each > LARGEST_LIMIT:
         raise errors.too_many_tokens(view)
-    if len(tokens) > query.limit:
-        raise errors.limit_too_small(len(tokens))
-    subject = Subject(view, market_id, None, query.resolution, len(tokens))
-    return _page(subject, {"market_id": market_id}, tokens, query, context, versions)
+    if each > query.limit:
+        raise errors.limit_too_small(each)
+    subject = Subject(view, market_id, None, query.resolution, each)
+    return _page(subject, {"market_id": market_id}, tokens if has_tokens else None, query, context, versions)
 
 
 def _token_page(view: View, token_id: str, query: HistoryQuery, context: RequestContext) -> Response:
@@ -69,7 +68,8 @@ def _page(
         body["tokens"], body["data"] = points_by_label(page, tokens)
     body["metadata"] = {"count": page.count, "limit": query.limit, "next_cursor": following}
     response, until = context.respond(to_json(body)), cursors.until(query.cursor)
-    kept = KeptPage(subject.view, query.resolution, query.range.start, versions, until, following, response)
+    size = len(response.body) + 2_000
+    kept = KeptPage(subject.view, query.resolution, query.range.start, versions, until, following, response, size)
     pages.cache.keep(context.exchange.page, kept)
     return response
 

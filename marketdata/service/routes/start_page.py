@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib import resources
 from typing import Annotated, Any
 
@@ -17,7 +18,6 @@ from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
 from marketdata.service.dependencies import Context, Parts, read_context
 from marketdata.service.parameters import ListingQuery
-from marketdata.service.plans import AccessPlan
 from marketdata.service.responses import to_json
 from marketdata.times import Range, to_text
 
@@ -62,7 +62,7 @@ def create_router(*, simulated: bool) -> APIRouter:
     @router.get("/coverage", dependencies=[Depends(read_context)])
     def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
         answer = covered(context.parts, query)
-        return context.respond(to_json({"simulated": simulated, **answer, "plan": _shown(context.grant.plan)}))
+        return context.respond(to_json({"simulated": simulated, **answer, "plan": asdict(context.grant.plan)}))
 
     return router
 
@@ -99,13 +99,3 @@ def _total(by_market: Mapping[str, Sequence[Range]]) -> Record | None:
         return None
     first, last = min(found[0].start for found in by_market.values()), max(f[-1].end for f in by_market.values())
     return {"markets": len(by_market), "start": to_text(first), "end": to_text(last)}
-
-
-def _shown(plan: AccessPlan) -> Record:
-    return {
-        "name": plan.name,
-        "requests_per_minute": plan.requests_per_minute,
-        "resolutions": plan.resolutions,
-        "views": plan.views,
-        "max_history_days": plan.max_history_days,
-    }
