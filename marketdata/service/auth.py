@@ -131,14 +131,8 @@ class Keys:
     def refresh(self) -> None:
         """Read the newest keys; those before them stay in use meanwhile."""
 
-    def grant(self, key: bytes) -> Grant | None:
-        """The rights of a key by the newest keys; None if it is unknown, expired or revoked."""
-        if self.is_stale:
-            self.refresh()
-        return self.find(key)
-
     def find(self, key: bytes) -> Grant | None:
-        """The rights of a key by the keys that were read last."""
+        """The rights of a key by the keys that were read last; None if it is unknown, expired or revoked."""
         found = hashlib.sha256(key[: MAX_KEY + 1]).digest()
         entry, ends = self._by_hash.get(found, (None, 0.0))
         # The same work for every key: one hash, one look-up, one comparison.

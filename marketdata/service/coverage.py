@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 
 from marketdata.archive.coverage.intervals import union
-from marketdata.points.views import View
+from marketdata.points.views import VIEWS, View
 from marketdata.times import Range
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
 
-# How long coverage is used before it is read again: at least [s], and as a multiple of the time that reading took.
-RECHECK_SECONDS, RECHECK_FACTOR = 2.0, 50
-
-
-class _Known(NamedTuple):
-    version: int
-    good_until: float
-    ranges: dict[str, list[Range]]
-
 
 class CoverageCache:
-    """Which ranges have points by the coverage."""
+    """Which ranges have points by the coverage, as of the newest commit of points, which has their coverage too."""
 
-    # Coverage may change without a commit of points, as by a repair: it is read again a little later.
-
-    def __init__(self, source: Archive, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: Archive) -> None:
         self._source = source
-        self._clock = clock
         self._lock = threading.Lock()
-        self._by_view: dict[View, _Known] = {}
+        self._read = lru_cache(len(VIEWS))(lambda view, _: covered_intervals(source.coverage(), view))
 
-    def by_market(self, view: View, version: int) -> dict[str, list[Range]]:
+    def by_market(self, view: View) -> dict[str, list[Range]]:
         """The covered intervals of every market that has some."""
         with self._lock:
-            found = self._by_view.get(view)
-            if found is None or found.version != version or self._clock() > found.good_until:
-                begun = self._clock()
-                ranges = covered_intervals(self._source.coverage(), view)
-                good_until = self._clock() + max(RECHECK_SECONDS, RECHECK_FACTOR * (self._clock() - begun))
-                found = self._by_view[view] = _Known(version, good_until, ranges)
-        return found.ranges
+            return self._read(view, self._source.version(view))
 
 
 def covered_intervals(coverage: Any, view: View) -> dict[str, list[Range]]:

@@ -43,7 +43,7 @@ class Parts:
     def warm(self) -> None:
         """Load what the first request would otherwise wait for."""
         for view in VIEWS:
-            self.coverage.by_market(view, self.source.version(view))
+            self.coverage.by_market(view)
         self.listings.warm()
 
 

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -139,7 +139,7 @@ class Listings:
         if parent is not None and (parent.id is not None or parent.slug is not None):
             parents = self._current("series" if parent.field == "series" else "events")
             # The records of parents decide which children are theirs.
-            facts, children = (*facts, parents.version), partial(_is_child, *_wanted(parent, parents.records), parent)
+            facts, children = (*facts, parents.version), _is_child(parent, parents.records)
         with self._lock:
             found = current.listings.get(facts)
             if found is not None:
@@ -186,22 +186,18 @@ def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:
     return passes
 
 
-def _wanted(parent: Parent, parents: list[Record]) -> tuple[set[Any], set[Any]]:
-    wanted = [
-        r
-        for r in parents
-        if (parent.id is None or r.get("id") == parent.id) and (parent.slug is None or r.get("slug") == parent.slug)
-    ]
-    ids, slugs = ({r.get(name) for r in wanted} - {None} for name in ("id", "slug"))
-    return ids, slugs
-
-
-def _is_child(ids: set[Any], slugs: set[Any], parent: Parent, record: Record) -> bool:
+def _is_child(parent: Parent, parents: list[Record]) -> Callable[[Record], bool]:
     """Whether a record names its parent by id or slug, which the parent's own record joins."""
-    by_id, by_slug = record.get(f"{parent.field}_id"), record.get(f"{parent.field}_slug")
-    return (parent.id is None or (by_id == parent.id if by_id is not None else by_slug in slugs)) and (
-        parent.slug is None or (by_slug == parent.slug if by_slug is not None else by_id in ids)
-    )
+    wanted = [r for r in parents if parent.id in (None, r.get("id")) and parent.slug in (None, r.get("slug"))]
+    ids, slugs = ({r.get(name) for r in wanted} - {None} for name in ("id", "slug"))
+
+    def test(record: Record) -> bool:
+        by_id, by_slug = record.get(f"{parent.field}_id"), record.get(f"{parent.field}_slug")
+        return (parent.id is None or (by_id == parent.id if by_id is not None else by_slug in slugs)) and (
+            parent.slug is None or (by_slug == parent.slug if by_slug is not None else by_id in ids)
+        )
+
+    return test
 
 
 def _facts(kind: RecordKind, query: ListingQuery, parent: Parent | None) -> Facts:
