@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from marketdata.archive import query
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
@@ -27,6 +28,7 @@ from marketdata.archive.storage.parquet import DataFile, cuts
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Token
+from marketdata.points.duplicates import equal_values
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES, BucketWidth
@@ -52,11 +54,12 @@ _PORTION = 4_000_000
 
 
 class Rows(NamedTuple):
-    """Ids and times of stored rows: ``codes`` are places in ``tokens``."""
+    """Stored rows: ``codes`` are places in ``tokens``, ``at`` places among the points that are written, else -1."""
 
     tokens: Sequence[Token]
     codes: Any
     ts: Any
+    at: Any
 
 
 @dataclass
@@ -209,11 +212,10 @@ class ArchiveStore:
         ranges = {market: [record.range for record in some] for market, some in fresh.items()}
         if not query.inside(columns.tokens, columns.token, columns.ts, ranges).all():
             raise ArchiveError(f"{view} points lie outside of the intervals that they were to replace.")
-        is_fetched = _membership(columns, self.base)
 
         def keep(rows: Rows, before: Coverage) -> Any:
             own = {m: [r.range for r in some if r.state in _OWN] for m, some in before.items()}
-            return query.inside(*rows, own) & ~is_fetched(*rows)
+            return query.inside(rows.tokens, rows.codes, rows.ts, own) & (rows.at < 0)
 
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
             out = list(fresh[market])
@@ -233,14 +235,12 @@ class ArchiveStore:
         columns = columns.sort()
         hulls = {market: minutes_of(part) for market, part in by_market(columns)}
         spans = _spans(columns)
-        places = {_identity(token): code for code, token in enumerate(columns.tokens)}
         now = time.time_ns() // 1000
-        is_added = _membership(columns, self.base)
 
         def keep(rows: Rows, _: Coverage) -> Any:
             if not whole:
-                return ~is_added(*rows)
-            same = np.array([places.get(_identity(token), -1) for token in rows.tokens] or [-1])[rows.codes]
+                return rows.at < 0
+            same = _codes_in(columns, rows.tokens)[rows.codes]
             return (same < 0) | (rows.ts < spans[same, 0]) | (rows.ts > spans[same, 1])
 
         stays = () if state == CoverageState.FINAL else _STAYS
@@ -276,7 +276,8 @@ class ArchiveStore:
         """Replace the points in the ranges of markets, but those that ``keep`` selects, and record it, in one commit.
 
         ``after`` gives the records of a market whose coverage has records and a change of points; those without
-        ``rows`` are counted. What is stored is read once, and again if another commit came first. The records are in
+        ``rows`` are counted. What is stored is read once, and again if another commit came first; points that are there
+        already, with equal values, stay in their files. The records are in
         the commit, so that what is recorded is what is stored wherever a process ends. Returns by how many
         points there are more.
         """
@@ -290,12 +291,14 @@ class ArchiveStore:
         self.fix_base(self.base)  # what cannot be recorded is not written
         table.create(self.metadata_of(self.base))
         new_times = {market: part.ts for market, part in by_market(columns)}
+        hulls = {m: Range(min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
         growth = 0
 
         def plan(version: Version) -> Plan | None:
             nonlocal growth
             before = {market: self.coverage.records(view, market) for market in ranges}
-            drops, left, changes = self._changes(view, version, ranges, keep, before)
+            files = list(table.touched(version, hulls))
+            drops, left, changes, there = self._changes(view, files, columns, ranges, keep, before)
             records = {}
             for market in ranges:
                 change = changes.get(market) or Change()
@@ -303,13 +306,17 @@ class ArchiveStore:
                     change.new = np.sort(new_times[market])
                 records[market] = [change.counted(r) for r in after(market, before[market], change)]
             growth = len(columns) - sum(len(change.gone) for change in changes.values())
+            new = early
+            if new is None or there.any():
+                new = self._put(view, columns.take(np.flatnonzero(~there)))
             if not (new or drops or any(records.values())):
                 return None
             joined = _small(table, version, drops, _row_bytes(columns))
             return [*new, *self._rewritten(view, [*left, *joined.values()])], [*drops, *joined], note_of(records)
 
         with table.draft():
-            new = self._put(view, columns)
+            # Where nothing is stored, as is usual, the points are written before other writers have to wait.
+            early = None if any(table.touched(table.version(), hulls)) else self._put(view, columns)
             with self.writer(view):
                 table.plan(plan)
         return growth
@@ -335,28 +342,43 @@ class ArchiveStore:
         return new
 
     def _changes(
-        self, view: View, version: Version, ranges: Mapping[str, Sequence[Range]], keep: Keep, before: Coverage
-    ) -> tuple[list[DataFile], list[pa.Table], dict[str, Change]]:
-        """Files with rows to replace, the rows of each that stay, and the times of all rows in the ranges by market."""
+        self,
+        view: View,
+        files: Sequence[DataFile],
+        columns: Data,
+        ranges: Mapping[str, Sequence[Range]],
+        keep: Keep,
+        before: Coverage,
+    ) -> tuple[list[DataFile], list[pa.Table], dict[str, Change], NDArray[np.bool_]]:
+        """Files with rows to replace, the rows of each that stay, and the times of all rows in the ranges by market.
+
+        Last, which of ``columns`` are there already: such rows stay too, though they count as replaced.
+        """
         drops, left, changes = list[DataFile](), list[pa.Table](), dict[str, Change]()
-        table = self.points[view]
-        hulls = {m: Range(min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
-        for file in table.touched(version, hulls):
-            found = table.read(file)
-            rows = Rows(*tokens_of(view, found), found.column("ts").cast(pa.int64()).to_numpy())
-            here = query.inside(*rows, ranges)
-            rows = Rows(rows.tokens, rows.codes[here], rows.ts[here])
+        there, places = np.zeros(len(columns), bool), _places(columns, self.base)
+        for file in files:
+            found = self.points[view].read(file)
+            tokens, codes = tokens_of(view, found)
+            ts = found.column("ts").cast(pa.int64()).to_numpy()
+            here = np.flatnonzero(query.inside(tokens, codes, ts, ranges))
+            rows = Rows(tokens, codes[here], ts[here], places(tokens, codes[here], ts[here]))
             stays = keep(rows, before)
             for market, times, kept in _each_market(rows, stays):
                 change = changes.setdefault(market, Change())
                 change.stay, change.gone = np.append(change.stay, times[kept]), np.append(change.gone, times[~kept])
-            if not stays.all():
-                here[here] = ~stays
+            gone, at = here[~stays], rows.at[~stays]
+            known = np.flatnonzero(at >= 0)
+            same = known[_equal(view, found.take(gone[known]), columns, at[known]) & ~there[at[known]]]
+            there[at[same]] = True
+            gone = np.delete(gone, same)
+            if len(gone):
+                is_left = np.ones(len(found), bool)
+                is_left[gone] = False
                 drops.append(file)
-                left.append(found.filter(pa.array(~here)))
+                left.append(found.filter(pa.array(is_left)))
         for change in changes.values():
             change.stay, change.gone = np.sort(change.stay), np.sort(change.gone)
-        return drops, left, changes
+        return drops, left, changes, there
 
     def _rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
         """New files of the rows that stay of others, some at a time."""
@@ -419,24 +441,44 @@ def _identity(token: Token) -> tuple[str | None, ...]:
     return (token.market_id, token.token_id, None if token.token_id else token.token_label)
 
 
-def _membership(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Any]:
-    """A test of which points have the token and time of one of the columns."""
-    places = {_identity(token): code for code, token in enumerate(columns.tokens)}
+def _codes_in(columns: Data, tokens: Sequence[Token]) -> Ints:
+    """The place of each token among those of columns, -1 without one."""
+    codes = {_identity(token): code for code, token in enumerate(columns.tokens)}
+    return np.array([codes.get(_identity(token), -1) for token in tokens] or [-1], np.int64)
+
+
+def _places(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Ints]:
+    """What gives the place of the one of the sorted columns with the token and time of a row, -1 without one."""
     first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
     reach = (last - first) // base.micros + 1
 
     @functools.cache
-    def mine() -> Any:
-        """A number for each of the points, only if others are compared with them: it takes as much memory."""
+    def mine() -> Ints:
+        """A rising number for each of the points, only if others are compared with them: it takes as much memory."""
         return columns.token.astype(np.int64) * reach + (columns.ts - first) // base.micros
 
-    def is_one(tokens: Sequence[Token], codes: Any, ts: Any) -> Any:
-        same = np.array([places.get(_identity(token), -1) for token in tokens] or [-1])[codes]
-        out = (same >= 0) & (ts >= first) & (ts <= last)
-        out[out] = np.isin(same[out] * reach + (ts[out] - first) // base.micros, mine())
+    def places(tokens: Sequence[Token], codes: Any, ts: Any) -> Ints:
+        same = _codes_in(columns, tokens)[codes]
+        out = np.full(len(ts), -1)
+        near = np.flatnonzero((same >= 0) & (ts >= first) & (ts <= last))
+        if len(near):
+            wanted = same[near] * reach + (ts[near] - first) // base.micros
+            at = np.minimum(np.searchsorted(mine(), wanted), len(columns) - 1)
+            out[near] = np.where(mine()[at] == wanted, at, -1)
         return out
 
-    return is_one
+    return places
+
+
+def _equal(view: View, rows: pa.Table, columns: Data, at: Ints) -> NDArray[np.bool_]:
+    """Which rows have the label and values of the points at these places; none if they are in another order."""
+    with contextlib.suppress(ArchiveError):  # what is no point is replaced
+        stored = from_tables(view, [rows])
+        if stored.place is None and (np.diff(at) > 0).all():
+            named = set(columns.tokens)
+            is_named = np.array([token in named for token in stored.tokens], bool)[stored.token]
+            return is_named & equal_values(stored, columns.take(at))
+    return np.zeros(len(at), bool)
 
 
 def _runs(times: Any, where: Sequence[Range]) -> Iterator[Range]:

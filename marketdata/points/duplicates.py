@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ContractError
-from marketdata.points.columns import Books, Data, Ints, ranges
+from marketdata.points.columns import Books, Data, Ints, Series, ranges
 from marketdata.times import to_text
 
 
@@ -42,16 +42,22 @@ def deduplicate(columns: Data, open_from: int | None = None, hint: str = "") -> 
 def repeated(columns: Data) -> tuple[Ints, NDArray[np.bool_]]:
     """Positions whose next entry has the same (token, ts), and whether it has equal values; -0.0 equals 0.0."""
     at = np.flatnonzero(columns.steps() == 0)
-    same = np.ones(len(at), dtype=bool)
-    if not isinstance(columns, Books):
-        for values in columns.values.values():
-            first, second = values[at], values[at + 1]
-            same &= (first == second) | (np.isnan(first) & np.isnan(second))
-        return at, same
-    for side in (columns.bids, columns.asks) if len(at) else ():
-        same &= side.counts[at] == side.counts[at + 1]
-        length = np.where(same, side.counts[at], 0)
-        a, b = ranges(side.begins[at], length), ranges(side.begins[at + 1], length)
-        differ = (side.price[a] != side.price[b]) | (side.size[a] != side.size[b])
-        same[np.repeat(np.arange(len(at)), length)[differ]] = False
-    return at, same
+    return at, equal_values(columns.take(at), columns.take(at + 1))
+
+
+def equal_values(first: Data, second: Data) -> NDArray[np.bool_]:
+    """Whether each entry has the values of the one at its place in the other columns; -0.0 equals 0.0, NaN NaN."""
+    same = np.ones(len(first), dtype=bool)
+    if isinstance(first, Books) and isinstance(second, Books):
+        for a, b in ((first.bids, second.bids), (first.asks, second.asks)):
+            same &= a.counts == b.counts
+            length = np.where(same, a.counts, 0)
+            one, other = ranges(a.begins, length), ranges(b.begins, length)
+            differ = (a.price[one] != b.price[other]) | (a.size[one] != b.size[other])
+            same[np.repeat(np.arange(len(first)), length)[differ]] = False
+    elif isinstance(first, Series) and isinstance(second, Series):
+        missing = np.full(len(first), np.nan)
+        for name in first.values.keys() | second.values.keys():
+            one, other = first.values.get(name, missing), second.values.get(name, missing)
+            same &= (one == other) | (np.isnan(one) & np.isnan(other))
+    return same

@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from archive.source import MARKETS, MINUTE, START, columns_of
+from archive.source import MARKETS, MINUTE, START, columns_of, points_of
 from archive.test_faults import books, held, prices
 from deltalake.exceptions import DeltaError
 from deltalake.table import TableAlterer
@@ -23,7 +25,7 @@ from marketdata.archive.storage.commits import link_commit
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import ArchiveError
 from marketdata.points.columns import joined
-from marketdata.points.views import empty
+from marketdata.points.views import View, empty
 from marketdata.wire.arrow import to_table
 
 M, N = MARKETS
@@ -57,6 +59,70 @@ def test_an_interval_without_points_is_emptied(archive: Archive) -> None:
     interval = Interval(M, START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL)
     archive._store.commit("books", empty("books"), [interval], fetched_at=2**53)
     assert [(int(t) - START) // MINUTE for t in archive.columns("books", M).ts] == 2 * [0, 1, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("view", ["books", "prices"])
+def test_points_that_are_there_already_stay_in_their_files(archive: Archive, view: View) -> None:
+    """Equal points that come again, from the service or by hand, write no file; what is known of them is recorded."""
+    store, make = archive._store, (books if view == "books" else prices)
+    whole, later = make(M, 0, 30), make(M, 30, 10)
+    tokens = len(whole) // 30
+    archive.add(**{view: whole})
+    files, was = archive.files(view), held(archive, view)
+    archive.add(**{view: whole})
+    archive.add(**{view: whole}, replace=True)
+    assert archive.version(view) == 1
+    hour = Interval(M, START, START + 60 * MINUTE, CoverageState.FINAL)
+    assert store.commit(view, whole, [hour], fetched_at=2**53) == 0
+    assert archive.files(view) == files
+    assert held(archive, view) == was
+    assert archive.version(view) == 2
+    assert [(row["state"], row["rows"]) for row in archive.coverage().to_dicts()] == [("final", 30 * tokens)]
+    # What is new is a file beside them; where one has another value or is gone, the others of its file stay.
+    assert store.commit(view, joined([whole, later]).sort(), [hour], fetched_at=2**53) == 10 * tokens
+    assert set(files) < set(archive.files(view))
+    less = joined([whole.between(START, START + 10 * MINUTE), later]).sort()
+    assert store.commit(view, less, [hour], fetched_at=2**53) == -20 * tokens
+    assert held(archive, view) == points_of(view, less)
+    assert len(archive.files(view)) == 2
+    assert archive.verify().is_empty()
+
+
+def test_a_point_with_another_value_label_or_column_replaces_the_stored_one(archive: Archive) -> None:
+    """Of two hours that come again all but what differs stays as it is."""
+    old = columns_of("prices", M, [(0, n) for n in range(120)], [0.5] * 120)
+    archive.add(prices=old)
+    value = old.values["price"].copy()
+    value[7] = 0.75
+    archive.add(prices=replace(old, values={"price": value}))
+    assert archive.columns("prices", M).values["price"].tolist() == value.tolist()
+    named = tuple(token._replace(token_label="Perhaps") for token in old.tokens)
+    archive.add(prices=replace(old, values={"price": value}, tokens=named))
+    rows = [archive._store.points["prices"].read(file) for file in archive._store.points["prices"].version().files]
+    assert [set(some.column("token_label").to_pylist()) for some in rows] == [{"Perhaps"}]
+    further = replace(old, values={"price": value, "of_my_own": np.where(value > 0.5, 1.0, np.nan)}, tokens=named)
+    archive.add(prices=further)
+    found = archive.columns("prices", M).values["of_my_own"]
+    assert np.flatnonzero(found == 1.0).tolist() == [7]
+    assert len(archive.columns("prices", M)) == 120
+    assert archive.verify().is_empty()
+
+
+def test_equal_points_of_another_writer_are_not_stored_twice(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points that another writer adds between a plan and its commit are there once, where they are equal too."""
+    archive.add(prices=prices(N, 0, 10))
+    table, real, calls = Archive(archive.location)._store.points["prices"], Table.commit, itertools.count()
+
+    def commit(self: Table, *args: Any, **kwargs: Any) -> Any:
+        if self.uri.endswith("prices") and self is not table and next(calls) == 0:
+            table.plan(lambda _: (table.put(to_table(prices(M, 0, 60))), []))
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(Table, "commit", commit)
+    archive.add(prices=prices(M, 0, 90))
+    assert len(archive.columns("prices", M)) == 90
+    assert archive.coverage().filter(pl.col("market_id") == M)["rows"].to_list() == [90]
+    assert archive.verify().is_empty()
 
 
 @pytest.mark.fault("AR32")
