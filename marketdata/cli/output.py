@@ -59,23 +59,24 @@ def show(
     import polars as pl
 
     if fmt == "table":
-        data = data.lazy().collect()
-        if len(data):
-            console().print(table(data, rows or _ROWS, columns=columns), crop=False)
-        else:
-            typer.echo(f"marketdata: {empty}", err=True)
-        if len(data) > (rows or _ROWS):
-            typer.echo(more or f"... {rows or _ROWS:,} of {len(data):,} rows; --out FILE or --csv writes them all")
-    elif fmt == "json":
-        lines = _plain(data if rows is None else data.head(rows)).collect().write_ndjson().split("\n")[:-1]
-        sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
-        _note(len(lines), empty)
+        data, most = data.lazy().collect(), rows or _ROWS
+        count = len(data)
+        if count:
+            console().print(table(data, most, columns=columns), crop=False)
+        if count > most:
+            typer.echo(more or f"... {most:,} of {count:,} rows; --out FILE or --csv writes them all")
     else:
-        lazy = data.lazy() if rows is None else data.lazy().head(rows)
-        if fmt == "csv":
-            header = pl.DataFrame(schema=lazy.collect_schema())
-            sys.stdout.write(_plain(header, lists=False).collect().write_csv())
-        _note(_lines(lazy.collect_batches(maintain_order=True), fmt), empty)
+        data = data.lazy() if rows is None else data.lazy().head(rows)
+        if fmt == "json":
+            lines = _plain(data).collect().write_ndjson().split("\n")[:-1]
+            sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
+            count = len(lines)
+        else:
+            if fmt == "csv":
+                header = pl.DataFrame(schema=data.collect_schema())
+                sys.stdout.write(_plain(header, lists=False).collect().write_csv())
+            count = _lines(data.collect_batches(maintain_order=True), fmt)
+    _note(count, empty)
 
 
 def stream(parts: Iterable[pl.DataFrame], rows: int | None) -> None:
