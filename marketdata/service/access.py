@@ -158,12 +158,9 @@ class Access:
 
     def _address(self, exchange: Exchange) -> str:
         """The address of a client: behind trusted proxies the last that is none of theirs."""
-        address = exchange.client
         named = b",".join(exchange.headers.get(b"x-forwarded-for", ())).decode("latin-1").split(",")
-        hops = [hop.strip() for hop in named if hop.strip()]
-        while hops and self._is_proxy(address):
-            address = hops.pop()
-        return address
+        hops = [exchange.client, *(hop.strip() for hop in reversed(named) if hop.strip())]
+        return next((hop for hop in hops if not self._is_proxy(hop)), hops[-1])
 
     def _is_proxy(self, address: str) -> bool:
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from marketdata.points.columns import Ints
-from marketdata.points.records import KINDS, SEARCHED, RecordKind, names
+from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
 from marketdata.service.parameters import ListingQuery, Order, SortField
@@ -160,11 +160,6 @@ class Listings:
             if len(current.listings) > CACHED_LISTINGS:
                 current.listings.popitem(last=False)
         return found
-
-
-def detail(record: Record) -> Record:
-    """The record of one market, with the fields that listings lack."""
-    return {**dict.fromkeys(names("markets", "market")), **record}
 
 
 def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:

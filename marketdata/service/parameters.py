@@ -129,17 +129,14 @@ class ListingQuery(BaseModel):
     @property
     def bounds(self) -> list[tuple[str, int, int]]:
         """Dates by which records are chosen, the bounds inclusive [microseconds]; HTTPException 400."""
-        given = {
-            "start_date": (self.start_date_min, self.start_date_max),
-            "end_date": (self.end_date_min, self.end_date_max),
-        }
+        start, end = (self.start_date_min, self.start_date_max), (self.end_date_min, self.end_date_max)
         return [
             (
                 field,
                 _FIRST if low is None else read_time(low, f"{field}_min"),
                 _LAST if high is None else _end_of(high, f"{field}_max"),
             )
-            for field, (low, high) in given.items()
+            for field, (low, high) in (("start_date", start), ("end_date", end))
             if low is not None or high is not None
         ]
 

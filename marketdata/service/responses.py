@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from marketdata.points.columns import Books, Data, Ints, Token
+from marketdata.points.columns import Books, Data, Token
 from marketdata.points.views import VIEWS
 from marketdata.service.pagination import ServedPage
 from marketdata.wire import models
@@ -74,7 +74,8 @@ def served_labels(found: Sequence[Token], tokens: dict[str, str]) -> tuple[list[
 
 
 def _points(columns: Data) -> list[Any]:
-    times = _times(columns.ts)
+    # Bucket starts are whole seconds.
+    times = np.datetime_as_string(columns.ts.view("M8[us]").astype("M8[s]"), timezone="UTC").tolist()
     if isinstance(columns, Books):
         levels, ends = np.stack(columns.levels(), axis=1), np.append(0, np.cumsum(columns.counts)).tolist()
         return [
@@ -85,9 +86,3 @@ def _points(columns: Data) -> list[Any]:
     names = ("t", *(field_of.get(name, name) for name in columns.values))
     rows = zip(times, *(values.tolist() for values in columns.values.values()), strict=True)
     return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def _times(ts: Ints) -> list[str]:
-    """Bucket starts, which are whole seconds, as ISO 8601 text."""
-    out: list[str] = np.datetime_as_string(ts.view("M8[us]").astype("M8[s]"), timezone="UTC").tolist()
-    return out

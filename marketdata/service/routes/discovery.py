@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import Query
 from fastapi.responses import Response
 
-from marketdata.points.records import RecordKind
+from marketdata.points.records import RecordKind, names
 from marketdata.service import errors
 from marketdata.service.dependencies import Context, RequestContext
-from marketdata.service.listings import Parent, detail
+from marketdata.service.listings import Parent
 from marketdata.service.parameters import EventQuery, IdOrSlug, ListingQuery, MarketQuery
 from marketdata.service.responses import NOT_FOUND, to_json
 from marketdata.service.routes.router import v1_router
@@ -43,7 +43,8 @@ def get_market(id_or_slug: IdOrSlug, context: Context) -> Response:
     record = context.parts.source.find_market(id_or_slug)
     if record is None:
         raise errors.market_not_found(id_or_slug)
-    return context.respond(to_json(detail(record)))
+    # With the fields that listings lack.
+    return context.respond(to_json({**dict.fromkeys(names("markets", "market")), **record}))
 
 
 @router.get("/tags", response_model=models.Tags)
