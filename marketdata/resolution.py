@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -42,9 +42,9 @@ class Resolution(StrEnum):
         if isinstance(value, str) and value in set(cls):
             return cls(value)
         text = f"does not exist; the service has {', '.join(cls)}."
-        width = _read(value)
-        if width is not None and width.micros > cls.M1.micros:
-            text += " An archive and df.md.resample take this one too: fetch a finer one of those, and resample it."
+        with suppress(ConfigError):
+            if BucketWidth.of(value).micros > cls.M1.micros:
+                text += " An archive and df.md.resample take this one too: fetch a finer one of those, and resample it."
         raise ConfigError(text, argument="resolution", value=value)
 
 
@@ -79,35 +79,24 @@ class BucketWidth:
         return other.micros % self.micros == 0 and (other.offset - self.offset) % self.micros == 0
 
     @classmethod
-    def of_grid(cls, step: int) -> BucketWidth | None:
-        """The widest bucket whose starts include all multiples of a step [microseconds]; None if below a second."""
-        micros = step if step % UNITS["d"] == 0 else math.gcd(step, UNITS["d"])
-        unit = next((u for u in "dhms" if micros % UNITS[u] == 0), None)
-        return None if unit is None else cls(f"{micros // UNITS[unit]}{unit}", micros)
-
-    @classmethod
     def of(cls, value: object) -> BucketWidth:
         """Read a bucket size as a user writes it; else a ConfigError."""
-        found = value if isinstance(value, cls) else _read(value)
-        if found is None:
-            raise ConfigError(
-                "does not exist; allowed are whole seconds, minutes or hours that divide a day (1s 30s 1m 5m 15m 1h "
-                "4h ...), whole days (1d 2d ...) and 1w.",
-                argument="resolution",
-                value=value,
-            )
-        return found
-
-
-def _read(value: object) -> BucketWidth | None:
-    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhdw])", value, re.ASCII) if isinstance(value, str) else None
-    if match is None:
-        return None
-    micros, day = int(match[1]) * UNITS[match[2]], UNITS["d"]
-    if match[2] == "w":  # from Monday on; the epoch was a Thursday
-        return BucketWidth(str(value), micros, 4 * day) if match[1] == "1" else None
-    whole = day % micros == 0 if micros < day else micros % day == 0
-    return BucketWidth(str(value), micros) if whole else None
+        if isinstance(value, cls):
+            return value
+        text = str(value) if isinstance(value, str) else ""
+        if text == "1w":  # from Monday on; the epoch was a Thursday
+            return cls(text, UNITS["w"], 4 * UNITS["d"])
+        match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text, re.ASCII)
+        if match is not None:
+            micros, day = int(match[1]) * UNITS[match[2]], UNITS["d"]
+            if day % micros == 0 or micros % day == 0:
+                return cls(text, micros)
+        raise ConfigError(
+            "does not exist; allowed are whole seconds, minutes or hours that divide a day (1s 30s 1m 5m 15m 1h "
+            "4h ...), whole days (1d 2d ...) and 1w.",
+            argument="resolution",
+            value=value,
+        )
 
 
 # The micros of each, read once: they are asked for every page.

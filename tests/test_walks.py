@@ -43,9 +43,9 @@ def entered(verb: str, frame: Any, *arguments: str) -> set[tuple[str, str]]:
         ("bbo", (), 24),
         ("mid", (), 25),
         ("depth", (), 27),
-        ("resample", ("1h",), 46),
-        ("ohlc", ("1h",), 43),
-        ("returns", (), 29),
+        ("resample", ("1h",), 35),
+        ("ohlc", ("1h",), 29),
+        ("returns", (), 24),
     ],
 )
 def test_a_verb_is_a_short_walk(

@@ -49,7 +49,7 @@ def run(
     further: bool = False,
     reduce: Callable[[Frame], Native] | None = None,
     finish: Callable[[Frame], Native] | None = None,
-    watch: Callable[[Ints], None] | None = None,
+    watch: Callable[[Ints], object] | None = None,
 ) -> F:
     """Call a function of a `Frame` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
 

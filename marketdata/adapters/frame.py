@@ -153,12 +153,6 @@ class Frame:
         out.names, out.ids, out.keys = ([c for c in some if c != name] for some in (self.names, self.ids, self.keys))
         return out
 
-    def native_rows(self, rows: Ints | None) -> Ints | None:
-        """Rows of the native frame, of which -1 is none."""
-        if self.rows is None or rows is None:
-            return self.rows if rows is None else rows
-        return np.where(rows < 0, -1, self.rows[rows]) if len(self.rows) else rows
-
     def times(self, name: str) -> Ints:
         """A column of times as microseconds UTC; NotTidyError if one is missing."""
         found = self.read(name)[0] if name == "ts" else normalization.micros(self.raw(name), name).to_numpy()

@@ -82,11 +82,6 @@ def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | No
     entries = _entries(frame, starts) if order.rises(ts, starts, strictly=True) else None
     if entries is None:
         entries = _sorted(frame, ("ts",), values if same is None else same)[1]
-    return with_values(frame, entries, values)
-
-
-def with_values(frame: Frame, entries: Columns, values: Sequence[str]) -> Series:
-    """Entries with columns of numbers of their rows."""
     place, columns = entries.place, zip(values, frame.read(*values), strict=True)
     numbers = {name: found if place is None else found[place] for name, found in columns}
     return Series(entries.tokens, entries.bounds, entries.ts, numbers, place=place)
@@ -122,7 +117,7 @@ def level_rows(frame: Frame, *, whole: bool = True, entries: Columns | None = No
         return expanded(books(frame, whole=whole))
     ordered, keys = frame, frame.ids if entries is None else []
     levels = LevelRows(*frame.read(*LevelRows._fields, *keys)[: len(LevelRows._fields)])
-    starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.starts
+    starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.bounds[:-1]
     found = order.snapshots(levels, starts, whole=whole)
     if found is not None and entries is None:
         entries = _entries(frame, starts)
@@ -324,6 +319,7 @@ def to_frame(
     ``names``: columns in their order, by default time, ids and values; further columns of the frame are as they are.
     """
     place, tokens, out = columns.place, ids(columns), dict[str, Column]()
+    own: Frame | None = None
     for name in dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names:
         if name in values:
             out[name] = values[name]
@@ -332,7 +328,13 @@ def to_frame(
         elif name in tokens and not (place is None and frame.is_tidy(name)):
             out[name] = tokens[name]
         elif name in COLUMNS.get(frame.kind, BBO) and not frame.is_tidy(name):
-            out[name] = _converted(frame, name, place)
+            if own is None:
+                own = frame if place is None else frame.take(place)
+            out[name] = own.lists(name) if name in LISTS else own.read(name)[0]
+            if name == "level":
+                out[name] = Levels(own.arrays[name], own.missing_levels())
+            elif name == "side":
+                out[name] = Texts(own.arrays[name], [BID, ASK])
         else:
             out[name] = Passed(frame, name, place)
     return frame.build(out, len(columns.ts))
@@ -342,17 +344,6 @@ def ids(columns: Columns) -> dict[str, Column]:
     """The columns of ids: those of the tokens of entries."""
     lengths, codes = np.diff(columns.bounds), np.arange(len(columns.tokens))
     return {name: Texts(codes, [token[i] for token in columns.tokens], lengths) for i, name in enumerate(ID_COLUMNS)}
-
-
-def _converted(frame: Frame, name: str, place: Ints | None) -> Column:
-    """A column of the kind of a frame in the type of tidy frames."""
-    own = frame if place is None else frame.take(place)
-    if name in LISTS:
-        return own.lists(name)
-    (values,) = own.read(name)
-    if name == "level":
-        return Levels(values, own.missing_levels())
-    return Texts(values, [BID, ASK]) if name == "side" else values
 
 
 def rows_to_frame(

@@ -114,10 +114,15 @@ def _column(name: str, column: Column, wanted: Any) -> Any:
     if isinstance(column, Passed):
         if not isinstance(column.frame, PandasFrame):
             return _of_polars(polars.made(name, column), wanted)
-        array, rows = column.frame.native[column.name].array, column.frame.native_rows(column.rows)
-        if rows is None:
+        frame, name, rows = column
+        array = frame.native[name].array
+        if frame.rows is not None:
+            array = array.take(frame.rows)
+        elif rows is None:
             # A copy, so that writing into the result does not write into the frame that was given.
             return array.copy()
+        if rows is None:
+            return array
         if not len(rows) or rows.min() >= 0:
             return array.take(rows)
         # A plain array becomes one that has a null, as a column does in a join.

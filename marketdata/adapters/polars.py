@@ -142,7 +142,7 @@ def _lists(column: Lists) -> pl.Series:
 def _passed(column: Passed) -> pl.Series:
     frame, name, rows = column
     if isinstance(frame, PolarsFrame):
-        native, rows = frame.native[name], frame.native_rows(rows)
+        native = frame.native[name] if frame.rows is None else frame.native[name].gather(frame.rows)
     else:
         try:
             native = pl.Series(name, frame.raw(name))

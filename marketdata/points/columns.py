@@ -65,7 +65,7 @@ class Columns:
     @property
     def rows(self) -> Ints:
         """``place``, written out."""
-        return np.arange(len(self), dtype=np.int64) if self.place is None else self.place
+        return np.arange(len(self.ts), dtype=np.int64) if self.place is None else self.place
 
     def take(self, index: Ints) -> Self:
         """The entries at these positions, in this order within each token; a token without an entry is left out."""
@@ -77,7 +77,8 @@ class Columns:
                 order = np.argsort(codes, kind="stable")
                 index, codes = index[order], codes[order]
             bounds = np.searchsorted(codes, np.arange(len(self.tokens) + 1))
-        return self._at(index).of_tokens(self.tokens, bounds)
+        out = replace(self._at(index), bounds=bounds)
+        return out if (bounds[1:] > bounds[:-1]).all() else out.of_tokens(self.tokens, bounds)
 
     def part(self, first: int, last: int) -> Self:
         """The entries of some tokens, from the ``first`` to the one before the ``last``; no copies of their values."""

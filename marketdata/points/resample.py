@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from marketdata.resolution import BucketWidth, Resolution
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
-# Below this many rows per token, one division over all rows beats a search per token.
+# From this many rows per token on, a search in each token is cheaper than a division of every row.
 _ROWS_WORTH_A_SEARCH = 2_000
 # Of so many edges one is searched, those between are interpolated; and by how much an interpolated row may be rounded.
 _EDGES_PER_SEARCH = 64
@@ -42,12 +42,15 @@ def run_ends(starts: Ints, count: int) -> Ints:
 
 
 def buckets(columns: Columns, width: BucketWidth) -> Ints:
-    """Where the buckets of each token begin; its times rise."""
+    """Where the buckets of each token begin, whose times rise, and behind them the number of entries.
+
+    Entries ``edges[i]`` to ``edges[i + 1]`` are those of bucket i.
+    """
     ts, micros = columns.ts - width.offset if width.offset else columns.ts, width.micros
-    if not _has_long_runs(columns):
+    if len(ts) < max(1, len(columns.tokens) * _ROWS_WORTH_A_SEARCH):
         changed = np.diff(ts // micros, prepend=-1) != 0
-        changed[columns.starts] = True
-        return np.flatnonzero(changed)
+        changed[columns.bounds[:-1]] = True
+        return np.append(np.flatnonzero(changed), len(ts))
     out = []
     for a, b in pairwise(columns.bounds.tolist()):
         first, last = int(ts[a]) // micros, int(ts[b - 1]) // micros
@@ -57,13 +60,8 @@ def buckets(columns: Columns, width: BucketWidth) -> Ints:
             edges = np.arange(first + 1, last + 1, dtype=np.int64) * micros
             found = _places(ts[a:b], edges)
             found = found[np.diff(found, prepend=0) != 0]  # a bucket without rows begins where the next one does
-        out.append(np.concatenate(([a], found + a)))
-    return np.concatenate(out)
-
-
-def _has_long_runs(columns: Columns) -> bool:
-    """Whether tokens have so many entries that a search in each is cheaper than a look at every entry."""
-    return 0 < len(columns.tokens) * _ROWS_WORTH_A_SEARCH <= len(columns)
+        out += [[a], found + a]
+    return np.concatenate([*out, [len(ts)]])
 
 
 def _places(ts: Ints, edges: Ints) -> Ints:
@@ -80,29 +78,26 @@ def _places(ts: Ints, edges: Ints) -> Ints:
 
 def last_of(columns: Columns, width: BucketWidth) -> Ints:
     """Rule 2: the entries with the greatest time of each token and bucket."""
-    ts, starts = columns.ts, buckets(columns, width)
-    ends = run_ends(starts, len(ts))
-    if not _has_long_runs(columns):
-        same = group_starts(ts)
-        # The last change of time before the end of a bucket is where its last snapshot begins.
-        begins = np.maximum(same[np.searchsorted(same, ends, side="left") - 1] if len(ts) else starts, starts)
-        return ranges(begins, ends - begins)
-    borders = np.searchsorted(starts, columns.bounds).tolist()
-    begins = np.concatenate(
-        [
-            np.searchsorted(ts[a:b], ts[ends[first:last] - 1], side="left") + a
-            for (a, b), (first, last) in zip(pairwise(columns.bounds.tolist()), pairwise(borders), strict=True)
-        ]
-    )
+    ts, edges = columns.ts, buckets(columns, width)
+    begins, ends = edges[:-1].copy(), edges[1:]
+    # Where the greatest time begins is searched in all buckets at once, each half of what is left by step.
+    last, at = ends - 1, np.flatnonzero(ends - begins > 1)
+    while len(at):
+        middle = (begins[at] + last[at]) // 2
+        is_less = ts[middle] < ts[last[at]]
+        begins[at[is_less]] = middle[is_less] + 1
+        last[at[~is_less]] = middle[~is_less]
+        at = at[begins[at] < last[at]]
     return ranges(begins, ends - begins)
 
 
-def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats, Ints]:
-    """Mean = sum / count over each run without NaN, and the count of base points (``weights``); else NaN and 0."""
+def means(values: Floats, weights: Floats | None, edges: Ints) -> tuple[Floats, Ints]:
+    """Mean = sum / count over each bucket without NaN, and the count of base points (``weights``); else NaN and 0."""
+    starts = edges[:-1]
     if len(starts) == 0:
         return np.empty(0), np.empty(0, np.int64)
     if weights is None:
-        count = np.diff(np.append(starts, len(values)))
+        count = np.diff(edges)
         total = np.add.reduceat(values, starts)
         # A sum is NaN where a value is missing: most runs need no second pass.
         if np.isnan(total).any():
@@ -120,16 +115,20 @@ def means(values: Floats, weights: Floats | None, starts: Ints) -> tuple[Floats,
 
 def means_of(series: Series, values: Sequence[str], width: BucketWidth) -> Series:
     """Rules 3 and 4: the mean of each value in each bucket, by its counts if it has them, and the counts behind it."""
-    starts = buckets(series, width)
+    edges = buckets(series, width)
     found = {}
     for name in values:
         count = series.values.get(name + COUNT)
         weights = None if count is None else np.nan_to_num(count, nan=1.0)
-        found[name], found[name + COUNT] = means(series.values[name], weights, starts)  # type: ignore[assignment] # whole
-    out = series.take(starts)
-    return replace(
-        out, ts=width.floor(out.ts), values={c: found[c] for c in sorted(found, key=lambda c: c not in values)}
-    )
+        found[name], found[name + COUNT] = means(series.values[name], weights, edges)  # type: ignore[assignment] # whole
+    return of_buckets(series, edges, width, {c: found[c] for c in sorted(found, key=lambda c: c not in values)})
+
+
+def of_buckets(columns: Columns, edges: Ints, width: BucketWidth, values: Mapping[str, Floats]) -> Series:
+    """Numbers of each of the `buckets` of columns, as its first entry and at its start."""
+    bounds, starts = np.searchsorted(edges, columns.bounds), edges[:-1]
+    place = starts if columns.place is None else columns.place[starts]
+    return Series(columns.tokens, bounds, width.floor(columns.ts[starts]), values, place=place)
 
 
 def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bool = False) -> Data:
@@ -139,13 +138,12 @@ def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bo
     if isinstance(columns, Books):
         last = columns.take(last_of(columns, width))
         return replace(last, ts=width.floor(last.ts))
-    starts = buckets(columns, width)
-    found = {name: means(column, None, starts) for name, column in columns.values.items()}
+    edges = buckets(columns, width)
+    found = {name: means(column, None, edges) for name, column in columns.values.items()}
     values = {name: mean for name, (mean, _) in found.items()}
     if counts:
         values |= {name + COUNT: found[name][1] for name in uncounted(found)}  # type: ignore[misc]  # whole numbers
-    first = columns.take(starts)
-    return replace(first, ts=width.floor(first.ts), values=values)
+    return of_buckets(columns, edges, width, values)
 
 
 def aggregate(columns: Data, resolution: Resolution, rule: str) -> Data:
@@ -156,7 +154,7 @@ def aggregate(columns: Data, resolution: Resolution, rule: str) -> Data:
     """
     if rule in ("first", "last"):
         width, columns = BucketWidth.of(str(resolution)), columns.sort()
-        out = columns.take((buckets if rule == "first" else last_of)(columns, width))
+        out = columns.take(buckets(columns, width)[:-1] if rule == "first" else last_of(columns, width))
         return replace(out, ts=width.floor(out.ts))
     for step in Resolution if rule == "means" else ():
         if step.micros < resolution.micros:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from marketdata.points.columns import Floats, Series
-from marketdata.points.resample import buckets, run_ends
+from marketdata.points.resample import buckets, of_buckets
 from marketdata.resolution import BucketWidth
 
 How = Literal["simple", "log", "change", "log_odds"]
@@ -21,8 +20,8 @@ def ohlc(series: Series, value: str, width: BucketWidth) -> Series:
     if missing.any():
         series = series.take(np.flatnonzero(~missing))
         values = series.values[value]
-    starts = buckets(series, width)
-    ends = run_ends(starts, len(series))
+    edges = buckets(series, width)
+    starts, ends = edges[:-1], edges[1:]
     bars = {
         "open": values[starts],
         "high": np.maximum.reduceat(values, starts) if len(starts) else values,
@@ -30,8 +29,7 @@ def ohlc(series: Series, value: str, width: BucketWidth) -> Series:
         "close": values[ends - 1],
         "points": ends - starts,
     }
-    out = series.take(starts)
-    return replace(out, ts=width.floor(out.ts), values=bars)  # type: ignore[arg-type] # a number of points is whole
+    return of_buckets(series, edges, width, bars)  # type: ignore[arg-type] # a number of points is whole
 
 
 def returns(series: Series, value: str, how: How, width: BucketWidth | None = None) -> Floats:
@@ -49,7 +47,7 @@ def returns(series: Series, value: str, how: How, width: BucketWidth | None = No
             np.log(now / before, out=move, where=(before > 0) & (now > 0))
         else:
             np.subtract(now, before, out=move)
-    out[series.starts] = np.nan
+    out[series.bounds[:-1]] = np.nan
     if width is not None:
         move[np.diff(series.ts) != width.micros] = np.nan
     return out

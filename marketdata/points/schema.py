@@ -112,8 +112,10 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     if "quotes" in wanted and QUOTES & set(present) and set(present) >= {"ts", *ID_COLUMNS}:
         return "quotes"
     if "series" in wanted and not {"side", "level"} & set(present):
-        ids = ("market_id",) if not {"market_id", "token_id"} & set(present) else ()
-        require("A tidy frame", ("ts", *ids), present)
+        needed = ["ts"] if {"market_id", "token_id"} & set(present) else ["ts", "market_id"]
+        missing = [c for c in needed if c not in present]
+        if missing:
+            raise NotTidyError.from_missing("A tidy frame", missing, present)
         return "series"
     if set(present) >= set(LISTS) and "nested" not in lacks:
         raise NotTidyError(
@@ -129,8 +131,8 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
 def value_columns(columns: Iterable[str]) -> list[str]:
     """The value columns of a prices or metrics frame, without their counts."""
     present = list(columns)
-    ids = set(ID_COLUMNS) | {"ts"}
-    return [c for c in present if c not in ids and not is_count(c, present)]
+    others = {"ts", *ID_COLUMNS, *(c + COUNT for c in present)}
+    return [c for c in present if c not in others]
 
 
 def uncounted(columns: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.answers import answers_of_records
-from marketdata.tidy.grids import warn_of_grid
+from marketdata.tidy.grids import coarser_grid
 from marketdata.times import to_duration
 
 # The frame that is joined to.
@@ -45,7 +45,7 @@ def available_at(frame: F, resolution: str) -> F:
     '2026-01-01T01:00:00+00:00'
     """
     width = BucketWidth.of(resolution)
-    watch = partial(warn_of_grid, width=width, argument="resolution")
+    watch = partial(coarser_grid, width=width, argument="resolution")
     return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True, watch=watch)
 
 
@@ -228,7 +228,7 @@ def _known(right: Frame, width: BucketWidth | None) -> Ints:
         return right.times(KNOWN)
     assert width is not None
     ts = right.times("ts")
-    warn_of_grid(ts, width, "right_resolution")
+    coarser_grid(ts, width, "right_resolution")
     return ts + width.micros
 
 
@@ -259,7 +259,7 @@ def gaps(frame: F, resolution: str) -> F:
     """
     width = BucketWidth.of(resolution)
     return run(
-        frame, partial(_gaps, width=width), _KINDS, watch=partial(warn_of_grid, width=width, argument="resolution")
+        frame, partial(_gaps, width=width), _KINDS, watch=partial(coarser_grid, width=width, argument="resolution")
     )
 
 

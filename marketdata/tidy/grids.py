@@ -12,7 +12,7 @@ import numpy as np
 
 from marketdata.errors import CoarseGridWarning, ConfigError, warn
 from marketdata.points.columns import Ints
-from marketdata.resolution import WEEK, BucketWidth, Resolution
+from marketdata.resolution import UNITS, WEEK, BucketWidth, Resolution
 from marketdata.times import to_datetime
 
 # Times are on a grid by chance once in ratio ** n; three rows are enough between resolutions of the interface.
@@ -33,15 +33,15 @@ class Widths(NamedTuple):
     later: int
     """How much later than its time a row of wider buckets is known [microseconds]; 0 for one that is not wider."""
 
-    watch: Callable[[Ints], None] | None
-    """`warn_of_grid` for times of buckets of a width that is not known."""
+    watch: Callable[[Ints], object] | None
+    """`coarser_grid` for times of buckets of a width that is not known."""
 
 
 def widths(resolution: str, resolution_of: str | None, *, fill: bool = False) -> Widths:
     """The arguments of these names; ConfigError if finer buckets are wanted without a fill, or buckets would be cut."""
     width, own = BucketWidth.of(resolution), None if resolution_of is None else BucketWidth.of(resolution_of)
     if own is None:
-        return Widths(width, own, 0, partial(warn_of_grid, width=width, argument="resolution_of"))
+        return Widths(width, own, 0, partial(coarser_grid, width=width, argument="resolution_of"))
     if own.divides(width):
         return Widths(width, own, 0, None)
     if not width.divides(own):
@@ -57,12 +57,38 @@ def widths(resolution: str, resolution_of: str | None, *, fill: bool = False) ->
     return Widths(width, own, own.micros, None)
 
 
-def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:
-    """CoarseGridWarning if all times are on a grid that does not divide a width; ConfigError if that cuts buckets."""
-    found = coarser_grid(ts, width)
-    if found is None:
-        return
-    grid, count = found
+def coarser_grid(ts: Ints, width: BucketWidth, argument: str | None = None) -> BucketWidth | None:
+    """The widest grid that all times are on, if not by chance and if it does not divide a width.
+
+    With the name of the argument that says the width of the buckets, a grid that is found is told: CoarseGridWarning,
+    or ConfigError where buckets would be cut.
+    """
+    step, micros, first, is_week = 0, 0, int(ts[0]) if len(ts) else 0, False
+    for a, b in pairwise([0, *range(_SAMPLE, len(ts), _BLOCK), len(ts)]):
+        apart = ts[a:b] - first
+        if step and not (apart % step).any():
+            continue
+        step = math.gcd(step, int(np.gcd.reduce(apart)))
+        # The widest buckets that begin at the first time and at all steps from it.
+        is_week = step % WEEK.micros == 0 and WEEK.floor(first) == first
+        micros = WEEK.micros if is_week else math.gcd(first, step)
+        micros = micros if micros % UNITS["d"] == 0 else math.gcd(micros, UNITS["d"])
+        is_cut = width.micros % micros or (width.offset - WEEK.offset * is_week) % micros if micros else False
+        # Further times only make it finer.
+        if not is_cut or micros % UNITS["s"]:
+            return None
+    # Tokens rise, and runs that rise are merged: np.unique, which looks each time up, takes ten times as long.
+    count = 1 + int(np.count_nonzero(np.diff(np.sort(ts, kind="stable"))))
+    if count < _ENOUGH or (micros // math.gcd(micros, width.micros)) ** count < _CHANCES:
+        return None
+    unit = next(u for u in "dhms" if micros % UNITS[u] == 0)
+    grid = WEEK if is_week else BucketWidth(f"{micros // UNITS[unit]}{unit}", micros)
+    if argument is not None:
+        _tell(grid, count, width, argument)
+    return grid
+
+
+def _tell(grid: BucketWidth, count: int, width: BucketWidth, argument: str) -> None:
     seen = f"All {count:,} distinct times of the frame are on a grid of {grid}"
     if argument == "resolution_of" and COARSE <= grid.micros < width.micros and count >= _SURE:
         raise ConfigError(
@@ -78,31 +104,10 @@ def warn_of_grid(ts: Ints, width: BucketWidth, argument: str) -> None:
     )
 
 
-def coarser_grid(ts: Ints, width: BucketWidth) -> tuple[BucketWidth, int] | None:
-    """The widest grid that all times are on, and their number, if not by chance and if it does not divide a width."""
-    grid, step, first = None, 0, int(ts[0]) if len(ts) else 0
-    for a, b in pairwise([0, *range(_SAMPLE, len(ts), _BLOCK), len(ts)]):
-        apart = ts[a:b] - first
-        if not step or (apart % step).any():
-            step = math.gcd(step, int(np.gcd.reduce(apart)))
-            # The widest buckets that begin at the first time and at all steps from it.
-            is_week = step % WEEK.micros == 0 and WEEK.floor(first) == first
-            grid = WEEK if is_week else BucketWidth.of_grid(math.gcd(first, step)) if first or step else None
-            # Further times only make it finer.
-            if grid is None or grid.divides(width):
-                return None
-    if grid is None:
-        return None
-    # Tokens rise, and runs that rise are merged: np.unique, which looks each time up, takes ten times as long.
-    count = 1 + int(np.count_nonzero(np.diff(np.sort(ts, kind="stable"))))
-    ratio = grid.micros // math.gcd(grid.micros, width.micros)
-    return (grid, count) if count >= _ENOUGH and ratio**count >= _CHANCES else None
-
-
 def own_times(ts: Ints, width: BucketWidth) -> None:
     """Refuse times that are no starts of buckets of the width that was given, and warn if they look like wider ones."""
     refuse_off_grid(ts, width, "give the bucket width of the rows, such as resolution='1s'")
-    warn_of_grid(ts, width, "resolution")
+    coarser_grid(ts, width, "resolution")
 
 
 def refuse_off_grid(ts: Ints, width: BucketWidth, advice: str) -> None:

@@ -100,10 +100,9 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
         return frames.rows_to_frame(frame, kept.place, labels)
     values = _averaged(frame)
     series = frames.series(frame, _with_counts(frame, values))
-    starts = rules.buckets(series, width)
-    ends = rules.run_ends(starts, len(series)) - 1
-    means = replace(rules.means_of(series, values, width), ts=series.ts[starts])
-    return _to_frame(frame, means, **{_LAST: frames.times(series.ts[ends])})
+    edges = rules.buckets(series, width)
+    means = replace(rules.means_of(series, values, width), ts=series.ts[edges[:-1]])
+    return _to_frame(frame, means, **{_LAST: frames.times(series.ts[edges[1:] - 1])})
 
 
 def _of_parts(frame: Frame, width: BucketWidth) -> Native:
@@ -111,12 +110,15 @@ def _of_parts(frame: Frame, width: BucketWidth) -> Native:
     if frame.kind not in ("prices", "metrics"):
         return _last(frame, rows, width)
     values = [v for v in frame.names if v + COUNT in frame.names]
-    last = frame.take(rows.rows).times(_LAST)
+    ordered = frame.take(rows.rows)
+    last = ordered.times(_LAST)
     new = np.zeros(len(rows), bool)
     new[rows.starts] = True
     if ((rows.ts[1:] <= last[:-1]) & ~new[1:]).any():
         raise Overlap
-    return _to_frame(frame, rules.means_of(frames.with_values(frame, rows, _with_counts(frame, values)), values, width))
+    numbers = {name: ordered.numbers(name) for name in _with_counts(frame, values)}
+    parts = Series(rows.tokens, rows.bounds, rows.ts, numbers, place=rows.place)
+    return _to_frame(frame, rules.means_of(parts, values, width))
 
 
 def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Native:

@@ -14,7 +14,7 @@ from marketdata.points.columns import Series
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, refuse_cents, value_columns
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import warn_of_grid, widths
+from marketdata.tidy.grids import coarser_grid, widths
 from marketdata.tidy.measures import top
 
 # Frames that have values over time.
@@ -99,7 +99,7 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     if how not in get_args(How):
         raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
     width = None if resolution is None else BucketWidth.of(resolution)
-    watch = None if width is None else partial(warn_of_grid, width=width, argument="resolution")
+    watch = None if width is None else partial(coarser_grid, width=width, argument="resolution")
     return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True, watch=watch)
 
 

@@ -220,5 +220,6 @@ def test_long_frames_have_the_buckets_of_a_division(
     groups = np.array([0, len(ts), 2 * len(ts)])
     changed = np.diff(long // width.micros) != 0
     changed[groups[1:] - 1] = True
+    edges = [0, *(np.flatnonzero(changed) + 1), len(long)]
     columns = Columns(tuple(map(Token, "abc")), np.append(groups, len(long)), long)
-    assert runs.buckets(columns, BucketWidth.of(str(width))).tolist() == [0, *(np.flatnonzero(changed) + 1)]
+    assert runs.buckets(columns, BucketWidth.of(str(width))).tolist() == edges
