@@ -101,22 +101,23 @@ class Import:
         """Add files in this order; a file that cannot be read is an error if it was ``named``, else said of it."""
         out: list[ImportedFile] = []
         digests = [_digest(file.path, f"{self._key} {chosen.name}") for file, chosen in some]
-        wanted = [digest not in self._journal.files and digest not in digests[:i] for i, digest in enumerate(digests)]
-        last = max((i for i, is_wanted in enumerate(wanted) if is_wanted), default=-1)
-        sizes = [
-            file.path.stat().st_size if is_wanted else 0 for (file, _), is_wanted in zip(some, wanted, strict=True)
-        ]
-        with progress_bar(
-            total=sum(sizes), unit="B", unit_scale=True, disable=None if progress is None else not progress
-        ) as bar:
+        # The files to read, by their number, and their sizes.
+        sizes = {
+            i: some[i][0].path.stat().st_size
+            for i, digest in enumerate(digests)
+            if digest not in self._journal.files and digest not in digests[:i]
+        }
+        disable = None if progress is None else not progress
+        with progress_bar(total=sum(sizes.values()), unit="B", unit_scale=True, disable=disable) as bar:
             for i, (file, chosen) in enumerate(some):
                 bar.set_description(f"file {i + 1} of {len(some)}")
-                if wanted[i]:
-                    out.append(self._add(file, chosen, digests[i], is_last=i == last, is_named=file.path in named))
+                if i in sizes:
+                    is_last, is_named = i == max(sizes), file.path in named
+                    out.append(self._add(file, chosen, digests[i], is_last=is_last, is_named=is_named))
                 else:
                     out.append(ImportedFile(str(file.path), "books", chosen.name, note=BEFORE))
                 bar.set_postfix(rows=sum(one.rows or 0 for one in out), refresh=False)
-                bar.update(sizes[i])
+                bar.update(sizes.get(i, 0))
         return out
 
     def _add(self, file: RecordingFile, chosen: Format, digest: str, *, is_last: bool, is_named: bool) -> ImportedFile:
@@ -125,12 +126,13 @@ class Import:
             done = _File(self, file, chosen).add(is_last=is_last)
         except ConfigError as problem:
             self.feed = kept
-            about_file = _of_file(problem, file.path)
             for part in self.feed.finish() if is_last else ():
                 self.put(part, stand=self.feed.unchanged)
+            is_told = file.path.name in problem.problem
+            about_file = problem if is_told else ConfigError(f"{file.path.name!r}: {problem.problem}")
             if is_named:
                 raise about_file from problem
-            return refused(file.path, about_file)
+            return _refused(file.path, about_file)
         self._journal.write(digest, self.feed, self._key)
         return done
 
@@ -267,10 +269,9 @@ class Journal:
             feed.open = Changes(tokens, **self._arrays)
             feed.alive, feed.before = self._state["alive"], self._state["before"]
 
-    def write(self, digest: str | None, feed: Rebuilder, key: str) -> None:
+    def write(self, digest: str, feed: Rebuilder, key: str) -> None:
         """A file is in the archive, and these books are open."""
-        if digest is not None:
-            self.files.add(digest)
+        self.files.add(digest)
         state = {
             "files": sorted(self.files), "key": key, "tokens": feed.open.tokens, "alive": feed.alive,
             "before": feed.before,
@@ -304,14 +305,11 @@ def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
     names: dict[str, int] = {}
     market = np.array([names.setdefault(t.market_id, len(names)) for t in books.tokens] or [0])[books.token]
     order = np.lexsort((books.ts, market))
-    ts = books.ts[order]
+    ts, market = books.ts[order], market[order]
     step = (np.diff(ts) > most) | (np.diff(np.searchsorted(gaps, ts, side="right")) != 0)
-    step &= np.diff(market[order]) == 0
-    number = np.append(0, np.cumsum(step))[: len(order)]
-    begins = np.append(True, np.diff(market[order]) != 0)[: len(order)]
-    number = number - np.maximum.accumulate(np.where(begins, number, 0))
+    number = np.append(0, np.cumsum(step & (np.diff(market) == 0)))[: len(order)]
     run = np.empty(len(order), np.int64)
-    run[order] = number
+    run[order] = number - number[np.searchsorted(market, market)]  # less that of the first of its market
     if not run.any():
         yield books
         return
@@ -319,17 +317,9 @@ def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
         yield books.take(np.flatnonzero(run == one))
 
 
-def refused(path: Path, problem: Exception) -> ImportedFile:
+def _refused(path: Path, problem: ConfigError) -> ImportedFile:
     """The row of a file that was left out."""
-    text = problem.problem if isinstance(problem, ConfigError) else str(problem)
-    return ImportedFile(str(path), note=text)
-
-
-def _of_file(problem: ConfigError, path: Path) -> ConfigError:
-    """The same error, which names the file."""
-    if path.name in problem.problem:
-        return problem
-    return ConfigError(f"{path.name!r}: {problem.problem}")
+    return ImportedFile(str(path), note=problem.problem)
 
 
 def is_left_out(rows: int | None, note: str | None) -> bool:
@@ -399,7 +389,7 @@ def add_files(
     for path in every:
         file = RecordingFile(path)
         if file.form is None and path not in named:
-            out.append(refused(path, ConfigError(OTHER)))
+            out.append(_refused(path, ConfigError(OTHER)))
             continue
         try:
             chosen = format_of(file, format) if file.form else None
@@ -410,7 +400,7 @@ def add_files(
         except ConfigError as problem:
             if path in named:
                 raise
-            out.append(refused(path, problem))
+            out.append(_refused(path, problem))
     out += [_add_tidy(store, found) for found in sorted(tidy, key=lambda one: files.ORDER.index(one.kind))]
     if recordings:
         with store.writer("recordings"):

@@ -277,19 +277,10 @@ class ArchiveStore:
 
         ``after`` gives the records of a market whose coverage has records and a change of points; those without
         ``rows`` are counted. What is stored is read once, and again if another commit came first; points that are there
-        already, with equal values, stay in their files. The records are in
-        the commit, so that what is recorded is what is stored wherever a process ends. Returns by how many
-        points there are more.
+        already, with equal values, stay in their files. The records are in the commit, so that what is recorded is what
+        is stored wherever a process ends. Returns by how many points there are more.
         """
-        with self.steady():
-            return self._replace(view, columns, ranges, keep, after)
-
-    def _replace(
-        self, view: View, columns: Data, ranges: Mapping[str, Sequence[Range]], keep: Keep, after: After
-    ) -> int:
         table = self.points[view]
-        self.fix_base(self.base)  # what cannot be recorded is not written
-        table.create(self.metadata_of(self.base))
         new_times = {market: part.ts for market, part in by_market(columns)}
         hulls = {m: Range(min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
         growth = 0
@@ -314,7 +305,9 @@ class ArchiveStore:
             joined = _small(table, version, drops, _row_bytes(columns))
             return [*new, *self._rewritten(view, [*left, *joined.values()])], [*drops, *joined], note_of(records)
 
-        with table.draft():
+        with self.steady(), table.draft():
+            self.fix_base(self.base)  # what cannot be recorded is not written
+            table.create(self.metadata_of(self.base))
             # Where nothing is stored, as is usual, the points are written before other writers have to wait.
             early = None if any(table.touched(table.version(), hulls)) else self._put(view, columns)
             with self.writer(view):
