@@ -154,8 +154,9 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
     lacks_id = "token_label" not in texts and any(None in some for some in texts.values())
     if lacks_id or (len(starts) and ts[starts].min() == order.NO_TIME):
         _check(frame)
-    keys = [*zip(*([(t is None, t or "") for t in some] for some in texts.values()), strict=True)]
-    if any(a >= b for a, b in pairwise(keys)):
+    # A missing id, which labels may stand for, is behind the others.
+    keys = [[(t is None, t or "") for t in some] if None in some else some for some in texts.values()]
+    if any(a >= b for a, b in pairwise(zip(*keys, strict=True))):
         return None
     if "token_label" in frame.names and "token_label" not in texts:
         (labels,) = frame.read("token_label")
