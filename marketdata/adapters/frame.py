@@ -89,6 +89,8 @@ class Frame:
         self.rows: Ints | None = None
         self.arrays: dict[str, NDArray[Any]] = {}
         """What was read, so that no column is converted twice."""
+        self.tidy: dict[str, bool] = {}
+        """What `is_tidy` found, where looking costs as much as a column has texts."""
         self.taken: tuple[Frame, Ints] | None = None
         """The frame that this is some rows of, and which."""
 

@@ -160,7 +160,8 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
         return None
     if "token_label" in frame.names and "token_label" not in texts:
         (labels,) = frame.read("token_label")
-        if not np.isin(group_starts(labels), starts).all():
+        others = group_starts(labels)
+        if (starts[np.searchsorted(starts, others, side="right") - 1] != others).any():
             first, place = frame.take(order.newest(labels, starts)), np.arange(len(ts))
         texts["token_label"] = first.texts("token_label")
     none: list[str | None] = [None] * len(starts)

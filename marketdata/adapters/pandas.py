@@ -87,10 +87,13 @@ class PandasFrame(Frame):
         """See `Frame`."""
         import pandas as pd
 
+        if name in self.tidy:
+            return self.tidy[name]
         dtype = self.native[name].dtype
         if name in TEXTS:
             texts = dtype.categories.tolist() if isinstance(dtype, pd.CategoricalDtype) else [None]
-            return texts == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)
+            self.tidy[name] = texts == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)
+            return self.tidy[name]
         return str(dtype) == {"ts": "datetime64[us, UTC]", "level": "Int32"}.get(name, "float64")
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
