@@ -948,7 +948,7 @@ class Archive(Generic[Frame]):
         return maintenance.vacuum(self._stored, retention_hours)
 
     def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
-        """Read everything back and compare it with the row counts and content hashes of the coverage; see `books`.
+        """Read everything back, with the checksums of its pages, and compare it with the row counts of the coverage.
 
         One row per damaged range: ``view market_id start end problem``; none if all is as it was written. A damaged
         file of coverage or records is a row without a range. With ``repair`` what is surely damaged becomes missing,
