@@ -941,7 +941,7 @@ class Archive(Generic[Frame]):
         Examples
         --------
         >>> archive = md.simulate(events=1, days=1)
-        >>> archive.add(prices=archive.prices(), replace=True)
+        >>> archive.add(prices=archive.prices().assign(price=0.5))
         >>> archive.vacuum(), len(archive.vacuum(retention_hours=0)) > 0
         ([], True)
         """

@@ -33,7 +33,7 @@ def choice(name: str, value: object, allowed: Iterable[T]) -> T:
     """The argument, if it is one of those allowed; anything else is a ConfigError."""
     known = tuple(allowed)
     if value not in known:
-        raise ConfigError(f"does not exist; allowed are {', '.join(map(repr, known))}.", argument=name, value=value)
+        raise ConfigError(f"does not exist; allowed are {', '.join(map(str, known))}.", argument=name, value=value)
     return known[known.index(value)]
 
 

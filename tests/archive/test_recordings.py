@@ -507,7 +507,7 @@ def test_a_format_is_chosen_by_name_where_several_fit(tmp_path: Path, archive: A
     pl.DataFrame({**columns, "is_snapshot": [True]}).write_parquet(path)
     with pytest.raises(md.ConfigError, match="formats incremental and levels; name one with format="):
         archive.add_files(path)
-    with pytest.raises(md.ConfigError, match="allowed are 'market-channel', 'event-files'"):
+    with pytest.raises(md.ConfigError, match="allowed are market-channel, event-files"):
         archive.add_files(path, format="levles")
     assert archive.add_files(path, format="levels")["stored"].to_list() == [1]
 
