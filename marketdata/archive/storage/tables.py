@@ -512,7 +512,8 @@ class Table:
 
         if self._handle is None or self._version.number != version.number:
             return False
-        if not self._is_plain or said is None:  # the library commits after the version that its handle has
+        is_linked = self._is_plain and said is not None
+        if not is_linked:  # the library commits after the version that its handle has
             if self._handle.version() < version.number:
                 self._handle.update_incremental()  # to the last commit of its own, or beyond
             if self._handle.version() != version.number:
@@ -533,11 +534,14 @@ class Table:
             if found.get(_COMMIT) != identity:
                 return False
         self._offered -= files
-        self._flush(number)
+        if is_linked:  # its file is durable already
+            flush(self._log)
+        else:
+            self._flush(number)
         return True
 
     def _flush(self, number: int) -> None:
-        """Make a commit durable, and that it has its name, which the library does not."""
+        """Make a commit durable, which the library does not."""
         if not self.remote:
             for path in (self._log / f"{number:020d}.json", self._log, *([] if number else [Path(self.uri)])):
                 flush(path)
