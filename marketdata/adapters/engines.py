@@ -277,8 +277,16 @@ def _united_in_duckdb(frames: Sequence[Native], named: Sequence[dict[str, str]],
 
 
 def _union(one: Native, other: Native) -> Native:
+    import duckdb
+
     __marketdata_rows = other  # found by a name that no table of a user has
-    return one.query("__one", "SELECT * FROM __one UNION ALL BY NAME SELECT * FROM __marketdata_rows")
+    try:
+        return one.query("__one", "SELECT * FROM __one UNION ALL BY NAME SELECT * FROM __marketdata_rows")
+    except duckdb.InvalidInputException:
+        raise ConfigError(
+            "The two DuckDB relations are of different connections, which cannot read each other; make both with one "
+            "connection (con.from_arrow(other.to_arrow_table()) copies one)."
+        ) from None
 
 
 def _relation(frame: Native, rows: pa.Table) -> Native:

@@ -313,7 +313,8 @@ def _counted(tokens: Tokens, *, outcomes: Outcomes, of: str, together: bool) -> 
             is_yes, is_first = str(label).casefold() == "yes", token == known.first.get(market)
             by_market[market].append((not is_yes, not is_first, token))
         for market, ranked in by_market.items():
-            if len(ranked) == 2:
+            # The frame may lack tokens of a market of three, of which no two are the same forecast.
+            if len(ranked) == 2 and len(known.named.get(market, ())) <= 2:
                 payoffs.pop((market, max(ranked)[-1]), None)
     return payoffs
 

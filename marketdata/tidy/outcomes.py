@@ -91,8 +91,9 @@ def _resolved(data: Mapping[str, list[Any]]) -> dict[str, int]:
 class Payoffs:
     """Payoffs of ``tokens``, (market_id, token_id, token_label) tuples, from any form of ``outcomes=`` (see `brier`).
 
-    ``first`` is the first token of each market, where the outcomes have an order, ``open`` the markets that they say
-    have not resolved. NotTidyError if a frame contradicts itself, ConfigError for other keys and values.
+    ``first`` is the first token of each market, where the outcomes have an order, ``named`` all that they name of it,
+    and ``open`` the markets that they say have not resolved. NotTidyError if a frame contradicts itself, ConfigError
+    for other keys and values.
     """
 
     def __init__(self, given: Outcomes, tokens: Tokens) -> None:
@@ -102,6 +103,7 @@ class Payoffs:
         self.labels: Mapping[str, Mapping[str, str | None]] = labels
         self.resolved_at: dict[str, int] = {}
         self.first: dict[str, str] = {}
+        self.named: dict[str, set[str]] = defaultdict(set)
         self.open: set[str] = set()
         self.payoff = self._from_mapping(given) if isinstance(given, Mapping) else self._from_frame(given)
 
@@ -114,6 +116,7 @@ class Payoffs:
         paid: dict[tuple[str, str], float] = {}
         for market, value in ((str(market), value) for market, value in given.items()):
             if isinstance(value, Mapping):
+                self.named[market] = {str(name) for name in value}
                 named = ((self._winner(market, name), payoff) for name, payoff in value.items())
                 paid |= {(market, token): _in_range(payoff, market) for token, payoff in named if token is not None}
             else:
@@ -157,6 +160,7 @@ class Payoffs:
             require("A frame of outcomes", ID_COLUMNS[:2], data)
             for market, token in zip(data["market_id"], data["token_id"], strict=True):
                 self.first.setdefault(market, token)
+                self.named[market].add(token)
             self.resolved_at = _resolved(data)
             paid = _paid(data)
             self.open |= {*data["market_id"]} - {market for market, _ in paid}

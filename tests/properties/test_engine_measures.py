@@ -153,3 +153,14 @@ def test_what_is_computed_is_the_same(running: Engine, polar: list[pl.DataFrame]
         nw.from_native(md.check(f)).select("check", "severity", "n_failed", "n_checked") for f in (books, polar[0])
     )
     assert report.rows() == wanted.rows()
+
+
+def test_relations_of_two_connections_are_refused_by_name() -> None:
+    """DuckDB's own message names a variable of this library."""
+    duckdb = pytest.importorskip("duckdb")
+    prices = duckdb.connect().sql(
+        "SELECT now() AS ts, '7' AS market_id, '1' AS token_id, 'Yes' AS token_label, 0.5 AS price"
+    )
+    metrics = duckdb.connect().sql("SELECT now() AS ts, '7' AS market_id, 1.0 AS volume")
+    with pytest.raises(md.ConfigError, match="different connections.*one connection"):
+        md.asof_join(prices, metrics, right_resolution="1m")

@@ -501,6 +501,22 @@ def test_of_two_tokens_the_first_of_the_record_counts(way: str) -> None:
     assert md.outcomes(markets)["token_id"].to_list() == ["9", "1", "2", "8"]
 
 
+@pytest.mark.parametrize("way", ["records", "outcomes", "payoffs"])
+def test_two_tokens_of_three_both_count(way: str) -> None:
+    """A frame that lacks a token of a market of three has no two forecasts that are the same."""
+    markets = pl.DataFrame({
+        "market_id": ["a"], "token_ids": [["1", "2", "3"]], "token_labels": [["Yes", "No", "Tie"]],
+        "resolved_token_id": ["3"],
+    })  # fmt: skip
+    rows = [("a", "1", "Yes", 0.5), ("a", "2", "No", 0.25)]
+    names = ["market_id", "token_id", "token_label", "price"]
+    prices = pl.DataFrame(rows, names, orient="row").with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC")))
+    payoffs = {"a": {"1": 0.0, "2": 0.0, "3": 1.0}}
+    given = payoffs if way == "payoffs" else md.outcomes(markets) if way == "outcomes" else markets
+    for frame in (prices, prices.lazy()):
+        assert plain(md.brier(frame, given, of="market")) == [("a", 2, (0.25 + 0.0625) / 2)]
+
+
 def shares(**more: Any) -> pl.DataFrame:
     """A tied market and one that paid by a scale."""
     return pl.DataFrame({
