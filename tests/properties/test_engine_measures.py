@@ -162,5 +162,5 @@ def test_relations_of_two_connections_are_refused_by_name() -> None:
         "SELECT now() AS ts, '7' AS market_id, '1' AS token_id, 'Yes' AS token_label, 0.5 AS price"
     )
     metrics = duckdb.connect().sql("SELECT now() AS ts, '7' AS market_id, 1.0 AS volume")
-    with pytest.raises(md.ConfigError, match="different connections.*one connection"):
+    with pytest.raises(md.ConfigError, match=r"different connections.*one connection"):
         md.asof_join(prices, metrics, right_resolution="1m")
