@@ -286,12 +286,18 @@ def test_an_ask_of_yes_is_a_bid_of_no(archive: Archive[Any], tmp_path: Path, uni
     assert best == [("No", 0.55, 0.6, 10.0), ("Yes", 0.4, 0.45, 20.0)]
 
 
+@pytest.mark.parametrize("after", [0.0, 0.07])
 @pytest.mark.parametrize("unchanged", [True, False])
-def test_over_a_missing_hour_nothing_is_carried(archive: Archive[Any], tmp_path: Path, unchanged: bool) -> None:
-    """Hour files follow each other; where one is missing a change waits for the next book, and nothing is covered."""
+def test_over_a_missing_hour_nothing_is_carried(
+    archive: Archive[Any], tmp_path: Path, unchanged: bool, after: float
+) -> None:
+    """Hour files follow each other; where one is missing a change waits for the next book, and nothing is covered.
+
+    So it is whichever part of a second the last message before came in.
+    """
     hour = 3600
     files = [
-        event_file(tmp_path / "T19.parquet", EVENTS),
+        event_file(tmp_path / "T19.parquet", later(EVENTS, after)),
         event_file(
             tmp_path / "T21.parquet", later([EVENTS[2], EVENTS[4]], 2 * hour) + later(EVENTS[:2], 2 * hour + 600)
         ),

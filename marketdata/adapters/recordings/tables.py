@@ -38,15 +38,14 @@ WIDE = re.compile(r"(bids|asks)\[(\d+)\]\.(price|amount)")
 _SIDES = {"buy": BIDS, "bid": BIDS, "bids": BIDS, "b": BIDS, "sell": ASKS, "ask": ASKS, "asks": ASKS, "a": ASKS}
 # Books of JSON lines that are read at a time.
 _ROWS = 1 << 14
-# Times of arrival are kept to a tenth of a second: they tell holes of many seconds.
+# Of the times of arrival in a tenth of a second two are kept: they tell holes of many seconds.
 _TENTH = 100_000
 
 
 def event_files(file: RecordingFile, clock: str) -> Iterator[Batch]:
     """Hourly event files: rows of book, price_change and other events, by token."""
-    parts = [np.unique(micros(f["timestamp_received"]) // _TENTH) for f in file.frames(["timestamp_received"])]
-    heard = np.unique(np.concatenate(parts)) * _TENTH if parts else np.empty(0, np.int64)
-    yield Batch(heard=heard)
+    parts = [_ends(micros(frame["timestamp_received"])) for frame in file.frames(["timestamp_received"])]
+    yield Batch(heard=_ends(np.concatenate(parts)) if parts else np.empty(0, np.int64))
     for frame in file.frames(_EVENT_READ):
         kinds = frame["event_type"].cast(pl.String)
         left_out = Counter({k: n for k, n in kinds.value_counts().iter_rows() if k not in ("book", "price_change")})
@@ -61,6 +60,14 @@ def event_files(file: RecordingFile, clock: str) -> Iterator[Batch]:
             for cell in rows.filter(is_book).select("bids", "asks").iter_rows(named=True)
         ]
         yield Batch(_interleaved(named, token, ts, seen, is_book, books, rows), messages=len(frame), left_out=left_out)
+
+
+def _ends(times: Ints) -> Ints:
+    """The first and the last time of each tenth of a second; as they were, for a hole begins where a message came."""
+    times = np.unique(times)
+    is_last = np.append(np.diff(times // _TENTH) > 0, True)[: len(times)]
+    ends: Ints = times[is_last | np.append(True, is_last[:-1])[: len(times)]]
+    return ends
 
 
 def _interleaved(
