@@ -121,12 +121,17 @@ class Catalog:
         """The label of each token of some markets (None: all) that has one, by market and token."""
         wanted, out = None if markets is None else list(markets), dict[tuple[str, str], str]()
         for rows in self._newest():
-            columns = rows.columns.select(["market_id", "token_ids", "token_labels"])
-            if wanted is not None:
-                columns = columns.take(pa.array([rows.by_id[m] for m in wanted if m in rows.by_id], pa.int64()))
-            for market, tokens, labels in zip(*(column.to_pylist() for column in columns.columns), strict=True):
-                named = zip(tokens or (), labels or (), strict=False)
-                out |= {(market, token): label for token, label in named if token and label is not None}
+            ids, tokens, labels = (rows.columns[name] for name in ("market_id", "token_ids", "token_labels"))
+            if wanted is None:
+                some: Iterable[tuple[str, Any, Any]] = zip(
+                    ids.to_pylist(), tokens.to_pylist(), labels.to_pylist(), strict=True
+                )
+            else:
+                places = [(market, rows.by_id[market]) for market in wanted if market in rows.by_id]
+                some = ((market, tokens[at].as_py(), labels[at].as_py()) for market, at in places)
+            for market, own, named in some:
+                pairs = zip(own or (), named or (), strict=False)
+                out |= {(market, token): label for token, label in pairs if token and label is not None}
         return out
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:

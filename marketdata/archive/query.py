@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 K = TypeVar("K", int, str)
+_Piece = TypeVar("_Piece", DataFile, Group)
 Missing = Literal["warn", "raise", "partial", "fetch"]
 # Label of a token by its market_id and token_id, as the records of markets have it.
 Labels = Mapping[tuple[str, str], str]
 # No time.
 _NEVER = Range(0, 0)
-# A row group of a file.
-_Place = tuple[DataFile, Group]
 # A range before and after all times that are stored [microseconds].
 ALL_TIME = Range(-(2**61), 2**61)
 # From so many files on they are read by threads.
@@ -48,8 +48,6 @@ _THREADS = min(8, os.cpu_count() or 1)
 # What is aggregated is read so many bytes of files at a time, a market of more than the second in ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
-# From before the first name to after the last.
-_ALL_NAMES = ("", LAST_NAME)
 # A slice of so many rows of a batch costs less than a copy of them.
 _LONG_SLICE = 1_000
 # A read warns of these states.
@@ -79,7 +77,7 @@ class Query:
     nested: bool = False
 
     def of_files(self) -> Query:
-        """The same query with only the files that may have its rows, as it is sent to workers."""
+        """The same query with only the files that may have its rows, in tidy order, as it is sent to workers."""
         files = files_of(self.version, self.markets, self.wanted)
         return replace(self, version=Version(self.version.number, tuple(files), self.version.schema))
 
@@ -98,46 +96,80 @@ class Query:
         """The points in parts of whole markets, or of whole buckets of a large one."""
         from marketdata.points.resample import resample_columns
 
+        known: Labels = self.labels or {}
         # What is aggregated is read in parts, which are small: all at once may be too much.
-        for found in self.stored(self.width if in_parts or self.width != self.base else None):
-            points = found if self.labels is None else _labelled(found, self.labels)
+        for points in self.stored(self.width if in_parts or self.width != self.base else None):
+            # Stored labels may be from before a record changed.
+            tokens = [
+                t._replace(token_label=known.get((t.market_id, t.token_id or ""), t.token_label)) for t in points.tokens
+            ]
+            out = points if tuple(tokens) == points.tokens else points.of_codes(tokens, points.token).sort()
             if self.width != self.base:
-                points = resample_columns(points, self.width, counts=self.counts)
-            if self.levels is not None and isinstance(points, Books):
-                points = points.cut(self.levels)
-            yield points
+                out = resample_columns(out, self.width, counts=self.counts)
+            if self.levels is not None and isinstance(out, Books):
+                out = out.cut(self.levels)
+            yield out
 
     def stored(self, width: BucketWidth | None = None) -> Iterator[Data]:
         """The points as they are stored, in tidy order: all in one part, or in parts that cut no bucket of a width."""
-        table, wanted = self.table, self.wanted
-        known = None if self.markets is None else frozenset(self.markets)
-
-        def groups_of(file: DataFile) -> list[_Place]:
-            return [(file, group) for group in holding(table.footer(file).groups, self.markets, wanted)]
-
-        def read_part(some: Sequence[_Place], first: str, last: str, part: Range) -> Data:
-            """Of row groups, the points of markets from the first name to before the last, at times of a part."""
-            files: dict[DataFile, list[int]] = {}
-            for file, group in some:
-                files.setdefault(file, []).append(group.number)
-
-            def range_of(name: str | None) -> Range:
-                if name is None or not first <= name < last or (known is not None and name not in known):
-                    return _NEVER
-                own = part if self.ranges is None else self.ranges.get(name, _NEVER)
-                return Range(max(own.start, part.start), min(own.end, part.end))
-
-            def rows_of(file: DataFile) -> list[pa.Table]:
-                return list(_selected(table.read(file, files[file]), range_of, self.token_id))
-
-            tables = _each(rows_of, list(files))
+        files, limits = holding(self.version.files, self.markets, self.wanted), self.ranges
+        if limits is None and self.markets is not None:
+            limits = dict.fromkeys(self.markets, self.wanted)
+        for part in [_Part("", LAST_NAME, self.wanted)] if width is None else self._parts(files, width):
+            tables = _each(partial(self._rows, part, limits), part.holding(files))
             with errors.parsing(f"The {self.view} table"):
-                return from_tables(self.view, tables).sort()
-
-        places = _each(groups_of, files_of(self.version, self.markets, wanted))
-        for some, names, part in [(places, _ALL_NAMES, wanted)] if width is None else _parts(places, width, wanted):
-            if len(columns := read_part(some, *names, part)):
+                columns = from_tables(self.view, tables).sort()
+            if len(columns):
                 yield columns
+
+    def _parts(self, files: Sequence[DataFile], width: BucketWidth) -> Iterator[_Part]:
+        """Parts of about so many bytes of whole markets; a large market in several, each of whole buckets."""
+        groups = _each(lambda file: holding(self.table.footer(file).groups, self.markets, self.wanted), files)
+        for first, last in _runs([(g.market_min, g.end - g.begin) for g in groups], LAST_NAME, _PART):
+            part = _Part(first, last, self.wanted)
+            starts = [(max(width.floor(g.ts_min), part.span.start), g.end - g.begin) for g in part.holding(groups)]
+            if sum(size for _, size in starts) <= _LARGEST_PART:
+                yield part
+                continue
+            for span in _runs(starts, part.span.end, _LARGEST_PART):
+                yield part._replace(span=Range(*span))
+
+    def _rows(self, part: _Part, limits: Mapping[str, Range] | None, file: DataFile) -> list[pa.Table]:
+        """The rows of a part, of each market within its limits."""
+        groups = part.holding(holding(self.table.footer(file).groups, self.markets, self.wanted))
+        out: list[pa.RecordBatch] = []
+        for batch in self.table.read(file, [g.number for g in groups]).to_batches() if groups else ():
+            codes, names = dictionary_of(batch.column("market_id"))
+            ranges = []
+            for name in names:
+                is_here = name is not None and part.first <= name < part.last
+                own = part.span if limits is None else limits.get(name or "", _NEVER)
+                ranges.append((max(own.start, part.span.start), min(own.end, part.span.end)) if is_here else _NEVER)
+            start, end = np.array(ranges, dtype=np.int64).T
+            ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
+            mask = (ts >= start[codes]) & (ts < end[codes])
+            if self.token_id is not None:
+                codes, names = dictionary_of(batch.column("token_id"))
+                mask &= np.array([name == self.token_id for name in names])[codes]
+            # Rows are sorted, so that they are mostly a few slices, which cost no copy.
+            slices = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2).tolist()
+            if len(slices) > max(1, int(mask.sum()) // _LONG_SLICE):
+                out.append(batch.filter(pa.array(mask)))
+            else:
+                out += [batch.slice(a, b - a) for a, b in slices]
+        return [pa.Table.from_batches(out)] if out else []
+
+
+class _Part(NamedTuple):
+    """What is read at a time: of markets from the first name to before the last, the points of a span."""
+
+    first: str
+    last: str
+    span: Range
+
+    def holding(self, some: Sequence[_Piece]) -> list[_Piece]:
+        """The files or row groups that may have points of it."""
+        return [p for p in holding(some, None, self.span) if p.market_min < self.last and p.market_max >= self.first]
 
 
 def read(
@@ -152,20 +184,6 @@ def read(
     ids = None if markets is None else sorted({markets} if isinstance(markets, str) else markets)
     span, ranges = (wanted, None) if isinstance(wanted, Range) else (hull(wanted.values()), wanted)
     return Query(view, table, version or table.version(), ids, span, ranges).columns()
-
-
-def _parts(
-    places: Sequence[_Place], width: BucketWidth, wanted: Range
-) -> Iterator[tuple[list[_Place], tuple[str, str], Range]]:
-    """Row groups to read together, the names of markets [first, last) and the range of which they have all points."""
-    for first, last in _runs([(g.market_min, g.end - g.begin) for _, g in places], LAST_NAME, _PART):
-        some = [one for one in places if one[1].market_min < last and one[1].market_max >= first]
-        starts = [(max(width.floor(g.ts_min), wanted.start), g.end - g.begin) for _, g in some]
-        spans = [wanted]
-        if sum(size for _, size in starts) > _LARGEST_PART:
-            spans = [Range(*span) for span in _runs(starts, wanted.end, _LARGEST_PART)]
-        for span in spans:
-            yield [one for one in some if one[1].ts_min < span.end and one[1].ts_max >= span.start], (first, last), span
 
 
 def _runs(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
@@ -212,37 +230,6 @@ def inside(
         start, end = np.array([*limits, _NEVER], dtype=np.int64).T
         out |= (ts >= start[codes]) & (ts < end[codes])
     return out
-
-
-def _selected(rows: pa.Table, range_of: Callable[[str | None], Range], token_id: str | None) -> Iterator[pa.Table]:
-    """The rows in the range of their market: they are sorted, so they are a few slices, which cost no copy."""
-    for batch in rows.to_batches():
-        ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
-        codes, names = dictionary_of(batch.column("market_id"))
-        limits = [range_of(name) for name in names]
-        if len(set(limits[:-1])) == 1 and not batch.column("market_id").null_count:
-            mask = (ts >= limits[0].start) & (ts < limits[0].end)
-        else:
-            start, end = np.array(limits, dtype=np.int64).T
-            mask = (ts >= start[codes]) & (ts < end[codes])
-        if token_id is not None:
-            codes, names = dictionary_of(batch.column("token_id"))
-            mask &= np.array([name == token_id for name in names])[codes]
-        if mask.all():
-            yield pa.Table.from_batches([batch])
-            continue
-        edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
-        if len(edges) <= 2 * max(1, int(mask.sum()) // _LONG_SLICE):
-            for a, b in zip(edges[0::2], edges[1::2], strict=True):
-                yield pa.Table.from_batches([batch.slice(a, b - a)])
-        else:
-            yield pa.Table.from_batches([batch.filter(pa.array(mask))])
-
-
-def _labelled(points: Data, labels: Labels) -> Data:
-    """The same points, each token with the label of its record: stored ones may be from before the record changed."""
-    new = [t._replace(token_label=labels.get((t.market_id, t.token_id or ""), t.token_label)) for t in points.tokens]
-    return points if tuple(new) == points.tokens else points.of_codes(new, points.token).sort()
 
 
 def covered_ranges(

@@ -166,7 +166,7 @@ def query_of(
         wanted=clip(wanted) if isinstance(wanted, Range) else hull((ranges or {}).values()),
         width=width,
         base=base,
-        labels=store.labels(view, markets),
+        labels=store.catalog["markets"].labels(markets) if VIEWS[view].has_tokens else None,
         ranges=ranges,
         token_id=token_id,
         levels=levels,

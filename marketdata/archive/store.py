@@ -179,10 +179,6 @@ class ArchiveStore:
             raise ConfigError(problem, argument="resolution", value=resolution)
         return width
 
-    def labels(self, view: View, markets: Iterable[str] | None) -> dict[tuple[str, str], str]:
-        """Labels of the tokens of markets (None: all) in their records; of metrics none."""
-        return self.catalog["markets"].labels(markets) if VIEWS[view].has_tokens else {}
-
     def writer(self, name: str) -> AbstractContextManager[None]:
         """One writer of a view or another table at a time, among the processes of one machine."""
         return lock(self.root, name, _WAIT, f"writing {name}")
