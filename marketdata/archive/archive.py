@@ -290,7 +290,7 @@ class Archive(Generic[Frame]):
             number("max_disagreement", max_disagreement, least=0.0),
         )
         if isinstance(markets, str | os.PathLike):
-            markets = files.read(Path(markets), None, clock).data
+            markets = files.read(Path(markets)).data
         if markets is not None:
             self.add(markets=markets)
         added = recordings.add_files(

@@ -1,17 +1,15 @@
-"""Files as frames to add: Parquet, CSV, JSON lines, and raw messages of a collector."""
+"""Files of tidy rows and records as frames to add, and frames as files."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-
+from marketdata.adapters.recordings.files import ENDS, DamagedFileError, RecordingFile
 from marketdata.errors import ArchiveError, ConfigError
-from marketdata.points.columns import METRICS, Books, Token
+from marketdata.points.columns import METRICS
 from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.points.views import VIEWS, View
@@ -23,20 +21,12 @@ if TYPE_CHECKING:
 FileKind = Literal["markets", "events", "series"] | View
 # Records come first, as points name them.
 ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
-# Digits that every whole number of 64 bits can have.
-_INT64_DIGITS = 18
-# The files that are read.
-ENDS = (".parquet", ".csv", ".json", ".jsonl", ".ndjson")
 # Columns of texts, whatever their values look like: a label may be 007. Of points the others are numbers.
 _TEXTS = {"ts", "side", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 # Columns of points that have to be numbers.
 _NUMBERS = {name for spec in VIEWS.values() for name in spec.names} - _TEXTS
 # A Unix time as text.
 _UNIX = re.compile(r"\s*\d+([.eE][\d+]*)*\s*", re.ASCII)
-# The longest row that can be read [bytes].
-_CSV_BLOCK = 1 << 26
-# Names that collectors give to the token of a book message, and to its exchange clock.
-_MESSAGE_TOKENS = ("token_id", "asset_id")
 
 
 class Found(NamedTuple):
@@ -48,51 +38,40 @@ class Found(NamedTuple):
     rows: int
 
 
-def read(path: Path, token_id: str | None, clock: str) -> Found:
-    """Read a file; ConfigError if it is not there, or cannot be read."""
+def read(path: Path) -> Found:
+    """Read a file of tidy rows or records; ConfigError if it is not there, or cannot be read."""
     import polars as pl
 
-    if path.suffix not in ENDS:
-        raise ConfigError(f"{path.name!r} is not of a known kind; names that end in {', '.join(ENDS)} are read.")
+    file = RecordingFile(path)
     try:
-        if path.suffix == ".parquet":
-            frame = pl.read_parquet(path)
-        elif path.suffix == ".csv":
-            frame = _csv(path)
-        else:
-            rows = _json_rows(path)
-            if rows and {"bids", "asks"} <= rows[0].keys():
-                return Found(path, "books", messages(rows, token_id, clock, path.name), len(rows))
+        if file.form == "json":
+            rows = list(file.rows())
+            if not all(isinstance(row, dict) for row in rows):
+                raise ConfigError(f"{path.name!r} holds JSON that is not a list of objects.")
+            rows = [{k: str(v) if type(v) is int and k.endswith("_id") else v for k, v in row.items()} for row in rows]
             frame = pl.DataFrame(rows, infer_schema_length=None)
-    except (pl.exceptions.PolarsError, OSError, ValueError, RecursionError) as problem:
-        if isinstance(problem, ConfigError):
+        elif file.form == "csv":
+            frame = _typed(pl.concat(file.frames()))
+        elif file.form == "parquet":
+            frame = pl.read_parquet(path)
+        else:
+            raise ConfigError(f"{path.name!r} is not of a known kind; names that end in these are read: {ENDS}.")
+    except (pl.exceptions.PolarsError, OSError, ValueError, DamagedFileError) as problem:
+        why = problem.__cause__ if isinstance(problem, DamagedFileError) else problem
+        if isinstance(why, ConfigError):
             raise
-        raise ConfigError(f"{path.name!r} cannot be read as {path.suffix[1:]}: {problem}.") from problem
-    kind = kind_of(frame.columns, path.name)
-    return Found(path, kind, with_times(frame, path.name), frame.height)
+        raise ConfigError(f"{path.name!r} cannot be read as {file.form}: {why}.") from problem
+    return Found(path, kind_of(frame.columns, path.name), with_times(frame, path.name), frame.height)
 
 
-def _csv(path: Path) -> pl.DataFrame:
-    """A CSV file, whose rows have all columns; the name of a column, and never its first values, makes it a text."""
+def _typed(texts: pl.DataFrame) -> pl.DataFrame:
+    """Rows of CSV with the types of their columns: its name, and never its first values, makes one a text."""
     import polars as pl
-    from pyarrow import csv, string
 
-    names = pl.read_csv(path, n_rows=0, infer_schema=False).columns
-    rows = csv.read_csv(
-        path,
-        csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK),  # one thread counts the rows for messages
-        csv.ParseOptions(newlines_in_values=True),
-        csv.ConvertOptions(
-            column_types=dict.fromkeys(names, string()),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            null_values=[""],
-        ),
-    )
-    frame = cast("pl.DataFrame", pl.from_arrow(rows))
+    names = texts.columns
     typed = _numbers if "ts" in names else _values
-    frame = frame.with_columns(
-        typed(frame[name]) for name in names if not (name in _TEXTS or name.endswith(("_id", "_slug")))
+    frame = texts.with_columns(
+        typed(texts[name]) for name in names if not (name in _TEXTS or name.endswith(("_id", "_slug")))
     )
     types = dict.fromkeys(TEXT_LISTS, pl.String) | dict.fromkeys(NUMBER_LISTS, pl.Float64)
     return frame.with_columns(pl.col(c).str.json_decode(pl.List(dtype)) for c, dtype in types.items() if c in names)
@@ -122,23 +101,6 @@ def _values(texts: pl.Series) -> pl.Series:
         return texts == "true"
     tried = (texts.cast(kind, strict=False) for kind in (pl.Int64, pl.Float64))
     return next((values for values in tried if values.cast(pl.String).eq_missing(texts).all()), texts)
-
-
-def _json_rows(path: Path) -> list[dict[str, Any]]:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json" and text.lstrip()[:1] == "[":
-        rows = json.loads(text, parse_int=_whole)
-    else:
-        # Only a line feed ends a line; texts may contain other separators, such as U+2028.
-        rows = [json.loads(line, parse_int=_whole) for line in text.split("\n") if line.strip()]
-    if not all(isinstance(row, dict) for row in rows):
-        raise ConfigError(f"{path.name!r} holds JSON that is not a list of objects.")
-    return [{k: str(v) if type(v) is int and k.endswith("_id") else v for k, v in row.items()} for row in rows]
-
-
-def _whole(digits: str) -> int | str:
-    """A whole number; one of more digits than a column of numbers has, such as a token id, as text."""
-    return int(digits) if len(digits) <= _INT64_DIGITS else digits
 
 
 def kind_of(columns: Iterable[str], name: str) -> FileKind:
@@ -189,32 +151,6 @@ def _micros(value: Any) -> int:
     if isinstance(value, str) and not _UNIX.fullmatch(value):
         return parse_iso(value.strip())
     return unix_micros(float(value) if isinstance(value, str) and not value.strip().isdigit() else value)
-
-
-def messages(rows: Iterable[Mapping[str, Any]], token_id: str | None, clock: str, name: str) -> Books:
-    """Books of a collector's raw messages, arguments as for `add_files`; ConfigError if one lacks its token or time."""
-    tokens: dict[Token, int] = {}
-    codes, times, counts = [], [], []
-    levels: list[tuple[float, float]] = []
-    for number, row in enumerate(rows):
-        try:
-            token = next((str(row[k]) for k in _MESSAGE_TOKENS if row.get(k)), token_id)
-            if token is None:
-                raise ConfigError(f"{name!r} does not name the token of its books; pass token_id=.")
-            codes.append(tokens.setdefault(Token("", token), len(tokens)))
-            times.append(unix_micros(row[clock]))
-            for side, best_first in (("bids", True), ("asks", False)):
-                some = sorted(((float(v["price"]), float(v["size"])) for v in row[side]), reverse=best_first)
-                counts.append(len(some))
-                levels.extend(some)
-        except (KeyError, TypeError, ValueError) as problem:
-            if isinstance(problem, ConfigError):
-                raise
-            raise ConfigError(f"message {number} of {name!r} is not a book message: {problem!r}.") from None
-    price, size = np.array(levels, np.float64).reshape(-1, 2).T
-    ts, bounds = np.array(times, np.int64), np.zeros(1, np.int64)
-    books = Books.of_levels((), bounds, ts, np.array(counts, np.int64), price, size)
-    return books.of_codes(tuple(tokens), np.array(codes, np.int32)).sort()
 
 
 def write(frame: Any, path: Path) -> None:

@@ -185,6 +185,8 @@ class _File:
             if not self._messages:
                 raise
             self._note = problem.problem
+        if 0 < self._messages == self._left_out["damaged"]:
+            raise ConfigError(f"none of its {self._messages:,} messages can be read.")
         if self._format.stands:
             self._keep(self.feed.end())
         if is_last or not self._format.stands:
@@ -387,7 +389,7 @@ def add_files(
     recordings: list[tuple[RecordingFile, Format]] = []
     out: list[ImportedFile] = []
     for path in every:
-        file = RecordingFile(path)
+        file = RecordingFile(path, token_id)
         if file.form is None and path not in named:
             out.append(_refused(path, ConfigError(OTHER)))
             continue
@@ -396,7 +398,7 @@ def add_files(
             if chosen is not None:
                 recordings.append((file, chosen))
             else:
-                tidy.append(files.read(path, token_id, options.clock))
+                tidy.append(files.read(path))
         except ConfigError as problem:
             if path in named:
                 raise

@@ -58,14 +58,14 @@ def is_archive(path: str) -> bool:
 
 def recordings(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Paths to import: of a folder with files that are named like their content, these alone."""
-    from marketdata.archive.files import ENDS, ORDER
+    from marketdata.adapters.recordings.files import RecordingFile
+    from marketdata.archive.files import ORDER
 
     out: list[Path] = []
     for path in map(Path, paths):
-        inside = (
-            sorted(file for file in path.iterdir() if file.is_file() and file.suffix in ENDS) if path.is_dir() else []
-        )
-        known = [file for file in inside if file.stem in ORDER]
+        every = sorted(path.iterdir()) if path.is_dir() else []
+        inside = [file for file in every if file.is_file() and RecordingFile(file).form]
+        known = [file for file in inside if file.name.partition(".")[0] in ORDER]
         for file in inside if known else ():
             if file not in known:
                 typer.echo(f"marketdata: left out {file.name}: it is not called {', '.join(ORDER)}.", err=True)

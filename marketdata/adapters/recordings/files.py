@@ -1,16 +1,18 @@
-"""Files of recordings: JSON lines, CSV and Parquet, plain or compressed, read part by part."""
+"""Files that others wrote: JSON, CSV and Parquet, plain or compressed, read part by part."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import simdjson
 
@@ -28,12 +30,14 @@ _FORMS: dict[str, Form] = {
 _PACKED = (".gz", ".zst", ".zstd")
 # Names that are read, for messages.
 ENDS = f"{', '.join(end for end in _FORMS if end != '.pq')}; of all but Parquet also with .gz or .zst"
-# Rows of a table that are read at a time.
-_ROWS = 1 << 19
+# Rows of a table, and of JSON, that are read at a time.
+_ROWS, _JSON_ROWS = 1 << 19, 1 << 14
 # Columns of few different texts.
 _REPEATED = ("asset_id", "event_type", "side")
-# Bytes of a CSV file that are read at a time.
+# Bytes of a CSV file that are read at a time: a row has no more.
 _CSV_BLOCK = 1 << 24
+# Digits that every whole number of 64 bits can have.
+_INT64_DIGITS = 18
 # What a message says of a file that ends early.
 _CUT = "ends in the middle of its data: fetch it again. What came before the end was read."
 
@@ -44,9 +48,13 @@ class DamagedFileError(ConfigError):
 
 @dataclass(frozen=True)
 class RecordingFile:
-    """A file by its name: its form, and its columns or the fields of its first message."""
+    """A file by its name: its form, and its columns or the fields of its first message.
+
+    ``token_id`` is the token of messages that name none.
+    """
 
     path: Path
+    token_id: str | None = None
 
     @property
     def form(self) -> Form | None:
@@ -63,22 +71,14 @@ class RecordingFile:
             return tuple(first) if isinstance(first, dict) else ()
         if self.form == "parquet":
             return tuple(self._parquet().schema_arrow.names)
-        header = next(iter(self.lines()), b"")
-        if not header.strip():
-            raise self._empty()
-        return tuple(name.strip().strip('"') for name in header.decode("utf-8", "replace").strip().split(","))
+        header = next(self.lines(), b"").decode("utf-8-sig", "replace")
+        return tuple(name.strip() for name in next(csv.reader([header]), ())) or self._refuse_empty()
 
     @cached_property
     def first_message(self) -> Any:
         """The first JSON value; the first of a list."""
-        for found in self.messages():
-            while isinstance(found, list):
-                if not found:
-                    break
-                found = found[0]  # noqa: PLW2901  the list was one line
-            if found is not None and found != []:
-                return found
-        raise self._empty()
+        found = next((one for one in self.rows() if one is not None), None)
+        return self._refuse_empty() if found is None else found
 
     def lines(self) -> Iterator[bytes]:
         """Lines, without those that are blank; DamagedFileError where a compressed file ends early."""
@@ -103,16 +103,20 @@ class RecordingFile:
                     return
                 yield value
 
+    def rows(self) -> Iterator[Any]:
+        """JSON values as `messages` gives them, the entries of lists one by one."""
+        return _each(self.messages())
+
     def _whole(self) -> Iterator[Any]:
         """The values of a file that is one JSON value, or one after the other over many lines."""
         text = b"".join(self.lines()).decode("utf-8", "replace")
-        decoder, at = json.JSONDecoder(), 0
+        decoder, at = json.JSONDecoder(parse_int=_whole_number), 0
         try:
             while at < len(text):
                 value, at = decoder.raw_decode(text, at)
                 yield from value if isinstance(value, list) else [value]
                 at += len(text) - at - len(text[at:].lstrip(" \t\r\n,"))
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             if not at:
                 raise ConfigError(
                     f"{self.path.name!r} is no JSON: {problem}. If it was cut, fetch it again; if it is of another "
@@ -121,27 +125,40 @@ class RecordingFile:
             raise DamagedFileError(f"{self.path.name!r} {_CUT}") from problem
 
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
-        """Rows of CSV, all of them texts, or of Parquet, some at a time."""
-        return self._csv_frames() if self.form == "csv" else self._parquet_frames(columns)
+        """Rows, some at a time: of CSV all texts, of Parquet those of the ``columns``; of JSON the objects."""
+        ways = {"csv": self._csv_frames, "json": self._json_frames, "parquet": self._parquet_frames}
+        return ways[str(self.form)](columns)
 
-    def _csv_frames(self) -> Iterator[pl.DataFrame]:
+    def _json_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
+        import polars as pl
+
+        rows = self.rows()
+        while some := list(islice(rows, _JSON_ROWS)):
+            yield pl.DataFrame([row for row in some if isinstance(row, Mapping)], infer_schema_length=None)
+
+    def _csv_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
         import polars as pl
         import pyarrow as pa
-        from pyarrow import csv
+        from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
-        names = self.columns
+        texts = ConvertOptions(
+            column_types=dict.fromkeys(self.columns, pa.string()),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            null_values=[""],
+        )
         try:
             with self._stream() as stream:
-                reader = csv.open_csv(
-                    stream,
-                    csv.ReadOptions(block_size=_CSV_BLOCK),
-                    csv.ParseOptions(newlines_in_values=False),
-                    csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True),
-                )
+                # One thread counts the rows for messages.
+                options = ReadOptions(block_size=_CSV_BLOCK, use_threads=False), ParseOptions(newlines_in_values=True)
+                reader = open_csv(stream, *options, texts)
+                yield cast("pl.DataFrame", pl.from_arrow(reader.schema.empty_table()))
                 for batch in reader:
                     yield cast("pl.DataFrame", pl.from_arrow(batch))
         except (EOFError, OSError, zlib.error, pa.ArrowInvalid) as problem:
-            raise DamagedFileError(f"{self.path.name!r} cannot be read further: {problem}. {_CUT}") from problem
+            raise DamagedFileError(
+                f"{self.path.name!r} cannot be read further: {problem}. What came before was read."
+            ) from problem
 
     def _parquet_frames(self, columns: Sequence[str] | None) -> Iterator[pl.DataFrame]:
         import polars as pl
@@ -162,7 +179,7 @@ class RecordingFile:
         import pyarrow.parquet as pq
 
         if not self.path.stat().st_size:
-            raise self._empty()
+            self._refuse_empty()
         try:
             names = pq.read_schema(self.path).names
             return pq.ParquetFile(self.path, read_dictionary=[name for name in _REPEATED if name in names])
@@ -181,13 +198,23 @@ class RecordingFile:
             return io.BufferedReader(pa.input_stream(str(self.path), compression="zstd"))
         return self.path.open("rb")
 
-    def _empty(self) -> ConfigError:
-        return ConfigError(f"{self.path.name!r} is empty: fetch it again, or leave it out.")
+    def _refuse_empty(self) -> NoReturn:
+        raise ConfigError(f"{self.path.name!r} is empty: fetch it again, or leave it out.")
 
 
 def _loads(line: bytes) -> Any:
     """A JSON value that the fast parser refuses, such as one with a whole number of 77 digits; None for no JSON."""
     try:
-        return json.loads(line)
-    except ValueError:
+        return json.loads(line, parse_int=_whole_number)
+    except (ValueError, RecursionError):
         return None
+
+
+def _whole_number(digits: str) -> int | str:
+    """A whole number; one of more digits than a column of numbers has, such as a token id, as text."""
+    return int(digits) if len(digits) <= _INT64_DIGITS else digits
+
+
+def _each(found: Iterable[Any]) -> Iterator[Any]:
+    for one in found:
+        yield from _each(one) if isinstance(one, list) else (one,)

@@ -32,8 +32,8 @@ class Format(NamedTuple):
     stands: bool
 
 
-def _market_channel(file: RecordingFile, clock: str) -> Iterator[Batch]:
-    reader = MessageReader(clock)
+def _messages(file: RecordingFile, clock: str) -> Iterator[Batch]:
+    reader = MessageReader(clock, file.token_id)
     try:
         for found in file.messages():
             if found is None:
@@ -60,9 +60,15 @@ def _is_snapshots(file: RecordingFile) -> bool:
     names = set(file.columns)
     sides = {*tables.BIDS_NAMES} & names and {*tables.ASKS_NAMES} & names
     named = {*TOKEN} & names or ({*MARKET} & names and {*LABEL} & names)
-    if file.form == "json" and {"bids", "asks"} <= names and not {*MARKET} & names:
-        return False  # book messages of a collector, which an archive takes as they are
-    return bool((sides or {*tables.BOOK_NAMES} & names) and named) and "event_type" not in names and _has_time(file)
+    is_message = file.form == "json" and {"bids", "asks"} <= names and not {*MARKET} & names
+    is_book = bool((sides or {*tables.BOOK_NAMES} & names) and named) and not is_message
+    return is_book and "event_type" not in names and _has_time(file)
+
+
+def _is_book_messages(file: RecordingFile) -> bool:
+    names = set(file.columns)
+    is_book = file.form == "json" and {"bids", "asks"} <= names
+    return is_book and "event_type" not in names and not _is_snapshots(file)
 
 
 def _is_levels(file: RecordingFile) -> bool:
@@ -81,7 +87,7 @@ def _is_incremental(file: RecordingFile) -> bool:
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
-        Format("market-channel", is_message, _market_channel, stands=True),
+        Format("market-channel", is_message, _messages, stands=True),
         Format("event-files", _has(*tables.EVENT_COLUMNS), tables.event_files, stands=True),
         Format("incremental", _is_incremental, partial(tables.level_rows, incremental=True), stands=True),
         Format("snapshots", _is_snapshots, tables.snapshots, stands=False),
@@ -93,6 +99,7 @@ FORMATS: Mapping[str, Format] = {
             tables.outcome_bids,
             stands=False,
         ),
+        Format("book-messages", _is_book_messages, _messages, stands=False),
     )
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,6 @@ SIZE_NAMES = ("size", "amount", "quantity", "qty")
 WIDE = re.compile(r"(bids|asks)\[(\d+)\]\.(price|amount)")
 # What publishers call the sides.
 _SIDES = {"buy": BIDS, "bid": BIDS, "bids": BIDS, "b": BIDS, "sell": ASKS, "ask": ASKS, "asks": ASKS, "a": ASKS}
-# Books of JSON lines that are read at a time.
-_ROWS = 1 << 14
 # Of the times of arrival in a tenth of a second two are kept: they tell holes of many seconds.
 _TENTH = 100_000
 
@@ -145,7 +142,7 @@ def _before(known: dict[Token, int], named: Sequence[Token], token: Codes, value
 
 def snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
     """Tables with a book a row: as JSON text, lists of pairs or lists of structs."""
-    for frame in _rows_of(file):
+    for frame in file.frames():
         names = frame.columns
         bids, asks, book = (first(names, some) for some in (BIDS_NAMES, ASKS_NAMES, BOOK_NAMES))
         ts, seen = clocks(frame, clock)
@@ -161,7 +158,7 @@ def snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
 
 def outcome_bids(file: RecordingFile, clock: str) -> Iterator[Batch]:
     """Tables with the bids of both outcomes: an ask of Yes at p is a bid of No at 1 - p."""
-    for frame in _rows_of(file):
+    for frame in file.frames():
         names = frame.columns
         yes, no = first(names, YES_NAMES), first(names, NO_NAMES)
         name = first(names, ("ticker", "market_ticker", *MARKET, "symbol"))
@@ -205,16 +202,6 @@ def wide_snapshots(file: RecordingFile, clock: str) -> Iterator[Batch]:
 def _nothing(count: int) -> Floats:
     """No stated best prices."""
     return np.full((count, 2), np.nan)
-
-
-def _rows_of(file: RecordingFile) -> Iterator[pl.DataFrame]:
-    """Rows as frames, of JSON lines too."""
-    if file.form != "json":
-        yield from file.frames()
-        return
-    messages = (one for message in file.messages() for one in (message if isinstance(message, list) else [message]))
-    while rows := list(islice(messages, _ROWS)):
-        yield pl.DataFrame([row for row in rows if isinstance(row, Mapping)], infer_schema_length=None)
 
 
 def _batch(
