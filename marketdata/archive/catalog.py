@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -94,11 +94,13 @@ class Catalog:
 
     def records(self) -> list[Record]:
         """All records in the order of their ids."""
-        return sorted((record for rows in self._newest() for record in rows.records()), key=lambda r: str(r["id"]))
+        return sorted(
+            (record for rows in self._rows().values() for record in rows.records()), key=lambda r: str(r["id"])
+        )
 
     def find(self, id_or_slug: str) -> Record | None:
         """The record with this id, else with this slug."""
-        files = self._newest()
+        files = self._rows().values()
         with_slug = [rows.record(rows.by_slug[id_or_slug]) for rows in files if id_or_slug in rows.by_slug]
         return _of_id(files, id_or_slug) or min(with_slug, key=lambda r: str(r["id"]), default=None)
 
@@ -114,13 +116,13 @@ class Catalog:
         return [str(record["id"]) for record in self._with_token(token_id)]
 
     def _with_token(self, token_id: str) -> list[Record]:
-        found = (rows.record(at) for rows in self._newest() for at in rows.by_token.get(token_id, ()))
+        found = (rows.record(at) for rows in self._rows().values() for at in rows.by_token.get(token_id, ()))
         return sorted(found, key=lambda r: str(r["id"]))
 
     def labels(self, markets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
         """The label of each token of some markets (None: all) that has one, by market and token."""
         wanted, out = None if markets is None else list(markets), dict[tuple[str, str], str]()
-        for rows in self._newest():
+        for rows in self._rows().values():
             ids, tokens, labels = (rows.columns[name] for name in ("market_id", "token_ids", "token_labels"))
             if wanted is None:
                 some: Iterable[tuple[str, Any, Any]] = zip(
@@ -136,7 +138,7 @@ class Catalog:
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:
         """The error for an unknown market, with similar names."""
-        files, owners = self._newest(), self.markets_of(id_or_slug)
+        files, owners = self._rows().values(), self.markets_of(id_or_slug)
         names = [name for rows in files for name in (*rows.by_slug, *rows.by_id)]
         near = difflib.get_close_matches(id_or_slug, names, n=3, cutoff=0.7)
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
@@ -146,11 +148,9 @@ class Catalog:
         content = "has no market yet" if count == 0 else "has 1 market" if count == 1 else f"has {count:,} markets"
         return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {content}.{hint}")
 
-    def _newest(self) -> Collection[_Rows]:
-        return self._of(self.table.version()).values()
-
-    def _of(self, version: Version) -> dict[str, _Rows]:
-        """The rows of each file of a version; files never change."""
+    def _rows(self, version: Version | None = None) -> dict[str, _Rows]:
+        """The rows of each file of a version, by default the newest; files never change."""
+        version = version or self.table.version()
         with self._lock:
             if version.number != self._number:
                 known, files = self._files, dict[str, _Rows]()
@@ -170,7 +170,7 @@ class Catalog:
         new = {r["id"]: r for r in records}
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
-            files = self._of(version)
+            files = self._rows(version)
             known = {identity: _of_id(files.values(), identity) for identity in new}
             both = {identity: _merge(known[identity] or {}, record) for identity, record in new.items()}
             changed = [identity for identity, record in both.items() if record != known[identity]]

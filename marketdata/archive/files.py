@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -13,7 +12,6 @@ from marketdata.points.columns import METRICS
 from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.points.views import VIEWS, View
-from marketdata.times import parse_iso, unix_micros
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,8 +23,6 @@ ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 _TEXTS = {"ts", "side", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 # Columns of points that have to be numbers.
 _NUMBERS = {name for spec in VIEWS.values() for name in spec.names} - _TEXTS
-# A Unix time as text.
-_UNIX = re.compile(r"\s*\d+([.eE][\d+]*)*\s*", re.ASCII)
 
 
 class Found(NamedTuple):
@@ -41,6 +37,8 @@ class Found(NamedTuple):
 def read(path: Path) -> Found:
     """Read a file of tidy rows or records; ConfigError if it is not there, or cannot be read."""
     import polars as pl
+
+    from marketdata.adapters.recordings.columns import micros
 
     file = RecordingFile(path)
     try:
@@ -61,7 +59,14 @@ def read(path: Path) -> Found:
         if isinstance(why, ConfigError):
             raise
         raise ConfigError(f"{path.name!r} cannot be read as {file.form}: {why}.") from problem
-    return Found(path, kind_of(frame.columns, path.name), with_times(frame, path.name), frame.height)
+    kind = kind_of(frame.columns, path.name)
+    if "ts" in frame.columns and (frame["ts"].dtype == pl.String or frame["ts"].dtype.is_numeric()):
+        try:
+            ts = pl.Series("ts", micros(frame["ts"])).cast(pl.Datetime("us", "UTC"))
+        except ConfigError as problem:
+            raise ConfigError(f"{path.name!r}: {problem.problem}") from problem
+        frame = frame.with_columns(ts)
+    return Found(path, kind, frame, frame.height)
 
 
 def _typed(texts: pl.DataFrame) -> pl.DataFrame:
@@ -124,33 +129,6 @@ def kind_of(columns: Iterable[str], name: str) -> FileKind:
         f"{' '.join(METRICS)}; markets market_id slug question token_ids token_labels. Columns of recordings of order "
         "books are in the guide on them: rename yours to these."
     )
-
-
-def with_times(frame: Any, name: str) -> Any:
-    """The frame with ``ts`` as times, also where it was text (ISO 8601; without a zone UTC) or a Unix time."""
-    import polars as pl
-
-    kind = frame.schema.get("ts")
-    if kind is None or not (kind == pl.String or kind.is_numeric()):
-        return frame
-    times = frame["ts"].unique(maintain_order=True).drop_nulls()
-    micros = []
-    for value in times.to_list():
-        try:
-            micros.append(_micros(value))
-        except ValueError as problem:
-            place = frame["ts"].index_of(value) + 1
-            raise ConfigError(
-                f"{name!r} has a ts that is neither an ISO 8601 time nor a Unix time: value {place}, {problem}."
-            ) from problem
-    read = pl.Series(micros, dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))
-    return frame.with_columns(pl.col("ts").replace_strict(times, read, default=None))
-
-
-def _micros(value: Any) -> int:
-    if isinstance(value, str) and not _UNIX.fullmatch(value):
-        return parse_iso(value.strip())
-    return unix_micros(float(value) if isinstance(value, str) and not value.strip().isdigit() else value)
 
 
 def write(frame: Any, path: Path) -> None:

@@ -48,6 +48,8 @@ def micros(column: pl.Series) -> Ints:
         raise ConfigError(f"{column.name} has {column.null_count()} rows without a time.")
     if isinstance(column.dtype, pl.Datetime):
         return column.dt.epoch("us").to_numpy()
+    if not column.dtype.is_numeric():
+        column = column.cast(pl.String).str.strip_chars()
     whole = column if column.dtype.is_numeric() else column.cast(pl.Int64, strict=False)
     if whole.null_count():
         floats = column.cast(pl.Float64, strict=False)
@@ -65,12 +67,16 @@ def micros(column: pl.Series) -> Ints:
 
 def _iso(column: pl.Series) -> pl.Series:
     """ISO 8601 texts; each distinct one is read once."""
-    distinct = column.unique().drop_nulls()
-    try:
-        known = [parse_iso(text.strip()) for text in distinct.cast(pl.String).to_list()]
-    except ValueError as problem:
-        raise ConfigError(f"{column.name} is neither an ISO 8601 time nor a Unix time: {problem}.") from None
-    return column.replace_strict(distinct, pl.Series(known, dtype=pl.Int64), return_dtype=pl.Int64)
+    known = {}
+    for text in column.unique(maintain_order=True).to_list():
+        try:
+            known[text] = parse_iso(text)
+        except ValueError as problem:
+            place = (column.index_of(text) or 0) + 1
+            raise ConfigError(
+                f"{column.name} is neither an ISO 8601 time nor a Unix time: value {place}, {problem}."
+            ) from None
+    return column.replace_strict(known, return_dtype=pl.Int64)
 
 
 def coded(*columns: pl.Series | None) -> tuple[list[tuple[str | None, ...]], Codes]:
