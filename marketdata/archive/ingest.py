@@ -12,7 +12,7 @@ from marketdata.archive import query, records
 from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.records import Record
-from marketdata.archive.store import ArchiveStore, by_market, minutes_of
+from marketdata.archive.store import ArchiveStore, minutes_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token, joined
 from marketdata.points.duplicates import repeated
@@ -61,7 +61,7 @@ def _add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, co
         return 0, 0
     if complete:
         _check_tokens(view, columns, markets)
-    ranges = {m: minutes_of(part) for m, part in by_market(columns)}
+    ranges = {m: minutes_of(times) for m, times in times_of(columns).items()}
     coarse = coarse_grid(columns, base)
     if coarse is not None:
         _check_width(store, view, ranges, coarse)

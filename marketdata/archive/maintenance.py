@@ -19,15 +19,15 @@ from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import ALL_TIME, files_of, read
 from marketdata.archive.records import derive_events, derive_series
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import COMPACT_EFFORT, OURS, DataFile, Group, cuts, file_of, flush, holding
+from marketdata.archive.storage.parquet import OURS, DataFile, Group, cuts, file_of, flush, holding
 from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
-from marketdata.archive.store import ArchiveStore, by_market, minutes_around, minutes_of
+from marketdata.archive.store import ArchiveStore, minutes_around, minutes_of, times_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
 from marketdata.points.arguments import choice, number
 from marketdata.points.records import KINDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
-from marketdata.wire.arrow import from_tables, to_table
+from marketdata.wire.arrow import from_tables
 
 # Of a compacted file, about a byte per level: it has some eight million levels [bytes].
 _FILE_BYTES = 8_000_000
@@ -56,26 +56,12 @@ def compact(store: ArchiveStore) -> int:
         small = [file for file in files_of(table.version(), None, ALL_TIME) if file.size <= _FILE_BYTES // 2]
         for first, end in cuts(np.array([file.size for file in small]), _FILE_BYTES):
             if end - first > 1:
-                with store.writer(view):
-                    _join(table, view, small[first:end])
+                store.join(view, small[first:end])
     store.coverage.fold(VIEWS, whole=True)
     after = sum(len(table.version().files) for table in tables)
     for table in store.tables.values():
         table.checkpoint()
     return max(0, before - after)
-
-
-def _join(table: Table, view: View, some: Sequence[DataFile]) -> None:
-    """Write some files as one, unless another writer has replaced one of them: its rows are newer."""
-
-    def are_there(version: Version) -> bool:
-        return set(some) <= set(version.files)
-
-    if are_there(table.version()):
-        rows = to_table(from_tables(view, [table.read(file) for file in some]).sort())
-        with table.draft():
-            made = table.put(rows, COMPACT_EFFORT)
-            table.plan(lambda version: (made, some) if are_there(version) else None, data_change=False)
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
@@ -156,10 +142,10 @@ def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damag
                     yield Damage(view, file.market_min, around, str(found))
                 continue
             with errors.parsing(f"The {view} table"):
-                points = dict(by_market(from_tables(view, [found]).sort()))
-            for market in points.keys() & records.keys():
+                times = times_of(from_tables(view, [found]).sort())
+            for market in times.keys() & records.keys():
                 edges = np.array([record.range for record in records[market]]).reshape(-1, 2)
-                places = np.searchsorted(np.sort(points[market].ts), edges)
+                places = np.searchsorted(np.sort(times[market]), edges)
                 counts[market] += places[:, 1] - places[:, 0]
     for market, some in records.items():
         for record, count in zip(some, counts[market].tolist(), strict=True):
@@ -210,8 +196,7 @@ def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
         return (made, [file]) if file in version.files else None
 
     if len(kept) < len(found):
-        with store.writer(name):
-            table.plan(make)
+        table.plan(make, store.writer(name))
 
 
 def _add_records(store: ArchiveStore, lost: Container[str]) -> None:
@@ -260,7 +245,7 @@ def _record_again(
                 (wrong if count else lost).append(record.range)
         now = time.time_ns() // 1000
         new = [CoverageRecord(*one, CoverageState.MISSING, None, now, 0) for one in lost]
-        added = subtract([*wrong, *([minutes_of(points)] if len(points) else [])], [*right, *lost])
+        added = subtract([*wrong, *([minutes_of(points.ts)] if len(points) else [])], [*right, *lost])
         new += [CoverageRecord(*r, state, len(points.between(*r)), now, 0) for r in added]
         return {market: new}
 
@@ -301,7 +286,7 @@ def rebuild(store: ArchiveStore) -> None:
     for view in VIEWS:
         for file in unnamed.get(view, ()):
             columns = from_tables(view, [store.points[view].read(file)]).sort()
-            known = {market: store.coverage.records(view, market) for market, _ in by_market(columns)}
+            known = {market: store.coverage.records(view, market) for market in times_of(columns)}
             store.upsert(view, columns, CoverageState.UNPROVEN)
             # What is known stays: its rows tell which ranges are as they were written; others become missing.
             store.record(view, lambda _, known=known: known)  # type: ignore[misc]

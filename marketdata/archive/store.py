@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,13 +25,13 @@ from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_be
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable, note_of
 from marketdata.archive.storage.locks import lock
-from marketdata.archive.storage.parquet import DataFile, cuts
+from marketdata.archive.storage.parquet import COMPACT_EFFORT, WRITE_EFFORT, DataFile, cuts
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Token
 from marketdata.points.duplicates import equal_values
 from marketdata.points.records import KINDS, RecordKind
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.times import Range
 from marketdata.wire.arrow import SCHEMAS, from_tables, to_table, tokens_of
@@ -229,7 +230,7 @@ class ArchiveStore:
         Complete ranges stay so; the rest of each market, from its first to its last minute, gets ``state``.
         """
         columns = columns.sort()
-        hulls = {market: minutes_of(part) for market, part in by_market(columns)}
+        hulls = {market: minutes_of(times) for market, times in times_of(columns).items()}
         spans = _spans(columns)
         now = time.time_ns() // 1000
 
@@ -267,23 +268,30 @@ class ArchiveStore:
         self.replace(view, columns, ranges, keep, after)
 
     def replace(
-        self, view: View, columns: Data, ranges: Mapping[str, Sequence[Range]], keep: Keep, after: After
+        self,
+        view: View,
+        columns: Data,
+        ranges: Mapping[str, Sequence[Range]],
+        keep: Keep,
+        after: After,
+        join: Sequence[DataFile] | None = None,
     ) -> int:
         """Replace the points in the ranges of markets, but those that ``keep`` selects, and record it, in one commit.
 
         ``after`` gives the records of a market whose coverage has records and a change of points; those without
         ``rows`` are counted. What is stored is read once, and again if another commit came first; points that are there
         already, with equal values, stay in their files. The records are in the commit, so that what is recorded is what
-        is stored wherever a process ends. Returns by how many points there are more.
+        is stored wherever a process ends. Some files are joined: by default the small ones once there are many, else
+        those of ``join`` with more effort. Returns by how many points there are more.
         """
-        table = self.points[view]
-        new_times = {market: part.ts for market, part in by_market(columns)}
+        table, new_times = self.points[view], times_of(columns)
         hulls = {m: Range(min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
+        whole: list[DataFile] | None = None  # the files of all points, which no plan makes twice
         growth = 0
 
         def plan(version: Version) -> Plan | None:
-            nonlocal growth
-            before = {market: self.coverage.records(view, market) for market in ranges}
+            nonlocal growth, whole
+            before = self.coverage.of(view, ranges)
             files = list(table.touched(version, hulls))
             drops, left, changes, there = self._changes(view, files, columns, ranges, keep, before)
             records = {}
@@ -293,22 +301,30 @@ class ArchiveStore:
                     change.new = np.sort(new_times[market])
                 records[market] = [change.counted(r) for r in after(market, before[market], change)]
             growth = len(columns) - sum(len(change.gone) for change in changes.values())
-            new = early
-            if new is None or there.any():
+            if there.any():
                 new = self._put(view, columns.take(np.flatnonzero(~there)))
-            if not (new or drops or any(records.values())):
+            else:
+                new = whole = self._put(view, columns) if whole is None else whole
+            if join is None:
+                joined = _small(table, version, drops, _row_bytes(columns))
+            else:
+                joined = {file: table.read(file) for file in join if file in version.files}
+            if not (new or drops or joined or any(records.values())):
                 return None
-            joined = _small(table, version, drops, _row_bytes(columns))
-            return [*new, *self._rewritten(view, [*left, *joined.values()])], [*drops, *joined], note_of(records)
+            new = [*new, *self._rewritten(view, [*left, *joined.values()], is_small=join is None)]
+            return new, [*drops, *joined], note_of(records)
 
-        with self.steady(), table.draft():
+        with self.steady():
             self.fix_base(self.base)  # what cannot be recorded is not written
             table.create(self.metadata_of(self.base))
-            # Where nothing is stored, as is usual, the points are written before other writers have to wait.
-            early = None if any(table.touched(table.version(), hulls)) else self._put(view, columns)
-            with self.writer(view):
-                table.plan(plan)
+            if not isinstance(columns, Books):
+                table.add_columns(columns.values)
+            table.plan(plan, self.writer(view))
         return growth
+
+    def join(self, view: View, files: Sequence[DataFile]) -> None:
+        """Write files as one; one that another writer replaces meanwhile is left out, as its rows are newer."""
+        self.replace(view, empty(view), {}, lambda rows, _: rows.at < 0, lambda *_: [], files)
 
     def record(self, view: View, make: Callable[[Version], Mapping[str, Sequence[CoverageRecord]]]) -> None:
         """Record other coverage of the points of a version, which ``make`` gives by market."""
@@ -317,18 +333,11 @@ class ArchiveStore:
             records = make(version)
             return ([], [], note_of(records)) if any(records.values()) else None
 
-        with self.writer(view):
-            self.points[view].plan(plan)
+        self.points[view].plan(plan, self.writer(view))
 
     def _put(self, view: View, columns: Data) -> list[DataFile]:
         """Write points to new files, some at a time: their rows take as much memory again."""
-        table, new = self.points[view], list[DataFile]()
-        for part in _portions(columns):
-            rows = to_table(part)
-            known = set(table.version().schema.names)
-            table.add_columns([pa.field(n, pa.float64()) for n in rows.schema.names if n not in known])
-            new += table.put(rows)
-        return new
+        return [file for part in _portions(columns) for file in self.points[view].put(to_table(part))]
 
     def _changes(
         self,
@@ -369,16 +378,17 @@ class ArchiveStore:
             change.stay, change.gone = np.sort(change.stay), np.sort(change.gone)
         return drops, left, changes, there
 
-    def _rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
-        """New files of the rows that stay of others, some at a time."""
+    def _rewritten(self, view: View, parts: Sequence[pa.Table], *, is_small: bool) -> list[DataFile]:
+        """New files of rows of others; small ones are made some at a time, and with less effort."""
+        effort, most = (WRITE_EFFORT, _BATCH_BYTES) if is_small else (COMPACT_EFFORT, math.inf)
         out, batch = list[DataFile](), list[pa.Table]()
         for n, part in enumerate(parts):
             batch.append(part)
-            if n + 1 < len(parts) and sum(some.nbytes for some in batch) < _BATCH_BYTES:
+            if n + 1 < len(parts) and sum(some.nbytes for some in batch) < most:
                 continue
             rows = batch[0] if len(batch) == 1 else to_table(from_tables(view, batch).sort())
             if rows.num_rows:
-                out += self.points[view].put(rows)
+                out += self.points[view].put(rows, effort)
             batch = []
         return out
 
@@ -487,9 +497,9 @@ def _spans(columns: Data) -> Any:
     return out
 
 
-def minutes_of(columns: Data) -> Range:
-    """From the minute of the first point to the end of that of the last."""
-    return minutes_around(int(columns.ts.min()), int(columns.ts.max()))
+def minutes_of(times: Ints) -> Range:
+    """From the minute of the first time to the end of that of the last."""
+    return minutes_around(int(times.min()), int(times.max()))
 
 
 def minutes_around(first: int, last: int) -> Range:
@@ -497,9 +507,9 @@ def minutes_around(first: int, last: int) -> Range:
     return Range(first // MINUTE * MINUTE, last // MINUTE * MINUTE + MINUTE)
 
 
-def by_market(columns: Data) -> Iterator[tuple[str, Data]]:
-    """Sorted columns cut where the market changes; no copies."""
-    names = [t.market_id for t in columns.tokens] if len(columns) else []
+def times_of(columns: Data) -> dict[str, Ints]:
+    """The times of each market of sorted columns; no copies."""
+    names = [token.market_id for token in columns.tokens] if len(columns) else []
     first = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
-    for a, b in itertools.pairwise([*first, len(names)]):
-        yield names[a], columns.part(a, b)
+    edges = columns.bounds[[*first, len(names)]].tolist()
+    return {names[i]: columns.ts[a:b] for i, (a, b) in zip(first, itertools.pairwise(edges), strict=True)}

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of, points_of
 from archive.test_faults import books, held, prices
@@ -137,7 +136,7 @@ def test_of_many_commits_of_one_number_one_is_made(archive: Archive) -> None:
     def commit(n: int) -> bool:
         file = version.files[0]._replace(path=f"{n:032x}.parquet")
         try:
-            link_commit(log, version.number + 1, [file], version.files, {"n": str(n)}, data_change=True)
+            link_commit(log, version.number + 1, [file], version.files, {"n": str(n)})
         except FileExistsError:
             return False
         return True
@@ -236,7 +235,7 @@ def test_two_writers_that_add_a_column_at_once_both_stay(archive: Archive, monke
     def late(self: TableAlterer, *args: Any, **kwargs: Any) -> None:
         if other:
             store = other.pop()._store.points["metrics"]
-            store.add_columns([pa.field("open_interest", pa.float64())])
+            store.add_columns(["open_interest"])
         real(self, *args, **kwargs)
 
     monkeypatch.setattr(TableAlterer, "add_columns", late)

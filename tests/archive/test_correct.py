@@ -20,7 +20,8 @@ from archive.test_faults import books, data_files, held, prices
 from coded import coded_books, coded_series, levels_of
 
 import marketdata as md
-from marketdata.archive import Archive, maintenance
+from marketdata.archive import Archive
+from marketdata.archive import store as archive_store
 from marketdata.archive.coverage.intervals import Interval
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage import parquet
@@ -560,7 +561,7 @@ def test_compaction_gives_way_to_a_writer(archive: Archive, between: Any) -> Non
     """A writer that replaces a file while it is compacted wins; no row is lost or doubled."""
     for n in range(3):
         archive.add(books=books(M, 10 * n, 10))
-    real, left = maintenance.from_tables, [True]
+    real, left = archive_store.from_tables, [True]
 
     def slow(*args: Any) -> Any:
         out = real(*args)
@@ -570,7 +571,7 @@ def test_compaction_gives_way_to_a_writer(archive: Archive, between: Any) -> Non
         return out
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maintenance, "from_tables", slow)
+        patch.setattr(archive_store, "from_tables", slow)
         archive.compact()
     assert len(held(opened(archive))) == 40
 

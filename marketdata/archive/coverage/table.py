@@ -61,6 +61,8 @@ _APART = 1800 * SECOND
 
 def note_of(records: Records) -> str:
     """Records by market as the note of a commit; a flipped bit does not pass for another record."""
+    if not any(records.values()):
+        return ""
     plain = {market: [(*r[:2], str(r.state), *r[3:5], r.tries) for r in some] for market, some in records.items()}
     body = zlib.compress(json.dumps(plain, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     return binascii.b2a_base64(body, newline=False).decode()
@@ -126,13 +128,18 @@ class CoverageTable:
 
     def records(self, view: str, market_id: str) -> list[CoverageRecord]:
         """Disjoint records of one market's view in time order."""
+        return self.of(view, [market_id])[market_id]
+
+    def of(self, view: str, markets: Iterable[str]) -> dict[str, list[CoverageRecord]]:
+        """Disjoint records of each of some markets."""
         with self._lock:
             self.refresh(view)
-            key = (view, market_id)
-            if key not in self._known:
-                noted = [record for some in self._noted(view) for record in some.get(market_id, ())]
-                self._known[key] = overlay([*_records(self._of(key)), *noted])
-            return self._known[key]
+            for market in markets:
+                key = (view, market)
+                if key not in self._known:
+                    noted = [record for some in self._noted(view) for record in some.get(market, ())]
+                    self._known[key] = overlay([*_records(self._of(key)), *noted])
+            return {market: self._known[view, market] for market in markets}
 
     def _noted(self, view: str) -> Iterable[Records]:
         return self._notes.get(view, {}).values()
@@ -240,7 +247,7 @@ class CoverageTable:
                 return self._put(noted), []
 
         if self.table.version().number >= 0:
-            self.table.plan(make, data_change=not whole)
+            self.table.plan(make)
 
     def _put(self, rows: pl.DataFrame) -> list[DataFile]:
         files = self.table.put(_to_arrow(rows)) if len(rows) else []

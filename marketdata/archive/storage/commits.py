@@ -1,4 +1,4 @@
-"""A commit of a table in a folder, as a file of its log that appears whole, or not at all."""
+"""The two ways of a commit: in a folder a file of the log that is linked to its name, elsewhere the library's own."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ def link_commit(
     adds: Iterable[DataFile],
     drops: Iterable[DataFile],
     info: Mapping[str, str],
-    *,
-    data_change: bool,
 ) -> None:
     """Make the commit of this number; FileExistsError if there is one already.
 
@@ -46,9 +44,9 @@ def link_commit(
     actions: list[dict[str, Any]] = [
         {"commitInfo": {"timestamp": now, **operation, "engineInfo": "marketdata", **info}}
     ]
-    actions += [{"remove": {**_named(f), "deletionTimestamp": now, "dataChange": data_change}} for f in drops]
+    actions += [{"remove": {**_named(f), "deletionTimestamp": now, "dataChange": True}} for f in drops]
     actions += [
-        {"add": {**_named(f), "modificationTime": now, "dataChange": data_change, "stats": statistics(f)}} for f in adds
+        {"add": {**_named(f), "modificationTime": now, "dataChange": True, "stats": statistics(f)}} for f in adds
     ]
     body = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions).encode()
     made = log / f"{number:020d}.json#{uuid.uuid4().hex}"
@@ -64,3 +62,25 @@ def link_commit(
 
 def _named(file: DataFile) -> dict[str, Any]:
     return {"path": quote(file.path), "partitionValues": {}, "size": file.size}
+
+
+def library_commit(handle: Any, adds: Iterable[DataFile], drops: Iterable[DataFile], info: Mapping[str, str]) -> None:
+    """Make the commit after the version of a handle; an error of the library, or of the storage, if it is refused."""
+    from deltalake import PostCommitHookProperties
+    from deltalake.transaction import AddAction, RemoveAction
+
+    now = int(time.time() * 1000)
+    actions: list[Any] = [AddAction(f.path, f.size, {}, now, True, statistics(f)) for f in adds]
+    actions += [RemoveAction(f.path, True, now, f.size, {}) for f in drops]
+    # A failure of the library's hooks would look like one of the commit.
+    hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+    handle.create_write_transaction(
+        actions, "append", handle.schema(), commit_properties=properties(info), post_commithook_properties=hooks
+    )
+
+
+def properties(info: Mapping[str, str]) -> Any:
+    """What the library writes into a commit, and that it makes it once: it would else make it of a newer version."""
+    from deltalake import CommitProperties
+
+    return CommitProperties(custom_metadata=dict(info), max_commit_retries=0)

@@ -240,7 +240,8 @@ def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryvi
         store_schema=False,
     ) as writer:
         for first in range(0, max(table.num_rows, 1), rows):
-            writer.write_table(_narrowed(table.slice(first, rows)), row_group_size=rows)
+            part = table if table.num_rows <= rows else _narrowed(table.slice(first, rows))
+            writer.write_table(part, row_group_size=rows)
         writer.add_key_value_metadata({_KEY: identity})
     return memory.getbuffer()
 

@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.commits import is_plain, link_commit
+from marketdata.archive.storage.commits import is_plain, library_commit, link_commit, properties
 from marketdata.archive.storage.format import check, marked, outdated
 from marketdata.archive.storage.parquet import (
     FAR,
@@ -37,7 +38,6 @@ from marketdata.archive.storage.parquet import (
     read_footer,
     read_groups,
     spans_of,
-    statistics,
     write_rows,
 )
 from marketdata.errors import (
@@ -62,7 +62,7 @@ _MANY, _SMALL = 64, 250_000
 _MOST_READS = 3
 # After so many commits, in a folder or an object store, the state of the table is written as one file: opening it reads
 # this and the commits since, each of which is a request.
-_CHECKPOINT, _CHECKPOINT_REMOTE = 50, 10
+_CHECKPOINT, _CHECKPOINT_REMOTE = 100, 10
 # A shorter log has none.
 _FEWEST = 5
 # The hint of a damaged log.
@@ -88,6 +88,8 @@ _ENTRY = {
 Mark = tuple[int, int, int]
 # New files, files to drop, and a note.
 Plan = tuple[Sequence[DataFile], Sequence[DataFile]] | tuple[Sequence[DataFile], Sequence[DataFile], str]
+# What a writer holds that shares nothing with others.
+_NOT_ALONE = contextlib.nullcontext()
 # A method of the library that changes the columns, and its arguments.
 Alteration = tuple[str, tuple[Any, ...]]
 
@@ -160,8 +162,6 @@ class Table:
         self._steady, self._looked = 0, False
         self._lock = threading.RLock()
         self._drafts = _Written()
-        # Files of commits in an object store that may be made, or may yet be made.
-        self._offered: set[str] = set()
         # The damage of the commit log: such a table is read up to its last good version, and not written to.
         self.damage: str | None = None
 
@@ -416,7 +416,9 @@ class Table:
                 # Of two that create at once the slower one fails, and then finds the table.
                 if not DeltaTable.is_deltatable(self.uri, self.options):
                     raise
-            self._flush(0)
+            if not self.remote:
+                for path in (self._log / f"{0:020d}.json", self._log, Path(self.uri)):
+                    flush(path)
             self._open()
 
     @staticmethod
@@ -425,29 +427,32 @@ class Table:
         marks = outdated(schema)
         return None if marks is None else ("set_column_metadata", marks)
 
-    def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """Add columns that the table does not have; older rows are null there."""
+    def add_columns(self, names: Iterable[str]) -> None:
+        """Add columns of numbers that the table does not have; older rows are null there."""
 
         def missing(schema: pa.Schema) -> Alteration | None:
             from deltalake.schema import Field
 
-            new = [Field.from_arrow(f) for f in fields if f.name not in schema.names]
+            new = [Field.from_arrow(pa.field(name, pa.float64())) for name in names if name not in schema.names]
             return ("add_columns", (new,)) if new else None
 
-        if fields:
-            self._alter(missing)
+        self._alter(missing)
 
     def _alter(self, change: Callable[[pa.Schema], Alteration | None]) -> None:
         """Commit the change that the newest columns need, made again whenever another commit came first."""
 
-        def attempt() -> Version | None:
+        def attempt(_: int) -> Version | None:
             with errors.writing(f"Changing the columns of {self.uri}"), self._lock:
                 version = self.version()
                 if (found := change(version.schema)) is None:
                     return version
                 verb, arguments = found
-                alter = getattr(self._handle.alter, verb)
-                if not self._send(version, lambda info: alter(*arguments, commit_properties=_properties(info))):
+
+                def send(info: dict[str, str]) -> None:
+                    with self._library(version) as handle:
+                        getattr(handle.alter, verb)(*arguments, commit_properties=properties(info))
+
+                if not self._send(version, send):
                     return None
                 self._load(self._handle)
                 return self._version
@@ -455,41 +460,25 @@ class Table:
         self._tried(attempt)
 
     def commit(
-        self,
-        version: Version,
-        adds: Sequence[DataFile],
-        drops: Iterable[DataFile],
-        note: str = "",
-        *,
-        data_change: bool = True,
+        self, version: Version, adds: Sequence[DataFile], drops: Iterable[DataFile], note: str = ""
     ) -> Version | None:
         """Commit on exactly this version; None if another came first. After an ArchiveError it may be committed."""
-        from deltalake import PostCommitHookProperties
-        from deltalake.transaction import AddAction, RemoveAction
-
         gone = {file.path for file in drops}
-        after = Version(version.number + 1, (*(f for f in version.files if f.path not in gone), *adds), version.schema)
         dropped = [file for file in version.files if file.path in gone]
+        left = (file for file in version.files if file.path not in gone)
+        after = Version(version.number + 1, (*left, *adds), version.schema)
+        said = {_FILES: after.fingerprint, _NOTE: note}
 
         def send(info: dict[str, str]) -> None:
             if self._is_plain:
-                link_commit(self._log, after.number, adds, dropped, info, data_change=data_change)
+                link_commit(self._log, after.number, adds, dropped, said | info)
                 return
-            now = int(time.time() * 1000)
-            actions: list[Any] = [AddAction(f.path, f.size, {}, now, data_change, statistics(f)) for f in adds]
-            actions += [RemoveAction(f.path, data_change, now, f.size, {}) for f in dropped]
-            # A failure of the library's hooks would look like one of the commit.
-            hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-            self._handle.create_write_transaction(
-                actions, "append", self._handle.schema(),
-                commit_properties=_properties(info), post_commithook_properties=hooks,
-            )  # fmt: skip
+            with self._library(version) as handle:
+                library_commit(handle, adds, dropped, said | info)
 
         with errors.writing(f"Committing to {self.uri}"), self._lock:
-            said = {_FILES: after.fingerprint, _NOTE: note}
-            if not self._send(version, send, frozenset(file.path for file in adds), said):
+            if not self._send(version, send, adds):
                 return None
-            self._drafts.files.difference_update(adds)
             # The handle follows when it is needed again.
             self._version = after
             self._seen = self._look()[0]
@@ -500,104 +489,85 @@ class Table:
                 self.checkpoint()
         return after
 
-    def _send(
-        self,
-        version: Version,
-        send: Callable[[dict[str, str]], None],
-        files: frozenset[str] = frozenset(),
-        said: Mapping[str, str] | None = None,
-    ) -> bool:
-        """Make the commit after a version; False if another came first."""
+    def _send(self, version: Version, send: Callable[[dict[str, str]], None], adds: Iterable[DataFile] = ()) -> bool:
+        """Make the commit after a version, with an id of its own; False if another came first.
+
+        An error does not tell whether it is made: the commit of that number does, by its id.
+        """
         from deltalake.exceptions import DeltaError
 
         if self._handle is None or self._version.number != version.number:
             return False
-        is_linked = self._is_plain and said is not None
-        if not is_linked:  # the library commits after the version that its handle has
-            if self._handle.version() < version.number:
-                self._handle.update_incremental()  # to the last commit of its own, or beyond
-            if self._handle.version() != version.number:
-                return False
         number = version.number + 1
         identity = f"{number}-{uuid.uuid4().hex}"
-        self._offered |= files
+        drafts = self._drafts.files.intersection(adds)
+        self._drafts.files -= drafts
         try:
-            send({**(said or {}), _COMMIT: identity})
+            send({_COMMIT: identity})
         except (DeltaError, OSError):
-            # If the answer of an object store was lost, the commit may be made, or the request still be under way.
             found = self._info(number)
             if found is None and self.remote:
-                raise
-            self._offered -= files
-            if found is None:
-                raise
-            if found.get(_COMMIT) != identity:
+                raise  # the request may still be under way: its files stay
+            if found is None or found.get(_COMMIT) != identity:
+                self._drafts.files |= drafts
+                if found is None:
+                    raise
                 return False
-        self._offered -= files
-        if is_linked:  # its file is durable already
-            flush(self._log)
-        else:
-            self._flush(number)
+        if not self.remote:
+            flush(self._log)  # the name of the commit
         return True
 
-    def _flush(self, number: int) -> None:
-        """Make a commit durable, which the library does not."""
+    @contextlib.contextmanager
+    def _library(self, version: Version) -> Iterator[Any]:
+        """The handle at a version, to make the commit after it, which is then made durable; FileExistsError if late."""
+        if self._handle.version() < version.number:
+            self._handle.update_incremental()  # to the last commit of its own, or beyond
+        if self._handle.version() != version.number:
+            raise FileExistsError(f"{self.uri} has newer commits than {version.number}")
+        yield self._handle
         if not self.remote:
-            for path in (self._log / f"{number:020d}.json", self._log, *([] if number else [Path(self.uri)])):
-                flush(path)
+            with errors.writing(f"Committing to {self.uri}"):  # no longer an error of the commit
+                flush(self._log / f"{version.number + 1:020d}.json")
 
-    def plan(
-        self,
-        make: Callable[[Version], Plan | None],
-        *,
-        data_change: bool = True,
-    ) -> Version:
+    def plan(self, make: Callable[[Version], Plan | None], alone: AbstractContextManager[None] = _NOT_ALONE) -> Version:
         """Commit the plan of ``make`` for the newest version, made again whenever another commit came first.
 
-        ``make`` returns (new files, files to drop, a note), or None for nothing to do. Returns the version committed,
-        or the newest; ArchiveBusyError if others keep committing.
+        ``make`` returns (new files, files to drop, a note), or None for nothing to do. The first plan is made beside
+        other writers; ``alone`` is held from its commit on, so that those that hold it too refuse no later plan.
+        Returns the version committed, or the newest; ArchiveBusyError if others keep committing.
         """
         self.create()
+        others = frozenset(self._drafts.files)
+        with contextlib.ExitStack() as held:
 
-        def attempt() -> Version | None:
-            with self.draft():
+            def attempt(n: int) -> Version | None:
                 version = self.version()
                 wanted = make(version)
-                return version if wanted is None else self.commit(version, *wanted, data_change=data_change)
+                if wanted is None:
+                    return version
+                if n == 0:
+                    held.enter_context(alone)
+                return self.commit(version, *wanted)
 
-        return self._tried(attempt)
+            try:
+                return self._tried(attempt)
+            finally:  # what was written, and no commit names or may yet name
+                for file in self._drafts.files - others:
+                    self.store.delete(file.path)
+                self._drafts.files &= others
 
-    def _tried(self, attempt: Callable[[], Version | None]) -> Version:
+    def _tried(self, attempt: Callable[[int], Version | None]) -> Version:
         """The version of an attempt that was not refused, as one is where another commit came first."""
         for n in range(_TRIES):
-            if (done := attempt()) is not None:
+            if (done := attempt(n)) is not None:
                 return done
             self._looked = False
             # The loser waits, longer each time, so that all get their turn.
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(n, 7))))  # noqa: S311  no secret
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first; run it again.")
 
-    @contextlib.contextmanager
-    def draft(self) -> Iterator[None]:
-        """Delete at its end what this thread has written in the block and not committed.
-
-        No file is deleted that the newest version names, or a commit whose answer was lost may name.
-        """
-        outside = frozenset(self._drafts.files)
-        try:
-            yield
-        finally:
-            left = self._drafts.files - outside
-            self._drafts.files &= outside
-            # Where the version cannot be read the files stay, for `vacuum`.
-            with contextlib.suppress(Exception):
-                named = {file.path for file in self.version().files} | self._offered if left else set()
-                for file in left if self.damage is None else ():
-                    if file.path not in named:
-                        self.store.delete(file.path)
-
     def put(self, rows: pa.Table, effort: int = WRITE_EFFORT) -> list[DataFile]:
-        """Write rows to new files, for a commit in the same `draft` to name."""
+        """Write rows to new files, for a commit of the same `plan` to name."""
         out: list[DataFile] = []
         with errors.writing(f"Writing to {self.uri}"):
             for file, spans in write_rows(self.store, rows, effort):
@@ -710,13 +680,6 @@ class Table:
             self._spans.clear()
             self._notes.clear()
             self._written.clear()
-
-
-def _properties(info: dict[str, str]) -> Any:
-    from deltalake import CommitProperties
-
-    # No retries: the library would commit on a newer version than the plan was made on.
-    return CommitProperties(custom_metadata=info, max_commit_retries=0)
 
 
 def _version_of(handle: Any, uri: str) -> Version:
