@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from marketdata.conformance.predict import series_of
-from marketdata.conformance.report import READINGS, FirstPage, Pair, Verification, compared, find_limit
+from marketdata.conformance.compare import Pair, compared, find_limit, pairs
+from marketdata.conformance.report import READINGS, Verification
 from marketdata.errors import ConfigError, LimitTooSmallError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
@@ -42,11 +43,9 @@ class Probe:
 
     def pairs(self, view: View, fine: Resolution, coarse: Resolution) -> list[Pair]:
         """The view at both resolutions, once per column of numbers."""
-        near, far = self.columns(view, fine), self.columns(view, coarse)
-        names = [None] if view == "books" else list(getattr(near, "values", {}))
-        return [Pair(self._rng, fine, coarse, series_of(near, name), series_of(far, name)) for name in names]
+        return list(pairs(self._rng, fine, coarse, self.columns(view, fine), self.columns(view, coarse)))
 
-    def first_page(self, resolution: Resolution, tokens: int) -> FirstPage | None:
+    def first_page(self, resolution: Resolution, tokens: int) -> Page | None:
         """A page whose limit is no whole number of buckets, to see what it counts."""
         for buckets in (2, 1):
             limit = (tokens + 1) * buckets - 1
@@ -59,9 +58,7 @@ class Probe:
                     return None
                 limit = error.minimum
                 page = self.page("prices", resolution, limit)
-            series = series_of(page.columns)
-            points = frozenset((token, t) for token, (ts, _) in series.items() for t in ts.tolist())
-            return FirstPage(page.limit or limit, points)
+            return replace(page, limit=page.limit or limit)
         return None
 
 
@@ -76,6 +73,6 @@ def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any
     probe = Probe(transport, market, whole)
     prices = probe.pairs("prices", near, far)[0]
     found = compared(prices, probe.pairs("metrics", near, far), probe.pairs("books", near, far)[0])
-    found.append(find_limit(prices, probe.first_page(near, len(prices.fine_series))))
+    found.append(find_limit(prices.near, probe.first_page(near, len(prices.near.tokens))))
     assert [f.reading for f in found] == list(READINGS)
     return Verification(market, whole, str(near), str(far), tuple(found))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,46 +32,32 @@ class Theme:
     ink: str
     grid: str
     frame: str
-    nothing: str
-    hatch: str
     bids: Sequence[str]
     asks: Sequence[str]
-    line: str
 
 
 THEMES = {
     "light": Theme(
-        "#ffffff", "#24292f", "#eaeef2", "#d0d7de", "#eef0f2", "#c3c9d0",
-        ("#cfecea", "#3aa7a0", "#064f4c"), ("#fddcd3", "#ee7f66", "#8f2413"), "#24292f",
+        "#ffffff", "#24292f", "#eaeef2", "#d0d7de",
+        ("#cfecea", "#3aa7a0", "#064f4c"), ("#fddcd3", "#ee7f66", "#8f2413"),
     ),
     "dark": Theme(
-        "#0d1117", "#d7dde4", "#1d242c", "#3b434d", "#161b22", "#30373f",
-        ("#0d4a47", "#27b3a4", "#d9fff7"), ("#5f1f12", "#f2714f", "#ffe3d8"), "#ffffff",
+        "#0d1117", "#d7dde4", "#1d242c", "#3b434d",
+        ("#0d4a47", "#27b3a4", "#d9fff7"), ("#5f1f12", "#f2714f", "#ffe3d8"),
     ),
 }  # fmt: skip
 
 
-# The theme of charts that are given none, for the length of a block.
-_THEME: ContextVar[str] = ContextVar("theme", default="light")
-
-
-@contextmanager
-def active(theme: str) -> Iterator[None]:
-    """Have charts without a theme of their own take this one."""
-    before = _THEME.set(theme)
-    try:
-        yield
-    finally:
-        _THEME.reset(before)
+# The theme of charts that are given none; `style` sets it for a block.
+ACTIVE_THEME: ContextVar[str] = ContextVar("theme", default="light")
 
 
 def theme_of(name: str | None) -> Theme:
     """The theme of a chart: the one given, or the active one."""
-    return THEMES[choice("theme", name or _THEME.get(), THEMES)]
+    return THEMES[choice("theme", name or ACTIVE_THEME.get(), THEMES)]
 
 
-@dataclass(frozen=True)
-class Detail:
+class Detail(NamedTuple):
     """A number that a hover box shows beside the coordinates of a mark."""
 
     name: str
@@ -80,24 +65,24 @@ class Detail:
     form: str = ".3f"
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """Points joined in order; NaN in ``y`` breaks the line."""
 
     x: Array
     y: Array
     name: str
     colour: str
-    width: float = 1.0
+    width: float = 0.9
     alpha: float = 1.0
     dashed: bool = False
     legend: str | None = None
     """Text of the legend; None leaves the line out of it."""
     details: Sequence[Detail] = ()
+    dots: Array | None = None
+    """Areas of dots at the points [points squared]."""
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(NamedTuple):
     """The area between two lines over the same ``x``; NaN in either breaks it."""
 
     x: Array
@@ -107,8 +92,7 @@ class Band:
     alpha: float
 
 
-@dataclass(frozen=True)
-class Heat:
+class Heat(NamedTuple):
     """Cells between edges: ``shade`` is positive for bids and negative for asks, ``shares`` its number of shares.
 
     Both are NaN where nothing is known, or nothing rests.
@@ -127,14 +111,13 @@ class Heat:
         return [*asks, *((0.5 + at, colour) for at, colour in zip(places, theme.bids, strict=True))]
 
 
-@dataclass(frozen=True)
-class Bars:
-    """Horizontal bars at ``y``, from ``start`` to ``end``."""
+class Bars(NamedTuple):
+    """Rectangles from ``start`` to ``end`` along x and from ``low`` to ``high`` along y."""
 
-    y: Array
     start: Array
     end: Array
-    height: float
+    low: Array
+    high: Array
     colour: str
     name: str
     details: Sequence[Detail] = ()
@@ -142,40 +125,17 @@ class Bars:
     in_legend: bool = True
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """Vertical bars from 0 to ``height``, each from ``start`` to ``end``."""
-
-    start: Array
-    end: Array
-    height: Array
-    colour: str
-    details: Sequence[Detail] = ()
-
-
-@dataclass(frozen=True)
-class Dots:
-    """Dots of an area [points squared]."""
-
-    x: Array
-    y: Array
-    area: Array
-    colour: str
-    details: Sequence[Detail] = ()
-
-
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """A time, as a dotted line from bottom to top with a short text beside it."""
 
-    x: Any
+    x: np.datetime64
     text: str
 
 
-Mark = Line | Band | Heat | Bars | Histogram | Dots | Moment
+Mark = Line | Band | Heat | Bars | Moment
 
 
-@dataclass
+@dataclass(eq=False)
 class Panel:
     """One pair of axes."""
 
@@ -189,9 +149,6 @@ class Panel:
     y_range: tuple[float, float] | None = None
     log_odds: bool = False
     """Whether y, of probabilities, is spaced by log-odds."""
-    square: bool = False
-    thousands: str = ""
-    """Axes, of "x" and "y", whose numbers are shortened: 12k, 3M."""
     y_ticks: Sequence[tuple[float, str]] | None = None
     legend_outside: bool = False
     shares_y: bool = False
@@ -200,12 +157,12 @@ class Panel:
     """Shown in place of marks when there are none."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Chart:
     """Rows of panels, from top to bottom."""
 
     rows: list[list[Panel | None]]
-    """A row has as many panels as there are places in it; None leaves one free."""
+    """All rows have as many places; None leaves one free."""
     size: tuple[float, float]
     """Width and height [inches]."""
     title: str | None = None

@@ -4,48 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC
+from dataclasses import dataclass
+from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
-import polars as pl
 
-from marketdata.adapters import frames, normalization
-from marketdata.adapters.dispatch import collected, in_memory, names_of, opened
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import collected, in_memory, names_of, opened, series_of
+from marketdata.adapters.frame import Frame
 from marketdata.errors import ConfigError, not_installed
 from marketdata.plot.chart import (
+    ACTIVE_THEME,
     ASK,
     BID,
     FAINT,
     FURTHER,
     ODDS,
     PALETTE,
-    THEMES,
     Array,
     Band,
     Bars,
     Chart,
     Detail,
-    Dots,
     Heat,
-    Histogram,
     Line,
+    Mark,
     Moment,
     Panel,
-    active,
     theme_of,
 )
 from marketdata.points import schema
 from marketdata.points.arguments import choice
-from marketdata.tidy import forecast_scores, shapes
+from marketdata.points.columns import Books
+from marketdata.points.ladder import ladder as ladder_of
+from marketdata.points.resample import buckets, means
+from marketdata.resolution import BucketWidth
+from marketdata.tidy import forecast_scores
 from marketdata.tidy.cross_token import probabilities
-from marketdata.tidy.frames import to_frame
 from marketdata.tidy.quotes import bbo
-from marketdata.times import MINUTE, to_micros
+from marketdata.times import MINUTE, to_datetime, to_micros
 
 Questions = Mapping[str, str] | Any
 
@@ -84,8 +85,8 @@ _NARROWEST = 400
 """Part of a chart of coverage that can be seen, one to two pixels of it."""
 _TALLEST = 40
 """Inches."""
-# Words of an axis.
-_SHARES = "shares at the price (bar) and up to it (line)"
+# The label of an axis, and the width of its bars.
+_SHARES, _HOUR = "shares at the price (bar) and up to it (line)", BucketWidth.of("1h")
 # Columns that a chart of an account needs.
 _ACCOUNT = ("profit", "profit_sold", "drawdown")
 # Columns that a chart of coverage needs.
@@ -140,15 +141,14 @@ def prices(
     ('Will it rain?', 'price [probability]', ['Yes', 'No'])
     """
     table = in_memory(frame, ["prices"])
-    counts = [c for c in ("price_count",) if c in table.names]
+    columns = ["price", *(c for c in ("price_count",) if c in table.names)]
 
     def marks(token: _Token, colour: str, legend: str | None) -> Iterator[Line]:
-        ts, price, *rest = _broken(token.ts, *(token.columns[c] for c in ("price", *counts)))
-        details = [Detail("points", values, ",.0f") for values in rest]
+        ts, price, *counts = token.broken(*columns)
+        details = [Detail("points", values, ",.0f") for values in counts]
         yield Line(ts, price, token.label, colour, _width(colour), legend=legend, details=details)
 
-    tokens = _tokens(table, ["price", *counts])
-    rows = _by_market(tokens, "price", marks, markets, look, both=both, log_odds=log_odds)
+    rows = _by_market(_tokens(table, columns), "price", marks, markets, look, both=both, log_odds=log_odds)
     return draw(rows, ax, **look)
 
 
@@ -198,14 +198,18 @@ def metrics(
     """Draw one metric (``column``) over time, a line per market; see `prices`.
 
     Returns the chart, y: the metric in the unit of the service, which its interface does not name (simulated data: USD;
-    ``spread``: probability), x: time [UTC]. A metric that goes up and down is a faint line with its median over 1/120
-    of the time.
+    ``spread``: probability), x: time [UTC]. For the means of hours pass ``frame.md.resample("1h")``.
     """
     table = in_memory(frame, ["metrics"])
     if column not in (allowed := schema.value_columns(table.names)):
         raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
-    known, tokens = _texts_of_markets(markets), list(_tokens(table, [column]))
-    panel = _metric_panel(tokens, column, known, simulated=look.get("simulated", False))
+    known, _ = _questions(markets)
+    panel, tokens = Panel(_metric_label(column, look)), list(_tokens(table, [column], known))
+    for token, colour, legend in _coloured(tokens, column, "markets"):
+        ts, value = token.broken(column)
+        panel.marks.append(
+            Line(ts, value, token.label, colour, _width(colour), legend=legend if len(tokens) > 1 else None)
+        )
     if len(tokens) == 1:
         look["title"] = look.get("title") or known.get(tokens[0].market_id)
     return draw([[panel]], ax, **look)
@@ -248,24 +252,19 @@ def book(
     ['price of Yes']
     """
     label, one = _chosen(frame, token)
-    heat, side = _depth_panel(label, one, bins), Panel("", "shares", time=False, shares_y=True, thousands="x")
-    side.empty = "no book"
+    heat, side = _depth_panel(label, one, bins), Panel("", "shares", time=False, shares_y=True, empty="no book")
     rows: list[list[Panel | None]] = [[heat, side]]
     if one is not None:
-        heat.y_label, heat.y_range = f"price of {label}", (-0.01, 1.01)
-        quotes = next(_tokens(opened(bbo(one), ["bbo"]), _TOUCH))
-        x, mid = _broken(quotes.ts, quotes.columns["mid"])
-        heat.marks.append(Line(x, mid, "mid", theme_of(look.get("theme")).line, 1.2))
-        both = quotes.ts[~np.isnan(quotes.columns["mid"])]
-        moment = np.datetime64(to_micros(ts, "ts"), "us") if ts is not None else (both if len(both) else quotes.ts)[-1]
-        found = shapes.ladder(one, moment.astype(object).replace(tzinfo=UTC))
-        if len(found):
-            sides = _sides(found, bids=1.0)
-            side.marks.extend(replace(m, in_legend=False) if isinstance(m, Bars) else m for m in sides)
-            side.title = f"book at {found['ts'][0]:%-d %b %H:%M}"
-            heat.marks.append(Moment(moment, ""))
-        simulated = look.get("simulated", False)
-        if metrics_frame is not None and (volume := _volume_panel(metrics_frame, simulated=simulated)).marks:
+        heat.y_range = (-0.01, 1.01)
+        x, mid = _broken(one.ts.view("M8[us]"), one.mid)
+        heat.marks.append(Line(x, mid, "mid", theme_of(look.get("theme")).ink, 1.2))
+        both = one.ts[~np.isnan(one.mid)]
+        moment = to_micros(ts, "ts") if ts is not None else int((both if len(both) else one.ts)[-1])
+        side.marks, at = _sides(one, moment, bids=1.0, in_legend=False)
+        if at is not None:
+            side.title = f"book at {at:%-d %b %H:%M}"
+            heat.marks.append(Moment(np.datetime64(moment, "us"), ""))
+        if metrics_frame is not None and (volume := _volume_panel(metrics_frame, look)).marks:
             heat.x_label = ""
             rows.append([volume, None])
         _share_time([panel for row in rows for panel in row if panel and panel.time], heat)
@@ -297,14 +296,10 @@ def ladder(
     label, one = _chosen(frame, token)
     panel = Panel(f"price of {label}" if label else "price [probability]", _SHARES, time=False)
     if one is not None:
-        time = ts if ts is not None else one["ts"].max()
-        rows = shapes.ladder(one, time)
         panel.empty = "the book is empty at this time"
-        if len(rows):
-            panel.marks.extend(_sides(rows))
-            totals = np.concatenate([_floats(rows[f"{side}_total"]) for side in ("bid", "ask")])
-            panel.thousands = "x" if np.nanmax(totals, initial=0.0) >= 1000 else ""
-            look["title"] = look.get("title") or f"{label} at {rows['ts'][0]:%Y-%m-%d %H:%M:%S} UTC"
+        panel.marks, at = _sides(one, int(one.ts[-1]) if ts is None else to_micros(ts, "ts"))
+        if at is not None:
+            look["title"] = look.get("title") or f"{label} at {at:%Y-%m-%d %H:%M:%S} UTC"
     return draw([[panel]], ax, size=(7, 5), **look)
 
 
@@ -326,32 +321,32 @@ def calibration(
     others see `prices`.
     """
     table = forecast_scores.calibration(collected(frame), outcomes, bins, of=of, interval=interval)
-    start, end, points, forecast, outcome = (
-        np.asarray(table[c], np.float64) for c in ("bin_start", "bin_end", "points", "forecast", "outcome")
+    ends = ("outcome_low", "outcome_high") if interval is not None else ()
+    start, end, points, forecast, outcome, *limits = (
+        np.asarray(table[c], np.float64) for c in ("bin_start", "bin_end", "points", "forecast", "outcome", *ends)
     )
-    panel = Panel("share that came true", "price [probability]", time=False, square=ax is not None)
+    panel = Panel("share that came true", "price [probability]", time=False, empty="no resolved market in the frame")
     panel.x_range, panel.y_range = (-0.03, 1.03), (-0.06, 1.06)
-    panel.empty = "no resolved market in the frame"
     if not len(points):
         return draw([[panel]], ax, size=(5.5, 5.5), **look)
-    ends, name = np.array([0.0, 1.0]), "perfectly calibrated"
-    panel.marks.append(Line(ends, ends, name, FAINT, 0.9, dashed=True, legend=name))
-    panel.marks.append(Line(forecast, outcome, "", PALETTE[0]))
+    diagonal, name = np.array([0.0, 1.0]), "perfectly calibrated"
+    panel.marks.append(Line(diagonal, diagonal, name, FAINT, dashed=True, legend=name))
     if interval is not None:
-        low, high = (np.asarray(table[c], np.float64) for c in ("outcome_low", "outcome_high"))
+        low, high = limits
         panel.marks.append(Band(forecast, low, high, PALETTE[0], 0.14))
-        nothing = np.full(len(forecast), np.nan)
-        x, y = (np.column_stack(some).ravel() for some in ((forecast, forecast, nothing), (low, high, nothing)))
+        x, y = np.full((2, len(forecast), 3), np.nan)
+        x[:, :2], y[:, :2] = forecast[:, None], np.column_stack(limits)
         name = f"{interval:.0%} interval over markets"
-        panel.marks.append(Line(x, y, name, PALETTE[0], 1.2, 0.6, legend=name))
+        panel.marks.append(Line(x.ravel(), y.ravel(), name, PALETTE[0], 1.2, 0.6, legend=name))
     details = [Detail("forecasts", points, ",.0f")]
+    dots = np.full(len(points), 36.0) if ax is None else 20 + 380 * points / points.max()
+    panel.marks.append(Line(forecast, outcome, "", PALETTE[0], details=details, dots=dots))
     if ax is not None:
-        panel.marks.append(Dots(forecast, outcome, 20 + 380 * points / points.max(), PALETTE[0], details))
         return draw([[panel]], ax, **look)
     panel.x_label = ""
-    panel.marks.append(Dots(forecast, outcome, np.full(len(points), 36.0), PALETTE[0], details))
-    below = Panel("forecasts", "price [probability]", time=False, x_range=panel.x_range, thousands="y")
-    below.marks.append(Histogram(start, end, points, PALETTE[0], details))
+    below = Panel("forecasts", "price [probability]", time=False, x_range=panel.x_range)
+    below.y_range = (0.0, 1.05 * float(points.max()))
+    below.marks.append(Bars(start, end, 0 * points, points, PALETTE[0], "", details, in_legend=False))
     return draw([[panel], [below]], size=(5.5, 6.9), heights=(4, 1), **look)
 
 
@@ -383,7 +378,7 @@ def outcomes(
     found = list(_tokens(opened(scaled, ["series"]), ["probability"]))
     if events is None and (several := len({token.market_id for token in found})) > 1:
         raise ConfigError(f"One market is drawn, the frame has {several}; filter it on one market_id, or give events=.")
-    known = _texts_of_markets(markets if markets is not None else events)
+    known, _ = _questions(markets if markets is not None else events)
     if events is None and found:
         look["title"] = look.get("title") or known.get(found[0].market_id)
     panel = Panel("probability", y_range=(0.0, 1.0), legend_outside=True)
@@ -420,19 +415,16 @@ def account(
     ... )
     (['at the mid', 'if sold'], ['profit [USD]', 'drawdown [USD]'])
     """
-    source = in_memory(frame)
-    schema.require("A chart of an account", ("ts", *_ACCOUNT), source.names)
-    whole = pl.DataFrame({c: pl.Series(source.raw(c)) for c in ("ts", *_ACCOUNT)}).sort("ts")
-    ts = normalization.times(whole["ts"], "ts").to_physical().to_numpy().astype("M8[us]")
-    x, profit, sold, fall = _broken(ts, *(_floats(whole[c]) for c in _ACCOUNT))
+    source = series_of(frame, "A chart of an account", ("ts", *_ACCOUNT))
+    order = np.argsort(ts := source.times("ts"), kind="stable")
+    x, profit, sold, fall = _broken(ts[order].view("M8[us]"), *(source.numbers(c)[order] for c in _ACCOUNT))
     above, below = Panel("profit [USD]", ""), Panel("drawdown [USD]")
     if len(x):
         above.marks += [
             Line(x, profit, "at the mid", PALETTE[0], 1.2, legend="at the mid"),
-            Line(x, sold, "if sold", PALETTE[1], 0.9, dashed=True, legend="if sold"),
+            Line(x, sold, "if sold", PALETTE[1], dashed=True, legend="if sold"),
         ]
-        below.marks += [Band(x, -fall, np.where(np.isnan(fall), np.nan, 0.0), ASK, 0.25), Line(x, -fall, "", ASK, 0.9)]
-        above.x_range = below.x_range = (x[0], x[-1]) if x[0] < x[-1] else None
+        below.marks += [Band(x, -fall, np.where(np.isnan(fall), np.nan, 0.0), ASK, 0.25), Line(x, -fall, "", ASK)]
     return draw([[above], [below]], size=(10, 5), heights=(3, 1), **look)
 
 
@@ -448,36 +440,31 @@ def coverage(
     Returns the chart, x: time [UTC], y: market and view. White: never fetched; a range is drawn
     1/400 of the chart wide at least. Of more than 150 rows some are unnamed.
     """
-    source = in_memory(frame)
-    schema.require("A coverage frame", _COVERAGE, source.names)
-    ids, views, every = (_texts(source, c) for c in ("market_id", "view", "state"))
-    whose = list(zip(ids, views, strict=True))
-    rows = sorted(set(whose), key=str, reverse=True)
-    place = {both: i for i, both in enumerate(rows)}
-    known = _texts_of_markets(markets)
+    source = series_of(frame, "A coverage frame", _COVERAGE)
+    whose = list(zip(source.texts("market_id"), source.texts("view"), strict=True))
+    place = {both: i for i, both in enumerate(sorted(set(whose), key=str, reverse=True))}
+    known, _ = _questions(markets)
     # The rows of a market are together, and the topmost names it.
     top = {market: i for (market, _), i in place.items()}
     named = [
         (i, f"{_name_of(known, market, 48)}  {view}" if top[market] == i else str(view))
         for (market, view), i in place.items()
     ]
-    panel = Panel("", y_ticks=named[:: len(rows) // _MOST_NAMED + 1], legend_outside=True)
-    starts, ends = (normalization.times(source.raw(c), c).to_numpy().astype("M8[us]") for c in ("start", "end"))
-    at = np.array([place[both] for both in whose])
-    states = np.array([state or "missing" for state in every], dtype=object)
+    panel = Panel("", y_ticks=named[:: len(place) // _MOST_NAMED + 1], legend_outside=True)
+    starts, ends = source.times("start"), source.times("end")
+    row, states = np.array([place[both] for both in whose]), np.array([s or "missing" for s in source.texts("state")])
     # A narrower range is widened and drawn above the others, or it would not be seen.
-    least = (ends.max() - starts.min()) // _NARROWEST if len(at) else np.timedelta64(0, "us")
-    lacking = np.maximum(least - (ends - starts), np.timedelta64(0, "us"))
-    left, right = starts - lacking // 2, ends + lacking // 2
-    is_narrow, named_states = lacking > np.timedelta64(0, "us"), set()
-    for narrow in (False, True):
-        for state in (*_STATES, *sorted(set(states) - _STATES.keys())):
-            if (here := (states == state) & (is_narrow == narrow)).any():
-                span = [Detail("from", starts[here].astype("M8[s]")), Detail("to", ends[here].astype("M8[s]"))]
-                colour, new = _STATES.get(state, FAINT), state not in named_states
-                named_states.add(state)
-                panel.marks.append(Bars(at[here], left[here], right[here], 0.7, colour, state, span, in_legend=new))
-    size = (10, min(1.2 + 0.2 * len(rows), _TALLEST))
+    least = (ends.max() - starts.min()) // _NARROWEST if len(row) else 0
+    lacking = np.maximum(least - (ends - starts), 0)
+    left, right = (starts - lacking // 2).view("M8[us]"), (ends + lacking // 2).view("M8[us]")
+    named_states = set[str]()
+    for narrow, state in product((False, True), (*_STATES, *sorted({*states.tolist()} - _STATES.keys()))):
+        if (here := (states == state) & ((lacking > 0) == narrow)).any():
+            span = [Detail("from", starts[here].view("M8[us]")), Detail("to", ends[here].view("M8[us]"))]
+            bars = left[here], right[here], row[here] - 0.35, row[here] + 0.35, _STATES.get(state, FAINT), state, span
+            panel.marks.append(Bars(*bars, in_legend=state not in named_states))
+            named_states.add(state)
+    size = (10, min(1.2 + 0.2 * len(place), _TALLEST))
     return draw([[panel]], ax, size=size, **look)
 
 
@@ -502,9 +489,12 @@ def style(
     >>> ax.get_facecolor()[:3] == (1.0, 1.0, 1.0)
     False
     """
-    choice("theme", theme, THEMES)
-    with _backend(backend).style(THEMES[theme]), active(theme):
-        yield
+    look, before = theme_of(theme), ACTIVE_THEME.set(theme)
+    try:
+        with _backend(backend).style(look):
+            yield
+    finally:
+        ACTIVE_THEME.reset(before)
 
 
 def draw(
@@ -527,12 +517,10 @@ def draw(
     chart = Chart(rows, size, title, simulated, heights, widths, theme_of(theme), is_page=is_page)
     if events and not any(panel.time for panel in chart.panels):
         raise ConfigError("events= names moments, and this chart has no axis of time; leave it out.")
-    for text, time in (events or {}).items():
-        moment = np.datetime64(to_micros(time, "events"), "us")
-        for at, row in enumerate(rows):
-            for panel in row:
-                if panel is not None and panel.time and panel.marks:
-                    panel.marks.append(Moment(moment, "" if at else text))
+    moments = {text: np.datetime64(to_micros(time, "events"), "us") for text, time in (events or {}).items()}
+    for panel in chart.panels:
+        if panel.time and panel.marks:
+            panel.marks += [Moment(at, text if panel in rows[0] else "") for text, at in moments.items()]
     if ax is not None and backend == "plotly":
         raise ConfigError("ax= is for matplotlib; with backend='plotly' a new figure is returned.")
     if ax is not None and len(chart.panels) > 1:
@@ -543,8 +531,7 @@ def draw(
 
 
 def _backend(name: str) -> Any:
-    if name not in ("matplotlib", "plotly"):
-        raise ConfigError(f"backend={name!r} is not one of matplotlib, plotly.")
+    choice("backend", name, ("matplotlib", "plotly"))
     if find_spec(name) is None:
         raise not_installed(f"backend={name!r}", name, "plot" if name == "matplotlib" else name)
     return import_module(f"marketdata.plot.draw_{name}")
@@ -553,7 +540,7 @@ def _backend(name: str) -> Any:
 # --- tokens and markets of a frame ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Token:
     """Values of one token, ordered by time."""
 
@@ -562,6 +549,15 @@ class _Token:
     label: str
     ts: Array
     columns: dict[str, Array]
+
+    def broken(self, *names: str) -> list[Array]:
+        """Times and columns, broken where the data has a gap."""
+        return _broken(self.ts, *(self.columns[name] for name in names))
+
+    @property
+    def rank(self) -> tuple[bool, str, str]:
+        """Yes, Up and Over first, then by label."""
+        return self.label.lower() not in {"yes", "up", "over"}, self.label, self.token_id
 
 
 def _touch(frame: Any) -> Any:
@@ -580,7 +576,7 @@ def _by_market(
     log_odds: bool,
 ) -> list[list[Panel | None]]:
     """A panel per market, those that begin first in front, in rows of two; of one its question becomes the title."""
-    known, first_tokens = _texts_of_markets(markets), _first_tokens(markets)
+    known, first_tokens = _questions(markets)
     by_market: dict[str, list[_Token]] = {}
     for token in tokens:
         by_market.setdefault(token.market_id, []).append(token)
@@ -588,33 +584,27 @@ def _by_market(
         raise ConfigError(
             f"The frame has {len(by_market)} markets, a chart at most {_MOST_PANELS}; filter it on market_id."
         )
-    in_time = sorted(by_market.items(), key=lambda item: min(token.ts[0] for token in item[1]))
     panels = []
-    for market_id, own in in_time:
-        panel = Panel(f"{value} [probability]", y_range=(-0.02, 1.02), title=_name_of(known, market_id, 200))
-        ordered = sorted(own, key=lambda t: (t.token_id != first_tokens.get(market_id), *_rank(t.label, t.token_id)))
+    for market_id, own in sorted(by_market.items(), key=lambda item: min(token.ts[0] for token in item[1])):
+        panel = Panel(f"{value} [probability]", title=_name_of(known, market_id, 200))
+        ordered = sorted(own, key=lambda t: (t.token_id != first_tokens.get(market_id), *t.rank))
         # The other of two outcomes is the same line upside down.
-        for named in _coloured(ordered[:1] if len(ordered) == 2 and not both else ordered, value):
+        for named in _coloured(ordered[:1] if len(ordered) == 2 and not both else ordered, value, "tokens"):
             panel.marks.extend(marks(*named))
-        if len(own) > len(PALETTE):
-            most = max(np.nanmax(t.columns[value], initial=0.0) for t in own)
-            panel.y_range = (-0.02 * most, 1.02 * most) if most else panel.y_range
+        most = 1.0 if len(own) <= len(PALETTE) else max(np.nanmax(t.columns[value], initial=0.0) for t in own)
+        panel.y_range = (-0.02 * most, 1.02 * most) if most else None
         if log_odds:
             _space_by_log_odds(panel)
         panels.append(panel)
     if len(panels) < 2:
         look["title"] = look.get("title") or known.get(next(iter(by_market), ""))
-        only: Panel = panels[0] if panels else Panel(f"{value} [probability]", y_range=(-0.02, 1.02))
+        only = panels[0] if panels else Panel(f"{value} [probability]", y_range=(-0.02, 1.02))
         only.title = ""
         return [[only]]
-    every = [token.ts for _, own in in_time for token in own]
-    first, last = min(ts[0] for ts in every), max(ts[-1] for ts in every)
-    for at, panel in enumerate(panels):
-        panel.x_range = (first - (last - first) // 50, last + (last - first) // 50)
-        if at < len(panels) - 2:
-            panel.x_label = ""
-        if at % 2:
-            panel.y_label = ""
+    for panel in panels[:-2]:
+        panel.x_label = ""
+    for panel in panels[1::2]:
+        panel.y_label = ""
     places: list[Panel | None] = [*panels, None]
     return [places[at : at + 2] for at in range(0, len(panels), 2)]
 
@@ -629,22 +619,22 @@ def _space_by_log_odds(panel: Panel) -> None:
     panel.y_ticks = [(p, f"{p:.3g}") for p in ODDS if low <= p <= high]
 
 
-def _tokens(table: Any, columns: Sequence[str]) -> Iterator[_Token]:
-    """Each token's rows by time, or each market's; markets and tokens in the order of their ids."""
+def _tokens(table: Frame, columns: Sequence[str], known: Mapping[str, str] | None = None) -> Iterator[_Token]:
+    """Each token's rows by time, or each market's, named as ``known``; markets and tokens in the order of their ids."""
     series = frames.series(table, columns)
-    ts = series.ts.astype("M8[us]")
+    ts = series.ts.view("M8[us]")
     for (market, token, label), (a, b) in zip(series.tokens, pairwise(series.bounds.tolist()), strict=True):
-        own = {c: v[a:b] for c, v in series.values.items()}
-        yield _Token(market, token or "", label or _shortened(token or "", 13), ts[a:b], own)
+        name = _label(token, label) if known is None else _name_of(known, market, 60)
+        yield _Token(market, token or "", name, ts[a:b], {c: v[a:b] for c, v in series.values.items()})
 
 
-def _coloured(tokens: Sequence[_Token], value: str) -> list[tuple[_Token, str, str | None]]:
+def _coloured(tokens: Sequence[_Token], value: str, what: str) -> list[tuple[_Token, str, str | None]]:
     """Tokens in the order in which they are drawn with colour and legend; of many the greatest at the end are named."""
     if len(tokens) <= len(PALETTE):
         return [(t, c, t.label) for t, c in zip(tokens, PALETTE, strict=False)]
     ordered = sorted(tokens, key=lambda t: -_last(t.columns[value]))
     most, rest = ordered[: len(PALETTE)], ordered[len(PALETTE) :]
-    entries = [f"{len(rest)} further tokens", *[None] * (len(rest) - 1)]
+    entries = [f"{len(rest)} further {what}", *[None] * (len(rest) - 1)]
     further = [(t, FURTHER, entry) for t, entry in zip(rest, entries, strict=True)]
     return [*further, *((t, c, t.label) for t, c in zip(most, PALETTE, strict=True))]
 
@@ -658,35 +648,26 @@ def _last(values: Array) -> float:
     return float(there[-1]) if len(there) else 0.0
 
 
-def _rank(label: str, token_id: str) -> tuple[bool, str, str]:
-    """Yes, Up and Over first, then by label."""
-    return label.lower() not in {"yes", "up", "over"}, label, token_id
-
-
-def _chosen(frame: Any, token: str | None) -> tuple[str, pl.DataFrame | None]:
-    """Label and rows of the chosen token of books; None without rows."""
-    levels: pl.DataFrame = to_frame(frames.books(in_memory(frame, ["books"])), "polars")
-    if levels.is_empty():
+def _chosen(frame: Any, token: str | None) -> tuple[str, Books | None]:
+    """Label and books of the chosen token of books; None without rows."""
+    books, none = frames.books(in_memory(frame, ["books"])), np.empty(0)
+    if not books.tokens:
         return "", None
-    rows = levels.select(pl.col(*schema.ID_COLUMNS).cast(pl.String).fill_null("")).unique().rows()
-    every = [(market, token_id, label or _shortened(token_id, 13)) for market, token_id, label in rows]
-    found = sorted((t for t in every if token is None or token in t[1:]), key=lambda t: _rank(t[2], t[1]))
+    every = [_Token(t.market_id or "", t.token_id or "", _label(*t[1:]), none, {}) for t in books.tokens]
+    found = sorted((t for t in every if token is None or token in (t.token_id, t.label)), key=lambda t: t.rank)
     if not found:
-        have = ", ".join(sorted({label for _, _, label in every}))
-        raise ConfigError(f"token={token!r} is not in the frame; it has {have}.")
-    if (several := len({market for market, _, _ in found})) > 1:
+        raise ConfigError(f"token={token!r} is not in the frame; it has {', '.join(sorted({t.label for t in every}))}.")
+    if (several := len({t.market_id for t in found})) > 1:
         what = "The frame has tokens" if token is None else f"token={token!r} is"
         raise ConfigError(f"{what} of {several} markets, and one is drawn; filter the frame on one market_id.")
-    market, token_id, label = found[0]
-    return label, levels.filter(pl.col("market_id") == market, pl.col("token_id") == token_id)
+    at = every.index(found[0])
+    return found[0].label, books.part(at, at + 1)
 
 
-def _texts_of_markets(markets: Questions) -> dict[str, str]:
-    """Question (or slug) of each market id; ConfigError if it is neither a mapping nor a frame of market records."""
-    if markets is None:
-        return {}
-    if isinstance(markets, Mapping):
-        return dict(markets)
+def _questions(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
+    """Question (or slug) and first token of each market id; ConfigError for neither a mapping nor market records."""
+    if markets is None or isinstance(markets, Mapping):
+        return dict(markets or {}), {}
     source = in_memory(markets)
     names = source.names
     key = next((c for c in ("market_id", "id") if c in names), None)
@@ -696,21 +677,10 @@ def _texts_of_markets(markets: Questions) -> dict[str, str]:
             "markets= is a mapping of market id to text, or a frame with market_id and question, as client.markets() "
             f"gives it; this one has {', '.join(names)}."
         )
-    pairs = zip(_texts(source, key), _texts(source, text), strict=True)
-    return {m: t for m, t in pairs if m and t}
-
-
-def _first_tokens(markets: Questions) -> dict[str, str]:
-    """The first token of each market id, by records that have them."""
-    source = None if markets is None or isinstance(markets, Mapping) else in_memory(markets)
-    if source is None or not {"market_id", "token_ids"} <= set(source.names):
-        return {}
-    pairs = zip(_texts(source, "market_id"), source.raw("token_ids"), strict=True)
-    return {market: str(tokens[0]) for market, tokens in pairs if market and tokens is not None and len(tokens)}
-
-
-def _texts(source: Any, name: str) -> list[str | None]:
-    return normalization.ids(source.raw(name), name, nullable=True).cast(pl.String).to_list()
+    ids = source.texts(key)
+    tokens = zip(ids, source.raw("token_ids") if "token_ids" in names else (), strict=False)
+    first = {m: str(some[0]) for m, some in tokens if m and some is not None and len(some)}
+    return {m: t for m, t in zip(ids, source.texts(text), strict=True) if m and t}, first
 
 
 def _name_of(known: Mapping[str, str], market_id: str | None, most: int) -> str:
@@ -718,6 +688,11 @@ def _name_of(known: Mapping[str, str], market_id: str | None, most: int) -> str:
     if market_id is not None and market_id in known:
         return _shortened(known[market_id], most)
     return f"market {_shortened(market_id or '?', 13)}"
+
+
+def _label(token_id: str | None, label: str | None) -> str:
+    """The label of a token, else its id, shortened."""
+    return label or _shortened(token_id or "", 13)
 
 
 def _shortened(text: str, most: int) -> str:
@@ -760,7 +735,7 @@ def _stacked(tokens: Sequence[_Token], questions: Mapping[str, str] | None) -> I
 
 
 def _band_marks(token: _Token, colour: str, legend: str | None) -> Iterator[Line | Band]:
-    ts, mid, bid, bid_size, ask, ask_size = _broken(token.ts, *(token.columns[c] for c in _TOUCH))
+    ts, mid, bid, bid_size, ask, ask_size = token.broken(*_TOUCH)
     if colour != FURTHER:
         yield Band(ts, bid, ask, colour, 0.4)
     sizes = Detail("size", bid_size, ",.0f"), Detail("size", ask_size, ",.0f")
@@ -768,7 +743,7 @@ def _band_marks(token: _Token, colour: str, legend: str | None) -> Iterator[Line
     yield Line(ts, mid, token.label, colour, _width(colour), legend=legend, details=details)
 
 
-def _depth_panel(label: str, one: pl.DataFrame | None, bins: int) -> Panel:
+def _depth_panel(label: str, one: Books | None, bins: int) -> Panel:
     panel = Panel(f"price of {label}" if label else "price [probability]")
     if one is not None:
         heat, gaps = _heat(one, bins)
@@ -781,38 +756,35 @@ def _mark_gaps(panel: Panel, start: Array, end: Array) -> None:
     """Hatch the times without a snapshot, which are not times without orders."""
     if len(start):
         panel.x_label = "time [UTC], hatched: no snapshot"
-        details = [Detail("from", start.astype("M8[s]")), Detail("to", end.astype("M8[s]"))]
-        half = np.full(len(start), 0.5)
-        panel.marks.append(Bars(half, start, end, 1.0, FAINT, "no snapshot", details, hatched=True, in_legend=False))
+        height, details = np.zeros(len(start)), [Detail("from", start), Detail("to", end)]
+        bars = start, end, height, height + 1, FAINT, "no snapshot", details
+        panel.marks.append(Bars(*bars, hatched=True, in_legend=False))
 
 
-def _heat(levels: pl.DataFrame, bins: int) -> tuple[Heat, tuple[Array, Array]]:
+def _heat(one: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
     """log10 of the mean shares per cell of time and price: positive bids, negative asks; and times without a snapshot.
 
     NaN where nothing rests.
     """
-    times = levels["ts"].unique().sort().to_physical().to_numpy()
-    step = int(np.median(np.diff(times))) if len(times) > 1 else MINUTE
-    first, last = times[0], times[-1] + step
+    step = int(np.median(np.diff(one.ts))) if len(one) > 1 else MINUTE
+    first, last = one.ts[0], one.ts[-1] + step
     # No column is narrower than the step of the frame: it would be empty between two snapshots.
     edges = np.linspace(first, last, max(1, min(bins, (last - first) // step)) + 1)
-    snapshots = np.histogram(times, edges)[0][:, None]
-    shade = np.zeros((len(edges) - 1, len(_EDGES) - 1))
-    shares = np.zeros_like(shade)
-    for side, sign in ((schema.BID, 1.0), (schema.ASK, -1.0)):
-        there = levels.filter(pl.col("side") == side, pl.col("price").is_not_null())
+    snapshots = np.histogram(one.ts, edges)[0][:, None]
+    shade, shares = np.zeros((2, len(edges) - 1, len(_EDGES) - 1))
+    for side, sign in ((one.bids, 1.0), (one.asks, -1.0)):
         # Half a fine tick down for bids, up for asks, so that each side stays in its own cell.
-        price = np.clip(there["price"].to_numpy() - sign * 5e-4, 0.0, 1.0)
-        ts, size = there["ts"].to_physical().to_numpy(), there["size"].to_numpy()
-        total = np.histogram2d(ts, price, (edges, _EDGES), weights=size)[0]
+        price = np.clip(side.price[side.levels] - sign * 5e-4, 0.0, 1.0)
+        points, size = (np.repeat(one.ts, side.counts), price), side.size[side.levels]
+        total = np.histogram2d(*points, (edges, _EDGES), weights=size)[0]
         mean = np.divide(total, snapshots, out=np.full_like(total, np.nan), where=snapshots > 0)
         shade += sign * np.log10(1.0 + mean)
         shares += mean
     some = np.abs(shade[np.abs(shade) > 0.0])
     limit = float(np.quantile(some, 0.99)) if len(some) else 1.0
-    shade[~(shares > 0)] = np.nan
-    shares[~(shares > 0)] = np.nan
-    x = edges.astype(np.int64).astype("M8[us]")
+    nothing = ~(shares > 0)
+    shade[nothing] = shares[nothing] = np.nan
+    x = edges.astype(np.int64).view("M8[us]")
     gaps = np.flatnonzero(np.diff(np.r_[1, snapshots[:, 0] > 0, 1].astype(np.int8)))
     return Heat(x, _EDGES, shade, shares, limit), (x[gaps[::2]], x[gaps[1::2]])
 
@@ -832,84 +804,47 @@ def _share_time(panels: Sequence[Panel], depth_panel: Panel) -> None:
         _mark_gaps(depth_panel, *outer[outer[:, 0] < outer[:, 1]].T)
 
 
-def _volume_panel(frame: Any, *, simulated: bool) -> Panel:
+def _volume_panel(frame: Any, look: Look) -> Panel:
     """The volume of each hour of one market, as steps; of a volume that only rises what it rose by."""
-    panel = Panel("", thousands="y")
-    table = in_memory(frame, ["metrics"])
-    for one in _tokens(table, ["volume"]) if "volume" in table.names else ():
-        points = pl.DataFrame({"ts": one.ts, "volume": one.columns["volume"]}).filter(pl.col("volume").is_not_nan())
-        if points.is_empty():
-            continue
-        volume = pl.col("volume")
-        hours = points.group_by_dynamic("ts", every="1h").agg(mean=volume.mean(), last=volume.last())
-        is_total = bool((points["volume"].diff().drop_nulls() >= 0).all())
-        rise = hours["last"] - hours["last"].shift(1, fill_value=points["volume"][0])
-        shown = (rise if is_total else hours["mean"]).to_numpy()
-        unit = "USD" if simulated else "unit of the service"
+    panel, table = Panel(""), in_memory(frame, ["metrics"])
+    series = frames.series(table, ["volume"] if "volume" in table.names else [])
+    series = series.part(0, 1).take(np.flatnonzero(~np.isnan(series.part(0, 1).values.get("volume", np.empty(0)))))
+    if len(series):
+        volume, edges = series.values["volume"], buckets(series, _HOUR)
+        is_total = bool((np.diff(volume) >= 0).all())
+        shown = np.diff(volume[edges[1:] - 1], prepend=volume[0]) if is_total else means(volume, None, edges)[0]
+        unit = "USD" if look.get("simulated") else "unit of the service"
         panel.y_label = f"volume\n[{unit}{' traded per hour' if is_total else ', mean of the hour'}]"
-        start = hours["ts"].to_numpy()
+        start = _HOUR.floor(series.ts[edges[:-1]]).view("M8[us]")
         end = start + np.timedelta64(3_240_000_000, "us")  # a tenth of an hour is left between two
-        x, y = np.column_stack((start, start, end, end)).ravel(), np.column_stack((0 * shown, shown, shown, 0 * shown))
-        panel.marks.append(Band(x, np.zeros(y.size), y.ravel(), PALETTE[0], 0.8))
-        break
+        x, y = np.column_stack((start, start, end, end)).ravel(), np.outer(shown, (0, 1, 1, 0)).ravel()
+        panel.marks.append(Band(x, 0 * y, y, PALETTE[0], 0.8))
     return panel
 
 
-def _metric_panel(tokens: Sequence[_Token], column: str, known: Mapping[str, str], *, simulated: bool) -> Panel:
-    panel = Panel(_metric_label(column, simulated=simulated))
-    alone = len(tokens) == 1
-    for at, one in enumerate(tokens):
-        ts, value = _broken(one.ts, one.columns[column])
-        own = at < len(PALETTE)
-        colour = PALETTE[at] if own else FURTHER
-        name = _name_of(known, one.market_id, 60)
-        entry = name if own else f"{len(tokens) - len(PALETTE)} further markets" if at == len(PALETTE) else None
-        legend = None if alone else entry
-        if column == "volume":
-            if alone:
-                panel.marks.append(Band(ts, np.zeros(len(ts)), value, colour, 0.18))
-            panel.marks.append(Line(ts, value, name, colour, legend=legend))
-        else:
-            panel.marks.append(Line(ts, value, name, colour, 0.5, 0.35))
-            panel.marks.append(Line(*_medians(ts, value), f"{name}, median", colour, 1.2, legend=legend))
-    most = max((np.nanmax(np.abs(one.columns[column]), initial=0.0) for one in tokens), default=0.0)
-    panel.thousands = "y" if most >= 1000 else ""
-    return panel
-
-
-def _metric_label(column: str, *, simulated: bool) -> str:
+def _metric_label(column: str, look: Look) -> str:
     """The metric with its unit: the interface names none, see docs/numbers.md."""
     if column == "spread":
         return "spread of the market [probability]"
-    return f"{column} [{_SIMULATED_UNITS.get(column, 'simulated') if simulated else 'unit of the service'}]"
+    return f"{column} [{_SIMULATED_UNITS.get(column, 'simulated') if look.get('simulated') else 'unit of the service'}]"
 
 
-def _medians(ts: Array, value: Array) -> tuple[Array, Array]:
-    """Medians of 120 parts of the drawn time; NaN where there is no value."""
-    if len(ts) < 240:
-        return ts, value
-    cell = np.minimum((ts - ts[0]) * 120 // (ts[-1] - ts[0]), 119).astype(int)
-    inside = [value[cell == i] for i in range(120)]
-    middle = ts[0] + (ts[-1] - ts[0]) * (2 * np.arange(120) + 1) // 240
-    return middle, np.array([np.nanmedian(v) if np.isfinite(v).any() else np.nan for v in inside])
-
-
-def _floats(column: pl.Series) -> Array:
-    return column.cast(pl.Float64).to_numpy()
-
-
-def _sides(rows: pl.DataFrame, bids: float = -1.0) -> Iterator[Bars | Line]:
-    """Bars of shares at each price, bids to the side of ``bids``, and lines of running totals."""
-    prices = np.concatenate([_floats(rows["bid_price"]), _floats(rows["ask_price"])])
+def _sides(
+    one: Books, moment: int, bids: float = -1.0, *, in_legend: bool = True
+) -> tuple[list[Mark], datetime | None]:
+    """Bars of shares at each price, bids to the side of ``bids``, and lines of running totals; when the book was."""
+    found, levels = ladder_of(one, moment)
+    prices = np.concatenate([levels["bid_price"], levels["ask_price"]])
     steps = np.diff(np.unique(prices[~np.isnan(prices)]))
-    height = 0.8 * float(np.median(steps)) if len(steps) else 0.008
+    half = 0.4 * float(np.median(steps)) if len(steps) else 0.004
+    marks: list[Mark] = []
     for side, sign, colour in (("bid", bids, BID), ("ask", 1.0, ASK)):
-        price, size, total = (_floats(rows[f"{side}_{c}"]) for c in ("price", "size", "total"))
-        there = ~np.isnan(price)
-        price, size, total = price[there], size[there], total[there]
+        there = ~np.isnan(levels[f"{side}_price"])
+        price, size, total = (levels[f"{side}_{c}"][there] for c in ("price", "size", "total"))
         details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]
         if len(price):
-            yield Bars(price, np.zeros(len(size)), sign * size, height, colour, f"{side}s", details)
+            bars = 0 * size, sign * size, price - half, price + half, colour, f"{side}s", details
             # Up to the next level the total is that of the levels before.
             x, y = np.repeat(np.r_[0.0, sign * total], 2)[1:-1], np.repeat(price, 2)
-            yield Line(x, y, f"{side} total", colour, 1.0, 0.6)
+            marks += [Bars(*bars, in_legend=in_legend), Line(x, y, f"{side} total", colour, 1.0, 0.6)]
+    return marks, to_datetime(int(found.ts[0])) if len(found) else None

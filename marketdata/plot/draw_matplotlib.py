@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import lcm
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from cycler import cycler
 from matplotlib import rc_context
-from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
@@ -21,13 +19,10 @@ from marketdata.plot.chart import (
     ASK,
     FAINT,
     PALETTE,
-    Array,
     Band,
     Bars,
     Chart,
-    Dots,
     Heat,
-    Histogram,
     Line,
     Moment,
     Panel,
@@ -44,6 +39,8 @@ if TYPE_CHECKING:
 _SCREEN_DPI = 80
 # More would hide what a panel shows.
 _MOST_ENTRIES = 8
+# From this number on an axis has 1k for 1,000.
+_LONG = 1000
 
 
 class ChartFigure(Figure):
@@ -106,8 +103,7 @@ def draw(chart: Chart) -> Axes | Figure:
 def draw_on(ax: Axes, chart: Chart) -> Axes:
     """Draw a chart of one panel on Axes, whose colours and grid stay."""
     [panel] = chart.panels
-    _fill_axes(ax, panel, chart.theme)
-    _scale(panel, ax, ax, chart.theme)
+    _fill_axes(ax, panel, chart.theme, ax)
     _legend(ax, panel, set())
     if chart.title:
         _plain(ax.set_title(chart.title, loc="left"))
@@ -117,46 +113,40 @@ def draw_on(ax: Axes, chart: Chart) -> Axes:
 
 
 def _fill_figure(figure: Figure, chart: Chart) -> list[Axes]:
-    columns = lcm(*(len(row) for row in chart.rows))
-    grid = figure.add_gridspec(len(chart.rows), columns, height_ratios=chart.heights, width_ratios=chart.widths)
-    theme = chart.theme
+    one_time = all(panel.time for panel in chart.panels)
+    grid = figure.subplots(
+        len(chart.rows), len(chart.rows[0]), squeeze=False,
+        sharex="all" if one_time else "col", sharey="row" if any(panel.shares_y for panel in chart.panels) else False,
+        gridspec_kw={"height_ratios": chart.heights, "width_ratios": chart.widths},
+    )  # fmt: skip
     named: set[tuple[str, str]] = set()
     out: list[Axes] = []
-    for at, row in enumerate(chart.rows):
-        width = columns // len(row)
-        here: list[tuple[Panel, Axes]] = []
-        for column, panel in enumerate(row):
+    for panels, row in zip(chart.rows, grid, strict=True):
+        for panel, ax in zip(panels, row, strict=True):
             if panel is None:
+                ax.remove()
                 continue
-            place = grid[at, column * width : (column + 1) * width]
-            same_x = out[0] if out and panel.time and len(row) == len(chart.rows[0]) else None
-            ax = figure.add_subplot(place, sharex=same_x, sharey=out[-1] if panel.shares_y else None)
-            _fill_axes(ax, panel, theme)
+            _fill_axes(ax, panel, chart.theme, row[len([p for p in panels if p]) - 1])
             if panel.title:
-                _plain(
-                    ax.set_title(fill(panel.title, int(chart.size[0] * 11 / len(row))), loc="left", fontsize="small")
-                )
-            if not panel.x_label and panel.time:
-                ax.tick_params(labelbottom=False)
-                ax.xaxis.get_offset_text().set_visible(False)
-            if panel.shares_y:
-                ax.tick_params(labelleft=False)
+                title = fill(panel.title, int(chart.size[0] * 11 / len(row)))
+                _plain(ax.set_title(title, loc="left", fontsize="small"))
+            # Which x share an axis says nothing about which are named: those above a free place are too.
+            ax.tick_params(labelbottom=bool(panel.x_label))
+            ax.xaxis.get_offset_text().set_visible(bool(panel.x_label))
             _legend(ax, panel, named)
             out.append(ax)
-            here.append((panel, ax))
-        for panel, ax in here:
-            _scale(panel, ax, here[-1][1], theme)
     if chart.title:
         _plain(figure.suptitle(chart.title, x=0.01, ha="left", fontsize="large", fontweight="bold"))
     if chart.simulated:
-        box = {"boxstyle": "round,pad=0.35", "facecolor": theme.ground, "edgecolor": ASK}
+        box = {"boxstyle": "round,pad=0.35", "facecolor": chart.theme.ground, "edgecolor": ASK}
         figure.text(0.99, 0.985, "simulated data", ha="right", va="top", fontsize="small", color=ASK, bbox=box)
         if not chart.title:
             figure.suptitle(" ")  # room for the box
     return out
 
 
-def _fill_axes(ax: Axes, panel: Panel, theme: Theme) -> None:
+def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes) -> None:
+    """Draw a panel; the scale of a heat map is beside the ``last`` axes of its row."""
     for mark in panel.marks:
         match mark:
             case Line():
@@ -164,20 +154,13 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme) -> None:
             case Band():
                 ax.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=mark.alpha, linewidth=0)
             case Heat():
-                _heat(ax, mark, theme)
+                _heat(ax, mark, theme, last)
             case Bars():
                 start, end = (date2num(x) if panel.time else x for x in (mark.start, mark.end))
-                look: dict[str, Any] = {"height": mark.height, "color": theme.nothing if mark.hatched else mark.colour}
-                if mark.in_legend:
-                    look["label"] = mark.name
+                look: dict[str, Any] = {"color": mark.colour, "label": mark.name if mark.in_legend else None}
                 if mark.hatched:
-                    look |= {"hatch": "//", "edgecolor": theme.hatch, "linewidth": 0}
-                ax.barh(mark.y, end - start, left=start, alpha=0.9, **look)
-            case Histogram():
-                width = mark.end - mark.start
-                ax.bar(mark.start, mark.height, width, align="edge", color=mark.colour, alpha=0.5, ec=theme.ground)
-            case Dots():
-                ax.scatter(mark.x, mark.y, s=mark.area, color=mark.colour, alpha=0.75, edgecolor="white", zorder=3)
+                    look |= {"color": theme.grid, "hatch": "//", "edgecolor": theme.frame, "linewidth": 0}
+                ax.barh(mark.low, end - start, mark.high - mark.low, left=start, align="edge", alpha=0.9, **look)
             case Moment():
                 x = date2num(mark.x)
                 ax.axvline(x, color=FAINT, linewidth=0.8, linestyle=":")
@@ -196,10 +179,8 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme) -> None:
         ax.set_xlim(*panel.x_range)
     if panel.y_range:
         ax.set_ylim(*panel.y_range)
-    if panel.square:
-        ax.set_aspect("equal")
-    for letter, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
-        if letter in panel.thousands:
+    for axis in (ax.yaxis,) if panel.time else (ax.xaxis, ax.yaxis):
+        if max(map(abs, axis.get_view_interval())) >= _LONG:
             axis.set_major_formatter(EngFormatter(sep=""))
     if panel.y_ticks:
         ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="x-small", parse_math=False)
@@ -228,25 +209,20 @@ def _line(ax: Axes, mark: Line) -> None:
     if len(alone := isolated(mark.y)):
         look |= {"marker": ".", "markevery": alone.tolist()}
     ax.plot(mark.x, mark.y, **look)
+    if mark.dots is not None:
+        ax.scatter(mark.x, mark.y, s=mark.dots, color=mark.colour, alpha=0.75, edgecolor="white", zorder=3)
 
 
-def _heat(ax: Axes, mark: Heat, theme: Theme) -> None:
-    x: Array = date2num(mark.x_edges)
+def _heat(ax: Axes, mark: Heat, theme: Theme, last: Axes) -> None:
+    """The map, and its scale to the right of the ``last`` axes."""
     colours = LinearSegmentedColormap.from_list("book", mark.colours(theme), N=512)
-    limits: dict[str, Any] = {"vmin": -mark.limit, "vmax": mark.limit}
-    ax.pcolormesh(x, mark.y_edges, mark.shade.T, cmap=colours, rasterized=True, **limits)
-
-
-def _scale(panel: Panel, ax: Axes, beside: Axes, theme: Theme) -> None:
-    """The scale of a panel's heat, to the right of some axes."""
-    for mark in panel.marks:
-        if isinstance(mark, Heat):
-            mesh = next(one for one in ax.collections if isinstance(one, QuadMesh))
-            bar = ax.figure.colorbar(mesh, ax=beside, pad=0.01, aspect=22, fraction=0.15 if beside is not ax else 0.03)
-            places, texts = zip(*decades(mark.limit), strict=True)
-            bar.set_ticks(places, labels=texts, fontsize="x-small", color=theme.ink)
-            bar.set_label("shares per 0.01: asks below, bids above", fontsize="x-small", color=FAINT)
-            bar.outline.set_visible(False)
+    limits: dict[str, Any] = {"vmin": -mark.limit, "vmax": mark.limit, "cmap": colours}
+    mesh = ax.pcolormesh(date2num(mark.x_edges), mark.y_edges, mark.shade.T, rasterized=True, **limits)
+    bar = ax.figure.colorbar(mesh, ax=last, pad=0.01, aspect=22, fraction=0.15 if last is not ax else 0.03)
+    places, texts = zip(*decades(mark.limit), strict=True)
+    bar.set_ticks(places, labels=texts, fontsize="x-small", color=theme.ink)
+    bar.set_label("shares per 0.01: asks below, bids above", fontsize="x-small", color=FAINT)
+    bar.outline.set_visible(False)
 
 
 def _plain(*some: Text) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import lcm
 from textwrap import wrap
 from typing import Any
 
@@ -23,9 +22,7 @@ from marketdata.plot.chart import (
     Bars,
     Chart,
     Detail,
-    Dots,
     Heat,
-    Histogram,
     Line,
     Moment,
     Panel,
@@ -72,132 +69,107 @@ def style(theme: Theme) -> Iterator[None]:
 def draw(chart: Chart) -> go.Figure:
     """Draw all panels on one interactive figure, as wide as its place on the page."""
     with style(chart.theme):
-        return _drawn(chart)
-
-
-def _drawn(chart: Chart) -> go.Figure:
-    columns = lcm(*(len(row) for row in chart.rows))
-    height = chart.size[1] * _PIXELS
-    figure = make_subplots(
-        rows=len(chart.rows),
-        cols=columns,
-        specs=[_specs(row, columns) for row in chart.rows],
-        row_heights=list(chart.heights) if chart.heights else None,
-        column_widths=list(chart.widths) if chart.widths else None,
-        vertical_spacing=min(68 / height, 1 / len(chart.rows)),
-        horizontal_spacing=0.015 if chart.widths else 0.07,
-    )
-    seen: set[str] = set()
-    for at, row in enumerate(chart.rows):
-        for column, panel in enumerate(row):
-            if panel is not None:
-                _fill(figure, panel, at + 1, column * (columns // len(row)) + 1, seen, chart.theme)
-        if len(row) > 2:
-            figure.update_xaxes(nticks=4, row=at + 1)
-    _dress(figure, chart, height, entries=len(seen))
-    return figure
-
-
-def _specs(row: list[Panel | None], columns: int) -> list[dict[str, int] | None]:
-    width = columns // len(row)
-    return [{"colspan": width} if at % width == 0 and row[at // width] else None for at in range(columns)]
+        height = chart.size[1] * _PIXELS
+        figure = make_subplots(
+            rows=len(chart.rows),
+            cols=len(chart.rows[0]),
+            specs=[[{} if panel else None for panel in row] for row in chart.rows],
+            row_heights=list(chart.heights) if chart.heights else None,
+            column_widths=list(chart.widths) if chart.widths else None,
+            vertical_spacing=min(68 / height, 1 / len(chart.rows)),
+            horizontal_spacing=0.015 if chart.widths else 0.07,
+        )
+        seen: set[str] = set()
+        for at, row in enumerate(chart.rows):
+            for column, panel in enumerate(row):
+                if panel is not None:
+                    _fill(figure, panel, at + 1, column + 1, seen, chart.theme)
+        _dress(figure, chart, height, entries=len(seen))
+        return figure
 
 
 def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], theme: Theme) -> None:
+    x_axis, y_axis = next(figure.select_xaxes(row=row, col=col)), next(figure.select_yaxes(row=row, col=col))
+    x, y = (axis.plotly_name.replace("axis", "") for axis in (x_axis, y_axis))
+    inside: dict[str, Any] = {"xref": f"{x} domain", "yref": f"{y} domain", "showarrow": False}
+    if panel.title:
+        figure.add_annotation(text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom", **inside)
     for mark in panel.marks:
         match mark:
             case Line():
                 figure.add_trace(_line(mark, panel, seen), row, col)
             case Band():
-                for trace in _band(mark, panel):
-                    figure.add_trace(trace, row, col)
+                figure.add_trace(_band(mark, panel), row, col)
             case Heat():
-                figure.add_trace(_heat(mark, theme), row, col)
-                low, high = next(figure.select_yaxes(row=row, col=col)).domain
-                figure.data[-1].colorbar.update(y=(low + high) / 2, len=high - low)
+                low, high = y_axis.domain
+                figure.add_trace(_heat(mark, theme, {"y": (low + high) / 2, "len": high - low}), row, col)
             case Bars():
                 figure.add_trace(_bars(mark, panel, seen, theme), row, col)
-            case Histogram():
-                figure.add_trace(_histogram(mark), row, col)
-            case Dots():
-                figure.add_trace(_dots(mark), row, col)
             case Moment():
-                pass  # below, once the axes are known
-    x_axis, y_axis = next(figure.select_xaxes(row=row, col=col)), next(figure.select_yaxes(row=row, col=col))
-    x, y = (axis.plotly_name.replace("axis", "") for axis in (x_axis, y_axis))
+                at, place = _times(np.array([mark.x]))[0], {"xref": x, "yref": f"{y} domain"}
+                line = {"color": FAINT, "width": 1, "dash": "dot"}
+                figure.add_shape(x0=at, x1=at, y0=0, y1=1, line=line, **place)
+                place |= {"xanchor": "left", "yanchor": "top"}
+                figure.add_annotation(text=_plain(mark.text), x=at, y=1, showarrow=False, **place)
+    if not panel.marks:
+        figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
     small = {"font": {"size": 11, "color": FAINT}, "standoff": 4}
     x_axis.update(title={"text": panel.x_label, **small}, tickangle=0)
     y_axis.update(title={"text": _plain(panel.y_label).replace("\n", "<br>"), "font": {"size": 12}}, tickangle=0)
     if panel.time:
         x_axis.update(type="date", matches="x" if x != "x" else None)
-    for letter, axis in (("x", x_axis), ("y", y_axis)):
-        if letter in panel.thousands:
-            axis.tickformat = "~s"
     if panel.x_range:
-        x_axis.range = _times(np.array(panel.x_range)) if panel.time else panel.x_range
+        x_axis.range = _axis(np.array(panel.x_range), panel)
     if panel.y_range:
         y_axis.range = _height(np.array(panel.y_range), panel)
-    if panel.square:
-        x_axis.constrain = "domain"
-        y_axis.update(scaleanchor=x, constrain="domain")
     if panel.shares_y:
         y_axis.update(matches="y", showticklabels=False)
+        x_axis.nticks = 3
     if panel.y_ticks:
         places, names = zip(*panel.y_ticks, strict=True)
         y_axis.update(tickvals=_height(np.array(places), panel), ticktext=[_plain(name) for name in names])
     if not panel.marks or (panel.time and not panel.x_label):
         x_axis.showticklabels = False
-    inside: dict[str, Any] = {"xref": f"{x} domain", "yref": f"{y} domain", "showarrow": False}
-    if panel.title:
-        figure.add_annotation(text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom", **inside)
-    for mark in panel.marks:
-        if isinstance(mark, Moment):
-            at = _times(np.array([mark.x]))[0]
-            line = {"color": FAINT, "width": 1, "dash": "dot"}
-            figure.add_shape(x0=at, x1=at, y0=0, y1=1, xref=x, yref=f"{y} domain", line=line)
-            place: dict[str, Any] = {"xref": x, "yref": f"{y} domain", "showarrow": False}
-            figure.add_annotation(text=_plain(mark.text), x=at, y=1, xanchor="left", yanchor="top", **place)
-    if not panel.marks:
-        figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
 
 
 def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
-    dash = "5px,4px" if mark.dashed else None
     at = thinned(mark.y, _MOST_POINTS) if panel.time else np.arange(len(mark.y))
     y = mark.y[at]
     details = [Detail(d.name, d.values[at], d.form) for d in mark.details]
     if panel.log_odds:
         details.insert(0, Detail("price", y, ".4~f"))
     point = "" if panel.log_odds else "%{y:.4~f}" if panel.y_range else "%{y:,.6~g}"
-    alone = np.isin(np.arange(len(y)), isolated(y))
+    dots = np.where(np.isin(np.arange(len(y)), isolated(y)), 5, 0)
+    if mark.dots is not None:
+        point, dots = "%{x:.3f}, %{y:.3f}", np.sqrt(mark.dots[at]) * 1.3
     return go.Scatter(
         x=_axis(mark.x[at], panel),
         y=_height(y, panel),
-        mode="lines+markers" if alone.any() else "lines",
-        marker={"size": np.where(alone, 5, 0)} if alone.any() else None,
-        line={"color": mark.colour, "width": mark.width * 1.4, "dash": dash},
+        mode="lines+markers" if dots.any() else "lines",
+        marker={"size": dots} if dots.any() else None,
+        line={"color": mark.colour, "width": mark.width * 1.4, "dash": "5px,4px" if mark.dashed else None},
         opacity=mark.alpha,
         **_entry(mark.legend, seen),
         **_hover(mark.name, point, details),
     )
 
 
-def _band(mark: Band, panel: Panel) -> list[go.Scatter]:
+def _band(mark: Band, panel: Panel) -> go.Scatter:
     """One closed shape for each run without a gap, all in one trace."""
-    runs = finite_runs(mark.low, mark.high)
-    if not runs:
-        return []
-    ends = np.array(["NaT"], "M8[us]") if panel.time else np.array([np.nan])
-    x = np.concatenate([part for run in runs for part in (mark.x[run], mark.x[run][::-1], ends)])
-    y = np.concatenate([part for run in runs for part in (mark.low[run], mark.high[run][::-1], [np.nan])])
+    x, y = [mark.x[:0]], [mark.low[:0]]
+    for run in finite_runs(mark.low, mark.high):
+        x += [mark.x[run], mark.x[run][::-1], mark.x[run][:1]]
+        y += [mark.low[run], mark.high[run][::-1], np.array([np.nan])]
     shape = {"line": {"width": 0}, "fill": "toself", "fillcolor": mark.colour, "opacity": mark.alpha}
-    y = _height(y, panel)
-    return [go.Scatter(x=_axis(x, panel), y=y, mode="lines", hoverinfo="skip", showlegend=False, **shape)]
+    places = _axis(np.concatenate(x), panel), _height(np.concatenate(y), panel)
+    return go.Scatter(x=places[0], y=places[1], mode="lines", hoverinfo="skip", showlegend=False, **shape)
 
 
-def _heat(mark: Heat, theme: Theme) -> go.Heatmap:
+def _heat(mark: Heat, theme: Theme, place: dict[str, float]) -> go.Heatmap:
     middle = mark.x_edges[:-1] + (mark.x_edges[1:] - mark.x_edges[:-1]) // 2
     ticks, texts = zip(*decades(mark.limit), strict=True)
+    title = {"text": "shares per 0.01: asks below, bids above", "side": "right", "font": {"size": 10}}
+    scale = {"tickvals": ticks, "ticktext": texts, "thickness": 10, "outlinewidth": 0, "tickfont": {"size": 10}}
     return go.Heatmap(
         x=_times(middle),
         y=(mark.y_edges[1:] + mark.y_edges[:-1]) / 2,
@@ -208,56 +180,22 @@ def _heat(mark: Heat, theme: Theme) -> go.Heatmap:
         colorscale=[list(stop) for stop in mark.colours(theme)],
         hoverongaps=False,
         hovertemplate="%{x}<br>price %{y:.3f}<br>%{customdata:,.0f} shares<extra></extra>",
-        colorbar={
-            "title": {"text": "shares per 0.01: asks below, bids above", "side": "right", "font": {"size": 10}},
-            "tickvals": ticks,
-            "ticktext": texts,
-            "thickness": 10,
-            "outlinewidth": 0,
-            "tickfont": {"size": 10},
-        },
+        colorbar={"title": title, **scale, **place},
     )
 
 
 def _bars(mark: Bars, panel: Panel, seen: set[str], theme: Theme) -> go.Bar:
-    times = panel.time
-    width = (mark.end - mark.start).astype("m8[ms]").astype(np.int64) if times else mark.end - mark.start
-    pattern = {"shape": "/", "fgcolor": theme.hatch, "size": 7, "solidity": 0.2} if mark.hatched else None
+    width = mark.end - mark.start
+    pattern = {"shape": "/", "fgcolor": theme.frame, "size": 7, "solidity": 0.2} if mark.hatched else None
     return go.Bar(
-        y=mark.y,
-        x=width,
+        y=(mark.low + mark.high) / 2,
+        x=width.astype("m8[ms]").astype(np.int64) if panel.time else width,
         base=_axis(mark.start, panel),
-        width=mark.height,
+        width=mark.high - mark.low,
         orientation="h",
-        marker={
-            "color": theme.nothing if mark.hatched else mark.colour,
-            "line": {"width": 0},
-            "pattern": pattern,
-        },
+        marker={"color": theme.grid if mark.hatched else mark.colour, "line": {"width": 0}, "pattern": pattern},
         **_entry(mark.name if mark.in_legend else None, seen),
         **_hover(mark.name, "", mark.details),
-    )
-
-
-def _histogram(mark: Histogram) -> go.Bar:
-    return go.Bar(
-        x=(mark.start + mark.end) / 2,
-        y=mark.height,
-        width=mark.end - mark.start,
-        marker={"color": mark.colour, "opacity": 0.5, "line": {"width": 1, "color": "white"}},
-        showlegend=False,
-        **_hover("", "", mark.details),
-    )
-
-
-def _dots(mark: Dots) -> go.Scatter:
-    return go.Scatter(
-        x=mark.x,
-        y=mark.y,
-        mode="markers",
-        marker={"color": mark.colour, "size": np.sqrt(mark.area) * 1.3, "opacity": 0.75},
-        showlegend=False,
-        **_hover("", "%{x:.3f}, %{y:.3f}", mark.details),
     )
 
 
@@ -271,9 +209,9 @@ def _entry(legend: str | None, seen: set[str]) -> dict[str, Any]:
 
 
 def _hover(name: str, point: str, details: Sequence[Detail]) -> dict[str, Any]:
-    numbers = all(d.values.dtype.kind in "fiu" for d in details)
-    columns = [d.values if numbers else d.values.astype(str) for d in details]
-    shown = [f"{d.name} %{{customdata[{i}]{f':{d.form}' if numbers else ''}}}" for i, d in enumerate(details)]
+    are_times = any(d.values.dtype.kind == "M" for d in details)
+    columns = [_times(d.values) if are_times else d.values for d in details]
+    shown = [f"{d.name} %{{customdata[{i}]{'' if are_times else f':{d.form}'}}}" for i, d in enumerate(details)]
     text = ", ".join(part for part in (point, *shown) if part)
     return {
         "customdata": np.column_stack(columns) if columns else None,

@@ -15,8 +15,9 @@ from service.memory import MINUTE, MemoryArchive
 from variants import VARIANTS, serve_variants
 
 import marketdata as md
-from marketdata.conformance.predict import predict
+from marketdata.conformance.compare import predict
 from marketdata.conformance.report import READINGS, Finding, Verification
+from marketdata.points.columns import Series, Token
 from marketdata.resolution import Resolution
 from marketdata.testing.strategies import START
 from marketdata.times import Range, to_text
@@ -105,12 +106,14 @@ def test_a_prediction_is_what_a_plain_loop_makes(
     for minute, number in zip(minutes, numbers, strict=False):
         groups.setdefault(minute // 60 * 60 + (60 if label == "end" else 0), []).append(number)
     ts = np.array(minutes, np.int64) * MINUTE + (MINUTE if label == "end" else 0)
-    found = predict(ts, np.array(numbers[: len(ts)], object), rule, label, fine, coarse)
+    near = Series((Token("m"),), np.array([0, len(ts)]), ts, {"price": np.array(numbers[: len(ts)])})
+    made = predict(near, fine, coarse, rule, label)
+    found = dict(zip(made.ts.tolist(), made.price.tolist(), strict=True))
     for at, group in groups.items():
         given = [x for x in group if not math.isnan(x)]
         mean = sum(given) / len(given) if given else math.nan
         want = {"points": mean, "last": group[-1], "first": group[0]}[rule]
-        assert found.pop(at * MINUTE) == (None if math.isnan(want) else want)
+        assert found.pop(at * MINUTE) == pytest.approx(want, nan_ok=True, abs=0, rel=1e-15)
     assert not found
 
 
@@ -132,7 +135,7 @@ def test_no_data_tells_nothing() -> None:
 
 def test_client_and_service_speak_of_the_same_readings() -> None:
     """Every reading and choice that can be told can be switched on, and the other way round."""
-    assert {name: choices for name, (_, choices) in READINGS.items()} == dict(VARIANTS)
+    assert {name: tuple(choices) for name, (_, choices) in READINGS.items()} == dict(VARIANTS)
 
 
 def test_unknown_variants_are_refused(simulated: md.Archive) -> None:
