@@ -70,3 +70,13 @@ def test_prices_and_bbo_in_one_frame_are_refused() -> None:
     both = md.bbo(pl.concat([book(n) for n in range(3)]))
     with pytest.raises(md.NotTidyError, match="select the columns of one of them"):
         md.resample(both.with_columns(price=0.5), "1h")
+
+
+@pytest.mark.parametrize("count", [-1.0, 1.5])
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_count_that_counts_no_points_is_refused(kind: str, count: float) -> None:
+    """A column named like a count, of another meaning, would weight the mean, or null it, in silence."""
+    prices = md.testing.prices("polars").with_columns(price_count=pl.lit(count))
+    frame = prices.to_pandas() if kind == "pandas" else prices
+    with pytest.raises(md.NotTidyError, match=f"price_count has {count:g}; it is the number of base points"):
+        md.resample(frame, "1h")

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.errors import NotTidyError
 from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series, ranges
 from marketdata.points.schema import COUNT, uncounted
 from marketdata.resolution import BucketWidth, Resolution
@@ -118,10 +119,23 @@ def means_of(series: Series, values: Sequence[str], width: BucketWidth) -> Serie
     edges = buckets(series, width)
     found = {}
     for name in values:
-        count = series.values.get(name + COUNT)
-        weights = None if count is None else np.nan_to_num(count, nan=1.0)
+        weights = _weights(series, name + COUNT)
         found[name], found[name + COUNT] = means(series.values[name], weights, edges)  # type: ignore[assignment] # whole
     return of_buckets(series, edges, width, {c: found[c] for c in sorted(found, key=lambda c: c not in values)})
+
+
+def _weights(series: Series, name: str) -> Floats | None:
+    """Counts of base points, 1 where one is null, None without them; a column that counts none has another meaning."""
+    if name not in series.values:
+        return None
+    counts = np.nan_to_num(series.values[name], nan=1.0)
+    wrong = (counts < 0) | (counts != np.floor(counts))
+    if wrong.any():
+        raise NotTidyError(
+            f"{name} has {counts[wrong][0]:g}; it is the number of base points behind {name.removesuffix(COUNT)}, a "
+            "whole number from 0. Rename or drop a column of another meaning."
+        )
+    return counts
 
 
 def of_buckets(columns: Columns, edges: Ints, width: BucketWidth, values: Mapping[str, Floats]) -> Series:

@@ -81,6 +81,8 @@ def _hint(status: int, url: str) -> str:
         return "Is it the key of this service? It comes from api_key=... or MARKETDATA_API_KEY."
     if status == 404 and "/v1/markets/" in url:
         return "client.markets(search=...) finds ids and slugs."
+    if status == 404 and "/v1/tokens/" in url:
+        return "client.tokens(market) has the ids of the tokens of a market."
     return ""
 
 
