@@ -23,14 +23,13 @@ SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
 
 
 def numbers_of_tokens(tokens: Sequence[Token], counts: Counts) -> Ints:
-    """How many tokens the market of each token has; 0 where that is not known, or more are here."""
+    """How many tokens the market of each token has; 0 where that is not known, one, or more are here."""
     here = Counter(token.market_id for token in tokens)
 
     def known(market: str, found: int) -> int:
-        has = counts.get(market) if isinstance(counts, Mapping) else counts
-        if has is None:
-            return found if counts is None and found > 1 else 0
-        return has if found <= has else 0
+        has = counts.get(market, 0) if isinstance(counts, Mapping) else counts
+        has = found if has is None else has
+        return has if max(found, 2) <= has else 0
 
     by_market = {market: known(market, found) for market, found in here.items()}
     return np.array([by_market[token.market_id] for token in tokens], np.int64)

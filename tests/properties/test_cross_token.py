@@ -167,7 +167,8 @@ def test_a_missing_token_is_seen(kind: str) -> None:
     books = in_kind(one_token(md.testing.books("polars", markets=2)), kind)
     prices_ = in_kind(one_token(md.testing.prices("polars", markets=2)), kind)
     markets = md.testing.markets("pandas", markets=2)
-    for tokens in (None, 2, markets, md.outcomes(markets)):
+    winners = md.outcomes(markets).query("payoff == 1")  # as a filter leaves it: one token of each market
+    for tokens in (None, 2, markets, md.outcomes(markets), winners):
         assert {row[-1] for row in rows(md.probabilities(prices_, tokens=tokens))} == {None}
         assert {row[-1] for row in rows(md.probabilities(books, tokens=tokens))} == {None}
         assert {row[3:] for row in rows(md.overround(books, tokens=tokens))} == {(None,) * 4}
