@@ -16,6 +16,7 @@ from marketdata.archive.store import ArchiveStore, minutes_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token, joined
 from marketdata.points.duplicates import repeated
+from marketdata.points.records import RecordKind
 from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import BucketWidth, Resolution
@@ -29,54 +30,49 @@ _ENOUGH = 12
 
 def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> None:
     """Store records; events and series that are not given are derived from the markets."""
-    catalog = store.catalog
-    if not (markets is None and events is None and series is None) and store.base.text != "1m":
+    catalog, new = store.catalog, dict[RecordKind, list[Record]]()
+    given: dict[RecordKind, Any] = {"markets": markets, "events": events, "series": series}
+    for kind, rows in given.items():
+        if rows is not None:
+            new[kind] = [records.read(kind, row) for row in records.rows_of(rows)]
+    if new and store.base.text != "1m":
         store.fix_base(store.base)
-    new_events = None if events is None else [records.read("events", r) for r in records.rows_of(events)]
-    new_series = None if series is None else [records.read("series", r) for r in records.rows_of(series)]
-    if markets is not None:
-        new = [records.read("markets", r) for r in records.rows_of(markets)]
-        catalog["markets"].upsert(new)
-        every = catalog["markets"].records()
-        if new_events is None:
-            new_events = records.derive_events(new, every, catalog["events"].records())
-        if new_series is None:
-            new_series = records.derive_series(new, every, catalog["series"].records())
-    catalog["events"].upsert(new_events or ())
-    catalog["series"].upsert(new_series or ())
+    catalog["markets"].upsert(new.get("markets", ()))
+    every = catalog["markets"].records() if "markets" in new else []
+    groups: tuple[RecordKind, ...] = ("events", "series")
+    for kind in groups:
+        if kind not in new and "markets" in new:
+            new[kind] = records.derive(kind, new["markets"], every, catalog[kind].records())
+        catalog[kind].upsert(new.get(kind, ()))
 
 
 def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> tuple[int, int]:
     """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored."""
     with store.steady():
-        return _add_points(store, view, data, replace=replace, complete=complete)
-
-
-def _add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> tuple[int, int]:
-    markets, base = store.catalog["markets"], store.base
-    read = identified(view, _columns(view, data, markets), markets)
-    _check_values(view, read)
-    columns = _at(base, view, read)
-    if not len(columns):
-        return 0, 0
-    if complete:
-        _check_tokens(view, columns, markets)
-    ranges = {m: minutes_of(times) for m, times in times_of(columns).items()}
-    coarse = coarse_grid(columns, base)
-    if coarse is not None:
-        _check_width(store, view, ranges, coarse)
-    markets.upsert(seen_markets(columns, markets))
-    state = CoverageState.FINAL if complete else CoverageState.RECORDED
-    if coarse is not None and not complete and len(np.unique(columns.ts)) >= _ENOUGH:
-        warn(
-            f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
-            "and their range as unproven, so that pull fetches the minutes between. If they are aggregates, add the "
-            f"{base} points they were made of instead.",
-            PartialCoverageWarning,
-        )
-        state = CoverageState.UNPROVEN
-    store.upsert(view, columns, state, whole=replace)
-    return len(read), len(columns)
+        markets, base = store.catalog["markets"], store.base
+        read = identified(view, _columns(view, data, markets), markets)
+        _check_values(view, read)
+        columns = _at(base, view, read)
+        if not len(columns):
+            return 0, 0
+        if complete:
+            _check_tokens(view, columns, markets)
+        ranges = {m: minutes_of(times) for m, times in times_of(columns).items()}
+        coarse = coarse_grid(columns, base)
+        if coarse is not None:
+            _check_width(store, view, ranges, coarse)
+        markets.upsert(seen_markets(columns, markets))
+        state = CoverageState.FINAL if complete else CoverageState.RECORDED
+        if coarse is not None and not complete and len(np.unique(columns.ts)) >= _ENOUGH:
+            warn(
+                f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
+                "and their range as unproven, so that pull fetches the minutes between. If they are aggregates, add "
+                f"the {base} points they were made of instead.",
+                PartialCoverageWarning,
+            )
+            state = CoverageState.UNPROVEN
+        store.upsert(view, columns, state, whole=replace)
+        return len(read), len(columns)
 
 
 def _check_values(view: View, columns: Data) -> None:

@@ -17,7 +17,7 @@ from marketdata.archive.coverage.intervals import CoverageRecord, Interval, subt
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import ALL_TIME, files_of, read
-from marketdata.archive.records import derive_events, derive_series
+from marketdata.archive.records import derive
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import OURS, DataFile, Group, cuts, file_of, flush, holding
 from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
@@ -208,9 +208,9 @@ def _add_records(store: ArchiveStore, lost: Container[str]) -> None:
                 columns = from_tables(view, [table.read(file)])
                 catalog["markets"].upsert(seen_markets(columns, catalog["markets"]))
     if "events" in lost:
-        catalog["events"].upsert(derive_events(every := catalog["markets"].records(), every))
+        catalog["events"].upsert(derive("events", every := catalog["markets"].records(), every))
     if "series" in lost:
-        catalog["series"].upsert(derive_series(every := catalog["markets"].records(), every))
+        catalog["series"].upsert(derive("series", every := catalog["markets"].records(), every))
 
 
 def _stored_markets(store: ArchiveStore, view: View) -> list[str]:

@@ -112,9 +112,9 @@ class Query:
 
     def stored(self, width: BucketWidth | None = None) -> Iterator[Data]:
         """The points as they are stored, in tidy order: all in one part, or in parts that cut no bucket of a width."""
-        files, limits = holding(self.version.files, self.markets, self.wanted), self.ranges
-        if limits is None and self.markets is not None:
-            limits = dict.fromkeys(self.markets, self.wanted)
+        files = holding(self.version.files, self.markets, self.wanted)
+        own = self.ranges or dict.fromkeys(self.markets or (), self.wanted)
+        limits = None if self.markets is None else {market: own.get(market, _NEVER) for market in self.markets}
         for part in [_Part("", LAST_NAME, self.wanted)] if width is None else self._parts(files, width):
             tables = _each(partial(self._rows, part, limits), part.holding(files))
             with errors.parsing(f"The {self.view} table"):
@@ -145,9 +145,10 @@ class Query:
                 is_here = name is not None and part.first <= name < part.last
                 own = part.span if limits is None else limits.get(name or "", _NEVER)
                 ranges.append((max(own.start, part.span.start), min(own.end, part.span.end)) if is_here else _NEVER)
-            start, end = np.array(ranges, dtype=np.int64).T
+            is_one = len(set(ranges[:-1])) == 1 and not batch.column("market_id").null_count
+            start, end = ranges[0] if is_one else np.array(ranges, dtype=np.int64).T[:, codes]
             ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
-            mask = (ts >= start[codes]) & (ts < end[codes])
+            mask = (ts >= start) & (ts < end)
             if self.token_id is not None:
                 codes, names = dictionary_of(batch.column("token_id"))
                 mask &= np.array([name == self.token_id for name in names])[codes]

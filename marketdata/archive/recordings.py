@@ -100,7 +100,7 @@ class Import:
     ) -> list[ImportedFile]:
         """Add files in this order; a file that cannot be read is an error if it was ``named``, else said of it."""
         out: list[ImportedFile] = []
-        digests = [_digest(file.path, f"{self._key} {chosen.name}") for file, chosen in some]
+        digests = [_digest(file, f"{self._key} {chosen.name}") for file, chosen in some]
         # The files to read, by their number, and their sizes.
         sizes = {
             i: some[i][0].path.stat().st_size
@@ -338,10 +338,11 @@ def _in_order(paths: Iterable[Path]) -> list[Path]:
     return sorted(paths, key=key)
 
 
-def _digest(path: Path, key: str) -> str:
-    """What tells a file from others: its size, and how it begins and ends."""
-    with path.open("rb") as file:
-        size = path.stat().st_size
+def _digest(recording: RecordingFile, key: str) -> str:
+    """What tells a file from others: its size, how it begins and ends, and how it is read."""
+    key = key if recording.token_id is None else f"{key} {recording.token_id}"
+    with recording.path.open("rb") as file:
+        size = recording.path.stat().st_size
         head = file.read(_ENDS)
         file.seek(max(size - _ENDS, 0))
         return hashlib.blake2b(f"{size} {key} ".encode() + head + file.read(), digest_size=16).hexdigest()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from marketdata.errors import ConfigError, NotTidyError, ServiceOddityWarning, warn
-from marketdata.points.records import FIELDS, ID_NAMES, TOKEN_LISTS, RecordKind
+from marketdata.points.records import FIELDS, ID_NAMES, TOKEN_LISTS, RecordKind, names
 
 Record = dict[str, Any]
 
@@ -86,11 +86,11 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
     out: Record = {}
     for field in FIELDS[kind]:
         # As in other records, where events have an event_title.
-        names = (own, "id") if field.name == "id" else (field.name, own.replace("_id", f"_{field.name}"))
-        given = [row.pop(name) for name in names if name in row]
+        called = (own, "id") if field.name == "id" else (field.name, own.replace("_id", f"_{field.name}"))
+        given = [row.pop(name) for name in called if name in row]
         if given or field.of in ("listing", "archive"):
             value = next((one for one in given if one is not None), None)
-            out[field.name] = _typed(field.type, value, names[0])
+            out[field.name] = _typed(field.type, value, called[0])
     if kind != "markets" and out["id"] is None:
         out["id"] = out["slug"]
     if out["id"] is None:
@@ -134,34 +134,17 @@ def _tokens(market_id: str, ids: list[Any], labels: list[Any]) -> list[Record]:
     ]
 
 
-def derive_events(new: Iterable[Record], every: Iterable[Record] = (), events: Iterable[Record] = ()) -> list[Record]:
-    """The events that markets ``new`` name, in that order; each spans all its markets (``every``) and their tags."""
-    copied = {"slug": "event_slug", "title": "event_title", "series_id": "series_id", "series_slug": "series_slug"}
-    out = []
-    for known, markets in _derived("events", copied, new, every, events):
-        known["tags"] = list(dict.fromkeys(tag for m in markets for tag in m.get("tags") or ()))
-        states = {m.get("status") for m in markets}
-        known["status"] = states.pop() if len(states) == 1 else "active"
-        out.append(known)
-    return out
+def derive(
+    kind: RecordKind, new: Iterable[Record], every: Iterable[Record] = (), groups: Iterable[Record] = ()
+) -> list[Record]:
+    """The events or series that markets ``new`` name, in that order; each spans all its markets (``every``).
 
-
-def derive_series(new: Iterable[Record], every: Iterable[Record] = (), series_: Iterable[Record] = ()) -> list[Record]:
-    """The series that markets ``new`` name, as `derive_events`."""
-    copied = {"slug": "series_slug", "title": "series_title"}
-    return [known for known, _ in _derived("series", copied, new, every, series_)]
-
-
-def _derived(
-    kind: RecordKind,
-    copied: Mapping[str, str],
-    new: Iterable[Record],
-    every: Iterable[Record],
-    groups: Iterable[Record],
-) -> Iterator[tuple[Record, list[Record]]]:
-    """A record of each event or series that new markets name, and all its markets; ids of ``groups`` are used."""
-    new, found, what = list(new), dict[str | None, tuple[Record, list[Record]]](), ID_NAMES[kind].removesuffix("_id")
+    Ids of known ``groups`` are used. Events have the tags of their markets, and their state if it is one.
+    """
+    what, new = ID_NAMES[kind].removesuffix("_id"), list(new)
+    copied = {"slug": f"{what}_slug", "title": f"{what}_title", **{name: name for name in names(kind, "archive")}}
     ids = {group["slug"]: str(group["id"]) for group in groups if group.get("slug")}
+    found: dict[str | None, tuple[Record, list[Record]]] = {}
     for record in new:
         identity = _group_of(what, ids, record)
         if identity is not None and identity not in found:
@@ -171,10 +154,14 @@ def _derived(
         if markets is not None:
             markets.append(record)
             known |= {name: known.get(name) or record.get(source) for name, source in copied.items()}
-            starts = [t for t in (known["start_date"], record.get("start_date")) if t]
-            ends = [t for t in (known["end_date"], record.get("end_date")) if t]
-            known["start_date"], known["end_date"] = min(starts, default=None), max(ends, default=None)
-    yield from found.values()
+    for known, markets in found.values():
+        for name, of in (("start_date", min), ("end_date", max)):
+            known[name] = of((m[name] for m in markets if m.get(name)), default=None)
+        if kind == "events":
+            states = {m.get("status") for m in markets}
+            known["tags"] = list(dict.fromkeys(tag for m in markets for tag in m.get("tags") or ()))
+            known["status"] = states.pop() if len(states) == 1 else "active"
+    return [known for known, _ in found.values()]
 
 
 def _group_of(what: str, ids: Mapping[str, str], record: Record) -> str | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
 from marketdata.archive.coverage.policy import MINUTE, whole_minutes
-from marketdata.archive.query import ALL_TIME, Labels, Query
+from marketdata.archive.query import Labels, Query
 from marketdata.archive.storage.parquet import hull
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
@@ -22,7 +22,6 @@ from marketdata.points.arguments import whole
 from marketdata.points.columns import Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
 from marketdata.points.views import VIEWS, View
-from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_datetime, to_micros
 from marketdata.wire.arrow import to_table
@@ -78,12 +77,18 @@ def computed(query: Query) -> pl.LazyFrame:
 
 
 def _narrowed(query: Query, predicate: pl.Expr) -> Query:
-    """The query of no more markets and times than those of which a predicate can be true."""
-    markets, wanted = _limits(predicate, query.width)
-    if markets is not None:
-        markets = sorted(set(markets) if query.markets is None else set(markets) & set(query.markets))
-    wanted = Range(max(query.wanted.start, wanted.start), min(query.wanted.end, wanted.end))
-    return replace(query, markets=query.markets if markets is None else tuple(markets), wanted=wanted)
+    """The query of no more markets and base points than those of which a predicate can be true."""
+    # A form of the predicate that is not known here limits nothing: polars applies it to the rows all the same.
+    markets, (start, end) = query.markets, query.wanted
+    for name, op, value in _comparisons(json.loads(predicate.meta.serialize(format="json"))):
+        if name == "market_id" and op in ("Eq", "IsIn"):
+            some = {one for one in (value if op == "IsIn" else [value]) if isinstance(one, str)}
+            markets = tuple(sorted(some if markets is None else some.intersection(markets)))
+        elif name == "ts" and isinstance(value, dt.datetime) and value.tzinfo is not None:
+            at = to_micros(value, "ts")
+            start = max(start, at) if op in ("Eq", "Gt", "GtEq") else start
+            end = min(end, at + query.width.micros) if op in ("Eq", "Lt", "LtEq") else end
+    return replace(query, markets=markets, wanted=Range(start, end))
 
 
 def _frame(query: Query, points: Data) -> pl.DataFrame:
@@ -235,21 +240,6 @@ def to_spark(parts: Sequence[Query]) -> Any:
 
     sent = session.createDataFrame([(pickle.dumps(part),) for part in parts], "part binary")
     return sent.repartition(len(parts)).mapInArrow(rows, from_arrow_schema(schema))
-
-
-def _limits(predicate: pl.Expr, width: BucketWidth) -> tuple[list[str] | None, Range]:
-    """The markets (None: any) and the range of base points that a predicate can be true of."""
-    # A form of the predicate that is not known here limits nothing: polars applies it to the rows all the same.
-    markets, (start, end) = None, ALL_TIME
-    for name, op, value in _comparisons(json.loads(predicate.meta.serialize(format="json"))):
-        if name == "market_id" and op in ("Eq", "IsIn"):
-            some = [one for one in (value if op == "IsIn" else [value]) if isinstance(one, str)]
-            markets = some if markets is None else [one for one in some if one in markets]
-        elif name == "ts" and isinstance(value, dt.datetime) and value.tzinfo is not None:
-            at = to_micros(value, "ts")
-            start = max(start, at) if op in ("Eq", "Gt", "GtEq") else start
-            end = min(end, at + width.micros) if op in ("Eq", "Lt", "LtEq") else end
-    return markets, Range(start, end)
 
 
 def _comparisons(node: Any) -> Iterator[tuple[str, str, Any]]:

@@ -87,7 +87,7 @@ class Selection:
         if absent:
             found = [records.read("markets", records.plain(row)) for row in self._client.market_records(absent)]
             markets.upsert(found)
-            events.upsert(records.derive_events(found, markets.records(), events.records()))
+            events.upsert(records.derive("events", found, markets.records(), events.records()))
         known = [(name, markets.find(name)) for name in names]
         return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
 
@@ -97,7 +97,7 @@ class Selection:
         named = [{**m, "event_slug": m.get("event_slug") or event} for m in found]
         events = self._store.catalog["events"]
         self._store.catalog["markets"].upsert(named)
-        derived = records.derive_events([dict(m) for m in named])
+        derived = records.derive("events", [dict(m) for m in named])
         events.upsert(e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None)
         return [str(m["id"]) for m in named]
 

@@ -492,7 +492,7 @@ def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Pat
     fresh = opened(archive)
     assert fresh.prices("s-7").height == 1
     assert len(fresh._store.points["prices"]._footers) == 1
-    assert sum(len(rows.parsed) for rows in fresh._store.catalog["markets"]._newest()) == 1
+    assert sum(len(rows.parsed) for rows in fresh._store.catalog["markets"]._rows().values()) == 1
 
 
 @pytest.mark.parametrize("name", ["\U0001f1fa\U0001f1f8", "\U00020000", "z\U0010ffff", "\uffff", "a\U0001f1fa" * 100])
