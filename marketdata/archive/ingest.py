@@ -195,10 +195,12 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
     from marketdata.adapters.dispatch import collected, names_of
     from marketdata.tidy.frames import is_tidy, to_columns
 
-    if not VIEWS[view].has_tokens:
-        data = _with_market_id(data, markets)
-    elif view != "books" and any(own <= set(names_of(data)) for own in ({"side", "level"}, set(LISTS))):
+    names = set(names_of(data))
+    if VIEWS[view].has_tokens and view != "books" and any(own <= names for own in ({"side", "level"}, set(LISTS))):
         raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
+    by_slug = not VIEWS[view].has_tokens and "slug" in names and "market_id" not in names
+    if by_slug:
+        data = nw.from_native(collected(data), eager_only=True).rename({"slug": "market_id"}).to_native()
     if view == "books" or not hasattr(data, "__len__") or len(data) <= _PORTION or is_tidy(data):
         columns = to_columns(view, data, lookup=True)
     else:
@@ -208,33 +210,22 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         columns = joined([to_columns(view, part, lookup=True) for part in parts]).sort()
     if isinstance(columns, Books):
         return columns
+    if by_slug:
+        columns = columns.of_codes([Token(_id_of(token.market_id, markets)) for token in columns.tokens], columns.token)
     # Counts weigh the means of coarser frames; the archive stores base points.
     values = {k: v for k, v in columns.values.items() if not is_count(k, columns.values)}
     return dataclasses.replace(columns, values=values)
 
 
-def _with_market_id(frame: Any, markets: Catalog) -> Any:
-    """Metric rows with the market id of their slug."""
-    import narwhals.stable.v2 as nw
-
-    from marketdata.adapters.dispatch import collected, names_of
-
-    names = names_of(frame)
-    if "market_id" in names or "slug" not in names:
-        return frame
-    eager = nw.from_native(collected(frame), eager_only=True)
-    slugs = [None if s is None else str(s) for s in eager["slug"].to_list()]
-    ids: dict[str | None, str] = {}
-    for slug in dict.fromkeys(slugs):
-        found = markets.find(slug) if slug else None
-        if found is None:
-            raise ArchiveError(
-                f"rows name the market by slug {str(slug)[:200]!r}, which the archive does not know. "
-                "Add it first: archive.add(markets=frame)."
-            )
-        ids[slug] = found["id"]
-    column = nw.new_series("market_id", [ids[s] for s in slugs], nw.String, backend=eager.implementation)
-    return eager.with_columns(column).to_native()
+def _id_of(slug: str, markets: Catalog) -> str:
+    """The id of the market with this slug."""
+    record = markets.find(slug) if slug else None
+    if record is None:
+        raise ArchiveError(
+            f"rows name the market by slug {slug[:200]!r}, which the archive does not know. "
+            "Add it first: archive.add(markets=frame)."
+        )
+    return str(record["id"])
 
 
 def identified(view: View, columns: Data, markets: Catalog) -> Data:

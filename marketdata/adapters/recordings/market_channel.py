@@ -23,8 +23,7 @@ RECEIVED = (
     "recv_ts", "received_at", "receive_ts", "recv_time", "timestamp_received", "local_timestamp", "collected_at_utc",
     "received_ts", "recv_ts_ns", "recv_timestamp", "local_ts", "ts_recv", "ts",
 )  # fmt: skip
-# What messages call the token.
-_TOKENS = ("asset_id", "token_id")
+_ARRIVAL = frozenset(RECEIVED)
 # Events after which books are unknown.
 _RECONNECTS = {"connect", "connected", "disconnect", "disconnected", "reconnect", "reconnected", "gap"}
 # Sides as venues write them.
@@ -82,7 +81,8 @@ class MessageReader:
             return
         venue = _time(message["timestamp"]) if message.get("timestamp") is not None else None
         if seen is None:
-            seen = next((_time(message[name]) for name in RECEIVED if message.get(name) is not None), venue)
+            names = () if _ARRIVAL.isdisjoint(message) else RECEIVED
+            seen = next((_time(message[name]) for name in names if message.get(name) is not None), venue)
         if seen is not None:
             self._heard.append(seen)
         if kind not in (_BOOK, _CHANGE):
@@ -127,15 +127,18 @@ class MessageReader:
             token = self._token(one, message, {})
             found.append((token, _SIDES[one["side"].upper()], float(one["price"]), float(one["size"]), stated))
         for token, side, price, size, stated in found:
-            self._check_tick(token, price)
+            if self._ticks:
+                self._check_tick(token, price)
             self._rows.change(token, ts, seen, side, price, size, stated)
 
     def _token(self, one: Mapping[str, Any], message: Mapping[str, Any], outer: Mapping[str, Any]) -> Token:
-        name = next((str(part[k]) for part in (one, message, outer) for k in _TOKENS if part.get(k)), self._token_id)
+        name: Any = self._token_id
+        for part in (outer, message, one):
+            name = part.get("asset_id") or part.get("token_id") or name
         if name is None:
             raise ConfigError("A message does not name the token of its book; pass token_id=.")
         market = message.get("market") or outer.get("condition_id") or ""
-        return Token(market if isinstance(market, str) else "", name)
+        return Token(market if isinstance(market, str) else "", str(name))
 
     def _about(self, kind: str, message: Mapping[str, Any]) -> None:
         """Ticks and records of markets that other messages tell of."""
