@@ -19,7 +19,7 @@ from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import ALL_TIME, files_of, read
 from marketdata.archive.records import derive
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import OURS, DataFile, Group, cuts, file_of, flush, holding
+from marketdata.archive.storage.parquet import OURS, DataFile, cuts, file_of, flush, holding
 from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
 from marketdata.archive.store import ArchiveStore, minutes_around, minutes_of, times_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
@@ -108,7 +108,7 @@ def verify(store: ArchiveStore) -> list[Damage]:
     return [*lost, *(damage for view in VIEWS for damage in _check(store, view, is_known=is_known))]
 
 
-def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile | Group, pa.Table | ArchiveCorruptError]]:
+def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile, pa.Table | ArchiveCorruptError]]:
     """The rows of a file as they are stored now; of a damaged one those of each row group, or what is wrong there."""
     try:
         footer = table.footer(file, fresh=True, whole=True)
@@ -132,7 +132,7 @@ def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damag
     markets = store.coverage.markets(view) if is_known else []
     records = {market: store.coverage.records(view, market) for market in markets}
     counts = {market: np.zeros(len(some), dtype=np.int64) for market, some in records.items()}
-    broken = list[tuple[DataFile | Group, str]]()
+    broken = list[tuple[DataFile, str]]()
     for file in version.files:
         for part, found in _pieces(table, file):
             if isinstance(found, ArchiveCorruptError):

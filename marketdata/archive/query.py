@@ -18,7 +18,7 @@ from marketdata.archive.coverage.intervals import CoverageRecord, covered, gaps,
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import LAST_NAME, DataFile, Group, holding, hull
+from marketdata.archive.storage.parquet import LAST_NAME, DataFile, holding, hull
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 K = TypeVar("K", int, str)
-_Piece = TypeVar("_Piece", DataFile, Group)
 Missing = Literal["warn", "raise", "partial", "fetch"]
 # Label of a token by its market_id and token_id, as the records of markets have it.
 Labels = Mapping[tuple[str, str], str]
@@ -125,9 +124,9 @@ class Query:
     def _parts(self, files: Sequence[DataFile], width: BucketWidth) -> Iterator[_Part]:
         """Parts of about so many bytes of whole markets; a large market in several, each of whole buckets."""
         groups = _each(lambda file: holding(self.table.footer(file).groups, self.markets, self.wanted), files)
-        for first, last in _runs([(g.market_min, g.end - g.begin) for g in groups], LAST_NAME, _PART):
+        for first, last in _runs([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
             part = _Part(first, last, self.wanted)
-            starts = [(max(width.floor(g.ts_min), part.span.start), g.end - g.begin) for g in part.holding(groups)]
+            starts = [(max(width.floor(g.ts_min), part.span.start), g.size) for g in part.holding(groups)]
             if sum(size for _, size in starts) <= _LARGEST_PART:
                 yield part
                 continue
@@ -168,7 +167,7 @@ class _Part(NamedTuple):
     last: str
     span: Range
 
-    def holding(self, some: Sequence[_Piece]) -> list[_Piece]:
+    def holding(self, some: Sequence[DataFile]) -> list[DataFile]:
         """The files or row groups that may have points of it."""
         return [p for p in holding(some, None, self.span) if p.market_min < self.last and p.market_max >= self.first]
 

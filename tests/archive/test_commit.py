@@ -11,21 +11,28 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of, points_of
 from archive.test_faults import books, held, prices
+from coded import coded_books, coded_series
 from deltalake.exceptions import DeltaError
 from deltalake.table import TableAlterer
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import Interval
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage.commits import link_commit
 from marketdata.archive.storage.tables import Table
+from marketdata.archive.store import _equal, _places
 from marketdata.errors import ArchiveError
-from marketdata.points.columns import joined
+from marketdata.points.columns import Data, Token, joined
 from marketdata.points.views import View, empty
-from marketdata.wire.arrow import to_table
+from marketdata.resolution import BASES
+from marketdata.wire.arrow import to_table, tokens_of
 
 M, N = MARKETS
 
@@ -85,6 +92,40 @@ def test_points_that_are_there_already_stay_in_their_files(archive: Archive, vie
     assert held(archive, view) == points_of(view, less)
     assert len(archive.files(view)) == 2
     assert archive.verify().is_empty()
+
+
+def drawn(draw: st.DrawFn, view: View) -> Data:
+    """Some points of three tokens in tidy order, with labels and values of which many are equal, and missing ones."""
+    labels = draw(st.tuples(*3 * [st.sampled_from(["Yes", "No", None])]))
+    tokens = [Token(M, "1", labels[0]), Token(M, "2", labels[1]), Token(N, "1", labels[2]), Token(N, None, "Maybe")]
+    rows = sorted(draw(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1)))
+    numbers = st.sampled_from([0.0, -0.0, 0.25, 0.5])
+    code = np.array([token for token, _ in rows], np.int32)
+    ts = np.array([START + minute * MINUTE for _, minute in rows], np.int64)
+    if view == "books":
+        counts = draw(arrays(np.int64, 2 * len(rows), elements=st.integers(0, 2)))
+        levels = draw(arrays(np.float64, (int(counts.sum()), 2), elements=numbers))
+        return coded_books(tokens, code, ts, counts, levels).sort()
+    names = ["price", *draw(st.sets(st.sampled_from(["own", "other"])))]
+    values = st.one_of(numbers, st.just(np.nan))
+    return coded_series(
+        tokens, code, ts, {name: draw(arrays(np.float64, len(rows), elements=values)) for name in names}
+    ).sort()
+
+
+@given(data=st.data(), view=st.sampled_from(["books", "prices"]))
+def test_which_stored_points_are_equal_to_new_ones(data: st.DataObject, view: View) -> None:
+    """Those that a loop over rows finds: of one token, label and time, with every number equal or missing in both."""
+    stored, new = to_table(drawn(data.draw, view)), drawn(data.draw, view)
+    tokens, codes = tokens_of(view, stored)
+    at = _places(new, BASES["1m"])(tokens, codes, stored["ts"].cast(pa.int64()).to_numpy())
+    known = np.flatnonzero(at >= 0)
+    rows, other = stored.take(known).to_pylist(), to_table(new).to_pylist()
+    expected = [
+        all((mine.get(name) == theirs.get(name)) for name in mine.keys() | theirs.keys())
+        for mine, theirs in zip(rows, (other[n] for n in at[known]), strict=True)
+    ]
+    assert _equal(view, stored.take(known), new, at[known]).tolist() == expected
 
 
 def test_a_point_with_another_value_label_or_column_replaces_the_stored_one(archive: Archive) -> None:

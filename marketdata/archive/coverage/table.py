@@ -51,8 +51,6 @@ _NONE = pl.DataFrame(schema={f.name: pl.String if pa.types.is_string(f.type) els
 _EMPTY = "empty_observed"
 # From so many files on, in a folder or an object store, they are joined.
 _MANY_FILES, _MANY_REMOTE = 16, 4
-# A process that has read so few markets looks them up one by one.
-_FEW = 16
 # After so many notes that it has read, a process looks whether the table has them.
 _MANY_NOTES = 32
 # Ranges that wait to be fetched again are one record if they came in the same half hour [microseconds].
@@ -118,9 +116,6 @@ class CoverageTable:
         self._lock = threading.RLock()
         self._number = -2
         self._files: dict[str, _File] = {}
-        # What was written and perhaps committed since.
-        self._made: dict[str, _File] = {}
-        self._asked = 0
         # By view: the version up to which notes were read, and those that are not in the rows, by version and market.
         self._read: dict[str, int] = {}
         self._notes: dict[str, dict[int, dict[str, list[CoverageRecord]]]] = {view: {} for view in points}
@@ -146,11 +141,6 @@ class CoverageTable:
 
     def _of(self, key: CoverageKey) -> list[_Row]:
         """The rows of the table of a market's view."""
-        self._asked += 1
-        if self._asked < _FEW:
-            # A process that reads few markets does not look at the others one by one.
-            view, market_id = key
-            return self._rows().filter(pl.col("market_id") == market_id, pl.col("view") == view).rows()
         found = [(file.rows, *file.places[key]) for file in self._files.values() if key in file.places]
         return [row for rows, at, count in found for row in rows.slice(at, count).rows()]
 
@@ -211,12 +201,10 @@ class CoverageTable:
         """Use the rows of a version of the table, and of the notes only what they do not have."""
         if version.number == self._number:
             return
-        known, self._made = {**self._made, **self._files}, {}
-        files = dict[str, _File]()
+        known, self._files = self._files, {}
         for file in version.files:
             with errors.repairable():
-                files[file.path] = known.get(file.path) or _File(_plain(self.table.read(file)))
-        self._files = files
+                self._files[file.path] = known.get(file.path) or _File(_plain(self.table.read_small(file)))
         newest = dict[str, int]()
         for some in self._files.values():
             newest |= {view: max(number, newest.get(view, -1)) for view, number in some.newest.items()}
@@ -250,11 +238,7 @@ class CoverageTable:
             self.table.plan(make)
 
     def _put(self, rows: pl.DataFrame) -> list[DataFile]:
-        files = self.table.put(_to_arrow(rows)) if len(rows) else []
-        if len(files) == 1:
-            with self._lock:
-                self._made[files[0].path] = _File(rows)
-        return files
+        return self.table.put(_to_arrow(rows)) if len(rows) else []
 
     def restart(self, views: Iterable[str]) -> None:
         """Order the records of views before those of the first version of a new log of their points."""

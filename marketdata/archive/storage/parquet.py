@@ -137,7 +137,10 @@ Spans = dict[str, tuple[int, int]]
 
 
 class DataFile(NamedTuple):
-    """A file that a commit names, with its statistics in the commit."""
+    """A file that a commit names, with its statistics in the commit, or a row group of one, with those in its footer.
+
+    A row group has a ``number``, and ``begin`` and ``size`` say where its bytes are.
+    """
 
     path: str
     size: int
@@ -146,6 +149,8 @@ class DataFile(NamedTuple):
     market_max: str = LAST_NAME
     ts_min: int = -FAR
     ts_max: int = FAR
+    number: int = -1
+    begin: int = 0
 
     @property
     def span(self) -> Range:
@@ -153,30 +158,14 @@ class DataFile(NamedTuple):
         return Range(max(self.ts_min, 0), max(min(self.ts_max, 2**55), 0) + 1)
 
 
-class Group(NamedTuple):
-    """A row group of a file, with its place [bytes] and its statistics in the footer."""
-
-    number: int
-    rows: int
-    begin: int
-    end: int
-    market_min: str = ""
-    market_max: str = LAST_NAME
-    ts_min: int = -FAR
-    ts_max: int = FAR
-
-
 class Footer(NamedTuple):
     """The footer of a file: as the library has it, and its row groups."""
 
     metadata: Any
-    groups: Sequence[Group]
+    groups: Sequence[DataFile]
 
 
-_Part = TypeVar("_Part", bound=DataFile | Group)
-
-
-def holding(parts: Iterable[_Part], markets: Sequence[str] | None, wanted: Range) -> list[_Part]:
+def holding(parts: Iterable[DataFile], markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
     """The files or row groups that by their statistics may have rows of markets (sorted; None: any) in a range."""
     start, end = wanted
     some = [part for part in parts if part.ts_max >= start and part.ts_min < end]
@@ -355,22 +344,22 @@ def _parsed(raw: memoryview, file: DataFile) -> Footer:
         if written and f"{zlib.crc32(raw[-length:]):08x}" != written[1]:
             raise ValueError("its footer is not the one that was written")
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + bytes(raw[-length:])))
-        return Footer(metadata, _groups(metadata, file.size - length))
+        return Footer(metadata, _groups(metadata, file.path, file.size - length))
 
 
-def _groups(metadata: Any, end: int) -> list[Group]:
+def _groups(metadata: Any, path: str, end: int) -> list[DataFile]:
     """The row groups of a file whose last one ends at a byte."""
     names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
-    out: list[Group] = []
+    out: list[DataFile] = []
     for i in reversed(range(metadata.num_row_groups)):
         group = metadata.row_group(i)
         first = group.column(0)
         begin = first.dictionary_page_offset or first.data_page_offset
         stats = {n: group.column(names.index(n)).statistics for n in ("market_id", "ts") if n in names}
         market, ts = (one if one and one.has_min_max else None for one in map(stats.get, ("market_id", "ts")))
-        markets = (market.min, market.max) if market else ("", LAST_NAME)
-        times = (ts.min_raw, ts.max_raw) if ts else (-FAR, FAR)
-        out.append(Group(i, group.num_rows, begin, end, *markets, *times))
+        first_name, last_name = (market.min, market.max) if market else ("", LAST_NAME)
+        start, stop = (ts.min_raw, ts.max_raw) if ts else (-FAR, FAR)
+        out.append(DataFile(path, end - begin, group.num_rows, first_name, last_name, start, stop, i, begin))
         end = begin
     return out[::-1]
 
@@ -390,7 +379,8 @@ def read_groups(
         body = np.zeros(file.size, dtype=np.uint8).data
         with errors.reading(_what(file.path)), store.open(file.path) as source:
             for start, stop in _runs(some):
-                _fetched(source, footer.groups[start].begin, footer.groups[stop - 1].end, body)
+                last = footer.groups[stop - 1]
+                _fetched(source, footer.groups[start].begin, last.begin + last.size, body)
     with errors.parsing(_what(file.path)):
         reader = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(body)),

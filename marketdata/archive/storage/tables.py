@@ -108,7 +108,7 @@ class Version:
         lines = sorted(
             f"{path!r} {size} {rows} {low or None!r} {None if high == LAST_NAME else high!r} "
             f"{first // 1000} {last // 1000}"
-            for path, size, rows, low, high, first, last in self.files
+            for path, size, rows, low, high, first, last, *_ in self.files
         )
         lines += [f"{field.name!r} {field.type}" for field in self.schema]
         return hashlib.blake2b("\n".join(lines).encode("utf-8", "replace"), digest_size=8).hexdigest()
