@@ -40,12 +40,12 @@ def entered(verb: str, frame: Any, *arguments: str) -> set[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("verb", "arguments", "most"),
     [
-        ("bbo", (), 24),
-        ("mid", (), 25),
-        ("depth", (), 27),
-        ("resample", ("1h",), 35),
-        ("ohlc", ("1h",), 29),
-        ("returns", (), 24),
+        ("bbo", (), 22),
+        ("mid", (), 22),
+        ("depth", (), 24),
+        ("resample", ("1h",), 33),
+        ("ohlc", ("1h",), 27),
+        ("returns", (), 21),
     ],
 )
 def test_a_verb_is_a_short_walk(

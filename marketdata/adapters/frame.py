@@ -77,7 +77,7 @@ class Frame:
     """Some rows of a native frame.
 
     A library says in a class of its own how a column is read (`raw`) and a frame is made (`build`), and to be faster
-    which columns are as those of tidy frames (`is_tidy`), which have arrays already (`fast`, `texts`).
+    which columns are as those of tidy frames, whose arrays it has already (`fast`).
     """
 
     def __init__(self, native: Native) -> None:
@@ -89,10 +89,8 @@ class Frame:
         self.rows: Ints | None = None
         self.arrays: dict[str, NDArray[Any]] = {}
         """What was read, so that no column is converted twice."""
-        self.tidy: dict[str, bool] = {}
-        """What `is_tidy` found, where looking costs as much as a column has texts."""
-        self.taken: tuple[Frame, Ints] | None = None
-        """The frame that this is some rows of, and which."""
+        self.tidy: set[str] = set()
+        """Of the columns that were read those whose rows can be passed on as columns of tidy frames."""
 
     kind: Kind
 
@@ -102,19 +100,15 @@ class Frame:
     # What a library says
 
     @abstractmethod
-    def raw(self, name: str) -> normalization.Raw:
-        """A column as a polars Series, or as a list of objects; only ``rows`` of it, if they are given."""
+    def raw(self, name: str, rows: Ints | None = None) -> normalization.Raw:
+        """A column as a polars Series, or as a list of objects: these rows of the native frame, by default ``rows``."""
 
     @abstractmethod
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """A native frame; texts of a column that this one has come in its type."""
 
-    def is_tidy(self, name: str) -> bool:  # noqa: ARG002 a library may know better
-        """Whether rows of a column can be passed on as a column of tidy frames."""
-        return False
-
     def fast(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:  # noqa: ARG002 a library may know better
-        """`read` of those of the columns that are of tidy types, for all rows, without a copy."""
+        """`read` of those of the columns that are of tidy types, for all rows, without a copy; see ``tidy``."""
         return {}
 
     def matrix(self, ts: Ints, names: list[str], values: Floats) -> Native:
@@ -130,9 +124,6 @@ class Frame:
         ``ts`` in microseconds UTC (a missing time is `NO_TIME`), ``side`` (0 for a bid, 1 for an ask), ``level`` (0
         where null), ids as codes (-1 where one is missing), others as numbers (NaN where one is missing).
         """
-        if self.taken is not None:
-            (whole, rows), known = self.taken, self.arrays
-            known |= {c: whole.arrays[c][rows] for c in names if c in whole.arrays and c not in known}
         new = [name for name in names if name not in self.arrays]
         found = self.fast(new) if new else {}
         for name in new:
@@ -146,7 +137,8 @@ class Frame:
     def take(self, rows: Ints) -> Self:
         """The rows at these positions, in this order."""
         out = copy.copy(self)
-        out.rows, out.taken, out.arrays = rows if self.rows is None else self.rows[rows], (self, rows), {}
+        out.rows = rows if self.rows is None else self.rows[rows]
+        out.arrays = {name: array[rows] for name, array in self.arrays.items()}
         return out
 
     def without(self, name: str) -> Self:
@@ -166,9 +158,9 @@ class Frame:
         found = self.read(name)[0] if ids else normalization.codes(self.raw(name), name).to_numpy()
         return found if nullable or name == "token_label" else _present(found, name, -1, "one: fill or drop")
 
-    def texts(self, name: str) -> list[str | None]:
-        """Ids as Python texts."""
-        raw = self.raw(name)
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
+        """Ids as Python texts, of all rows or some."""
+        raw = self.raw(name, self.rows if rows is None else rows if self.rows is None else self.rows[rows])
         whole = normalization.ids(raw, name, nullable=True) if isinstance(raw, list) or raw.dtype.is_float() else raw
         return whole.cast(pl.String).to_list()
 
@@ -214,8 +206,8 @@ class Frame:
 
     def shown(self, at: int) -> str:
         """Time and ids of a row, for a message."""
-        one = self.take(np.array([at], np.int64))
-        return " ".join([to_text(int(self.read("ts")[0][at])), *(str(one.texts(c)[0]) for c in self.ids)])
+        row = np.array([at], np.int64)
+        return " ".join([to_text(int(self.read("ts")[0][at])), *(str(self.texts(c, row)[0]) for c in self.ids)])
 
 
 def _present(values: NDArray[Any], name: str, missing: int, needs: str) -> NDArray[Any]:

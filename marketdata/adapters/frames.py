@@ -138,7 +138,7 @@ def is_in_order(frame: Frame) -> bool:
     if "ts" not in frame.names or not frame.keys:
         return False
     starts, (ts,) = group_starts(*frame.read(*frame.keys)), frame.read("ts")
-    missing = any(None in frame.take(starts).texts(c) for c in frame.keys) or order.NO_TIME in ts[starts]
+    missing = any(None in frame.texts(c, starts) for c in frame.keys) or order.NO_TIME in ts[starts]
     return not missing and order.rises(ts, starts, strictly=False) and _entries(frame, starts) is not None
 
 
@@ -149,8 +149,7 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
     Where labels differ within a token, ``place`` is written out: a row is no longer one of its token in all columns.
     """
     (ts,), place = frame.read("ts"), None
-    first = frame.take(starts)
-    texts = {c: first.texts(c) for c in frame.keys}
+    texts = {c: frame.texts(c, starts) for c in frame.keys}
     lacks_id = "token_label" not in texts and any(None in some for some in texts.values())
     if lacks_id or (len(starts) and ts[starts].min() == order.NO_TIME):
         _check(frame)
@@ -159,11 +158,11 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
     if any(a >= b for a, b in pairwise(zip(*keys, strict=True))):
         return None
     if "token_label" in frame.names and "token_label" not in texts:
-        (labels,) = frame.read("token_label")
+        (labels,), labelled = frame.read("token_label"), starts
         others = group_starts(labels)
         if (starts[np.searchsorted(starts, others, side="right") - 1] != others).any():
-            first, place = frame.take(order.newest(labels, starts)), np.arange(len(ts))
-        texts["token_label"] = first.texts("token_label")
+            labelled, place = order.newest(labels, starts), np.arange(len(ts))
+        texts["token_label"] = frame.texts("token_label", labelled)
     none: list[str | None] = [None] * len(starts)
     ids = zip(*(texts.get(c, none) for c in ID_COLUMNS), strict=True)
     tokens = tuple(Token(market or "", token, label) for market, token, label in ids)
@@ -211,7 +210,7 @@ def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
 def ranks(frame: Frame, name: str) -> NDArray[np.integer]:
     """Integers in the order of the texts of an id, a missing one last."""
     first, which = order.distinct(frame.codes(name, nullable=True))
-    texts = frame.take(first).texts(name)
+    texts = frame.texts(name, first)
     rank = np.empty(len(texts), np.min_scalar_type(len(texts)))
     rank[sorted(range(len(texts)), key=lambda i: (texts[i] is None, texts[i] or ""))] = np.arange(len(texts))
     return rank[which]
@@ -320,16 +319,16 @@ def to_frame(
 
     ``names``: columns in their order, by default time, ids and values; further columns of the frame are as they are.
     """
-    place, tokens, out = columns.place, ids(columns), dict[str, Column]()
-    own: Frame | None = None
+    place, new, own = columns.place, heads(columns), None
+    out: dict[str, Column] = {}
+    # Of rows as they are ids are passed on, and times that are those of the frame.
+    same = frame.tidy - (set() if columns.ts is frame.arrays.get("ts") else {"ts"}) if place is None else set()
     for name in dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names:
         if name in values:
             out[name] = values[name]
-        elif name == "ts" and not (columns.ts is frame.arrays.get("ts") and frame.is_tidy("ts")):
-            out[name] = columns.ts.view("M8[us]")
-        elif name in tokens and not (place is None and frame.is_tidy(name)):
-            out[name] = tokens[name]
-        elif name in COLUMNS.get(frame.kind, BBO) and not frame.is_tidy(name):
+        elif name in new and name not in same:
+            out[name] = new[name]
+        elif name in COLUMNS.get(frame.kind, BBO) and name not in frame.tidy:
             if own is None:
                 own = frame if place is None else frame.take(place)
             out[name] = own.lists(name) if name in LISTS else own.read(name)[0]
@@ -342,10 +341,11 @@ def to_frame(
     return frame.build(out, len(columns.ts))
 
 
-def ids(columns: Columns) -> dict[str, Column]:
-    """The columns of ids: those of the tokens of entries."""
+def heads(columns: Columns) -> dict[str, Column]:
+    """The columns of times and ids of entries."""
     lengths, codes = np.diff(columns.bounds), np.arange(len(columns.tokens))
-    return {name: Texts(codes, [token[i] for token in columns.tokens], lengths) for i, name in enumerate(ID_COLUMNS)}
+    out: dict[str, Column] = {"ts": columns.ts.view("M8[us]")}
+    return out | {c: Texts(codes, [token[i] for token in columns.tokens], lengths) for i, c in enumerate(ID_COLUMNS)}
 
 
 def rows_to_frame(
@@ -366,12 +366,6 @@ def times(ts: Ints) -> NDArray[np.datetime64]:
 def of_another(frame: Frame, name: str, rows: Ints) -> Passed:
     """Rows of a column of a frame that may be of another library, in the type that polars has for it."""
     return Passed(PolarsFrame(pl.DataFrame({name: made(name, Passed(frame, name, rows))})), name, None)
-
-
-def lists_are_tidy(frame: Frame, books: Books) -> bool:
-    """Whether the lists of a frame are those of its books."""
-    same = len(books.bids.price) + len(books.asks.price) == books.counts.sum()
-    return bool(same) and all(map(frame.is_tidy, LISTS))
 
 
 def lists(books: Books) -> dict[str, Column]:

@@ -20,17 +20,18 @@ from marketdata.points.schema import ASK, BID, ID_COLUMNS
 
 # Types of Python values; lists have none.
 _TYPES = {"text": "str", "bool": "boolean", "int": "Int64"}
+_TIDY = {"ts": "datetime64[us, UTC]", "level": "Int32"}
 _WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
 
 
 class PandasFrame(Frame):
     """A pandas DataFrame."""
 
-    def raw(self, name: str) -> Raw:
+    def raw(self, name: str, rows: Ints | None = None) -> Raw:
         """See `Frame`."""
         import pandas as pd
 
-        column, rows = self.native[name], self.rows
+        column, rows = self.native[name], self.rows if rows is None else rows
         if isinstance(column.dtype, pd.ArrowDtype) and rows is not None:
             whole = PandasFrame(self.native[[name]]).raw(name)  # some types of Arrow have no gather
             return [whole[i] for i in rows.tolist()] if isinstance(whole, list) else whole.gather(rows)
@@ -63,38 +64,33 @@ class PandasFrame(Frame):
 
     def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """See `Frame`."""
-        found = {}
-        for name in filter(self.is_tidy, names):
-            array = self.native[name].array
-            if name == "ts":
-                found[name] = array.asi8
-            elif name == "level":
-                found[name] = np.asarray(array.to_numpy(dtype="int32", na_value=0))
-            elif name not in TEXTS:
-                found[name] = np.ascontiguousarray(array)
-            elif name != "side" or array.codes.min(initial=0) >= 0:
-                found[name] = array.codes
-        return found
-
-    def texts(self, name: str) -> list[str | None]:
-        """See `Frame`; those of categories are there already."""
-        if name not in ID_COLUMNS or not self.is_tidy(name):
-            return super().texts(name)
-        texts = [*self.native[name].array.categories.tolist(), None]
-        return [texts[code] for code in self.read(name)[0].tolist()]
-
-    def is_tidy(self, name: str) -> bool:
-        """See `Frame`."""
         import pandas as pd
 
-        if name in self.tidy:
-            return self.tidy[name]
-        dtype = self.native[name].dtype
-        if name in TEXTS:
-            texts = dtype.categories.tolist() if isinstance(dtype, pd.CategoricalDtype) else [None]
-            self.tidy[name] = texts == [BID, ASK] if name == "side" else all(isinstance(t, str) for t in texts)
-            return self.tidy[name]
-        return str(dtype) == {"ts": "datetime64[us, UTC]", "level": "Int32"}.get(name, "float64")
+        found = {}
+        for name in names:
+            array = self.native[name].array
+            if name in TEXTS and isinstance(array, pd.Categorical):
+                texts = array.categories.tolist()
+                if all(isinstance(text, str) for text in texts) if name != "side" else texts == [BID, ASK]:
+                    found[name] = array.codes
+            elif name not in TEXTS and str(array.dtype) == _TIDY.get(name, "float64"):
+                if name == "ts":
+                    found[name] = array.asi8
+                else:
+                    whole = array.to_numpy(dtype="int32", na_value=0) if name == "level" else array
+                    found[name] = np.ascontiguousarray(whole)
+        if "side" in found and found["side"].min(initial=0) < 0:
+            del found["side"]
+        self.tidy |= found.keys()
+        return found
+
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
+        """See `Frame`; those of categories are there already."""
+        codes = self.read(name)[0] if name in ID_COLUMNS else None
+        if codes is None or name not in self.tidy:
+            return super().texts(name, rows)
+        texts = [*self.native[name].array.categories.tolist(), None]
+        return [texts[code] for code in (codes if rows is None else codes[rows]).tolist()]
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """See `Frame`."""

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
 from marketdata.adapters.normalization import RULES, Raw, from_codes
 from marketdata.errors import NotTidyError
+from marketdata.points.columns import Ints
 from marketdata.points.order import NO_TIME
-from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,7 @@ _TYPES: dict[str, pl.DataType] = {
     "numbers": pl.List(pl.Float64()),
 }
 _SIDES = pl.Enum([BID, ASK])
+_CODED = (pl.Categorical, pl.Enum)
 _TIDY = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
 # The types that are read as Arrow; of readers the second is of files.
 ARROW = ("Table", "RecordBatch", "RecordBatchReader", "RecordBatchFileReader")
@@ -38,33 +40,29 @@ class PolarsFrame(Frame):
 
     native: pl.DataFrame
 
-    def raw(self, name: str) -> Raw:
+    def raw(self, name: str, rows: Ints | None = None) -> Raw:
         """See `Frame`."""
-        column = self.native[name] if self.rows is None else self.native[name].gather(self.rows)
+        column, rows = self.native[name], self.rows if rows is None else rows
+        column = column if rows is None else column.gather(rows)
         return column.to_list() if column.dtype == pl.Object else column
 
     def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """See `Frame`; all in one step, for each step of polars costs as much as a look at 100,000 rows."""
         schema = self.native.schema
-        ready = [
-            pl.col(c).fill_null(0) if c == "level" else pl.col(c)
-            for c in names
-            if schema[c] == _TIDY.get(c) or (c in ID_COLUMNS and isinstance(schema[c], pl.Categorical | pl.Enum))
-        ]
-        table = self.native.select(column.to_physical() for column in ready) if ready else ()
+        own = [c for c in names if schema[c] == _TIDY.get(c) or (c in ID_COLUMNS and isinstance(schema[c], _CODED))]
+        # NaN of numbers becomes null, so they are not passed on.
+        self.tidy.update(own, (c for c in names if c in ID_COLUMNS and schema[c] == pl.String))
+        ready = (pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in own)
+        table = self.native.select(column.to_physical() for column in ready) if own else ()
         found = {c.name: c.to_numpy() for c in table if not c.null_count()}
         numbers = (c for c in names if c not in RULES and schema[c] == pl.Float64)
         return found | {c: self.native[c].to_numpy() for c in numbers}
 
-    def is_tidy(self, name: str) -> bool:
-        """Times, ids, sides, levels and lists; NaN of numbers becomes null, which is read anyway."""
-        dtype = self.native.schema[name]
-        if name in LISTS:
-            return dtype == pl.List(pl.Float64) and not self.native[name].null_count()
-        if name in ID_COLUMNS:
-            # The categories of ids that are made are sorted, so those that are passed on are too.
-            return isinstance(dtype, pl.Categorical) or (isinstance(dtype, pl.Enum) and dtype.categories.is_sorted())
-        return name in _TIDY and dtype == _TIDY[name]
+    def lists(self, name: str) -> Lists:
+        """See `Frame`."""
+        if self.native.schema[name] == pl.List(pl.Float64) and not self.native[name].null_count():
+            self.tidy.add(name)
+        return super().lists(name)
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:  # noqa: ARG002 columns have it
         """See `Frame`."""

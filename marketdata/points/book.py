@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -170,14 +169,15 @@ def _ratio(a: Floats, b: Floats) -> Floats:
     return out
 
 
-def _top(name: str, books: Books) -> Values:
-    return {name: bbo(books)[name]}
-
-
 # The measures by the names of the functions for frames: those of best prices and sizes, and those of all levels.
 OF_TOP: dict[str, Callable[..., Values]] = {
     "bbo": bbo,
-    **{name: partial(_top, name) for name in TOP},
+    "best_bid": lambda books: {"best_bid": books.bids.best},
+    "best_bid_size": lambda books: {"best_bid_size": books.bids.best_size},
+    "best_ask": lambda books: {"best_ask": books.asks.best},
+    "best_ask_size": lambda books: {"best_ask_size": books.asks.best_size},
+    "mid": lambda books: {"mid": books.mid},
+    "spread": lambda books: {"spread": books.spread},
     "microprice": microprice,
     "spread_bps": spread_bps,
     "locked": locked,

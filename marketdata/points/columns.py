@@ -222,7 +222,7 @@ class Side:
 
     def total(self, values: Floats) -> Floats:
         """Sums over the levels of each book of values that lie as ``price`` and ``size`` do; 0 for an empty side."""
-        out = np.zeros(len(self))
+        out = np.zeros(len(self.counts))
         some = np.flatnonzero(self.counts)
         if len(some):
             begins, ends = self.begins[some], self.begins[some] + self.counts[some]
@@ -306,12 +306,12 @@ class Books(Columns):
     @cached_property
     def mid(self) -> Floats:
         """(best bid + best ask) / 2, NaN where a side is missing."""
-        return (self.bids.best + self.asks.best) / 2
+        return (self.bids.top[0] + self.asks.top[0]) / 2
 
     @cached_property
     def spread(self) -> Floats:
         """Best ask - best bid."""
-        return self.asks.best - self.bids.best
+        return self.asks.top[0] - self.bids.top[0]
 
     def _at(self, index: Ints | slice) -> Self:
         return replace(super()._at(index), bids=self.bids.take(index), asks=self.asks.take(index))

@@ -45,15 +45,13 @@ def available_at(frame: F, resolution: str) -> F:
     '2026-01-01T01:00:00+00:00'
     """
     width = BucketWidth.of(resolution)
-    watch = partial(coarser_grid, width=width, argument="resolution")
-    return run(frame, partial(_available_at, width=width), _KINDS, together="token", further=True, watch=watch)
 
+    def with_end(own: Frame) -> Native:
+        rows = frames.rows(own)
+        names = [c for c in own.names if c != KNOWN]
+        return frames.rows_to_frame(own, rows.place, {KNOWN: frames.times(rows.ts + width.micros)}, [*names, KNOWN])
 
-def _available_at(frame: Frame, width: BucketWidth) -> Native:
-    rows = frames.rows(frame)
-    known = frames.times(rows.ts + width.micros)
-    names = [c for c in frame.names if c != KNOWN]
-    return frames.rows_to_frame(frame, rows.place, {KNOWN: known}, [*names, KNOWN])
+    return run(frame, with_end, _KINDS, further=True, watch=partial(coarser_grid, width=width, argument="resolution"))
 
 
 def asof_join(
@@ -238,7 +236,7 @@ def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints
     out = []
     for none, frame in ((-1, left), (-2, right)):
         rows, which = frames.distinct_ids(frame, keys)
-        texts = zip(*(frame.take(rows).texts(c) for c in keys), strict=True) if keys else [()] * len(rows)
+        texts = zip(*(frame.texts(c, rows) for c in keys), strict=True) if keys else [()] * len(rows)
         codes = [none if None in t else place.setdefault(t, len(place)) for t in texts]
         out.append(np.array(codes, np.int64)[which])
     return out[0], out[1]
@@ -258,20 +256,18 @@ def gaps(frame: F, resolution: str) -> F:
     [2]
     """
     width = BucketWidth.of(resolution)
-    return run(
-        frame, partial(_gaps, width=width), _KINDS, watch=partial(coarser_grid, width=width, argument="resolution")
-    )
 
+    def missing(own: Frame) -> Native:
+        rows = frames.rows(own)
+        ts = width.floor(rows.ts)
+        step = np.diff(ts, prepend=ts[:1])
+        step[rows.starts] = 0
+        at = np.flatnonzero(step > width.micros)
+        values: dict[str, Column] = {
+            "start": frames.times(ts[at - 1] + width.micros),
+            "end": frames.times(ts[at]),
+            "missing": step[at] // width.micros - 1,
+        }
+        return frames.to_frame(own, rows.take(at), values, [*own.ids, *values])
 
-def _gaps(frame: Frame, width: BucketWidth) -> Native:
-    rows = frames.rows(frame)
-    ts = width.floor(rows.ts)
-    step = np.diff(ts, prepend=ts[:1])
-    step[rows.starts] = 0
-    at = np.flatnonzero(step > width.micros)
-    values: dict[str, Column] = {
-        "start": frames.times(ts[at - 1] + width.micros),
-        "end": frames.times(ts[at]),
-        "missing": step[at] // width.micros - 1,
-    }
-    return frames.to_frame(frame, rows.take(at), values, [*frame.ids, *values])
+    return run(frame, missing, _KINDS, watch=partial(coarser_grid, width=width, argument="resolution"))

@@ -38,14 +38,15 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     >>> md.complement(books).select("token_label", "side", "price", "size").row(0)
     ('Yes', 'bid', 0.39, 100.0)
     """
-    return run(frame, partial(_mirrored, counts=_token_counts(tokens)), ("books",), together="market")
+    counts = _token_counts(tokens)
 
+    def mirrored(own: Frame) -> Native:
+        rows = frames.level_rows(own)
+        refuse_cents("price", rows.levels.price)
+        entries, levels = rules.complement(rows.entries, rows.levels, rows.bids, rows.asks, counts)
+        return frames.to_frame(own, entries, frames.level_values(levels), BOOKS)
 
-def _mirrored(frame: Frame, counts: Counts) -> Native:
-    rows = frames.level_rows(frame)
-    refuse_cents("price", rows.levels.price)
-    entries, levels = rules.complement(rows.entries, rows.levels, rows.bids, rows.asks, counts)
-    return frames.to_frame(frame, entries, frames.level_values(levels), BOOKS)
+    return run(frame, mirrored, ("books",), together="market")
 
 
 def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:
@@ -199,9 +200,9 @@ def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: An
         return run(frame, scaled, ("prices", *KINDS), together="all")
     baskets.refuse_unused(by, events=events)
     counts = _token_counts(tokens)
-    return run(frame, partial(_scaled, counts=counts), ("prices", *KINDS), together="market")
 
+    def shares(own: Frame) -> Native:
+        series, value = probability_of(own)
+        return frames.to_frame(own, series, {"probability": rules.shares(series, value, counts)})
 
-def _scaled(frame: Frame, counts: Counts) -> Native:
-    series, value = probability_of(frame)
-    return frames.to_frame(frame, series, {"probability": rules.shares(series, value, counts)})
+    return run(frame, shares, ("prices", *KINDS), together="market")

@@ -41,16 +41,16 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     [86400.0, 86400.0]
     """
     ends = resolution_times(outcomes)
-    return run(frame, partial(_with_time_left, ends=ends), _KINDS, together="row", further=True)
 
+    def with_time_left(own: Frame) -> Native:
+        require("A tidy frame", ["market_id"], own.names)
+        names = [c for c in own.names if c != _LEFT]
+        first, market = distinct(own.codes("market_id"))
+        at = np.array([ends.get(str(name), np.nan) for name in own.texts("market_id", first)], float)
+        left = (at[market] - own.times("ts")) / SECOND
+        return frames.rows_to_frame(own, None, {_LEFT: left}, [*names, _LEFT])
 
-def _with_time_left(frame: Frame, ends: dict[str, int]) -> Native:
-    require("A tidy frame", ["market_id"], frame.names)
-    names = [c for c in frame.names if c != _LEFT]
-    first, market = distinct(frame.codes("market_id"))
-    at = np.array([ends.get(str(name), np.nan) for name in frame.take(first).texts("market_id")], float)
-    left = (at[market] - frame.times("ts")) / SECOND
-    return frames.rows_to_frame(frame, None, {_LEFT: left}, [*names, _LEFT])
+    return run(frame, with_time_left, _KINDS, together="row", further=True)
 
 
 def around(

@@ -12,7 +12,7 @@ from marketdata.adapters.dispatch import F
 from marketdata.errors import ConfigError
 from marketdata.points.book import OF_LEVELS, OF_TOP, Values
 from marketdata.points.columns import Books
-from marketdata.tidy.measures import of_levels, of_top
+from marketdata.tidy.measures import of_books
 
 Feature = str | tuple[str, Mapping[str, Any]]
 # Every measure by name.
@@ -38,8 +38,8 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
     ['mid', 'imbalance', 'imbalance_levels_1']
     """
     given = [_given(measure) for measure in _listed(measures)]
-    measure = of_top if all(name in OF_TOP for name, _ in given) else of_levels
-    return measure(frame, partial(_features, given=given))
+    whole = any(name in OF_LEVELS for name, _ in given)
+    return of_books(frame, partial(_features, given=given), whole=whole)
 
 
 def _features(books: Books, given: list[tuple[str, dict[str, Any]]]) -> Values:

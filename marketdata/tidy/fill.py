@@ -111,8 +111,7 @@ def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
 
 def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
     """Times and ids of entries that may have no row."""
-    ids = frames.ids(entries)
-    return {"ts": frames.times(entries.ts), **{name: ids[name] for name in frame.ids}}
+    return {name: column for name, column in frames.heads(entries).items() if name in frame.names}
 
 
 def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:

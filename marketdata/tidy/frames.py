@@ -35,7 +35,7 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
         bounds, values = np.append(bids.begins, len(rows.ts))[bounds], frames.level_values(rows)
     else:
         values = {"ts": frames.times(columns.ts), **columns.values}
-    ids = frames.ids(replace(columns, bounds=bounds))
+    ids = frames.heads(replace(columns, bounds=bounds))
     own = {name: ids[name] for name in VIEWS[view_of(columns)].ids}
     return like.build({"ts": values.pop("ts"), **own, **values}, int(bounds[-1]))
 
@@ -66,7 +66,7 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
 def is_tidy(frame: Native) -> bool:
     """Whether the times of a frame are read as they are, by token in their order."""
     own = in_memory(frame)
-    return "ts" in own.names and own.is_tidy("ts") and frames.is_in_order(own)
+    return frames.is_in_order(own) and "ts" in own.tidy
 
 
 def _lacks_ids(frame: Frame) -> bool:

@@ -6,7 +6,7 @@ from functools import partial
 
 from marketdata.adapters.dispatch import F
 from marketdata.points import book
-from marketdata.tidy.measures import of_levels, of_top
+from marketdata.tidy.measures import of_books
 
 
 def depth(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
@@ -28,7 +28,7 @@ def depth(frame: F, *, levels: int | None = None, within: float | None = None) -
     >>> md.depth(books, levels=1).select("bid_depth", "ask_depth").rows()
     [(100.0, 300.0), (300.0, 100.0)]
     """
-    return of_levels(frame, partial(book.depth, levels=levels, within=within))
+    return of_books(frame, partial(book.depth, levels=levels, within=within))
 
 
 def imbalance(frame: F, *, levels: int | None = None, within: float | None = None) -> F:
@@ -43,7 +43,7 @@ def imbalance(frame: F, *, levels: int | None = None, within: float | None = Non
     >>> md.imbalance(books, levels=1)["imbalance"].to_list()
     [-0.5, 0.5]
     """
-    return of_levels(frame, partial(book.imbalance, levels=levels, within=within))
+    return of_books(frame, partial(book.imbalance, levels=levels, within=within))
 
 
 def microprice(frame: F) -> F:
@@ -59,7 +59,7 @@ def microprice(frame: F) -> F:
     >>> md.microprice(books)["microprice"].round(3).to_list()
     [0.395, 0.605]
     """
-    return of_top(frame, book.microprice)
+    return of_books(frame, book.microprice, whole=False)
 
 
 def spread_bps(frame: F) -> F:
@@ -74,7 +74,7 @@ def spread_bps(frame: F) -> F:
     >>> md.spread_bps(books)["spread_bps"].round(1).to_list()
     [500.0, 333.3]
     """
-    return of_top(frame, book.spread_bps)
+    return of_books(frame, book.spread_bps, whole=False)
 
 
 def locked(frame: F) -> F:
@@ -82,9 +82,9 @@ def locked(frame: F) -> F:
 
     One row per (token, ts) of books or bbo: ts, ids and ``locked``; see `bbo`.
     """
-    return of_top(frame, book.locked)
+    return of_books(frame, book.locked, whole=False)
 
 
 def crossed(frame: F) -> F:
     """Whether the best bid of every book is above its best ask: a column ``crossed`` in place of that; see `locked`."""
-    return of_top(frame, book.crossed)
+    return of_books(frame, book.crossed, whole=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from marketdata.adapters import frames
@@ -17,21 +15,19 @@ from marketdata.points.schema import BBO, Kind
 KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 
 
-def of_top(frame: F, *measures: Measure) -> F:
-    """One row per (token, ts): ts, ids and the columns of measures of best prices and sizes, of bbo frames too."""
-    measured = partial(_measured, measures=measures, whole=False)
-    return run(frame, measured, KINDS, together="snapshot", reduce=_best_rows)
+def of_books(frame: F, *measures: Measure, whole: bool = True) -> F:
+    """One row per (token, ts): ts, ids and the columns of measures.
 
+    ``whole``: they look at all levels; else at best prices and sizes alone, and take bbo frames too.
+    """
 
-def of_levels(frame: F, *measures: Measure) -> F:
-    """One row per (token, ts): ts, ids and the columns of measures of any kind."""
-    return run(frame, partial(_measured, measures=measures, whole=True), KINDS[:2], together="snapshot")
+    def measured(own: Frame) -> Native:
+        books = frames.books(own, whole=whole)
+        values = {name: column for measure in measures for name, column in measure(books).items()}
+        return frames.to_frame(own, books, values)
 
-
-def _measured(frame: Frame, measures: tuple[Measure, ...], *, whole: bool) -> Native:
-    books = frames.books(frame, whole=whole)
-    values = {name: column for measure in measures for name, column in measure(books).items()}
-    return frames.to_frame(frame, books, values)
+    kinds, reduce = (KINDS[:2], None) if whole else (KINDS, _best_rows)
+    return run(frame, measured, kinds, together="snapshot", reduce=reduce)
 
 
 def top(frame: Frame) -> Series:

@@ -250,6 +250,6 @@ def tokens_of(frame: Native) -> list[tuple[str, str, str | None]]:
     require("A tidy frame", ID_COLUMNS[:2], names)
     own = in_memory(frame if is_in_memory(frame) else distinct_rows(frame, ids))
     rows, _ = frames.distinct_ids(own, ids)
-    texts = (own.take(rows).texts(c) if c in ids else [None] * len(rows) for c in ID_COLUMNS)
+    texts = (own.texts(c, rows) if c in ids else [None] * len(rows) for c in ID_COLUMNS)
     found = {(str(market), str(token), label) for market, token, label in zip(*texts, strict=True)}
     return sorted(found, key=lambda one: (one[:2], one[2] is not None, one[2] or ""))

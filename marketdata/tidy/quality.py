@@ -68,7 +68,7 @@ class _View:
         frame = self.frame
         parts = [
             to_text(int(frame.times("ts")[row])),
-            *(str(frame.take(np.array([row])).texts(c)[0]) for c in frame.ids[-1:]),
+            *(str(frame.texts(c, np.array([row]))[0]) for c in frame.ids[-1:]),
         ]
         values = ((c, frame.raw(c)[row]) for c in [c for c in frame.names if c not in {"ts", *ID_COLUMNS}][:4])
         return " ".join([*parts, *(f"{c}={'null' if v is None or v != v else v}" for c, v in values)])  # noqa: PLR0124

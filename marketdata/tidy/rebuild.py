@@ -189,7 +189,7 @@ def _events(source: Frame) -> NDArray[np.int8]:
     if _EVENT not in source.names:
         return np.asarray(source.raw(_IS_SNAPSHOT)).astype(bool).astype(np.int8)
     first, which = frames.distinct_ids(source, [_EVENT])
-    texts = source.take(first).texts(_EVENT)
+    texts = source.texts(_EVENT, first)
     if unknown := {*texts} - {*rule.EVENTS}:
         raise NotTidyError(
             f"{_EVENT} is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(map(str, unknown))}."
@@ -202,7 +202,7 @@ def _tokens(source: Frame) -> tuple[tuple[Token, ...], Codes]:
     source.codes("token_id")
     names = [c for c in ID_COLUMNS if c in source.names]
     rows, which = frames.distinct_ids(source, names)
-    texts = {c: source.take(rows).texts(c) for c in names}
+    texts = {c: source.texts(c, rows) for c in names}
     ids = zip(*(texts.get(c, [None] * len(rows)) for c in ID_COLUMNS), strict=True)
     return tuple(Token(market or str(token), token, label) for market, token, label in ids), which.astype(np.int32)
 

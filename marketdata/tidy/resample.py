@@ -17,7 +17,7 @@ from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
 from marketdata.points.columns import Columns, Ints, Series
-from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, QUOTES, Kind, value_columns
+from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, value_columns
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
@@ -60,35 +60,33 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
     [(0.405, 2), (0.595, 2)]
     """
     grid = widths(resolution, resolution_of, fill=fill is not None)
-    whole = partial(_resampled, grid=grid, fill=fill)
-    if fill is not None:
-        check_fill(frame, fill)
-        return run(frame, whole, _KINDS, further=True, watch=grid.watch)
-    reduce, finish = (partial(step, width=grid.width) for step in (_reduced, _of_parts))
-    return run(frame, whole, _KINDS, further=True, reduce=reduce, finish=finish, watch=grid.watch)
-
-
-def _resampled(frame: Frame, grid: Widths, *, fill: Fill) -> Native:
-    width, own, later, _ = grid
-    if frame.kind not in ("prices", "metrics"):
-        out = _last(frame, frames.rows(frame), width, later)
+    reduce = finish = None
+    if fill is None:
+        reduce, finish = (partial(step, width=grid.width) for step in (_reduced, _of_parts))
     else:
-        values = _averaged(frame)
-        series = frames.series(frame, _with_counts(frame, values))
-        series = replace(series, ts=series.ts + later) if later else series
-        means = rules.means_of(series, values, width)
-        if not any(v + COUNT in frame.names for v in values) and len(means) < len(series):
-            _warn_unweighted(series.ts, own)
-        out = _to_frame(frame, means)
-    return out if fill is None else filled(opened(out, [frame.kind]), width, fill)
+        check_fill(frame, fill)
+
+    def resampled(own: Frame) -> Native:
+        has_means = own.kind in ("prices", "metrics")
+        out = _means(own, grid) if has_means else _last(own, frames.rows(own), grid.width, grid.later)
+        return out if fill is None else filled(opened(out, [own.kind]), grid.width, fill)
+
+    return run(frame, resampled, _KINDS, further=True, reduce=reduce, finish=finish, watch=grid.watch)
+
+
+def _means(frame: Frame, grid: Widths) -> Native:
+    """The mean of each token and bucket, with the number of base points behind it."""
+    values = _averaged(frame)
+    series = frames.series(frame, _with_counts(frame, values))
+    series = replace(series, ts=series.ts + grid.later) if grid.later else series
+    means = rules.means_of(series, values, grid.width)
+    if not any(v + COUNT in frame.names for v in values) and len(means) < len(series):
+        _warn_unweighted(series.ts, grid.own)
+    return frames.to_frame(frame, means, means.values)
 
 
 def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
     return [*values, *(v + COUNT for v in values if v + COUNT in frame.names)]
-
-
-def _to_frame(frame: Frame, means: Series, **more: Column) -> Native:
-    return frames.to_frame(frame, means, {**means.values, **more})
 
 
 def _reduced(frame: Frame, width: BucketWidth) -> Native:
@@ -96,13 +94,13 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
     if frame.kind not in ("prices", "metrics"):
         rows = frames.rows(frame)
         kept = rows.take(rules.last_of(rows, width))
-        labels = {c: frames.ids(kept)[c] for c in frame.ids if c == "token_label"}
+        labels = {c: frames.heads(kept)[c] for c in frame.ids if c == "token_label"}
         return frames.rows_to_frame(frame, kept.place, labels)
     values = _averaged(frame)
     series = frames.series(frame, _with_counts(frame, values))
     edges = rules.buckets(series, width)
     means = replace(rules.means_of(series, values, width), ts=series.ts[edges[:-1]])
-    return _to_frame(frame, means, **{_LAST: frames.times(series.ts[edges[1:] - 1])})
+    return frames.to_frame(frame, means, {**means.values, _LAST: frames.times(series.ts[edges[1:] - 1])})
 
 
 def _of_parts(frame: Frame, width: BucketWidth) -> Native:
@@ -118,7 +116,8 @@ def _of_parts(frame: Frame, width: BucketWidth) -> Native:
         raise Overlap
     numbers = {name: ordered.numbers(name) for name in _with_counts(frame, values)}
     parts = Series(rows.tokens, rows.bounds, rows.ts, numbers, place=rows.place)
-    return _to_frame(frame, rules.means_of(parts, values, width))
+    means = rules.means_of(parts, values, width)
+    return frames.to_frame(frame, means, means.values)
 
 
 def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Native:
@@ -131,7 +130,8 @@ def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Na
         found = frames.level_rows(own, entries=replace(kept, place=None)).entries
     elif frame.kind == "nested":
         found = books = frames.books(own)
-        values = {} if frames.lists_are_tidy(own, books) else frames.lists(books)
+        is_whole = len(books.bids.price) + len(books.asks.price) == books.counts.sum()
+        values = {} if is_whole and own.tidy.issuperset(LISTS) else frames.lists(books)
     else:
         found = frames.series(own, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
     # The label of a token may be in a row that is left out.

@@ -68,13 +68,12 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
     (0.4, 0.43, 0.4, 0.43, 3)
     """
     grid = widths(resolution, resolution_of)
-    return run(frame, partial(_ohlc, width=grid.width, value=value), KINDS, further=True, watch=grid.watch)
 
+    def bars(own: Frame) -> Native:
+        found = rules.ohlc(*value_of(own, value), grid.width)
+        return frames.to_frame(own, found, found.values)
 
-def _ohlc(frame: Frame, width: BucketWidth, value: str | None) -> Native:
-    series, chosen = value_of(frame, value)
-    bars = rules.ohlc(series, chosen, width)
-    return frames.to_frame(frame, bars, bars.values)
+    return run(frame, bars, KINDS, further=True, watch=grid.watch)
 
 
 def returns(frame: F, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:
@@ -100,12 +99,12 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
         raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
     width = None if resolution is None else BucketWidth.of(resolution)
     watch = None if width is None else partial(coarser_grid, width=width, argument="resolution")
-    return run(frame, partial(_returns, value=value, how=how, width=width), KINDS, further=True, watch=watch)
 
+    def changes(own: Frame) -> Native:
+        series, chosen = value_of(own, value)
+        return frames.to_frame(own, series, {"returns": rules.returns(series, chosen, how, width)})
 
-def _returns(frame: Frame, value: str | None, how: How, width: BucketWidth | None) -> Native:
-    series, chosen = value_of(frame, value)
-    return frames.to_frame(frame, series, {"returns": rules.returns(series, chosen, how, width)})
+    return run(frame, changes, KINDS, further=True, watch=watch)
 
 
 def log_odds(frame: F, value: str | None = None) -> F:
@@ -120,9 +119,9 @@ def log_odds(frame: F, value: str | None = None) -> F:
     >>> md.log_odds(prices)["log_odds"].round(3).to_list()
     [-0.405, 0.405]
     """
-    return run(frame, partial(_log_odds, value=value), KINDS, further=True)
 
+    def odds(own: Frame) -> Native:
+        series, chosen = value_of(own, value)
+        return frames.to_frame(own, series, {"log_odds": rules.log_odds(series.values[chosen])})
 
-def _log_odds(frame: Frame, value: str | None) -> Native:
-    series, chosen = value_of(frame, value)
-    return frames.to_frame(frame, series, {"log_odds": rules.log_odds(series.values[chosen])})
+    return run(frame, odds, KINDS, further=True)

@@ -45,14 +45,14 @@ def ladder(frame: F, ts: Any) -> F:
     >>> rows.select("bid_total", "bid_price", "ask_price").row(1)
     (300.0, 0.38, 0.42)
     """
-    return run(frame, partial(_ladder, moment=to_micros(ts, "ts")), ["books"])
+    moment = to_micros(ts, "ts")
 
+    def at_moment(own: Frame) -> Native:
+        entries, columns = rules.ladder(frames.books(own), moment)
+        level = Levels(columns["level"].astype(np.int32), np.zeros(len(entries), bool))
+        return frames.to_frame(own, entries, {**columns, "level": level}, [*KEYS, *columns])
 
-def _ladder(frame: Frame, moment: int) -> Native:
-    entries, columns = rules.ladder(frames.books(frame), moment)
-    level = Levels(columns.pop("level").astype(np.int32), np.zeros(len(entries), bool))
-    values: dict[str, Column] = {"level": level, **columns}
-    return frames.to_frame(frame, entries, values, [*KEYS, "level", *columns])
+    return run(frame, at_moment, ["books"])
 
 
 def _wide_names(levels: int) -> list[str]:
@@ -98,10 +98,10 @@ def _wide(frame: Frame, levels: int | None) -> Native:
 
 def from_wide(frame: F) -> F:
     """Tidy books of wide ones, one row per level of a book side: the inverse of `to_wide`; see `to_wide`."""
-    return run(frame, _tidy, ["series"], further=True)
+    return run(frame, _of_wide, ["series"], further=True)
 
 
-def _tidy(frame: Frame) -> Native:
+def _of_wide(frame: Frame) -> Native:
     names = _wide_names(levels := _levels(frame.names))
     series = frames.series(frame, names)
     pairs = np.full((len(series), 2, levels, 2), np.nan)

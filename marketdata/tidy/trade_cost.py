@@ -7,7 +7,7 @@ from typing import Any
 
 from marketdata.adapters.dispatch import F
 from marketdata.points import book
-from marketdata.tidy.measures import of_levels
+from marketdata.tidy.measures import of_books
 
 
 def fill_price(frame: F, size: float | None = None, *, fees: Any = None) -> F:
@@ -25,7 +25,7 @@ def fill_price(frame: F, size: float | None = None, *, fees: Any = None) -> F:
     >>> cost.select("bid_fill_price", "ask_fill_price").row(0)
     (0.385, 0.41)
     """
-    return of_levels(frame, partial(book.fill_price, size=size, fees=fees))
+    return of_books(frame, partial(book.fill_price, size=size, fees=fees))
 
 
 def sweep(frame: F, side: str, *, size: float | None = None, notional: float | None = None, fees: Any = None) -> F:
@@ -49,4 +49,4 @@ def sweep(frame: F, side: str, *, size: float | None = None, notional: float | N
     >>> cost["fee"].to_list()
     [1.2095, 1.1895]
     """
-    return of_levels(frame, partial(book.sweep, side=side, size=size, notional=notional, fees=fees))
+    return of_books(frame, partial(book.sweep, side=side, size=size, notional=notional, fees=fees))

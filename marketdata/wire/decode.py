@@ -6,15 +6,14 @@ interface. Every other page goes to the reference decoder, which finds the place
 
 from __future__ import annotations
 
-import gc
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import simdjson
@@ -46,18 +45,24 @@ class _UnusualPageError(Exception):
 _UNUSUAL = (_UnusualPageError, ContractError, TypeError, ValueError, LookupError, RuntimeError, AttributeError)
 
 
-class _Read(NamedTuple):
-    columns: Data
-    envelope: Envelope
-    notes: Counter[str]
-
-
 def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool = True) -> Page:
     """One answer of a history endpoint as columns (interface 2.2 to 2.6); ContractError with the path of a wrong value.
 
     A ``t`` that is a number is read only inside of ``rng`` [microseconds UTC]; ``fast=False``: the reference decoder.
     """
-    return page_of(*_read(view, body, rng, fast=fast))
+    notes: Counter[str] = Counter()
+    return page_of(*_read(view, body, notes, rng, fast=fast), notes)
+
+
+def _read(
+    view: View, body: bytes, notes: Counter[str], rng: Range | None = None, *, fast: bool = True
+) -> tuple[Data, Envelope]:
+    for compact in (bytes.strip, _compact) if fast and view == "books" else ():
+        with suppress(*_UNUSUAL):
+            return _read_books(compact(body))
+    top = reference_decoder.load(body, notes)
+    envelope = envelope_of(view, top)
+    return reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes), envelope
 
 
 def page_of(columns: Data, envelope: Envelope, notes: Counter[str]) -> Page:
@@ -74,45 +79,19 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str
 
     ContractError names the page off the interface, or the resolutions that differ.
     """
-    with _no_collection():
-        reads = []
-        for k, body in enumerate(bodies):
-            try:
-                reads.append(_read(view, body, None))
-            except ContractError as error:
-                raise ContractError(f"Page {k}: {error}") from None
-        parts: list[Data] = [read.columns for read in reads]
-        notes: Counter[str] = Counter()
-        for read in reads:
-            notes.update(read.notes)
-        resolutions = {read.envelope.resolution for read in reads}
-        if len(resolutions) > 1:
-            raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
-        columns: Data = joined(parts).sort() if parts else empty(view)
-        return check(columns, next(iter(resolutions), ""), notes), notes
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """The cyclic collector visits all objects again and again while many are made."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def _read(view: View, body: bytes, rng: Range | None, *, fast: bool = True) -> _Read:
-    for compact in (bytes.strip, _compact) if fast and view == "books" else ():
-        with suppress(*_UNUSUAL):
-            return _read_books(compact(body))
     notes: Counter[str] = Counter()
-    top = reference_decoder.load(body, notes)
-    envelope = envelope_of(view, top)
-    columns = reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
-    return _Read(columns, envelope, notes)
+    parts, resolutions = [], set()
+    for k, body in enumerate(bodies):
+        try:
+            columns, envelope = _read(view, body, notes)
+        except ContractError as error:
+            raise ContractError(f"Page {k}: {error}") from None
+        parts.append(columns)
+        resolutions.add(envelope.resolution)
+    if len(resolutions) > 1:
+        raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
+    columns = joined(parts).sort() if parts else empty(view)
+    return check(columns, next(iter(resolutions), ""), notes), notes
 
 
 def envelope_of(view: View, top: object) -> Envelope:
@@ -125,7 +104,7 @@ def envelope_of(view: View, top: object) -> Envelope:
     return parse(model, {k: v for k, v in top.items() if k != "data"})
 
 
-def _read_books(body: bytes) -> _Read:
+def _read_books(body: bytes) -> tuple[Books, Envelope]:
     """A page of books in the form of the interface; else one of `_UNUSUAL`."""
     begin = body.find(b'"data":') + 7
     grouped = body[begin : begin + 1] == b"{"
@@ -159,7 +138,7 @@ def _read_books(body: bytes) -> _Read:
     bounds = np.append(0, np.cumsum(sizes, dtype=np.int64))
     tokens = tuple([known[label] for label in labels])
     books = Books.of_levels(tokens, bounds, ts, np.array(counts, np.int64), numbers[:, 0], numbers[:, 1])
-    return _Read(books if all(sizes) else books.of_tokens(tokens, bounds), envelope, Counter())
+    return books if all(sizes) else books.of_tokens(tokens, bounds), envelope
 
 
 def _compact(body: bytes) -> bytes:

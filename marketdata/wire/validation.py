@@ -19,7 +19,7 @@ REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_nu
 
 def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
     """The columns with levels best first; every oddity counted in ``notes``."""
-    if resolution in _NAMES and len(columns):
+    if resolution in _NAMES and len(columns.ts):
         _note(notes, "time_not_on_a_bucket", columns.ts % Resolution(resolution).micros != 0)
     if isinstance(columns, Books):
         return _check_books(columns, notes)
@@ -46,8 +46,9 @@ def _check_books(books: Books, notes: Counter[str]) -> Books:
     if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
         _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
         _note(notes, "size_not_positive", size <= 0)
-    _note(notes, "crossed_book", books.bids.best > books.asks.best)
-    _note(notes, "locked_book", books.bids.best == books.asks.best)
+    (bid, _), (ask, _) = books.bids.top, books.asks.top
+    _note(notes, "crossed_book", bid > ask)
+    _note(notes, "locked_book", bid == ask)
     return books
 
 
