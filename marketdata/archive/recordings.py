@@ -205,6 +205,9 @@ class _File:
             self._run.gaps.update((self.feed.holes.sum(axis=1) // 2).tolist())
         if batch.changes is not None and len(batch.changes):
             changes, odd = cleaned(batch.changes)
+            if not self._format.stands:
+                # A book of its own moment is so in whatever order the rows are.
+                changes = changes.take(np.lexsort((changes.ts, changes.token)))
             self._run.gaps.update(changes.ts[changes.event == GAP].tolist())
             self._left_out.update(odd)
             tokens = tuple(map(self._run.place, changes.tokens))

@@ -218,7 +218,7 @@ LEVELS = [
 ]
 
 
-def snapshot_table(path: Path, kind: str) -> Path:
+def snapshot_table(path: Path, kind: str, step: int = 1) -> Path:
     """A table with a book a row; levels in any order, with a size of 0 and a level given twice."""
     shapes: dict[str, Any] = {
         "pairs": lambda levels: [list(x) for x in levels],
@@ -235,16 +235,19 @@ def snapshot_table(path: Path, kind: str) -> Path:
             {**row, "bids": shapes[kind](bids), "asks": shapes[kind](asks)}
             for row, (bids, asks) in zip(SNAPSHOT_ROWS, LEVELS, strict=True)
         ]
-    frame = pl.DataFrame(rows)
-    frame.write_parquet(path) if path.suffix == ".parquet" else lines(path, rows)
+    frame = pl.DataFrame(rows[::step])
+    frame.write_parquet(path) if path.suffix == ".parquet" else lines(path, rows[::step])
     return path
 
 
+@pytest.mark.parametrize("step", [1, -1])
 @pytest.mark.parametrize("end", [".parquet", ".jsonl.gz"])
 @pytest.mark.parametrize("kind", ["pairs", "structs", "text", "book"])
-def test_a_snapshot_is_the_book_of_its_moment(archive: Archive[Any], tmp_path: Path, kind: str, end: str) -> None:
-    """The last one of a minute counts, and none stands in minutes between."""
-    report = archive.add_files(snapshot_table(tmp_path / f"snapshots{end}", kind)).row(0, named=True)
+def test_a_snapshot_is_the_book_of_its_moment(
+    archive: Archive[Any], tmp_path: Path, kind: str, end: str, step: int
+) -> None:
+    """The last one of a minute counts, also of rows that begin with the newest, and none stands in minutes between."""
+    report = archive.add_files(snapshot_table(tmp_path / f"snapshots{end}", kind, step)).row(0, named=True)
     assert (report["format"], report["rows"], report["stored"], report["disagreements"]) == ("snapshots", 3, 2, 0)
     assert tops(archive, "m") == [("7", 0, 0.45, None), ("7", 3, 0.4, 0.6)]
     books = archive.books("m")
