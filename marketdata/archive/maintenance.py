@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.coverage.intervals import CoverageRecord, Interval, subtract, within
+from marketdata.archive.coverage.intervals import CoverageRecord, subtract, within
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import ALL_TIME, files_of, read
@@ -176,12 +176,15 @@ def repair(store: ArchiveStore) -> list[Damage]:
         store.coverage.fold(VIEWS)
         return damage
     ranges = [(choice("view", d.view, VIEWS), d.market_id, d.range) for d in damage if d.range is not None]
-    for view, market, known in [(v, m, within(store.coverage.records(v, m), one)) for v, m, one in ranges]:
-        if known and all(p.rows == 0 for p in known):
-            _record_again(store, view, market, only_empty=True)
-        elif known:
-            lost = [Interval(market, p.start, p.end, CoverageState.MISSING) for p in known]
-            store.commit(view, empty(view), lost)
+    wrong = [(view, market, within(store.coverage.records(view, market), one)) for view, market, one in ranges]
+    for view, market, known in wrong:
+        if any(record.rows != 0 for record in known):
+            now = time.time_ns() // 1000
+            lost = [CoverageRecord(*record.range, CoverageState.MISSING, None, now) for record in known]
+            store.commit(view, empty(view), {market: lost})
+    for view, market, known in wrong:
+        if known and all(record.rows == 0 for record in known):  # they have points, and are said to have none
+            _record_again(store, view, market)
     return damage
 
 
@@ -222,15 +225,8 @@ def _stored_markets(store: ArchiveStore, view: View) -> list[str]:
     return sorted(found)
 
 
-def _record_again(
-    store: ArchiveStore,
-    view: View,
-    market: str,
-    state: CoverageState = CoverageState.RECORDED,
-    *,
-    only_empty: bool = False,
-) -> None:
-    """Give the points a record where there is none, or one (``only_empty``: of no points) that is wrong."""
+def _record_again(store: ArchiveStore, view: View, market: str, state: CoverageState = CoverageState.RECORDED) -> None:
+    """Give the points a record where there is none, or one that is wrong."""
 
     def make(version: Version) -> dict[str, list[CoverageRecord]]:
         points = read(store.points[view], view, market, version=version)
@@ -239,14 +235,14 @@ def _record_again(
             count = len(points.between(record.start, record.end))
             if record.state == CoverageState.MISSING:
                 continue
-            if record.rows in (None, count) or (only_empty and record.rows):
+            if record.rows in (None, count):
                 right.append(record.range)
             else:
                 (wrong if count else lost).append(record.range)
         now = time.time_ns() // 1000
-        new = [CoverageRecord(*one, CoverageState.MISSING, None, now, 0) for one in lost]
+        new = [CoverageRecord(*one, CoverageState.MISSING, None, now) for one in lost]
         added = subtract([*wrong, *([minutes_of(points.ts)] if len(points) else [])], [*right, *lost])
-        new += [CoverageRecord(*r, state, len(points.between(*r)), now, 0) for r in added]
+        new += [CoverageRecord(*r, state, len(points.between(*r)), now) for r in added]
         return {market: new}
 
     store.record(view, make)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from marketdata.archive.coverage.intervals import CoverageRecord, Interval, within
+from marketdata.archive.coverage.intervals import CoverageRecord, within
 from marketdata.archive.coverage.policy import (
     FINALIZE_AFTER_WITHOUT_CLOCK,
     MINUTE,
@@ -199,7 +199,7 @@ class _Sink:
     def commit(self) -> None:
         arrived, self._arrived, self._levels = self._arrived, {}, 0
         for view, windows in arrived.items():
-            intervals, fetched = [], []
+            records, fetched = dict[str, list[CoverageRecord]](), list[FetchedRange]()
             # Windows that touch are one interval: their edge means nothing to the service.
             windows.sort(key=lambda w: w[:3])
             ranges: dict[str, list[Range]] = {}
@@ -215,11 +215,11 @@ class _Sink:
                 for entry in coverage_after(
                     done, times, self._clock, complete=complete, tries=gap.tries, beside=beside[market]
                 ):
-                    intervals.append(Interval(market, entry.start, entry.end, entry.state, entry.tries))
+                    records.setdefault(market, []).append(entry)
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
                     fetched.append(FetchedRange(view, market, entry.range, entry.state, rows))
             columns: Data = joined([w[3] for w in windows]).sort()
-            self.added += self._store.commit(view, columns, intervals, fetched_at=self._clock.now)
+            self.added += self._store.commit(view, columns, records)
             self.fetched += fetched
         self._since = time.monotonic()
 

@@ -20,7 +20,7 @@ from marketdata.archive import query
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage import table as coverage_table
-from marketdata.archive.coverage.intervals import CoverageRecord, Interval, cut, subtract, union, within
+from marketdata.archive.coverage.intervals import CoverageRecord, cut, subtract, union, within
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable, note_of
@@ -192,23 +192,18 @@ class ArchiveStore:
                 stack.enter_context(table.steady())
             yield self
 
-    def commit(self, view: View, columns: Data, intervals: Sequence[Interval], *, fetched_at: int | None = None) -> int:
-        """Replace the points inside the intervals, then record their coverage; ArchiveError if a point is outside.
+    def commit(self, view: View, columns: Data, fresh: Coverage) -> int:
+        """Replace the points inside the ranges of records, and record these; ArchiveError if a point is outside.
 
-        ``columns`` are all points of all intervals, at the base, in tidy order; intervals are disjoint per market;
-        ``fetched_at`` [microseconds UTC] is now by default. Added points of other tokens and times stay, and their
-        coverage stays ``recorded``. Returns by how many points there are more.
+        ``columns`` are all points of all ranges, at the base, in tidy order; records are disjoint per market, and their
+        points are counted. Added points of other tokens and times stay, and their coverage stays ``recorded``. Returns
+        by how many points there are more.
         """
-        if not intervals:
+        if not fresh:
             return 0
-        now = time.time_ns() // 1000 if fetched_at is None else fetched_at
-        fresh: dict[str, list[CoverageRecord]] = {}
-        for one in intervals:
-            record = CoverageRecord(one.start, one.end, one.state, None, now, 0, one.tries)
-            fresh.setdefault(one.market_id, []).append(record)
         ranges = {market: [record.range for record in some] for market, some in fresh.items()}
         if not query.inside(columns.tokens, columns.token, columns.ts, ranges).all():
-            raise ArchiveError(f"{view} points lie outside of the intervals that they were to replace.")
+            raise ArchiveError(f"{view} points lie outside of the ranges that they were to replace.")
 
         def keep(rows: Rows, before: Coverage) -> Any:
             own = {m: [r.range for r in some if r.state in _OWN] for m, some in before.items()}
@@ -247,14 +242,14 @@ class ArchiveStore:
             return [r for r in records if r.rows and r.state not in stays and cut(r, *hull) not in ([r], [])]
 
         ranges = {
-            market: union([hull, *(r.range for r in split(self.coverage.records(view, market), hull))])
-            for market, hull in hulls.items()
+            market: union([hulls[market], *(r.range for r in split(records, hulls[market]))])
+            for market, records in self.coverage.of(view, hulls).items()
         }
 
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
             hull = hulls[market]
             complete = [r for r in before if r.state in stays]
-            out = [CoverageRecord(*r, state, None, now, 0) for r in subtract([hull], [r.range for r in complete])]
+            out = [CoverageRecord(*r, state, None, now) for r in subtract([hull], [r.range for r in complete])]
             for old in split(before, hull):
                 # Of one that another writer recorded meanwhile nothing was read.
                 if any(one.start <= old.start and old.end <= one.end for one in ranges[market]):

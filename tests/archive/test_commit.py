@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from marketdata.archive import Archive
-from marketdata.archive.coverage.intervals import Interval
+from marketdata.archive.coverage.intervals import CoverageRecord
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage.commits import link_commit
 from marketdata.archive.storage.tables import Table
@@ -43,12 +43,12 @@ def test_intervals_of_several_markets_are_replaced_and_the_rest_stays(archive: A
     archive.add(books=books(M, 0, 30, size=1.0))
     new = joined([books(M, 0, 5, size=2.0), books(M, 20, 5, size=2.0), books(N, 0, 3, size=2.0)])
     final, provisional = CoverageState.FINAL, CoverageState.PROVISIONAL
-    intervals = [
-        Interval(M, START, START + 5 * MINUTE, final),
-        Interval(N, START, START + 3 * MINUTE, provisional),
-        Interval(M, START + 20 * MINUTE, START + 25 * MINUTE, provisional),
-    ]
-    store.commit("books", new.sort(), intervals, fetched_at=2**53)
+
+    def over(first: int, last: int, state: CoverageState) -> CoverageRecord:
+        return CoverageRecord(START + first * MINUTE, START + last * MINUTE, state, None, 2**53)
+
+    records = {M: [over(0, 5, final), over(20, 25, provisional)], N: [over(0, 3, provisional)]}
+    store.commit("books", new.sort(), records)
     held = archive.columns("books", M).cut(1)
     bids = held.bids.best_size
     sizes = {((int(t) - START) // MINUTE, float(s)) for t, s in zip(held.ts, bids, strict=True)}
@@ -62,8 +62,8 @@ def test_intervals_of_several_markets_are_replaced_and_the_rest_stays(archive: A
 def test_an_interval_without_points_is_emptied(archive: Archive) -> None:
     """What a final interval holds and the columns do not is removed."""
     archive.add(books=books(M, 0, 10), complete=True)
-    interval = Interval(M, START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL)
-    archive._store.commit("books", empty("books"), [interval], fetched_at=2**53)
+    record = CoverageRecord(START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL, None, 2**53)
+    archive._store.commit("books", empty("books"), {M: [record]})
     assert [(int(t) - START) // MINUTE for t in archive.columns("books", M).ts] == 2 * [0, 1, 4, 5, 6, 7, 8, 9]
 
 
@@ -78,17 +78,17 @@ def test_points_that_are_there_already_stay_in_their_files(archive: Archive, vie
     archive.add(**{view: whole})
     archive.add(**{view: whole}, replace=True)
     assert archive.version(view) == 1
-    hour = Interval(M, START, START + 60 * MINUTE, CoverageState.FINAL)
-    assert store.commit(view, whole, [hour], fetched_at=2**53) == 0
+    hour = {M: [CoverageRecord(START, START + 60 * MINUTE, CoverageState.FINAL, None, 2**53)]}
+    assert store.commit(view, whole, hour) == 0
     assert archive.files(view) == files
     assert held(archive, view) == was
     assert archive.version(view) == 2
     assert [(row["state"], row["rows"]) for row in archive.coverage().to_dicts()] == [("final", 30 * tokens)]
     # What is new is a file beside them; where one has another value or is gone, the others of its file stay.
-    assert store.commit(view, joined([whole, later]).sort(), [hour], fetched_at=2**53) == 10 * tokens
+    assert store.commit(view, joined([whole, later]).sort(), hour) == 10 * tokens
     assert set(files) < set(archive.files(view))
     less = joined([whole.between(START, START + 10 * MINUTE), later]).sort()
-    assert store.commit(view, less, [hour], fetched_at=2**53) == -20 * tokens
+    assert store.commit(view, less, hour) == -20 * tokens
     assert held(archive, view) == points_of(view, less)
     assert len(archive.files(view)) == 2
     assert archive.verify().is_empty()

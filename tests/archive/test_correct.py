@@ -22,7 +22,7 @@ from coded import coded_books, coded_series, levels_of
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive import store as archive_store
-from marketdata.archive.coverage.intervals import Interval
+from marketdata.archive.coverage.intervals import CoverageRecord
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage import parquet
 from marketdata.archive.storage.locks import lock
@@ -468,10 +468,10 @@ def test_a_writer_that_ends_at_its_commit_leaves_coverage_of_what_is_stored(
 def test_notes_are_moved_to_the_table_in_any_order(archive: Archive) -> None:
     """A process that writes to the coverage table what it read long ago does not hide what came later."""
     store, other = ArchiveStore(archive.location, None), ArchiveStore(archive.location, None)
-    span = [Interval(M, START, START + 10 * MINUTE, CoverageState.FINAL)]
+    span = {M: [CoverageRecord(START, START + 10 * MINUTE, CoverageState.FINAL, None, 2**53)]}
     store.commit("prices", prices(M, 0, 10, 0.5), span)
     late = store.coverage._note_rows("prices")
-    other.commit("prices", prices(M, 0, 10, 0.9), [span[0]._replace(state=CoverageState.PROVISIONAL)])
+    other.commit("prices", prices(M, 0, 10, 0.9), {M: [span[M][0]._replace(state=CoverageState.PROVISIONAL)]})
     other.coverage.fold(["prices"])
     store.coverage.table.plan(lambda _: (store.coverage._put(late), []))
     for one in (archive, opened(archive)):

@@ -10,25 +10,18 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.times import Range
 
 
-class Interval(NamedTuple):
-    """A half-open range to replace, its new state, and the empty answers before (``tries``)."""
-
-    market_id: str
-    start: int
-    end: int
-    state: CoverageState
-    tries: int = 0
-
-
 class CoverageRecord(NamedTuple):
-    """What is known of [start, end): rows, None where cut; ordered by ``seq``, then coverage ``commit``."""
+    """What is known of [start, end): rows, None if not counted; ordered by ``seq``, then coverage ``commit``.
+
+    ``tries`` counts the answers without points.
+    """
 
     start: int
     end: int
     state: CoverageState
     rows: int | None
     fetched_at: int
-    seq: int
+    seq: int = 0
     tries: int = 0
     commit: int = 0
 
