@@ -563,7 +563,8 @@ class Archive(Generic[Frame]):
         if gaps(final, rng):
             return None
         # A file never changes, so other points are in other files.
-        paths = sorted(file.path for file in query.files_of(store.points[view].version(), [market_id], rng))
+        found = query.pruned(store.points[view].version(), [market_id], rng)
+        paths = sorted(file.path for file in found.files)
         return hashlib.sha256(repr(paths).encode()).hexdigest()
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
@@ -885,8 +886,8 @@ class Archive(Generic[Frame]):
         217
         """
         table, ids = self._existing.points[choice("view", view, VIEWS)], self._market_ids(market)
-        some = query.files_of(table.version(), None if ids is None else sorted(ids), _range(start, end))
-        return [table.store.address(file.path) for file in some]
+        some = query.pruned(table.version(), None if ids is None else sorted(ids), _range(start, end))
+        return [table.store.address(file.path) for file in some.files]
 
     @overload
     def coverage(self, *, frame: None = None) -> Frame: ...

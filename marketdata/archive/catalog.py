@@ -123,17 +123,14 @@ class Catalog:
         """The label of each token of some markets (None: all) that has one, by market and token."""
         wanted, out = None if markets is None else list(markets), dict[tuple[str, str], str]()
         for rows in self._rows().values():
-            ids, tokens, labels = (rows.columns[name] for name in ("market_id", "token_ids", "token_labels"))
             if wanted is None:
-                some: Iterable[tuple[str, Any, Any]] = zip(
-                    ids.to_pylist(), tokens.to_pylist(), labels.to_pylist(), strict=True
-                )
+                columns = (rows.columns[name].to_pylist() for name in ("market_id", "token_ids", "token_labels"))
+                every = zip(*columns, strict=True)
+                some = [(m, *t) for m, ids, labels in every for t in zip(ids or (), labels or (), strict=False)]
             else:
-                places = [(market, rows.by_id[market]) for market in wanted if market in rows.by_id]
-                some = ((market, tokens[at].as_py(), labels[at].as_py()) for market, at in places)
-            for market, own, named in some:
-                pairs = zip(own or (), named or (), strict=False)
-                out |= {(market, token): label for token, label in pairs if token and label is not None}
+                records = (rows.record(rows.by_id[market]) for market in wanted if market in rows.by_id)
+                some = [(str(r["id"]), t.get("id"), t.get("label")) for r in records for t in r.get("tokens") or ()]
+            out |= {(market, token): label for market, token, label in some if token and label is not None}
         return out
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from marketdata.archive.coverage.intervals import CoverageRecord, subtract, within
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.ingest import seen_markets
-from marketdata.archive.query import ALL_TIME, files_of, read
+from marketdata.archive.query import ALL_TIME, pruned, read
 from marketdata.archive.records import derive
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import OURS, DataFile, cuts, file_of, flush, holding
@@ -53,7 +53,8 @@ def compact(store: ArchiveStore) -> int:
     tables = [*store.points.values(), store.coverage.table]
     before = sum(len(table.version().files) for table in tables)
     for view, table in store.points.items():
-        small = [file for file in files_of(table.version(), None, ALL_TIME) if file.size <= _FILE_BYTES // 2]
+        files = pruned(table.version(), None, ALL_TIME).files
+        small = [file for file in files if file.size <= _FILE_BYTES // 2]
         for first, end in cuts(np.array([file.size for file in small]), _FILE_BYTES):
             if end - first > 1:
                 store.join(view, small[first:end])

@@ -75,11 +75,6 @@ class Query:
     counts: bool = False
     nested: bool = False
 
-    def of_files(self) -> Query:
-        """The same query with only the files that may have its rows, in tidy order, as it is sent to workers."""
-        files = files_of(self.version, self.markets, self.wanted)
-        return replace(self, version=Version(self.version.number, tuple(files), self.version.schema))
-
     def without_rows(self) -> Query:
         """The same query of no file, which tells the columns."""
         return replace(self, version=Version(-1, (), self.version.schema))
@@ -207,14 +202,15 @@ def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> lis
         return [one for part in pool.map(made, files) for one in part]
 
 
-def files_of(version: Version, markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
-    """The files that may have points of the markets (sorted; None: any) in a range, in tidy order."""
-    return sorted(holding(version.files, markets, wanted), key=lambda f: (f.market_min, f.ts_min))
+def pruned(version: Version, markets: Sequence[str] | None, wanted: Range) -> Version:
+    """The version with only the files that may have points of the markets (sorted; None: any) in a range, in order."""
+    files = sorted(holding(version.files, markets, wanted), key=lambda f: (f.market_min, f.ts_min))
+    return Version(version.number, tuple(files), version.schema)
 
 
 def stored_ranges(table: Table, market: str, wanted: Range) -> list[Range]:
     """Ranges of row groups that may have points of a market in a range, by their statistics; disjoint, in order."""
-    files = files_of(table.version(), [market], wanted)
+    files = pruned(table.version(), [market], wanted).files
     groups = [group for file in files for group in holding(table.footer(file).groups, [market], wanted)]
     return union(Range(group.ts_min, group.ts_max + 1) for group in groups)
 

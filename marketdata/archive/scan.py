@@ -14,7 +14,7 @@ import pyarrow as pa
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
 from marketdata.archive.coverage.policy import MINUTE, whole_minutes
-from marketdata.archive.query import Labels, Query
+from marketdata.archive.query import Labels, Query, pruned
 from marketdata.archive.storage.parquet import hull
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
@@ -163,15 +163,17 @@ def query_of(
     # A range of base points is whole minutes, unless seconds are read as widths below a minute.
     clip = whole_minutes if base.micros < MINUTE <= width.micros else Range._make
     ranges = None if isinstance(wanted, Range) else {market: clip(one) for market, one in wanted.items()}
-    whole_query = Query(
+    span = clip(wanted) if isinstance(wanted, Range) else hull((ranges or {}).values())
+    ids = None if markets is None else tuple(sorted(set(markets)))
+    return Query(
         view=view,
         table=table,
-        version=table.version(),
-        markets=None if markets is None else tuple(sorted(set(markets))),
-        wanted=clip(wanted) if isinstance(wanted, Range) else hull((ranges or {}).values()),
+        version=pruned(table.version(), ids, span),
+        markets=ids,
+        wanted=span,
         width=width,
         base=base,
-        labels=store.catalog["markets"].labels(markets) if VIEWS[view].has_tokens else None,
+        labels=store.catalog["markets"].labels(ids) if VIEWS[view].has_tokens else None,
         ranges=ranges,
         token_id=token_id,
         levels=levels,
@@ -179,18 +181,17 @@ def query_of(
         counts=counts and base.micros < MINUTE and width != base,
         nested=nested,
     )
-    return whole_query.of_files()
 
 
 def by_market(query: Query, markets: Iterable[str]) -> list[Query]:
     """The same query in parts of whole markets that are adjacent in the files."""
-    ids = sorted(markets)
+    ids = sorted(set(markets))
     step = max(1, -(-len(ids) // _PARTITIONS))
     out = []
-    for i in range(0, len(ids), step):
-        part = set(ids[i : i + step])
-        labels = {ids: label for ids, label in (query.labels or {}).items() if ids[0] in part}
-        out.append(replace(query, markets=tuple(sorted(part)), labels=labels).of_files())
+    for part in (tuple(ids[i : i + step]) for i in range(0, len(ids), step)):
+        labels = {ids: label for ids, label in (query.labels or {}).items() if part[0] <= ids[0] <= part[-1]}
+        version = pruned(query.version, part, query.wanted)
+        out.append(replace(query, markets=part, labels=labels, version=version))
     return out or [query]
 
 

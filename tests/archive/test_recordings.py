@@ -255,6 +255,28 @@ def test_a_snapshot_is_the_book_of_its_moment(
     assert books["token_label"].unique().to_list() == ["Yes"]
 
 
+@pytest.mark.parametrize("end", [".json", ".jsonl.zst"])
+def test_book_messages_without_a_kind_are_books_of_their_moments(
+    archive: Archive[Any], tmp_path: Path, end: str
+) -> None:
+    """In whatever order; a token that they do not name is given, and a file is read again for another one."""
+    messages = [
+        {name: one[name] for name in ("timestamp", "bids", "asks")}
+        for one in (book(n, YES, [(f".{n + 100}", "1")], [(".9", "2")]) for n in (50, 300, 20, 70, 119, 80))
+    ]
+    path = lines(tmp_path / f"messages{end}", [messages] if end == ".json" else messages)
+    with pytest.raises(md.ConfigError, match="token_id="):
+        archive.add_files(path)
+    report = archive.add_files(path, token_id="7").row(0, named=True)
+    assert (report["format"], report["rows"], report["stored"]) == ("book-messages", 6, 3)
+    assert tops(archive, "7") == [("7", 0, 0.15, 0.9), ("7", 1, 0.219, 0.9), ("7", 5, 0.4, 0.9)]
+    assert archive.add_files(path, token_id="7")["note"].to_list() == ["imported before"]
+    assert archive.add_files(path, token_id="8")["stored"].to_list() == [3]
+    broken = lines(tmp_path / f"broken{end}", [{**messages[0], "bids": [{"price": "x", "size": "1"}]}])
+    with pytest.raises(md.ConfigError, match=r"broken.*none of its 1 messages"):
+        archive.add_files(broken, token_id="7")
+
+
 def test_levels_and_wide_tables_are_snapshots(archive: Archive[Any], tmp_path: Path) -> None:
     """A row per level, and a column per level."""
     level_rows = pl.DataFrame(
