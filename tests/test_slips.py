@@ -290,3 +290,17 @@ def test_sides_of_other_names_are_refused(kind: str, measure: Any) -> None:
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "arrow": frame.to_arrow}[kind]()
     with pytest.raises(md.NotTidyError, match=r"the frame also contains .'buy', 'sell'"):
         measure(given)
+
+
+@pytest.mark.parametrize("name", [5, ("a", 1), None])
+def test_pandas_columns_without_a_text_for_a_name_are_columns(name: Any) -> None:
+    """As ``Series.reset_index()`` leaves them: their names become texts, and no verb fails on them."""
+    prices = md.testing.prices().assign(more=1.0).rename(columns={"more": name})
+    [text] = [str(c) for c in prices.columns][-1:]
+    assert md.resample(prices, "1h")[text].tolist() == [1.0, 1.0]
+    assert md.available_at(prices, "1m").columns.tolist()[-2:] == [text, "available_at"]
+    books = md.testing.books().assign(more=1.0).rename(columns={"more": name})
+    assert md.bbo(books).equals(md.bbo(md.testing.books()))
+    assert md.nest(books)[text].eq(1.0).all()
+    markets = md.testing.markets().assign(more=1.0).rename(columns={"more": name})
+    assert len(md.without_answers(markets).columns) == len(markets.columns) - len(md.answers(markets))

@@ -184,7 +184,7 @@ def distinct_rows(native: Native, names: Sequence[str]) -> Native:
 def selected(native: Native, names: Sequence[str]) -> Native:
     """Some columns of a frame of any kind."""
     if is_pandas_dataframe(native) or is_dask_dataframe(native):
-        return native[list(names)]
+        return native[[c for c in native.columns if str(c) in names]]
     if engines.is_engine(native):
         return engines.selected(native, names)
     if is_lazy(native) or frames.library_of(native) in (PolarsFrame, ArrowFrame):
