@@ -17,6 +17,7 @@ import marketdata as md
 import marketdata.pandas
 import marketdata.polars
 from marketdata.accessor import Accessor, Plots
+from marketdata.points.book import OF_LEVELS, OF_TOP, TOP
 
 ROOT = Path(__file__).resolve().parents[1]
 VERBS = [name for name, one in vars(Accessor).items() if inspect.isfunction(one) and not name.startswith("_")]
@@ -97,6 +98,13 @@ def test_a_verb_is_documented(verb: str) -> None:
     """A verb is in a table of the analytics page."""
     analytics = (ROOT / "docs" / "analytics.md").read_text(encoding="utf-8")
     assert re.search(rf"(?m)^\|.*`{verb}[`(]|`md\.{verb}\(", analytics)
+
+
+def test_a_measure_is_a_function_and_a_method() -> None:
+    """Each measure of a book is exported by its name and a method of `df.md`; prices and sizes are columns of bbo."""
+    measures = {*OF_TOP, *OF_LEVELS} - set(TOP[:4])
+    assert measures - set(md.__all__) == set()
+    assert measures - set(VERBS) == set()
 
 
 def test_every_name_has_its_place_in_the_reference() -> None:

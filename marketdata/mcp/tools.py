@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ UNITS = {
     "ts": "start of the bucket, UTC",
     "level": "0 is the best",
     **dict.fromkeys(("price", "best_bid", "best_ask", "mid", "microprice", "bid_price", "ask_price"), _PRICE),
-    **dict.fromkeys(("spread",), "probability: best ask less best bid"),
+    "spread": "probability: best ask less best bid",
     "spread_bps": "1/10000 of the mid",
     **dict.fromkeys(("size", "best_bid_size", "best_ask_size", "bid_size", "ask_size"), _SHARES),
     **dict.fromkeys(("bid_depth", "ask_depth", "bid_total", "ask_total"), _SHARES),
@@ -82,7 +83,7 @@ class Tools:
             found = self._source.markets(event_slug=event_slug, search=search)
             then = self._then(as_of)
             if then is not None:
-                found = _known_records(found, then)
+                found = without_answers(found).filter(pl.col("start_date") <= _time(then))
         listed = found.select(cs.by_name(*_LISTED, require_all=False))
         return _answer(listed, dict.fromkeys(("start_date", "end_date", "closed_at"), "UTC"), rows, notes, then)
 
@@ -96,12 +97,8 @@ class Tools:
         moment = moment if then is None else min(moment, then)
         width = BucketWidth.of("1m").micros
         end = moment // width * width
-        start = end - _LATEST * width
-
-        def of_moment(books: pl.DataFrame) -> pl.DataFrame:
-            return ladder(books, to_text(end))
-
-        answer = self._history("books", market, (to_text(start), to_text(end)), "1m", _MOST_ROWS, as_of, of_moment)
+        span = to_text(end - _LATEST * width), to_text(end)
+        answer = self._history("books", market, span, "1m", _MOST_ROWS, as_of, partial(ladder, ts=span[1]))
         if not answer["rows"]:
             answer["notes"].append(
                 f"No book in the {_LATEST} minutes before; `missing` of `books` has the gaps of a day."
@@ -148,11 +145,8 @@ class Tools:
         One row per outcome and bucket, a column each; start is inclusive, end is not; resolution is 1m, 10m, 1h, 6h or
         1d.
         """
-
-        def measured(books: pl.DataFrame) -> pl.DataFrame:
-            return features(books, measures)
-
-        return self._history("books", market, (start, end), resolution, rows, as_of, measured)
+        made = partial(features, measures=measures)
+        return self._history("books", market, (start, end), resolution, rows, as_of, made)
 
     def coverage(self, market: str | None = None, rows: int = 500) -> Answer:
         """What an archive has: one row per range of a market and kind of data, with its state."""
@@ -167,13 +161,8 @@ class Tools:
                 found = found.filter(pl.col("start") < _time(self._as_of))
             names = pl.col("market_id").cast(pl.String).replace(slugs).alias("market")
             found = found.select(names, pl.exclude("market_id"))
-        units = {
-            "start": "UTC, inclusive",
-            "end": "UTC, exclusive",
-            "rows": "points of all outcomes",
-            "fetched_at": "UTC",
-        }
-        return _answer(found, units, rows, notes, self._as_of)
+        units = {"start": "UTC, inclusive", "end": "UTC, exclusive", "rows": "points of all outcomes"}
+        return _answer(found, {**units, "fetched_at": "UTC"}, rows, notes, self._as_of)
 
     def sql(self, statement: str, rows: int = 200) -> Answer:
         """Run a SELECT of DuckDB over an archive: tables books, snapshots, prices, metrics, markets, events, coverage.
@@ -331,11 +320,6 @@ def _missing(ts: pl.Series, rng: Range, width: BucketWidth) -> list[dict[str, st
         {"start": to_text(int(max(edges[k] + step, rng.start))), "end": to_text(int(min(edges[k + 1], rng.end)))}
         for k in at[:_MOST_GAPS]
     ]
-
-
-def _known_records(markets: pl.DataFrame, then: int) -> pl.DataFrame:
-    """Markets that had begun, without what was known later."""
-    return without_answers(markets).filter(pl.col("start_date") <= _time(then))
 
 
 def _time(micros: int) -> pl.Expr:

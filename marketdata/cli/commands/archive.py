@@ -235,10 +235,10 @@ def import_(
     """Add files to an archive. The first import creates it. Files are tidy rows, or recordings that others published.
 
     Names end in .parquet, .csv, .json, .ndjson or .jsonl, the last four also with .gz or .zst. Of a folder with files
-    called markets, events, series, books, prices and metrics these are taken, else all. Shown are the rows or messages
-    of each file, the points these are, the points stored at the base, and of recordings changes, gaps, books that
-    disagree with what is stated, and what was left out. A file is imported once; an import that was stopped continues.
-    Exit code 1 if a file of a folder or pattern cannot be read.
+    called markets, events, series, books, prices and metrics only these are imported, else all. The table has for each
+    file its rows or messages, the points in them and the points stored at the base; for recordings also changes, gaps,
+    books that disagree with what the recording states, and what was left out. A file is imported once; an import that
+    was stopped continues. Exit code 1 if a file of a folder or pattern cannot be read.
 
     \b
     Examples:

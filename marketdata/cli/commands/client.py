@@ -63,7 +63,7 @@ def markets(
     event: Annotated[str | None, typer.Option(help="Slug of an event.")] = None,
     search: Annotated[str | None, typer.Option(help="Text to look for.")] = None,
     rows: Annotated[
-        int | None, typer.Option(min=1, help="Most markets.", show_default="50 in a terminal, else all")
+        int | None, typer.Option(min=1, help="Markets to show.", show_default="50 in a terminal, else all")
     ] = None,
     base_url: BaseUrl = None,
     *,
@@ -154,7 +154,7 @@ def plan(
     *,
     as_json: Json = False,
 ) -> None:
-    """Estimate what a fetch costs. Told are requests, points, minutes, and what the plan of the key would refuse.
+    """Estimate what a fetch costs: requests, points, minutes, and what the plan of the key would refuse.
 
     \b
     Example:

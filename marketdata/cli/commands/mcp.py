@@ -14,10 +14,10 @@ def mcp(
     archive: Annotated[
         str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of an archive; without it the service.")
     ] = None,
-    as_of: Annotated[str | None, typer.Option(help="Hide what came after this time, and SQL.")] = None,
+    as_of: Annotated[str | None, typer.Option(help="Hide what was known only after this time; without SQL.")] = None,
     base_url: BaseUrl = None,
 ) -> None:
-    """Serve tools of the Model Context Protocol over stdin and stdout. They are for markets, books, prices, SQL.
+    """Serve tools of the Model Context Protocol over stdin and stdout: markets, books, prices, metrics, SQL.
 
     \b
     Examples:
