@@ -43,6 +43,8 @@ def serve(
     from marketdata.simulation import simulate
 
     rate = requests_per_minute or DEFAULT_REQUESTS_PER_MINUTE
+    if archive is None:
+        typer.echo("marketdata: simulating a week of markets", err=True)
     source = simulate() if archive is None else open_archive(archive)
     run(
         source,
