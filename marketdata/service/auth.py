@@ -15,7 +15,6 @@ import secrets
 import threading
 import time
 import tomllib
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AwareDatetime, BeforeValidator, Field, StrictBool
 
 from marketdata.errors import ConfigError
-from marketdata.service.plans import AccessPlan, EntryError, read_table
+from marketdata.service.plans import AccessPlan, read_table
 
 if TYPE_CHECKING:
     import tomlkit
@@ -84,9 +83,9 @@ class Entry:
     revoked: StrictBool = False
 
     def check(self, plans: Iterable[str]) -> None:
-        """EntryError if the key names none of these plans."""
+        """ConfigError if the key names none of these plans."""
         if self.plan not in plans:
-            raise EntryError(f"Key {self.id!r} names the plan {self.plan!r}; {_allowed(plans)}", "plan")
+            raise ConfigError(f"Key {self.id!r} names the plan {self.plan!r}; {_allowed(plans)}")
 
     @property
     def ends(self) -> float:
@@ -238,7 +237,7 @@ def create_key_file(path: str | Path, plans: Mapping[str, AccessPlan]) -> None:
 
 
 def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:
-    """Keys and plans of a file; ConfigError, with the line, if it is unreadable, readable by others, or invalid."""
+    """Keys and plans of a file; ConfigError if it is unreadable, readable by others, or invalid."""
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"The key file {path.name} is readable by others; run: chmod 600 {path}")
@@ -256,51 +255,20 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPla
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise ConfigError(f"The key file {file} cannot be read: {problem}.") from problem
-    place: tuple[str | int, ...] = ()
+    entries: dict[str, Entry] = {}
     try:
-        found = read_table(_File, f"The key file {file}", document)
-        plans = {}
-        for name, table in found.plans.items():
-            place = "plans", name
-            plans[name] = AccessPlan.read(name, table)
-        entries: dict[str, Entry] = {}
-        for number, table in enumerate(found.keys):
-            place = "keys", number
+        found = read_table(_File, "it", document)
+        plans = {name: AccessPlan.read(name, table) for name, table in found.plans.items()}
+        for number, table in enumerate(found.keys, 1):
             named = isinstance(table, Mapping) and "id" in table
-            entry = read_table(Entry, f"Key {table['id']!r}" if named else "A key", table)
+            entry = read_table(Entry, f"Key {table['id']!r}" if named else f"Key number {number}", table)
             entry.check(plans)
             if entry.id in entries:
-                line = _line_of(text, ("keys", list(entries).index(entry.id), "id"))
-                raise EntryError(f"Another key, of line {line}, has the id {entry.id!r}; give each key its own.", "id")
+                raise ConfigError(f"Two keys have the id {entry.id!r}; give each key its own.")
             entries[entry.id] = entry
-    except EntryError as problem:
-        line = _line_of(text, place if problem.entry is None else (*place, problem.entry))
-        raise ConfigError(f"{file}, line {line}: {problem}") from None
+    except ConfigError as problem:
+        raise ConfigError(f"The key file {file} cannot be read: {problem}") from None
     return tuple(entries.values()), plans
-
-
-def _line_of(text: str, place: tuple[str | int, ...]) -> int:
-    """The line of an entry: the shortest beginning of the file that has it."""
-    lines = text.split("\n")
-
-    def has(count: int) -> bool:
-        # A beginning that ends within a value of several lines is extended to the end of that value.
-        while True:
-            try:
-                table: Any = tomllib.loads("\n".join(lines[:count]) + "\n")
-                break
-            except tomllib.TOMLDecodeError:
-                if count >= len(lines):
-                    return True
-                count += 1
-        try:
-            for part in place:
-                table = table[part]
-        except (KeyError, IndexError, TypeError):
-            return False
-        return True
-
-    return 1 + bisect_left(range(1, len(lines)), True, key=has)
 
 
 @contextlib.contextmanager
@@ -354,20 +322,15 @@ def _replace(target: Path, text: str) -> None:
             file.flush()
             os.fsync(descriptor)
         fresh.replace(target)
-    except BaseException as problem:
+    except OSError as problem:
+        raise ConfigError(
+            f"The key file {target.name} was left as it was; it cannot be written: {problem.strerror}."
+        ) from problem
+    finally:
         fresh.unlink(missing_ok=True)
-        if isinstance(problem, OSError):
-            text = f"The key file {target.name} was left as it was; it cannot be written: {problem.strerror}."
-            raise ConfigError(text) from problem
-        raise
 
 
 def _give(descriptor: int, like: Path) -> None:
-    """Give a file the owner of another one, so that a file edited by root stays its owner's."""
-    if os.name != "posix":
-        return
-    wanted, own = like.stat(), os.fstat(descriptor)
-    if (wanted.st_uid, wanted.st_gid) != (own.st_uid, own.st_gid):
-        # Only root can change the owner.
-        with contextlib.suppress(PermissionError):
-            os.fchown(descriptor, wanted.st_uid, wanted.st_gid)
+    """Give a file the owner of another one: only root can, and has to, so that the file stays its owner's."""
+    with contextlib.suppress(PermissionError, AttributeError):  # Windows has no such owners
+        os.fchown(descriptor, like.stat().st_uid, like.stat().st_gid)

@@ -21,14 +21,6 @@ DEFAULT_REQUESTS_PER_MINUTE = 60_000
 _RESOLUTIONS = tuple(r.value for r in Resolution)
 
 
-class EntryError(ConfigError):
-    """An entry of a plan or key was refused: ``entry``, its name, or None for the whole table."""
-
-    def __init__(self, message: str, entry: str | None = None) -> None:
-        super().__init__(message)
-        self.entry = entry
-
-
 T = TypeVar("T")
 
 
@@ -38,25 +30,25 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def read_table(kind: type[T], what: str, table: Any, **given: str) -> T:
-    """A table of the key file as a dataclass; EntryError for the first entry that is unknown, missing or not allowed.
+    """A table of the key file as a dataclass; ConfigError for the first entry that is unknown, missing or not allowed.
 
     ``given`` are the fields that stand elsewhere.
     """
     known = [field.name for field in dataclasses.fields(cast("Any", kind)) if field.name not in given]
     if not isinstance(table, Mapping):
-        raise EntryError(f"{what} is {table!r}; it needs a table of {', '.join(known)}.")
+        raise ConfigError(f"{what} is {table!r}; it needs a table of {', '.join(known)}.")
     for name in table:
         if name not in known:
-            raise EntryError(f"{what} has the unknown entry {name!r}; allowed are {', '.join(known)}.", str(name))
+            raise ConfigError(f"{what} has the unknown entry {name!r}; allowed are {', '.join(known)}.")
     try:
         return cast("T", _adapter(cast("Any", kind)).validate_python({**table, **given}))
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
     name = str(first["loc"][0])
     if first["type"] == "missing":
-        raise EntryError(f"{what} has no {name}.", name)
+        raise ConfigError(f"{what} has no {name}.")
     refusal = first["msg"].removeprefix("Value error, ")
-    raise EntryError(f"{what}: {name}={table[name]!r} is refused: {refusal}.", name)
+    raise ConfigError(f"{what}: {name}={table[name]!r} is refused: {refusal}.")
 
 
 def _some_of(allowed: Sequence[str]) -> AfterValidator:
@@ -83,7 +75,7 @@ class AccessPlan:
 
     @classmethod
     def read(cls, name: str, table: Mapping[str, Any]) -> AccessPlan:
-        """A plan from its table in the key file; EntryError if a name or value is not allowed."""
+        """A plan from its table in the key file; ConfigError if a name or value is not allowed."""
         return read_table(cls, f"Plan {name!r}", table, name=name)
 
     def check(self, view: str, resolution: str, start: int, now: float) -> None:

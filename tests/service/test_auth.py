@@ -217,21 +217,21 @@ def test_a_file_that_can_not_be_read_again_keeps_its_keys(key_file: KeyFile, cap
         ("[plans.a]\nrequests_per_minute = 0", "requests_per_minute"),
         ("[plans.a]\nmax_history_days = -1", "max_history_days"),
         ("[plans.a]\nrpm = 1", "rpm"),
-        ("[[keys]]\nid='k'\nhash='sha256:00'\nplan='a'", "line 3: .*hash='sha256:00'.*pattern"),
+        ("[[keys]]\nid='k'\nhash='sha256:00'\nplan='a'", "hash='sha256:00'.*pattern"),
         ("[[keys]]\nid='k'\nhash='sha256:" + "0" * 64 + "'\nplan='a'", "plan 'a'"),
         ("[[keys]]\nid='k'", "has no hash"),
         ("plans = 3", "plans"),
-        ("[plans.a]\nviews = [\n 'books',\n 'trades',\n]", "line [2-5]: .*trades"),
-        ("# mine\n[plans]\na = 5", "line 3: Plan 'a' is 5"),
-        ("plans = {local = 5}", "line 1: Plan 'local' is 5"),
-        (f"{GOOD}\nrevoke = true", "line 6: Key 'k' has the unknown entry 'revoke'; allowed are .*revoked"),
-        (f"{GOOD}\nrevoked = 'false'", "line 6: .*revoked='false' .*valid boolean"),
-        (f"{GOOD}\nexpires = 2026-01-31", "line 6: .*expires.*valid datetime"),
-        (f"{GOOD}\norganization = 5", "line 6: .*organization=5 .*valid string"),
-        (f"{GOOD}\n{GOOD_KEY}\nplan = 'b'\n", "line 9: .*plan 'b'; allowed are"),
-        (f"{GOOD}\n{GOOD_KEY}\nplan = 'a'\n", "line 7: Another key, of line 3, has the id 'k'"),
+        ("[plans.a]\nviews = [\n 'books',\n 'trades',\n]", "Plan 'a': views.*trades"),
+        ("# mine\n[plans]\na = 5", "Plan 'a' is 5"),
+        ("plans = {local = 5}", "Plan 'local' is 5"),
+        (f"{GOOD}\nrevoke = true", "Key 'k' has the unknown entry 'revoke'; allowed are .*revoked"),
+        (f"{GOOD}\nrevoked = 'false'", "Key 'k': revoked='false' .*valid boolean"),
+        (f"{GOOD}\nexpires = 2026-01-31", "Key 'k': expires.*valid datetime"),
+        (f"{GOOD}\norganization = 5", "Key 'k': organization=5 .*valid string"),
+        (f"{GOOD}\n{GOOD_KEY}\nplan = 'b'\n", "Key 'k' names the plan 'b'; allowed are"),
+        (f"{GOOD}\n{GOOD_KEY}\nplan = 'a'\n", "Two keys have the id 'k'"),
         ("keys = 5", "keys=5"),
-        ("keys = [5]", "line 1: A key is 5"),
+        ("keys = [5]", "Key number 1 is 5"),
         ("[[key]]\nid = 'k'", "unknown entry 'key'"),
         ("=", "cannot be read"),
     ],
@@ -552,7 +552,7 @@ def test_keys_of_one_line_are_added_to(tmp_path) -> None:
     "text", ["plans = {local = 5}", "plans = 3", "[plans.pro]\nrpm = 1", "keys = 1", "\x00", "[[keys]]\nrevoke = true"]
 )
 def test_a_file_with_a_mistake_keeps_the_keys_in_use(archive: MemoryArchive, key_file: KeyFile, text, caplog) -> None:
-    """A mistake that is written while keys are served is logged with its line, and their keys stay good."""
+    """A mistake that is written while keys are served is logged with its name, and their keys stay good."""
     key, _ = key_file.add("pro")
     with serve(archive, keys=key_file.path) as service, requests.Session() as session:
         web = Web(service.base_url, key, session)
@@ -560,7 +560,7 @@ def test_a_file_with_a_mistake_keeps_the_keys_in_use(archive: MemoryArchive, key
         key_file.path.write_text(text)
         assert [web.get("/v1/health").status for _ in range(3)] == [200] * 3
     assert "keys before it stay in use" in caplog.text
-    assert "line 1" in caplog.text or "line 2" in caplog.text
+    assert "keys.toml cannot be read: " in caplog.text
 
 
 toml_values = st.recursive(
@@ -576,10 +576,10 @@ toml_values = st.recursive(
 @pytest.mark.fault("S44")
 @given(st.dictionaries(st.sampled_from(["plans", "keys", "other"]), toml_values, max_size=3))
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_whatever_a_file_holds_is_read_or_refused_with_its_line(
+def test_whatever_a_file_holds_is_read_or_refused_in_words(
     tmp_path_factory: pytest.TempPathFactory, table: dict
 ) -> None:
-    """Any TOML in the place of plans and keys is read, or is a ConfigError that names a line of the file."""
+    """Any TOML in the place of plans and keys is read, or is a ConfigError that names the file and the entry."""
     path = tmp_path_factory.mktemp("keys") / "keys.toml"
     path.touch(0o600)
     path.write_text(tomlkit.dumps(table), encoding="utf-8")
@@ -589,9 +589,7 @@ def test_whatever_a_file_holds_is_read_or_refused_with_its_line(
     with pytest.raises(ConfigError) as refused:
         read_key_file(path)
     message = str(refused.value)
-    line = re.match(r"keys\.toml, line (\d+): ", message)
-    assert line is not None, message
-    assert 1 <= int(line[1]) <= path.read_text(encoding="utf-8").count("\n") + 1
+    assert re.search(r"key file keys\.toml cannot be read: .*(plans|Plan|keys|Key|other)", message), message
 
 
 @pytest.mark.fault("S6")
