@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 import marketdata as md
 import marketdata.pandas
 import marketdata.polars
+from marketdata.wire.decode import decode_page
 
 ROOT = str(Path(md.__file__).parent)
 
 
-def entered(verb: str, frame: Any, *arguments: str) -> set[tuple[str, str]]:
-    """The functions of the package that a method enters, by file; those inside of a function are part of it."""
+def entered(call: Callable[[], object]) -> set[tuple[str, str]]:
+    """The functions of the package that a call enters, by file; those inside of a function are part of it."""
     found: set[tuple[str, str]] = set()
 
     def watch(now: FrameType, event: str, _: object) -> None:
@@ -25,12 +28,11 @@ def entered(verb: str, frame: Any, *arguments: str) -> set[tuple[str, str]]:
         if event == "call" and code.co_filename.startswith(ROOT) and "<" not in code.co_qualname:
             found.add((code.co_filename.removeprefix(ROOT), code.co_qualname))
 
-    method = getattr(frame.md, verb)
-    method(*arguments)  # the first call imports
+    call()  # the first one imports
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
-        method(*arguments)
+        call()
     finally:
         sys.setprofile(before)
     return found
@@ -53,5 +55,14 @@ def test_a_verb_is_a_short_walk(
 ) -> None:
     """No verb passes through more functions than its page says."""
     make = md.testing.prices if verb in ("ohlc", "returns") else md.testing.books
-    walk = entered(verb, make(library), *arguments)
+    walk = entered(partial(getattr(make(library).md, verb), *arguments))
     assert len(walk) <= most, sorted(walk)
+
+
+def test_a_page_is_a_short_walk() -> None:
+    """From the bytes of a page of books to its columns there are no more functions than its page says."""
+    books = b'[{"t":"2026-01-01T12:00:00Z","bids":[[0.52,100]],"asks":[[0.54,75]]}]'
+    head = b'{"market_id":"m","resolution":"1m","tokens":{"Yes":"1"},"data":{"Yes":%b},'
+    page = head % books + b'"metadata":{"count":1,"limit":200,"next_cursor":null}}'
+    walk = entered(partial(decode_page, "books", page))
+    assert len(walk) <= 18, sorted(walk)

@@ -138,8 +138,10 @@ def is_in_order(frame: Frame) -> bool:
     if "ts" not in frame.names or not frame.keys:
         return False
     starts, (ts,) = group_starts(*frame.read(*frame.keys)), frame.read("ts")
-    missing = any(None in frame.texts(c, starts) for c in frame.keys) or order.NO_TIME in ts[starts]
-    return not missing and order.rises(ts, starts, strictly=False) and _entries(frame, starts) is not None
+    try:
+        return order.rises(ts, starts, strictly=False) and _entries(frame, starts) is not None
+    except NotTidyError:  # an id or a time is missing
+        return False
 
 
 def _entries(frame: Frame, starts: Ints) -> Columns | None:
@@ -194,17 +196,18 @@ def _sorted(frame: Frame, keys: Sequence[str] = (), values: Iterable[str] = ()) 
     return ordered, replace(entries, place=place)
 
 
-def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
-    """A row of each combination of some ids, and which of them is that of each row; without names all are one."""
+def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[list[tuple[str | None, ...]], Ints]:
+    """Each combination of some ids, as texts, and which of them is that of each row; without names all are one."""
     if not names:
-        return np.zeros(min(len(frame), 1), np.int64), np.zeros(len(frame), np.int64)
+        return [()] * min(len(frame), 1), np.zeros(len(frame), np.int64)
     codes = [frame.codes(name, nullable=name not in ID_COLUMNS) for name in names]
     starts = group_starts(*codes)
     first, which = order.distinct(codes[0][starts])
     for more in codes[1:]:
         _, own = order.distinct(more[starts])
         first, which = order.distinct(which * (int(own.max(initial=0)) + 1) + own)
-    return starts[first], np.repeat(which, run_ends(starts, len(frame)) - starts)
+    texts = zip(*(frame.texts(name, starts[first]) for name in names), strict=True)
+    return [*texts], np.repeat(which, run_ends(starts, len(frame)) - starts)
 
 
 def ranks(frame: Frame, name: str) -> NDArray[np.integer]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,7 +20,6 @@ from marketdata.points.schema import ASK, BID, ID_COLUMNS
 # Types of Python values; lists have none.
 _TYPES = {"text": "str", "bool": "boolean", "int": "Int64"}
 _TIDY = {"ts": "datetime64[us, UTC]", "level": "Int32"}
-_WIDTHS = {"UInt8": 1, "UInt16": 2, "UInt32": 4}
 
 
 class PandasFrame(Frame):
@@ -221,16 +219,8 @@ def _categories(array: Any) -> Any:
         place = {t: i for i, t in enumerate(ordered)}
         codes = np.array([*(place[t] for t in texts), -1], np.int64)[codes]
         texts = ordered
-    dtype = pl.Enum(texts)
-    width = _code_width(len(texts))
-    missing = codes < 0 if len(codes) and codes.min() < 0 else None
-    if missing is not None:
-        codes = np.where(missing, 0, codes) if texts else np.zeros(len(codes), codes.dtype)
-    if not texts:
-        return pl.Series([None] * len(codes), dtype=dtype)
-    codes = codes.view(width) if codes.dtype.itemsize == width.itemsize else codes.astype(width)
-    out = from_codes(codes, dtype)
-    return out if missing is None else out.to_frame("x").select(pl.when(~pl.Series(missing)).then("x")).to_series()
+    places = pl.Series(codes)
+    return from_codes(places.set(places < 0, None) if codes.min(initial=0) < 0 else places, pl.Enum(texts))
 
 
 def _text_starts(values: Any) -> Ints | None:
@@ -243,12 +233,6 @@ def _text_starts(values: Any) -> Ints | None:
     changes = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1))
     starts = np.append(0, np.flatnonzero(changes) + 1)
     return starts if 2 * len(starts) <= len(values) else None
-
-
-@cache
-def _code_width(count: int) -> np.dtype[Any]:
-    kind = str(pl.Series([], dtype=pl.Enum(map(str, range(count)))).to_physical().dtype)
-    return np.dtype(f"u{_WIDTHS[kind]}")
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:

@@ -235,8 +235,7 @@ def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints
     place: dict[tuple[str | None, ...], int] = {}
     out = []
     for none, frame in ((-1, left), (-2, right)):
-        rows, which = frames.distinct_ids(frame, keys)
-        texts = zip(*(frame.texts(c, rows) for c in keys), strict=True) if keys else [()] * len(rows)
+        texts, which = frames.distinct_ids(frame, keys)
         codes = [none if None in t else place.setdefault(t, len(place)) for t in texts]
         out.append(np.array(codes, np.int64)[which])
     return out[0], out[1]

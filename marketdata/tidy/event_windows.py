@@ -13,7 +13,6 @@ from marketdata.adapters.dispatch import F, run, series_of
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import windows as rules
-from marketdata.points.order import distinct
 from marketdata.points.schema import ID_COLUMNS, Kind, require
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.outcomes import resolution_times
@@ -45,8 +44,8 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     def with_time_left(own: Frame) -> Native:
         require("A tidy frame", ["market_id"], own.names)
         names = [c for c in own.names if c != _LEFT]
-        first, market = distinct(own.codes("market_id"))
-        at = np.array([ends.get(str(name), np.nan) for name in own.texts("market_id", first)], float)
+        markets, market = frames.distinct_ids(own, ["market_id"])
+        at = np.array([ends.get(str(name), np.nan) for (name,) in markets], float)
         left = (at[market] - own.times("ts")) / SECOND
         return frames.rows_to_frame(own, None, {_LEFT: left}, [*names, _LEFT])
 

@@ -249,7 +249,6 @@ def tokens_of(frame: Native) -> list[tuple[str, str, str | None]]:
     ids = [c for c in ID_COLUMNS if c in names]
     require("A tidy frame", ID_COLUMNS[:2], names)
     own = in_memory(frame if is_in_memory(frame) else distinct_rows(frame, ids))
-    rows, _ = frames.distinct_ids(own, ids)
-    texts = (own.texts(c, rows) if c in ids else [None] * len(rows) for c in ID_COLUMNS)
-    found = {(str(market), str(token), label) for market, token, label in zip(*texts, strict=True)}
+    each = frames.distinct_ids(own, ids)[0]
+    found = {(str(market), str(token), label[0] if label else None) for market, token, *label in each}
     return sorted(found, key=lambda one: (one[:2], one[2] is not None, one[2] or ""))

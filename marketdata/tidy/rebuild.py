@@ -151,7 +151,7 @@ def _of_messages(messages: Messages, clock: str) -> rule.Changes:
 
 def named(changes: rule.Changes) -> rule.Changes:
     """The same, where a token of no market is one of its own."""
-    tokens = tuple(t if t.market_id else Token(str(t.token_id), t.token_id, t.token_label) for t in changes.tokens)
+    tokens = tuple(t._replace(market_id=t.market_id or str(t.token_id)) for t in changes.tokens)
     return rule.Changes(tokens, *(getattr(changes, name) for name in rule.Changes.__slots__[1:]))
 
 
@@ -188,8 +188,8 @@ def _events(source: Frame) -> NDArray[np.int8]:
     """The event of each row by its number."""
     if _EVENT not in source.names:
         return np.asarray(source.raw(_IS_SNAPSHOT)).astype(bool).astype(np.int8)
-    first, which = frames.distinct_ids(source, [_EVENT])
-    texts = source.texts(_EVENT, first)
+    found, which = frames.distinct_ids(source, [_EVENT])
+    texts = [text for (text,) in found]
     if unknown := {*texts} - {*rule.EVENTS}:
         raise NotTidyError(
             f"{_EVENT} is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(map(str, unknown))}."
@@ -201,10 +201,10 @@ def _tokens(source: Frame) -> tuple[tuple[Token, ...], Codes]:
     """The tokens of the rows, and the number of that of each row."""
     source.codes("token_id")
     names = [c for c in ID_COLUMNS if c in source.names]
-    rows, which = frames.distinct_ids(source, names)
-    texts = {c: source.texts(c, rows) for c in names}
-    ids = zip(*(texts.get(c, [None] * len(rows)) for c in ID_COLUMNS), strict=True)
-    return tuple(Token(market or str(token), token, label) for market, token, label in ids), which.astype(np.int32)
+    found, which = frames.distinct_ids(source, names)
+    ids = (dict(zip(names, texts, strict=True)) for texts in found)
+    tokens = (Token(t.get("market_id") or str(t["token_id"]), t["token_id"], t.get("token_label")) for t in ids)
+    return tuple(tokens), which.astype(np.int32)
 
 
 def _frame(like: Frame, changes: rule.Changes) -> Native:
