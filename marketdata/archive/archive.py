@@ -232,11 +232,11 @@ class Archive(Generic[Frame]):
         """Add files of tidy rows, and recordings of order books that others published; see `marketdata.rebuild`.
 
         Tidy rows are Parquet, CSV or JSON lines of the columns that `add` takes. Recordings are rebuilt, file after
-        file in the order of their names, into the last book of each bucket: messages of a market channel, hourly event
-        files, incremental CSV, tables of snapshots and of the bids of both outcomes, also ``.gz`` and ``.zst``. From a
-        gap to the next snapshot there is no book, and the range is not covered. A file that was added before is left
-        out, and an import that was stopped continues with the first file that it had not finished. Tokens of no known
-        market are markets of their own, named by the token.
+        file in the order of their names, into the last book of each bucket: messages of a market channel or of whole
+        books, hourly event files, incremental CSV, tables of snapshots and of the bids of both outcomes. All but
+        Parquet may be ``.gz`` or ``.zst``. From a gap to the next snapshot there is no book, and the range is not
+        covered. A file that was added before is left out, and an import that was stopped continues with the first file
+        that it had not finished. Tokens of no known market are markets of their own, named by the token.
 
         Returns a frame with a row per file: ``file kind format rows points stored changes gaps disagreements left_out
         note``: its rows or messages, the points or books these are, and those stored; of recordings the changed levels,
