@@ -135,3 +135,24 @@ def test_what_follows_a_verb_in_a_lazy_query_is_done_after_it() -> None:
     assert lazy.filter(last).collect().rows() == want.filter(last).rows()
     assert lazy.slice(2, 1).collect().rows() == want.slice(2, 1).rows()
     assert lazy.select("returns").collect().rows() == want.select("returns").rows()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+def test_a_verb_that_adds_a_column_leaves_rows_where_they_are(kind: str) -> None:
+    """So that the new column can be put beside the frame that was given, in whatever order that is."""
+    prices = md.testing.prices("polars").sort("price", descending=True)[1:]
+    given = {"pandas": prices.to_pandas, "polars": lambda: prices, "lazy": prices.lazy, "arrow": prices.to_arrow}[
+        kind
+    ]()
+    for out in (md.available_at(given, "1m"), md.time_to_resolution(given, md.testing.markets())):
+        same = out.collect() if kind == "lazy" else pl.DataFrame(out)
+        assert same["price"].to_list() == prices["price"].to_list()
+
+
+def test_a_verb_that_adds_a_column_keeps_the_index_of_pandas() -> None:
+    """A column is assigned by the index: with another one each row would get the value of a different row."""
+    prices = md.testing.prices().query("price > 0.41")[::-1]
+    assert prices.index.tolist() == [5, 4, 3, 2]
+    prices["known"] = md.available_at(prices, "1m")["available_at"]
+    assert (prices["known"] - prices["ts"]).dt.seconds.tolist() == [60] * 4
+    assert md.time_to_resolution(prices, md.testing.markets()).index.equals(prices.index)

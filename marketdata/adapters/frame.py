@@ -116,6 +116,10 @@ class Frame:
         columns: dict[str, Column] = {"ts": ts.view("M8[us]")}
         return self.build({**columns, **{name: values[:, i] for i, name in enumerate(names)}}, len(ts))
 
+    def labelled(self, made: Native) -> Native:
+        """A native frame of the same rows with the labels that rows of this one have, in a library that has some."""
+        return made
+
     # What follows
 
     def read(self, *names: str) -> list[NDArray[Any]]:

@@ -361,6 +361,12 @@ def rows_to_frame(
     return frame.build(own, len(frame) if rows is None else len(rows))
 
 
+def with_columns(frame: Frame, values: Mapping[str, Column]) -> Native:
+    """The native frame with values as its last columns, each row (with its label in pandas) as and where it was."""
+    names = [c for c in frame.names if c not in values]
+    return frame.labelled(rows_to_frame(frame, None, values, [*names, *values]))
+
+
 def times(ts: Ints) -> NDArray[np.datetime64]:
     """Microseconds as a column of times."""
     return np.asarray(ts, np.int64).view("M8[us]")

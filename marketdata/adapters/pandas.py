@@ -103,6 +103,11 @@ class PandasFrame(Frame):
         out = {c: _column(c, v, self.native[c].dtype if c in self.names else None) for c, v in columns.items()}
         return pd.DataFrame(out, index=pd.RangeIndex(height), copy=False)
 
+    def labelled(self, made: Native) -> Native:
+        """See `Frame`: the index, by which pandas assigns columns."""
+        made.index = self.native.index
+        return made
+
     def matrix(self, ts: Ints, names: list[str], values: Floats) -> Native:
         """See `Frame`."""
         import pandas as pd

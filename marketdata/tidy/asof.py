@@ -35,8 +35,8 @@ def available_at(frame: F, resolution: str) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 
     A bucket is named by its start, but covers what happened until its end: using it at its ``ts`` looks ahead. Returns
-    the frame, of any tidy kind, with one more column ``available_at`` [UTC]: ``ts`` + ``resolution``, the bucket width.
-    CoarseGridWarning if all times look like wider buckets.
+    the frame, of any tidy kind, rows as they were, with one more column ``available_at`` [UTC]: ``ts`` +
+    ``resolution``, the bucket width. CoarseGridWarning if all times look like wider buckets.
 
     Examples
     --------
@@ -47,11 +47,10 @@ def available_at(frame: F, resolution: str) -> F:
     width = BucketWidth.of(resolution)
 
     def with_end(own: Frame) -> Native:
-        rows = frames.rows(own)
-        names = [c for c in own.names if c != KNOWN]
-        return frames.rows_to_frame(own, rows.place, {KNOWN: frames.times(rows.ts + width.micros)}, [*names, KNOWN])
+        return frames.with_columns(own, {KNOWN: frames.times(own.times("ts") + width.micros)})
 
-    return run(frame, with_end, _KINDS, further=True, watch=partial(coarser_grid, width=width, argument="resolution"))
+    watch = partial(coarser_grid, width=width, argument="resolution")
+    return run(frame, with_end, _KINDS, together="row", further=True, watch=watch)
 
 
 def asof_join(

@@ -27,10 +27,10 @@ _LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
 def time_to_resolution(frame: F, outcomes: Any) -> F:
     """Add the time from each row to the resolution of its market.
 
-    Returns the frame, of any tidy kind, with ``time_to_resolution`` [s]: from ``ts``, the start of the bucket, to
-    ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records), or where it is null ``closed_at``;
-    negative after it, null while the market is open. It was not known at the time: group or filter a study by it, do
-    not trade on it.
+    Returns the frame, of any tidy kind, rows as they were, with ``time_to_resolution`` [s]: from ``ts``, the start of
+    the bucket, to ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records), or where it is null
+    ``closed_at``; negative after it, null while the market is open. It was not known at the time: group or filter a
+    study by it, do not trade on it.
 
     Examples
     --------
@@ -43,11 +43,10 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
 
     def with_time_left(own: Frame) -> Native:
         require("A tidy frame", ["market_id"], own.names)
-        names = [c for c in own.names if c != _LEFT]
         markets, market = frames.distinct_ids(own, ["market_id"])
         at = np.array([ends.get(str(name), np.nan) for (name,) in markets], float)
         left = (at[market] - own.times("ts")) / SECOND
-        return frames.rows_to_frame(own, None, {_LEFT: left}, [*names, _LEFT])
+        return frames.with_columns(own, {_LEFT: left})
 
     return run(frame, with_time_left, _KINDS, together="row", further=True)
 
