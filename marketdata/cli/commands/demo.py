@@ -152,23 +152,12 @@ def _fetch(client: Client, parts: dict[View, Part]) -> dict[View, Any]:
 def _quotes(client: Client, books: Any) -> None:
     import polars as pl
 
-    both = pl.col("mid").is_not_null()
-    hours = books.md.resample("1h").md.bbo().with_columns(pl.col("market_id", "token_label").cast(pl.String))
-    each = (
-        hours.group_by("market_id", "token_label", maintain_order=True)
-        .agg(
-            pl.len().alias("hours"),
-            pl.col("mid").filter(both).first().alias("first mid"),
-            pl.col("mid").filter(both).last().alias("last mid"),
-            pl.col("spread").mean().round(4).alias("mean spread"),
-            pl.format("{} of {} hours", (~both).sum(), pl.len()).alias("one-sided"),
-        )
-        .filter(pl.col("first mid").is_not_null())
-        .sort("hours", descending=True, maintain_order=True)
-    )
-    names = {i: client.market(i).get("question") or i for i in each["market_id"].unique()}
-    table = each.select(pl.col("market_id").replace(names).alias("market"), pl.exclude("market_id", "hours"))
-    _step("Mid and spread, from the last book of each hour")
+    hours = books.md.resample("1h").md.bbo().with_columns(pl.col("market_id", "token_id").cast(pl.String))
+    first = hours.unique(["market_id", "token_id"], keep="first", maintain_order=True)
+    names = {i: client.market(i).get("question") or i for i in first["market_id"].unique()}
+    quotes = ("token_label", "ts", "best_bid", "best_ask", "mid", "spread")
+    _step("Mid and spread of each token, from the last book of its first hour")
+    table = first.select(pl.col("market_id").replace(names).alias("market"), *quotes)
     output.console().print(output.table(table, _ROWS), crop=False)
     _left_out(len(table) - _ROWS, "further tokens")
 
