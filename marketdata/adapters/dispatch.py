@@ -230,11 +230,6 @@ def is_in_memory(frame: object) -> bool:
     return frames.library_of(frame) is not None
 
 
-def has_grid(frame: object) -> bool:
-    """Whether all rows of a frame can be put on one grid: it is in memory, or a query of polars."""
-    return is_in_memory(frame) or is_lazy(frame)
-
-
 def as_frame_of(native: Native, build: Callable[[Frame], Native]) -> Native:
     """What is built like a frame in memory, lazy for a lazy one; of an engine's it is one of polars."""
     library = frames.library_of(native)

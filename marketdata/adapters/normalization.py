@@ -231,8 +231,8 @@ def of_runs(values: pl.Series, starts: Ints, count: int) -> pl.Series:
 
 
 def from_codes(codes: Any, dtype: pl.DataType) -> pl.Series:
-    """A series of an enum from the places of its texts, null where one is."""
-    series = pl.Series(codes).cast(pl.Series([], dtype=dtype).to_physical().dtype)
+    """A series of an enum from the places of its texts."""
+    series = pl.Series(codes)
     # polars 2 has a method for it and refuses the cast, which is how older ones do it
     return series.cat.to(dtype) if hasattr(series.cat, "to") else series.cast(dtype)
 

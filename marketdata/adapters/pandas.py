@@ -25,12 +25,6 @@ _TIDY = {"ts": "datetime64[us, UTC]", "level": "Int32"}
 class PandasFrame(Frame):
     """A pandas DataFrame."""
 
-    def __init__(self, native: Native) -> None:
-        if not all(isinstance(name, str) for name in native.columns):
-            # Names of columns are texts in every library but pandas, where reset_index() or a pivot makes others.
-            native = native.set_axis([str(name) for name in native.columns], axis=1)
-        super().__init__(native)
-
     def raw(self, name: str, rows: Ints | None = None) -> Raw:
         """See `Frame`."""
         import pandas as pd
@@ -224,8 +218,9 @@ def _categories(array: Any) -> Any:
         place = {t: i for i, t in enumerate(ordered)}
         codes = np.array([*(place[t] for t in texts), -1], np.int64)[codes]
         texts = ordered
-    places = pl.Series(codes)
-    return from_codes(places.set(places < 0, None) if codes.min(initial=0) < 0 else places, pl.Enum(texts))
+    dtype, places = pl.Enum(texts), pl.Series(codes)
+    places = places.set(places < 0, None) if codes.min(initial=0) < 0 else places
+    return from_codes(places.cast(pl.Series([], dtype=dtype).to_physical().dtype), dtype)
 
 
 def _text_starts(values: Any) -> Ints | None:

@@ -112,7 +112,7 @@ def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Ser
 def _texts(name: str, column: Texts, wanted: pl.DataType | None) -> pl.Series:
     codes, texts, lengths = column
     if name == "side" and wanted in (None, _SIDES) and texts == [BID, ASK]:
-        return from_codes(codes, _SIDES)
+        return from_codes(codes.astype(np.uint8), _SIDES)
     dtype: Any = pl.Categorical()
     if wanted in (pl.String, pl.Categorical) or (
         isinstance(wanted, pl.Enum) and {*texts} - {None} <= {*wanted.categories}

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, has_grid, kind_name, run
+from marketdata.adapters.dispatch import F, is_in_memory, is_lazy, kind_name, run
 from marketdata.adapters.frame import Column, Frame, Levels, Native, Texts
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Columns, Ints, ranges
@@ -28,7 +28,7 @@ def check_fill(frame: object, fill: Fill) -> None:
     """ConfigError if a fill does not exist, or is not supported for the frame."""
     if fill not in (None, *_FILLS):
         raise ConfigError(f"fill={fill!r} does not exist; allowed are None (no row), 'null' and 'forward'.")
-    if not has_grid(frame):
+    if not (is_in_memory(frame) or is_lazy(frame)):
         raise ConfigError(
             f"A regular grid needs a pandas, polars or Arrow frame, not a {kind_name(frame)}; resample without fill, "
             "bring the result into memory, and fill it with md.resample(frame, resolution, fill=...)."
