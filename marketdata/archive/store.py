@@ -258,6 +258,8 @@ class ArchiveStore:
                 grown = change.count(change.new, old.range) - change.count(change.gone, old.range)
                 if grown and old.rows is not None:
                     out.append(old._replace(rows=old.rows + grown))
+                elif grown:  # another writer may know the numbers of smaller parts, which this changes
+                    out += within([old], hull)
             return out
 
         self.replace(view, columns, ranges, keep, after)

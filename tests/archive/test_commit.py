@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of, points_of
-from archive.test_faults import books, held, prices
+from archive.test_faults import again, books, held, prices
 from coded import coded_books, coded_series
 from deltalake.exceptions import DeltaError
 from deltalake.table import TableAlterer
@@ -283,3 +283,21 @@ def test_two_writers_that_add_a_column_at_once_both_stay(archive: Archive, monke
     archive.add(metrics=further_metric(1))
     assert archive.metrics("m")["open_interest"].to_list() == [None, 2.0]
     assert archive.verify().is_empty()
+
+
+def test_writers_that_know_ranges_in_other_parts_agree_on_the_numbers(archive: Archive) -> None:
+    """Where one writer does not know how many points a range has, another that does learns that there are more."""
+
+    def add(writer: Archive, token: int, first: int, last: int) -> None:
+        keys = [(token, n) for n in range(first, last)]
+        writer.add(prices=columns_of("prices", M, keys, [0.5] * len(keys)))
+
+    add(archive, 0, 0, 30)
+    add(archive, 0, 30, 50)
+    again(archive).compact()  # who comes now knows both ranges as one
+    add(archive, 1, 30, 50)  # of which they have no number for the rest
+    add(again(archive), 1, 0, 15)
+    add(archive, 1, 15, 30)
+    assert archive.verify().is_empty()
+    assert again(archive).verify().is_empty()
+    assert len(archive.columns("prices", M)) == 100
