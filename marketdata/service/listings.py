@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import compress, count
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from marketdata.points.columns import Ints
+from marketdata.archive.storage.parquet import Recent
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
@@ -36,13 +36,6 @@ class Parent:
     slug: str | None = None
 
 
-class _Order(NamedTuple):
-    """Records in the order of a field: their places in the list, and the rank of each place."""
-
-    places: Ints
-    ranks: Ints
-
-
 class _Records:
     """The records of one kind at one version of the archive, with cached listings."""
 
@@ -52,9 +45,9 @@ class _Records:
         # Short names of records for cursors; ids may be long.
         self.marks = [hashlib.sha256(str(r.get("id")).encode()).hexdigest()[:24] for r in self.records]
         self.places = {mark: place for place, mark in enumerate(self.marks)}
-        self.orders: dict[tuple[str, str], _Order] = {}
-        # Ranks of the records that pass the filters, rising.
-        self.listings: OrderedDict[Facts, Ints] = OrderedDict()
+        self.orders: dict[tuple[str, str], list[int]] = {}
+        # Where the records that pass the filters stand in their order, rising.
+        self.listings = Recent[Facts, "array[int]"](CACHED_LISTINGS)
 
     @cached_property
     def words(self) -> list[str]:
@@ -69,16 +62,14 @@ class _Records:
     def tags(self) -> set[str]:
         return {tag for record in self.records for tag in _tags(record)}
 
-    def order(self, by: SortField, order: Order) -> _Order:
-        """The order of a field; records without it come last."""
+    def order(self, by: SortField, order: Order) -> list[int]:
+        """Places of the records in the order of a field; those without it come last."""
         found = self.orders.get((by, order))
         if found is None:
             values = [_value(record, by) for record in self.records]
             texts = [str(value or "") for value in values]
-            places = sorted(range(len(values)), key=texts.__getitem__, reverse=order == "desc")
-            places.sort(key=lambda place: values[place] is None)
-            found = _Order(np.array(places, np.int64), np.empty(len(places), np.int64))
-            found.ranks[found.places] = np.arange(len(places))
+            found = sorted(range(len(values)), key=texts.__getitem__, reverse=order == "desc")
+            found.sort(key=lambda place: values[place] is None)
             self.orders[by, order] = found
         return found
 
@@ -116,8 +107,8 @@ class Listings:
             place = current.places.get(behind)
             if place is None:
                 raise invalid_cursor()
-            start = int(np.searchsorted(listing, order.ranks[place], side="right"))
-        places = order.places[listing[start : start + query.limit]].tolist()
+            start = bisect_right(listing, order.index(place))
+        places = [order[rank] for rank in listing[start : start + query.limit]]
         goes_on = start + query.limit < len(listing)
         following = cursors.give(facts, current.marks[places[-1]]) if goes_on else None
         return [current.records[place] for place in places], following
@@ -134,31 +125,18 @@ class Listings:
                 found = self._by_kind[kind] = _Records(version, records)
             return found
 
-    def _listing(self, current: _Records, facts: Facts, query: ListingQuery, parent: Parent | None) -> Ints:
+    def _listing(self, current: _Records, facts: Facts, query: ListingQuery, parent: Parent | None) -> array[int]:
         children = None
         if parent is not None and (parent.id is not None or parent.slug is not None):
             parents = self._current("series" if parent.field == "series" else "events")
             # The records of parents decide which children are theirs.
             facts, children = (*facts, parents.version), _is_child(parent, parents.records)
-        with self._lock:
-            found = current.listings.get(facts)
-            if found is not None:
-                current.listings.move_to_end(facts)
-                return found
-        passes = _filter(query, current)
-        order = current.order(query.sort, query.order)
-        found = np.array(
-            [
-                rank
-                for rank, place in enumerate(order.places.tolist())
-                if passes(place) and (children is None or children(current.records[place]))
-            ],
-            np.int64,
-        )
-        with self._lock:
-            current.listings[facts] = found
-            if len(current.listings) > CACHED_LISTINGS:
-                current.listings.popitem(last=False)
+        found = current.listings.get(facts)
+        if found is None:
+            passes = _filter(query, current)
+            order = current.order(query.sort, query.order)
+            some = (passes(p) and (children is None or children(current.records[p])) for p in order)
+            found = current.listings[facts] = array("q", compress(count(), some))
         return found
 
 

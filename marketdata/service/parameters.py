@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import unquote_to_bytes
 
-from fastapi import Depends, Path, Query
+from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
@@ -74,33 +74,30 @@ Limit = Annotated[
     BeforeValidator(whole_number),
 ]
 CursorText = Annotated[str | None, Field(description="`metadata.next_cursor` of the previous page.")]
-Time = Annotated[str, Query(description="ISO 8601 timestamp or Unix seconds; without a zone it is UTC.")]
+Time = Annotated[str, Field(description="ISO 8601 timestamp or Unix seconds; without a zone it is UTC.")]
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryQuery:
+class HistoryQuery(BaseModel):
     """Parameters of every history view."""
 
-    range: Range
-    resolution: Resolution
-    limit: int
-    cursor: str | None
+    model_config = ConfigDict(frozen=True)
+
+    start_ts: Time
+    end_ts: Time
+    resolution: Resolution = Field(description="Aggregation bucket size.")
+    limit: Limit = DEFAULT_LIMIT
+    cursor: CursorText = None
+
+    @cached_property
+    def range(self) -> Range:
+        """The requested range; HTTPException 400."""
+        rng = Range(read_time(self.start_ts, "start_ts"), read_time(self.end_ts, "end_ts"))
+        if rng.start >= rng.end:
+            raise errors.empty_range()
+        return rng
 
 
-async def _history_query(
-    start_ts: Time,
-    end_ts: Time,
-    resolution: Annotated[Resolution, Query(description="Aggregation bucket size.")],
-    limit: Limit = DEFAULT_LIMIT,
-    cursor: CursorText = None,
-) -> HistoryQuery:
-    rng = Range(read_time(start_ts, "start_ts"), read_time(end_ts, "end_ts"))
-    if rng.start >= rng.end:
-        raise errors.empty_range()
-    return HistoryQuery(rng, resolution, limit, cursor)
-
-
-HistoryParameters = Annotated[HistoryQuery, Depends(_history_query)]
+HistoryParameters = Annotated[HistoryQuery, Query()]
 
 
 class ListingQuery(BaseModel):
