@@ -20,6 +20,8 @@ _WORTH_INFO = 20
 LONGEST = 16
 # Pages of a window at least: each window but the last costs half a page, where pages may end anywhere.
 _FEWEST = 2
+# A range of fewer pages than this, if every bucket has its points, is requested at once.
+_SHORT = 20
 
 
 class Track:
@@ -37,10 +39,11 @@ class Track:
         self.labels = info.labels(window)
         self._todo: deque[Part] = deque()
         self._info = info
-        self.spans = Spans()
+        self.spans = Spans(self.labels or 2, window.limit)
         self._seen: list[Data] = []  # what came and is requested again
         self._is_ordered = True  # unless pages were seen that are not
-        self.waste = 0.0  # pages that windows cost which end before what was left: one each, until its last page came
+        self._ends = {rng.end for rng, _ in info.parts(window)}
+        self._wasted = 0.0  # pages that windows lacked which end anywhere else
         self._rises = False  # whether the order of its pages was seen to be that of time
 
     @property
@@ -66,18 +69,40 @@ class Track:
                 at = part.window.rng.end
         return at
 
-    def pages(self, rng: Range | None = None) -> float:
-        """How many pages a range of it has, by those that came; by default all of it."""
-        buckets = replace(self.window, rng=rng or self.window.rng).buckets
-        return buckets / self.spans.buckets(self.window.limit, self.labels or 2)
+    @property
+    def is_short(self) -> bool:
+        """Whether it has few pages, and so many points that it is known how many."""
+        return self.spans.filled > 0.5 and self.window.buckets * (self.labels or 2) < _SHORT * self.window.limit
+
+    @property
+    def waste(self) -> float:
+        """Pages that windows wasted which end before what was left, or may waste."""
+        ends = [rng.end for rng in (*self.rest, *(part.window.rng for part in self.parts if part.fetched is None))]
+        return self._wasted + self.spans.cost * sum(end not in self._ends for end in ends)
+
+    def see(self, part: Part) -> None:
+        """Take in how many buckets the last page of a part spans: from the page before it on, or the first point."""
+        width, (start, end), ts = self.window.resolution.micros, part.window.rng, part.pages[-1].columns.ts
+        is_full = bool(part.pages[-1].next_cursor)
+        if not is_full and not self._info.parts(part.window)[0][1]:
+            return  # silence outside of the life of a market
+        last = int(ts.max()) + width if is_full and len(ts) else end
+        first = int(part.pages[-2].columns.ts.max(initial=start)) + width if len(part.pages) > 1 else start
+        if len(ts) and (first > ts.min() or not self.spans.known):
+            first = int(ts.min())
+        self.spans.see(part.pages[-1].points, max(1, (last - first) // width), is_full=is_full)
 
     def left(self, part: Part) -> float:
-        """How many pages of a part are still to come; 0 where it cannot be divided, or will be."""
-        if part.most in (None, 1) or part.fetched is not None:
+        """How many pages of a part are still to come; 0 where it cannot be divided."""
+        if part.most is None or part.fetched is not None:
             return 0
         start, end = part.window.rng
         came = max([start, *(int(page.columns.ts.max(initial=0)) for page in part.pages[-1:])])
         return self.pages(Range(min(came, end - 1), end))
+
+    def pages(self, rng: Range) -> float:
+        """How many pages a range of it has, by those that came."""
+        return replace(self.window, rng=rng).buckets / self.spans.buckets
 
     def take(self, windows: int, longest: int | None = None) -> Part:
         """The next part, where what is left may become so many windows, each of at most so many pages."""
@@ -102,18 +127,17 @@ class Track:
             pages = min(pages, longest or LONGEST // 4)
         if not is_active or pages >= left or (windows < 2 and self._is_ordered):
             return replace(rest, rng=rng)
-        self.waste += 1
-        return rest.part(rng.start, self.spans.width(pages, rest.limit, self.labels or 2))
+        return rest.part(rng.start, self.spans.width(pages))
 
     def receive(self, part: Part, fetched: Fetched | None) -> Iterator[Fetched]:
         """Take in what came of a part; None: of its first pages. Yields what came before and is complete by that."""
         part.fetched = fetched
         if fetched is None:
             part = self._divide(part)
-        elif self._info.parts(part.window)[0][1]:
-            self.spans.see(len(fetched.columns), part.window.buckets, fetched.labels, fetched.spans)
-            if part.window.rng.end < self.window.rng.end and part.pages:
-                self.waste -= min(1.0, part.pages[-1].points / self.spans.page(self.window.limit))
+            if not part.waits and part.fetched is not None:
+                yield part.fetched
+        elif part.window.rng.end not in self._ends and part.pages:
+            self._wasted += max(0.0, 1 - part.pages[-1].points / self.spans.page)
         yield from self._confirm(part)
 
     def _divide(self, part: Part) -> Part:
@@ -122,17 +146,16 @@ class Track:
         window = part.window
         if came.labels != self._labels(came):
             end = window.rng.start  # pages may come label after label
-        points = sum(points for points, _ in came.spans)
-        # Pages that are not in time order span more, together, than the window has.
-        buckets = min(window.buckets, sum(buckets for _, buckets in came.spans) if points else window.buckets)
-        self.spans.see(points, buckets, came.labels, came.spans)
         self._is_ordered = self._is_ordered and end > window.rng.start
-        self._rises |= self._is_ordered and len(came.spans) > 1  # two pages that rise show the order of all
+        self._rises |= self._is_ordered and came.pages > 1  # two pages that rise show the order of all
+        if self._rises and end > window.rng.start:
+            end = min(window.part(end, 1).rng.end, window.rng.end)
         seen = [columns.between(self.at, self.window.rng.end) for columns in [*self._seen, came.columns]]
         self._seen = [columns for columns in seen if len(columns)]
         self.parts.remove(part)
         insort(self.rest, Range(end, window.rng.end))
-        first = Part(replace(window, rng=Range(window.rng.start, end)), seen=[came.columns], fetched=came, waits=True)
+        window = replace(window, rng=Range(window.rng.start, end))
+        first = Part(window, seen=[came.columns], fetched=came, waits=not self._rises)
         if end > window.rng.start:
             insort(self.parts, first, key=_start)
         return first
@@ -162,7 +185,7 @@ class Track:
         """Keep what came of parts on their way when a fetch ends, where pages were seen to be in time order."""
         for part in list(self.parts):
             if part.fetched is None and part.pages:
-                yield from self._confirm(self._divide(part))
+                yield from self.receive(part, None)
         for part in self.parts if self._rises else ():
             if part.waits and part.fetched is not None and part.fetched.labels == self._labels(part.fetched):
                 part.waits = False

@@ -35,8 +35,7 @@ _BUDGET = 2
 class Fetched(NamedTuple):
     """What came of a window: all its points if ``complete``, in so many ``pages`` of a market of ``labels`` tokens.
 
-    ``spans`` are the points and buckets of each page behind which another one came; ``notes`` are oddities by name;
-    ``request`` is the place of the range among those that were asked for.
+    ``notes`` are oddities by name; ``request`` is the place of the range among those that were asked for.
     """
 
     window: Window
@@ -45,7 +44,6 @@ class Fetched(NamedTuple):
     complete: bool
     pages: int
     labels: int
-    spans: tuple[tuple[int, int], ...]
     notes: Counter[str]
     request: int = 0
 
@@ -126,7 +124,7 @@ class Reader:
         part: Part,
         report: Report,
         stop: threading.Event | None = None,
-        came: Callable[[], object] = lambda: None,
+        came: Callable[[Part], object] = lambda _: None,
     ) -> Fetched | None:
         """All points of a part; None if it has more than ``part.most`` pages, or what came before a fault is kept.
 
@@ -199,7 +197,7 @@ class Reader:
         return False
 
     def _follow(
-        self, part: Part, report: Report, stop: threading.Event | None, came: Callable[[], object]
+        self, part: Part, report: Report, stop: threading.Event | None, came: Callable[[Part], object]
     ) -> Fetched | None:
         """The points of a part, page after page; None if there are more than ``part.most``."""
         part.pages, part.date = [], None
@@ -216,7 +214,7 @@ class Reader:
         try:
             for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
                 part.pages.append(page)
-                came()
+                came(part)
                 if page.next_cursor and part.is_long():
                     return None
         except LimitTooSmallError as error:
@@ -272,10 +270,8 @@ def collected(window: Window, pages: Sequence[Page], date: float | None) -> Fetc
         # A bucket that was open when the first page was sent may have changed on a later one.
         open_from = int(date * SECOND) - window.resolution.micros + 1 if date is not None else None
         columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
-    full = [page.columns for page in pages if page.next_cursor and len(page.columns)]
-    spans = tuple((len(c), int(np.ptp(c.ts)) // window.resolution.micros + 1) for c in full)
     complete, market_id = not notes["count_mismatch"], pages[0].market_id
-    return Fetched(window, market_id, columns, complete, len(pages), _labels(pages), spans, +notes)
+    return Fetched(window, market_id, columns, complete, len(pages), _labels(pages), +notes)
 
 
 def merged(window: Window, parts: Sequence[Fetched]) -> Fetched:
@@ -289,7 +285,6 @@ def merged(window: Window, parts: Sequence[Fetched]) -> Fetched:
         complete=all(part.complete for part in parts),
         pages=sum(part.pages for part in parts),
         labels=max(part.labels for part in parts),
-        spans=tuple(span for part in parts for span in part.spans),
         notes=sum((part.notes for part in parts), Counter()),
     )
 

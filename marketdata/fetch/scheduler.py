@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import itemgetter
 from typing import Protocol
 
 from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
@@ -30,13 +29,9 @@ Task = Callable[[], None]
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 # From so many pages on, a request to learn the rate is worth its cost.
 _WORTH_USAGE = 8
-# Fewer pages than this, of which it is known where they end, are all requested at once.
-_SHORT = 20
 # Pages that may be wasted at the ends of windows; one more for so many pages that a range has; how many of those are
 # believed in, over those that came.
-_WASTE, _PAGES_A_WASTE, _FORESIGHT = 1.5, 25, 6
-# The same for one market whose pages were full so far: nothing else occupies the workers, so a cut saves the most time.
-_WASTE_ALONE = 2.5
+_WASTE, _PAGES_A_WASTE, _FORESIGHT = 2, 40, 3
 _STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
 
 
@@ -96,7 +91,7 @@ class Scheduler:
         self._ready: deque[Fetched] = deque()
         self._names = {w.id for w in windows}
         self._active = self._came = 0
-        self._waste = 0.0
+        self._wasted = 0.0
         self._error: BaseException | None = None
         self._wants_usage = sum(job.pages for job in jobs) > _WORTH_USAGE
         self.empty: list[Window] = []  # requested, and without a point
@@ -191,7 +186,6 @@ class Scheduler:
         if not has_room:
             return None
         if not self._waiting:
-            self._divide_longest()
             return None
         self._begun.append(job := self._waiting.popleft())
         if job.needs_info:
@@ -202,28 +196,28 @@ class Scheduler:
         """The next part of a track: what is left of it is shared by the workers that no other track needs."""
         share = self._workers // (sum(len(job.open) for job in self._begun) + len(self._waiting))
         free = share - sum(part.fetched is None for part in track.parts)
-        windows, waste = min(free, self._spare(track) + 1), track.waste
-        part = track.take(windows, None if self._buffer is None else LONGEST)
-        self._waste += track.waste - waste
-        return part
+        return track.take(min(free, self._cuts(track) + 1), None if self._buffer is None else LONGEST)
 
-    def _spare(self, track: Track) -> int:
-        """How often windows may be cut: each cut may cost a page, as it is not known where pages end."""
-        if track.spans.is_even and track.pages() < _SHORT:
+    def _cuts(self, track: Track) -> int:
+        """How often windows may be cut: each cut may waste a page, as it is not known where pages end."""
+        if track.is_short:
             return self._workers
-        pages = sum(track.pages() for job in self._begun for track in job.tracks)
-        is_alone = len(self._begun) + len(self._waiting) == 1
-        waste = _WASTE_ALONE if is_alone and track.spans.is_even else _WASTE
-        return int(waste + min(pages, _FORESIGHT * self._came) / _PAGES_A_WASTE - self._waste)
-
-    def _divide_longest(self) -> None:
-        """Have what is left of the longest part shared with workers that have nothing to do."""
         tracks = [track for job in self._begun for track in job.tracks]
-        divided = sum(part.most == 1 and part.fetched is None for track in tracks for part in track.parts)
-        parts = [(track.left(part), part) for track in tracks if self._spare(track) > divided for part in track.parts]
-        left, part = max(parts, key=itemgetter(0), default=(0.0, None))
-        if part is not None and left > WORTH_DIVIDING:
-            part.most = 1  # after the next page
+        waste = self._wasted + sum(track.waste for track in tracks)
+        pages = min(sum(track.pages(track.window.rng) for track in tracks), _FORESIGHT * self._came)
+        return int((_WASTE + pages / _PAGES_A_WASTE - waste) / track.spans.cost)
+
+    def _note_page(self, track: Track, part: Part) -> None:
+        """A page came: what is left of its part is divided if that is more than its share, and workers are free."""
+        with self._change:
+            self._came += 1
+            track.see(part)
+            self._start()
+            if self._active == self._workers or any(job.open for job in self._begun):
+                return
+            left = sum(track.left(part) for job in self._begun for track in job.tracks for part in track.parts)
+            if track.left(part) > max(WORTH_DIVIDING, left / self._workers) and self._cuts(track) > 0:
+                part.most = len(part.pages)
 
     # -- a thread
 
@@ -252,7 +246,7 @@ class Scheduler:
     def _request(self, job: Job, track: Track, part: Part) -> None:
         """Request a part, and take in what came of it."""
         try:
-            fetched = self._reader.read(part, self.report, self._stop, self._note_page)
+            fetched = self._reader.read(part, self.report, self._stop, partial(self._note_page, track))
         except TooManyTokensError:
             info = self._markets.look_up(job.window.id)
             with self._change:
@@ -273,17 +267,9 @@ class Scheduler:
                 return  # of a market that does not exist, or is requested by token now, or of a fetch that has ended
             if fetched is not None:
                 fetched.note(self.report, strict=self._strict)
-            waste = track.waste
             for before in track.receive(part, fetched):
                 before.note(self.report, strict=self._strict)
-            self._waste += track.waste - waste
             self._release()
-
-    def _note_page(self) -> None:
-        """A page came, which may be reason enough to divide a part."""
-        with self._change:
-            self._came += 1
-            self._start()
 
     def _release(self) -> None:
         """Let what is complete be yielded: in order, up to the first gap; called under the lock."""
@@ -291,6 +277,7 @@ class Scheduler:
             self._ready.extend(job.pop())
             if job.is_done:
                 self._begun.remove(job)
+                self._wasted += sum(track.waste for track in job.tracks)
                 self.empty += [] if job.points else [job.window]
             elif self._in_order:
                 return

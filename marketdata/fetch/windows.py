@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
@@ -18,10 +17,12 @@ from marketdata.wire.models import LARGEST_LIMIT
 IdKind = Literal["market", "token"]
 # Pages that are left of a part when workers without work may divide it.
 WORTH_DIVIDING = 3
-# Windows, and pages, by which the width of the next ones is estimated.
+# Pages by which the width of windows is estimated.
 _RECENT = 16
-# Share of points that the emptiest page has where chance alone says how many a window has, and the margin for that.
-_EVEN, _DEVIATIONS = 0.6, 1.2
+# How much fuller one page may be than another where chance alone says so, and the margin for chance in a window.
+_EVEN, _DEVIATIONS = 2.0, 1.2
+# Pages that a window wastes at its end, at least, where pages may differ.
+_LEAST_COST = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +97,25 @@ class MarketInfo:
 
 
 class Spans:
-    """How many buckets the pages of one market span, as they came."""
+    """How many buckets the pages of a market of so many tokens span, as they came."""
 
-    def __init__(self) -> None:
-        self._seen: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # points and buckets of windows
-        self._full: deque[int] = deque(maxlen=_RECENT)  # points of full pages
-        self._share, self._labels = 1.0, 1
+    def __init__(self, labels: int, limit: int) -> None:
+        self._labels, self._limit = labels, limit
+        self._seen: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # points and buckets of pages
+        self._full: deque[int] = deque(maxlen=_RECENT)  # points of pages behind which another one came
+        self._count, self._emptiest, self._fullest = 0, 1.0, 0.0
 
-    def see(self, points: int, buckets: int, labels: int, full: Iterable[tuple[int, int]]) -> None:
-        """A window of so many points in so many buckets of so many tokens; and the same of its full pages."""
+    def see(self, points: int, buckets: int, *, is_full: bool) -> None:
+        """A page of so many points in so many buckets; behind a full one another one follows."""
         self._seen.append((points, buckets))
-        for in_page, spanned in full:
-            self._full.append(in_page)
-            self._share, self._labels = min(self._share, in_page / (spanned * labels)), labels
+        if is_full and points:
+            share = points / (buckets * self._labels)
+            self._full.append(points)
+            self._count, self._emptiest, self._fullest = (
+                self._count + 1,
+                min(self._emptiest, share),
+                max(self._fullest, share),
+            )
 
     @property
     def known(self) -> bool:
@@ -116,23 +123,29 @@ class Spans:
         return bool(self._seen)
 
     @property
-    def is_even(self) -> bool:
-        """Whether few buckets of any page lacked a point, so that it is known where pages end."""
-        return self._share >= _EVEN
+    def filled(self) -> float:
+        """The share of buckets with a point, of the emptiest page; 0 if pages differ by more than chance."""
+        return self._emptiest if self._fullest <= _EVEN * self._emptiest else 0.0
 
-    def width(self, pages: int, limit: int, labels: int) -> int:
+    @property
+    def cost(self) -> float:
+        """Pages that a window may waste at its end: one, or less the more pages were alike, and the fuller they are."""
+        return max(1 - self.filled, 2 / (2 + self._count), _LEAST_COST)
+
+    def width(self, pages: int) -> int:
         """Buckets of a window of so many pages: narrower by what chance adds, so that the last does not run over."""
-        seen = max(1, len(self._full))
-        chance = (1 - self._share) * self._labels / limit * pages * (1 + pages / seen) if self.is_even else 0
-        return max(1, round(self.buckets(limit, labels) * (pages - _DEVIATIONS * math.sqrt(chance))))
+        chance = (1 - (self.filled or 1)) * self._labels / self._limit * pages * (1 + pages / max(1, len(self._full)))
+        return max(1, round(self.buckets * (pages - _DEVIATIONS * math.sqrt(chance))))
 
-    def buckets(self, limit: int, labels: int) -> float:
-        """How many buckets a page of the market spans."""
+    @property
+    def buckets(self) -> float:
+        """How many buckets a page spans."""
         if not self.known:
-            return limit / labels
+            return self._limit / self._labels
         every, points = (sum(pair[k] for pair in self._seen) for k in (1, 0))
-        return self.page(limit) * every / max(1, points)
+        return self.page * every / max(1, points)
 
-    def page(self, limit: int) -> float:
+    @property
+    def page(self) -> float:
         """How many points a full page has."""
-        return fmean(self._full) if self._full else limit
+        return fmean(self._full) if self._full else self._limit

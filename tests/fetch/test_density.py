@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 from hypothesis import given
@@ -16,41 +15,44 @@ from marketdata.times import Range
 MINUTE = 60_000_000
 
 
-def seen(points: int, buckets: int, full: Iterable[tuple[int, int]] = ((200, 100),)) -> Spans:
-    """What is known after a window of so many points in so many buckets of a market of two tokens."""
-    spans = Spans()
-    spans.see(points, buckets, 2, full)
+def seen(*pages: tuple[int, int]) -> Spans:
+    """What is known after full pages of so many points in so many buckets of a market of two tokens."""
+    spans = Spans(2, 200)
+    for points, buckets in pages:
+        spans.see(points, buckets, is_full=True)
     return spans
 
 
 def test_full_buckets_make_windows_of_full_pages() -> None:
     """Where every bucket has its points, a window ends where a page does; one bucket at least."""
-    assert [seen(200, 100).width(pages, 200, 2) for pages in (1, 2, 16)] == [100, 200, 1600]
-    assert seen(200, 1, [(200, 1)]).width(1, 200, 2) == 1
+    assert [seen((200, 100)).width(pages) for pages in (1, 2, 16)] == [100, 200, 1600]
+    assert seen((200, 1)).width(1) == 1
 
 
 def test_windows_are_narrower_by_what_chance_adds() -> None:
-    """Where few points are missing a window is a little narrower than its pages; where many are, it is not."""
-    few = seen(200, 120, [(200, 120)])
-    assert few.is_even
-    assert 210 < few.width(2, 200, 2) < 240
-    many = seen(200, 200, [(200, 200)])
-    assert not many.is_even
-    assert many.width(2, 200, 2) == 400
+    """A window is a little narrower than its pages; where pages differ by more than chance, it is not."""
+    assert 210 < seen((200, 120)).width(2) < 240
+    assert 340 < seen((200, 200)).width(2) < 400
+    assert seen((200, 100), (200, 300)).width(2) == 400
 
 
-def test_one_page_with_a_gap_shows_that_others_may_end_anywhere() -> None:
-    """Full pages before and after it do not."""
-    spans = seen(200, 100)
-    for buckets in (400, *[100] * 30):
-        spans.see(200, buckets, 2, [(200, buckets)])
-    assert not spans.is_even
+def test_windows_cost_less_the_more_pages_were_alike() -> None:
+    """A page that has as many points as buckets makes the next ones likely; one with a gap says that nothing is."""
+    costs = [seen(*[(200, 100)] * count).cost for count in (0, 1, 2, 3, 4, 50)]
+    assert costs[0] == 1
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] > 0
+    assert seen(*[(200, 400)] * 50).cost == 0.75
+    spans = seen((200, 100), (200, 400), *[(200, 100)] * 30)
+    assert spans.cost == 1
 
 
 def test_silence_is_as_wide_as_it_may_be() -> None:
     """Where no point was seen, pages are as wide as if one was; before anything was seen, as if none was missing."""
-    assert seen(0, 100, ()).buckets(200, 2) == 20_000
-    assert Spans().buckets(200, 2) == 100
+    spans = seen()
+    assert spans.buckets == 100
+    spans.see(0, 100, is_full=False)
+    assert spans.buckets == 20_000
 
 
 @given(

@@ -788,8 +788,8 @@ def test_key_expired(server: FaultServer, oracle: Oracle) -> None:
     """A key that has no successor is an error after one request, which says how to go on."""
     transport = rotating(server, oracle, ["old-key-0123456789"])
     error, got = ends(transport, oracle.request(COUNT), AuthenticationError)
-    assert (len(got), len(server.asks)) == (398, 3)
-    assert error.resume.remaining == (minutes(COUNT - 199, 199),)
+    assert (len(got), len(server.asks)) == (400, 3)
+    assert error.resume.remaining == (minutes(COUNT - 200, 200),)
     transport.close()
 
 
@@ -807,8 +807,8 @@ def midway(server: FaultServer, transport: Transport, oracle: Oracle, status: in
     calls = itertools.count()
     server.answer = lambda ask: refuse(status, "no") if next(calls) == 2 else oracle(ask)
     error, got = ends(transport, oracle.request(COUNT), kind)
-    assert len(got) == 398
-    assert error.resume.remaining == (minutes(COUNT - 199, 199),)
+    assert len(got) == 400
+    assert error.resume.remaining == (minutes(COUNT - 200, 200),)
     (window,) = pickle.loads(pickle.dumps(error.resume)).windows
     assert sorted(got + rows(fetch(transport, window))) == expected(oracle.points)
     assert len(server.asks) == 6
