@@ -193,10 +193,13 @@ class Scheduler:
         return self._take()
 
     def _part(self, track: Track) -> Part:
-        """The next part of a track: what is left of it is shared by the workers that no other track needs."""
-        share = self._workers // (sum(len(job.open) for job in self._begun) + len(self._waiting))
-        free = share - sum(part.fetched is None for part in track.parts)
-        return track.take(min(free, self._cuts(track) + 1), None if self._buffer is None else LONGEST)
+        """The next part of a track: it is for as many workers as its share of all that is left."""
+        tracks = [track for job in self._begun for track in job.tracks]
+        rest = [sum(map(one.pages, one.rest)) for one in tracks]
+        left = sum(one.left(part) for one in tracks for part in one.parts) + sum(rest)
+        own = rest[tracks.index(track)]
+        share = 1 if self._waiting or not own else round(self._workers * own / left)
+        return track.take(min(share, self._cuts(track) + 1), None if self._buffer is None else LONGEST)
 
     def _cuts(self, track: Track) -> int:
         """How often windows may be cut: each cut may waste a page, as it is not known where pages end."""
