@@ -316,7 +316,7 @@ class ArchiveStore:
             table.create(self.metadata_of(self.base))
             if not isinstance(columns, Books):
                 table.add_columns(columns.values)
-            table.plan(plan, self.writer(view))
+            table.plan(plan, self.writer(view), data_change=join is None)
         return growth
 
     def join(self, view: View, files: Sequence[DataFile]) -> None:

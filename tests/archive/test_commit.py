@@ -177,7 +177,7 @@ def test_of_many_commits_of_one_number_one_is_made(archive: Archive) -> None:
     def commit(n: int) -> bool:
         file = version.files[0]._replace(path=f"{n:032x}.parquet")
         try:
-            link_commit(log, version.number + 1, [file], version.files, {"n": str(n)})
+            link_commit(log, version.number + 1, [file], version.files, {"n": str(n)}, data_change=True)
         except FileExistsError:
             return False
         return True

@@ -18,6 +18,7 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, Source, columns_of, points_of
 from archive.test_faults import books, data_files, held, prices
 from coded import coded_books, coded_series, levels_of
+from deltalake import DeltaTable
 
 import marketdata as md
 from marketdata.archive import Archive
@@ -574,6 +575,31 @@ def test_compaction_gives_way_to_a_writer(archive: Archive, between: Any) -> Non
         patch.setattr(archive_store, "from_tables", slow)
         archive.compact()
     assert len(held(opened(archive))) == 40
+
+
+def test_compaction_changes_no_data_for_who_follows_the_table(archive: Archive) -> None:
+    """A stream of a table by another program does not read its rows again; one that only grows can be compacted."""
+    for n in range(3):
+        archive.add(books=books(M, 10 * n, 10))
+    table = DeltaTable(f"{archive.location}/books")
+    added, before = table.version(), held(opened(archive))
+    opened(archive).compact()
+    assert _changes(table, added) == {True}
+    table.update_incremental()
+    assert table.version() > added
+    assert _changes(table, table.version()) == {False}
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+    archive = opened(archive)
+    archive.add(books=books(M, 40, 10))
+    archive.compact()
+    assert before.items() <= held(opened(archive)).items()
+
+
+def _changes(table: DeltaTable, number: int) -> set[bool]:
+    """Whether the files of a commit are said to change data."""
+    log = Path(table.table_uri.removeprefix("file://"), "_delta_log", f"{number:020d}.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    return {action[kind]["dataChange"] for action in actions for kind in ("add", "remove") if kind in action}
 
 
 def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:

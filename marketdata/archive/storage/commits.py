@@ -33,20 +33,23 @@ def link_commit(
     adds: Iterable[DataFile],
     drops: Iterable[DataFile],
     info: Mapping[str, str],
+    *,
+    data_change: bool,
 ) -> None:
     """Make the commit of this number; FileExistsError if there is one already.
 
-    A name is linked to a file once, whoever else tries: as the storage library does it, but without its listings and
-    reads of the log, and durable before it is seen. Its name is durable once the folder is flushed.
+    ``data_change``: whether rows come or go, so that who follows the table as a stream reads no row again. A name is
+    linked to a file once, whoever else tries: as the storage library does it, but without its listings and reads of the
+    log, and durable before it is seen. Its name is durable once the folder is flushed.
     """
     now = int(time.time() * 1000)
     operation = {"operation": "WRITE", "operationParameters": {"mode": "Append", "partitionBy": "[]"}}
     actions: list[dict[str, Any]] = [
         {"commitInfo": {"timestamp": now, **operation, "engineInfo": "marketdata", **info}}
     ]
-    actions += [{"remove": {**_named(f), "deletionTimestamp": now, "dataChange": True}} for f in drops]
+    actions += [{"remove": {**_named(f), "deletionTimestamp": now, "dataChange": data_change}} for f in drops]
     actions += [
-        {"add": {**_named(f), "modificationTime": now, "dataChange": True, "stats": statistics(f)}} for f in adds
+        {"add": {**_named(f), "modificationTime": now, "dataChange": data_change, "stats": statistics(f)}} for f in adds
     ]
     body = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions).encode()
     made = log / f"{number:020d}.json#{uuid.uuid4().hex}"
@@ -64,14 +67,16 @@ def _named(file: DataFile) -> dict[str, Any]:
     return {"path": quote(file.path), "partitionValues": {}, "size": file.size}
 
 
-def library_commit(handle: Any, adds: Iterable[DataFile], drops: Iterable[DataFile], info: Mapping[str, str]) -> None:
-    """Make the commit after the version of a handle; an error of the library, or of the storage, if it is refused."""
+def library_commit(
+    handle: Any, adds: Iterable[DataFile], drops: Iterable[DataFile], info: Mapping[str, str], *, data_change: bool
+) -> None:
+    """As `link_commit`, after the version of a handle; an error of the library, or of the storage, if it is refused."""
     from deltalake import PostCommitHookProperties
     from deltalake.transaction import AddAction, RemoveAction
 
     now = int(time.time() * 1000)
-    actions: list[Any] = [AddAction(f.path, f.size, {}, now, True, statistics(f)) for f in adds]
-    actions += [RemoveAction(f.path, True, now, f.size, {}) for f in drops]
+    actions: list[Any] = [AddAction(f.path, f.size, {}, now, data_change, statistics(f)) for f in adds]
+    actions += [RemoveAction(f.path, data_change, now, f.size, {}) for f in drops]
     # A failure of the library's hooks would look like one of the commit.
     hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
     handle.create_write_transaction(

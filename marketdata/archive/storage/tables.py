@@ -460,7 +460,13 @@ class Table:
         self._tried(attempt)
 
     def commit(
-        self, version: Version, adds: Sequence[DataFile], drops: Iterable[DataFile], note: str = ""
+        self,
+        version: Version,
+        adds: Sequence[DataFile],
+        drops: Iterable[DataFile],
+        note: str = "",
+        *,
+        data_change: bool = True,
     ) -> Version | None:
         """Commit on exactly this version; None if another came first. After an ArchiveError it may be committed."""
         gone = {file.path for file in drops}
@@ -471,10 +477,10 @@ class Table:
 
         def send(info: dict[str, str]) -> None:
             if self._is_plain:
-                link_commit(self._log, after.number, adds, dropped, said | info)
+                link_commit(self._log, after.number, adds, dropped, said | info, data_change=data_change)
                 return
             with self._library(version) as handle:
-                library_commit(handle, adds, dropped, said | info)
+                library_commit(handle, adds, dropped, said | info, data_change=data_change)
 
         with errors.writing(f"Committing to {self.uri}"), self._lock:
             if not self._send(version, send, adds):
@@ -529,11 +535,18 @@ class Table:
             with errors.writing(f"Committing to {self.uri}"):  # no longer an error of the commit
                 flush(self._log / f"{version.number + 1:020d}.json")
 
-    def plan(self, make: Callable[[Version], Plan | None], alone: AbstractContextManager[None] = _NOT_ALONE) -> Version:
+    def plan(
+        self,
+        make: Callable[[Version], Plan | None],
+        alone: AbstractContextManager[None] = _NOT_ALONE,
+        *,
+        data_change: bool = True,
+    ) -> Version:
         """Commit the plan of ``make`` for the newest version, made again whenever another commit came first.
 
         ``make`` returns (new files, files to drop, a note), or None for nothing to do. The first plan is made beside
         other writers; ``alone`` is held from its commit on, so that those that hold it too refuse no later plan.
+        ``data_change``: whether rows come or go, or are only in other files.
         Returns the version committed, or the newest; ArchiveBusyError if others keep committing.
         """
         self.create()
@@ -547,7 +560,7 @@ class Table:
                     return version
                 if n == 0:
                     held.enter_context(alone)
-                return self.commit(version, *wanted)
+                return self.commit(version, *wanted, data_change=data_change)
 
             try:
                 return self._tried(attempt)
