@@ -25,6 +25,12 @@ _TIDY = {"ts": "datetime64[us, UTC]", "level": "Int32"}
 class PandasFrame(Frame):
     """A pandas DataFrame."""
 
+    def __init__(self, native: Native) -> None:
+        if not all(isinstance(name, str) for name in native.columns):
+            # Names of columns are texts in every library but pandas, where reset_index() or a pivot makes others.
+            native = native.set_axis([str(name) for name in native.columns], axis=1)
+        super().__init__(native)
+
     def raw(self, name: str, rows: Ints | None = None) -> Raw:
         """See `Frame`."""
         import pandas as pd
