@@ -161,6 +161,10 @@ class Import:
         return out
 
 
+class _NotInOrderError(Exception):
+    """A part of a file has books of a time before that of a part before it."""
+
+
 class _File:
     """One file on its way into the archive."""
 
@@ -174,17 +178,31 @@ class _File:
         self._levels = self._books = self._stored = self._messages = 0
         self._left_out, self._odd = Counter[str](), Counter[str]()
         self._tokens: set[Token] = set()
-        self._note = ""
+        self._notes: list[str] = []
+        # The latest time of each token of a snapshot table so far.
+        self._latest: dict[tuple[str, str | None], int] = {}
 
     def add(self, *, is_last: bool) -> ImportedFile:
-        """Read the file to its end; of the last one also what stands there."""
+        """Read the file to its end; of the last one also what stands there.
+
+        A snapshot table is taken to be in the order of time. Where it turns out not to be, it is read again as one
+        part, which is sorted: of each bucket that is in the archive by then it has the last book.
+        """
+        try:
+            return self._read(is_last=is_last)
+        except _NotInOrderError:
+            again = _File(self._run, replace(self._file, whole=True), self._format)
+            again._notes.append("not in the order of time, so it was read as a whole")
+            return again._read(is_last=is_last)
+
+    def _read(self, *, is_last: bool) -> ImportedFile:
         try:
             for batch in self._format.read(self._file, self._run.options.clock):
                 self._take(batch)
         except DamagedFileError as problem:
             if not self._messages:
                 raise
-            self._note = problem.problem
+            self._notes.append(problem.problem)
         if 0 < self._messages == self._left_out["damaged"]:
             raise ConfigError(f"none of its {self._messages:,} messages can be read.")
         if self._format.stands:
@@ -200,8 +218,8 @@ class _File:
         self._odd += batch.odd
         if batch.markets:
             self._run.learn(batch.markets)
-        self._keep(self.feed.heard(batch.heard))
         if self._format.stands:
+            self._keep(self.feed.heard(batch.heard))
             self._run.gaps.update((self.feed.holes.sum(axis=1) // 2).tolist())
         if batch.changes is not None and len(batch.changes):
             changes, odd = cleaned(batch.changes)
@@ -212,7 +230,19 @@ class _File:
             self._left_out.update(odd)
             tokens = tuple(map(self._run.place, changes.tokens))
             self._tokens.update(tokens)
+            if not self._format.stands:
+                self._check_order(changes, tokens)
             self._keep(self.feed.push(replace(changes, tokens=tokens)))
+
+    def _check_order(self, changes: Changes, tokens: Sequence[Token]) -> None:
+        """Whether no token has a time before that of a part before; rows are sorted by token and time."""
+        begins = np.flatnonzero(np.diff(changes.token, prepend=-1))
+        ends = np.append(begins[1:], len(changes)) - 1
+        for first, last in zip(begins.tolist(), ends.tolist(), strict=True):
+            token = tokens[changes.token[first]][:2]
+            if changes.ts[first] < self._latest.get(token, changes.ts[first]):
+                raise _NotInOrderError
+            self._latest[token] = int(changes.ts[last])
 
     def _keep(self, parts: Iterator[Books]) -> None:
         for part in parts:
@@ -241,7 +271,7 @@ class _File:
             "change before a book": tally.unknown, "time that goes back": tally.back, **self._odd,
             "token of no known market, kept as a market of its own": len(unknown),
         }  # fmt: skip
-        notes = [*filter(None, [self._note]), *(f"{count:,} {what}" for what, count in said.items() if count)]
+        notes = [*self._notes, *(f"{count:,} {what}" for what, count in said.items() if count)]
         counts = self._messages, self._books, self._stored, tally.changes, tally.gaps, tally.disagreements
         left_out = ", ".join(f"{count:,} {kind}" for kind, count in self._left_out.most_common())
         found = "books", self._format.name, *counts, left_out or None, "; ".join(notes) or None

@@ -20,9 +20,11 @@ from archive.writers import import_folder
 
 import marketdata as md
 from marketdata import Archive
+from marketdata.adapters.recordings import batch, formats
+from marketdata.adapters.recordings import files as recording_files
 from marketdata.adapters.recordings.files import RecordingFile
 from marketdata.adapters.recordings.formats import FORMATS, format_of
-from marketdata.archive import store
+from marketdata.archive import recordings, store
 
 MS = 1_767_225_600_000
 MARKET = "0x" + "ab" * 32
@@ -275,6 +277,89 @@ def test_book_messages_without_a_kind_are_books_of_their_moments(
     broken = lines(tmp_path / f"broken{end}", [{**messages[0], "bids": [{"price": "x", "size": "1"}]}])
     with pytest.raises(md.ConfigError, match=r"broken.*none of its 1 messages"):
         archive.add_files(broken, token_id="7")
+
+
+def moment_rows(kind: str, moments: list[tuple[int, str, float]]) -> list[Event]:
+    """Books of two bids and an ask, one per (time, token, best bid)."""
+    out: list[Event] = []
+    for at, token, bid in moments:
+        one: Event = {"token_id": token, "market_id": f"m{token}", "timestamp": MS + at}
+        if kind == "snapshots":
+            out.append({**one, "bids": f"[[{bid},1],[0.001,2]]", "asks": "[[0.9,1]]"})
+        elif kind == "wide-snapshots":
+            levels = {"bids[0].price": bid, "bids[1].price": 0.001, "asks[0].price": 0.9}
+            out.append({**one, **levels, **{name.replace("price", "amount"): 1.0 for name in levels}})
+        elif kind == "levels":
+            levels = {("bid", 0): bid, ("bid", 1): 0.001, ("ask", 0): 0.9}
+            out += [{**one, "side": s, "level": n, "price": price, "size": 1.0} for (s, n), price in levels.items()]
+        elif kind == "outcome-bids":
+            yes = f"[[{bid},1],[0.001,2]]"
+            out.append({"ticker": f"m{token}", "ts": MS + at, "yes_levels": yes, "no_levels": "[[0.1,1]]"})
+        else:
+            bids, asks = ([{"price": str(x), "size": "1"} for x in side] for side in ([bid, 0.001], [0.9]))
+            out.append({"asset_id": token, "market": f"m{token}", "timestamp": MS + at, "bids": bids, "asks": asks})
+    return out
+
+
+@pytest.mark.parametrize("order", ["time", "token", "newest first", "none"])
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [(kind, end) for kind in ("snapshots", "levels", "wide-snapshots", "outcome-bids") for end in ("csv", "parquet")]
+    + [(kind, "jsonl") for kind in ("snapshots", "levels", "book-messages")],
+)
+@pytest.mark.filterwarnings("ignore::marketdata.errors.PartialCoverageWarning")
+def test_the_last_snapshot_of_a_minute_counts_in_whatever_order_and_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, end: str, order: str
+) -> None:
+    """A file in the order of time, of all or of each token, is read part by part, another one as a whole."""
+    chance = random.Random(f"{kind} {end} {order}")
+    for name, most in (("_ROWS", 7), ("_JSON_ROWS", 5), ("_CSV_BLOCK", 500)):
+        monkeypatch.setattr(recording_files, name, most)
+    monkeypatch.setattr(formats, "_CHANGES", 6)
+    monkeypatch.setattr(batch, "_ROWS", 4)
+    monkeypatch.setattr(recordings, "_LEVELS", 40)
+    times = chance.sample(range(0, 240_000, 500), 40)
+    moments = [(at, chance.choice("12"), round(0.1 + n / 1000, 3)) for n, at in enumerate(times)]
+    moments.sort(reverse=order == "newest first")
+    if order == "token":
+        moments.sort(key=lambda one: one[1])
+    rows = moment_rows(kind, moments)
+    if order == "none":
+        chance.shuffle(rows)
+    path = tmp_path / f"books.{end}"
+    if end == "jsonl":
+        lines(path, rows)
+    elif end == "csv":
+        pl.DataFrame(rows).write_csv(path)
+    else:
+        pl.DataFrame(rows).write_parquet(path)
+    archive = Archive(tmp_path / "archive", frame="polars")
+    report = archive.add_files(path, format=kind).row(0, named=True)
+    last: dict[tuple[str, int], float] = {}
+    for at, token, bid in sorted(moments):
+        last[token, at // 60_000] = bid
+    found: dict[tuple[str, int], float] = {}
+    for token in "12":
+        books = archive.books(f"m{token}")
+        if kind == "outcome-bids":
+            books = books.filter(pl.col("token_label") == "Yes")
+        for (at,), levels_of in books.group_by("ts"):
+            sides = levels_of.sort("side", "level").select("side", "level").rows()
+            assert sides == [("bid", 0), ("bid", 1), ("ask", 0)]
+            found[token, at.minute] = levels_of.filter(pl.col("side") == "bid")["price"].max()
+    assert found == pytest.approx(last)
+    assert ("read as a whole" in (report["note"] or "")) == (order in ("newest first", "none"))
+    assert (report["format"], report["rows"]) == (kind, len(rows))
+
+
+def test_rows_of_a_table_of_json_before_its_damaged_end_are_taken(archive: Archive[Any], tmp_path: Path) -> None:
+    """Also those of a part that is not full."""
+    moments = [(at, "1", 0.2) for at in range(0, 600_000, 100)]
+    path = lines(tmp_path / "books.jsonl.gz", moment_rows("snapshots", moments))
+    path.write_bytes(path.read_bytes()[:-2000])
+    report = archive.add_files(path).row(0, named=True)
+    assert 0 < report["rows"] < len(moments)
+    assert "ends in the middle of its data" in report["note"]
 
 
 def test_levels_and_wide_tables_are_snapshots(archive: Archive[Any], tmp_path: Path) -> None:

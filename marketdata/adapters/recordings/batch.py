@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from marketdata.points.columns import Ints, Token
-from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT, Changes
+from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT, Changes, joined
 
+# Rows that are kept as objects, which take several times the memory of arrays.
+_ROWS = 1 << 16
+# The kinds of the columns of changes, from the token on.
+_KINDS = (np.int32, np.int64, np.int64, np.int8, np.int8, np.float64, np.float64, np.float64)
 # No best prices are stated, or there is no level.
 _NAN = (float("nan"), float("nan"))
 
@@ -37,9 +41,10 @@ class Rows:
     def __init__(self) -> None:
         self._tokens: dict[Token, int] = {}
         self._rows: list[tuple[int, int, int, int, int, float, float, tuple[float, float]]] = []
+        self._packed: list[Changes] = []
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._rows) + sum(map(len, self._packed))
 
     def snapshot(
         self, token: Token, ts: int, seen: int, bids: list[Any], asks: list[Any], stated: tuple[float, float] = _NAN
@@ -51,6 +56,8 @@ class Rows:
         for side, price, size in levels or [(0, *_NAN)]:
             self._rows.append((code, ts, seen, event, side, price, size, stated))
             event = CHANGE
+        if len(self._rows) >= _ROWS:
+            self._pack()
 
     def change(
         self, token: Token, ts: int, seen: int, side: int, price: float, size: float, stated: tuple[float, float]
@@ -66,9 +73,13 @@ class Rows:
 
     def collected(self) -> Changes:
         """The rows so far, which are then forgotten."""
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * 8
-        kinds = (np.int32, np.int64, np.int64, np.int8, np.int8, np.float64, np.float64, np.float64)
-        arrays = [np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        self._pack()
+        packed, self._packed = self._packed, []
+        return joined(packed)
+
+    def _pack(self) -> None:
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_KINDS)
+        arrays = [np.array(column, kind) for column, kind in zip(columns, _KINDS, strict=True)]
         arrays[-1] = arrays[-1].reshape(-1, 2)
+        self._packed.append(Changes(tuple(self._tokens), *arrays))
         self._rows = []
-        return Changes(tuple(self._tokens), *arrays)

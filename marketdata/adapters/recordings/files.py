@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import simdjson
 
@@ -21,6 +21,7 @@ from marketdata.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
+T = TypeVar("T")
 Form = Literal["json", "csv", "parquet"]
 # The form that the end of a name says.
 _FORMS: dict[str, Form] = {
@@ -50,11 +51,12 @@ class DamagedFileError(ConfigError):
 class RecordingFile:
     """A file by its name: its form, and its columns or the fields of its first message.
 
-    ``token_id`` is the token of messages that name none.
+    ``token_id`` is the token of messages that name none; with ``whole`` all rows are read as one part.
     """
 
     path: Path
     token_id: str | None = None
+    whole: bool = False
 
     @property
     def form(self) -> Form | None:
@@ -126,15 +128,30 @@ class RecordingFile:
 
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """Rows, some at a time: of CSV all texts, of Parquet those of the ``columns``; of JSON the objects."""
+        import polars as pl
+
         ways = {"csv": self._csv_frames, "json": self._json_frames, "parquet": self._parquet_frames}
-        return ways[str(self.form)](columns)
+        parts = ways[str(self.form)](columns)
+        if not self.whole:
+            yield from parts
+            return
+        found, damage = _before_damage(parts)
+        if found:
+            yield pl.concat(found)
+        if damage is not None:
+            raise damage
 
     def _json_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
         import polars as pl
 
-        rows = self.rows()
-        while some := list(islice(rows, _JSON_ROWS)):
-            yield pl.DataFrame([row for row in some if isinstance(row, Mapping)], infer_schema_length=None)
+        rows, damage = self.rows(), None
+        while damage is None:
+            some, damage = _before_damage(rows if self.whole else islice(rows, _JSON_ROWS))
+            if some:
+                yield pl.DataFrame([row for row in some if isinstance(row, Mapping)], infer_schema_length=None)
+            elif damage is None:
+                return
+        raise damage
 
     def _csv_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
         import polars as pl
@@ -213,6 +230,16 @@ def _loads(line: bytes) -> Any:
 def _whole_number(digits: str) -> int | str:
     """A whole number; one of more digits than a column of numbers has, such as a token id, as text."""
     return int(digits) if len(digits) <= _INT64_DIGITS else digits
+
+
+def _before_damage(found: Iterable[T]) -> tuple[list[T], DamagedFileError | None]:
+    """What comes before the place from which on a file cannot be read, and what is said of that."""
+    out: list[T] = []
+    try:
+        out.extend(found)
+    except DamagedFileError as problem:
+        return out, problem
+    return out, None
 
 
 def _each(found: Iterable[Any]) -> Iterator[Any]:

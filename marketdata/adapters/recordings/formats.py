@@ -40,7 +40,7 @@ def _messages(file: RecordingFile, clock: str) -> Iterator[Batch]:
                 reader.damaged()
             else:
                 reader.add(found)
-            if len(reader) >= _CHANGES:
+            if len(reader) >= _CHANGES and not file.whole:
                 yield reader.collected()
     except DamagedFileError:
         yield reader.collected()
