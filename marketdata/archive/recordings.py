@@ -88,6 +88,8 @@ class Import:
         self._placed: dict[Token, Token] = {}
         # Tokens of no known market.
         self.unknown: set[str] = set()
+        # The latest time of each token in the files so far.
+        self.latest: dict[tuple[str, str | None], int] = {}
         # Times within the gaps of the recordings.
         self.gaps: set[int] = set()
 
@@ -161,6 +163,13 @@ class Import:
         return out
 
 
+# What is said of files in other than time order, or of times that two of them have.
+_EARLY = (
+    "token with times before those of a file before this one: of a bucket that both have, the book of this file is "
+    "kept; if it should not be, add the files in the order of time to a new archive"
+)
+
+
 class _NotInOrderError(Exception):
     """A part of a file has books of a time before that of a part before it."""
 
@@ -179,8 +188,8 @@ class _File:
         self._left_out, self._odd = Counter[str](), Counter[str]()
         self._tokens: set[Token] = set()
         self._notes: list[str] = []
-        # The latest time of each token of a snapshot table so far.
-        self._latest: dict[tuple[str, str | None], int] = {}
+        # The first and the last time of each token so far.
+        self._spans: dict[tuple[str, str | None], tuple[int, int]] = {}
 
     def add(self, *, is_last: bool) -> ImportedFile:
         """Read the file to its end; of the last one also what stands there.
@@ -230,19 +239,27 @@ class _File:
             self._left_out.update(odd)
             tokens = tuple(map(self._run.place, changes.tokens))
             self._tokens.update(tokens)
-            if not self._format.stands:
-                self._check_order(changes, tokens)
+            self._check_order(changes, tokens)
             self._keep(self.feed.push(replace(changes, tokens=tokens)))
 
     def _check_order(self, changes: Changes, tokens: Sequence[Token]) -> None:
-        """Whether no token has a time before that of a part before; rows are sorted by token and time."""
-        begins = np.flatnonzero(np.diff(changes.token, prepend=-1))
-        ends = np.append(begins[1:], len(changes)) - 1
-        for first, last in zip(begins.tolist(), ends.tolist(), strict=True):
-            token = tokens[changes.token[first]][:2]
-            if changes.ts[first] < self._latest.get(token, changes.ts[first]):
-                raise _NotInOrderError
-            self._latest[token] = int(changes.ts[last])
+        """Note the times of each token; of a snapshot table no part may begin before one that came before it."""
+        low, high = np.full(len(tokens), np.iinfo(np.int64).max), np.full(len(tokens), -1)
+        np.minimum.at(low, changes.token, changes.ts)
+        np.maximum.at(high, changes.token, changes.ts)
+        for token, first, last in zip(tokens, low.tolist(), high.tolist(), strict=True):
+            if first <= last:
+                begin, end = self._spans.get(token[:2], (first, first))
+                if first < end and not self._format.stands:
+                    raise _NotInOrderError
+                self._spans[token[:2]] = min(begin, first), max(end, last)
+
+    def _count_early(self) -> int:
+        """How many tokens have times before those of the files before this one, whose times are then noted too."""
+        latest, most_back = self._run.latest, self.feed.most_back if self._format.stands else 0
+        out = sum(begin < latest.get(token, begin) - most_back for token, (begin, _) in self._spans.items())
+        latest.update({token: max(end, latest.get(token, end)) for token, (_, end) in self._spans.items()})
+        return out
 
     def _keep(self, parts: Iterator[Books]) -> None:
         for part in parts:
@@ -269,6 +286,7 @@ class _File:
         unknown = {t.token_id for t in self._tokens} & self._run.unknown
         said = {
             "change before a book": tally.unknown, "time that goes back": tally.back, **self._odd,
+            _EARLY: self._count_early(),
             "token of no known market, kept as a market of its own": len(unknown),
         }  # fmt: skip
         notes = [*self._notes, *(f"{count:,} {what}" for what, count in said.items() if count)]

@@ -352,6 +352,21 @@ def test_the_last_snapshot_of_a_minute_counts_in_whatever_order_and_parts(
     assert (report["format"], report["rows"]) == (kind, len(rows))
 
 
+@pytest.mark.parametrize("kind", ["snapshots", "market-channel"])
+def test_a_file_that_is_before_the_one_above_it_is_named(archive: Archive[Any], tmp_path: Path, kind: str) -> None:
+    """Of a minute that two files have, the book of the one that is read later is kept, which the report says."""
+    paths = []
+    for name, times in (("a", (60_000, 130_000)), ("b", (135_000, 300_000)), ("c", (20_000, 119_000))):
+        if kind == "snapshots":
+            rows = moment_rows(kind, [(at, "1", 0.2) for at in times])
+        else:
+            rows = [book(at / 1000, YES, [(".2", "1")], [(".9", "1")]) for at in times]
+        paths.append(lines(tmp_path / f"{name}.jsonl", rows))
+    notes = archive.add_files(paths)["note"].to_list()
+    early = ["times before those of a file before" in (note or "") for note in notes]
+    assert early == [False, False, True]
+
+
 def test_rows_of_a_table_of_json_before_its_damaged_end_are_taken(archive: Archive[Any], tmp_path: Path) -> None:
     """Also those of a part that is not full."""
     moments = [(at, "1", 0.2) for at in range(0, 600_000, 100)]
