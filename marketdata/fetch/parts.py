@@ -28,7 +28,7 @@ class Track:
     """The range of one market or token: one part, which is divided where workers have nothing else to do.
 
     ``parts``, in order of time, are requested or wait to be yielded; ``rest`` is in no part yet; ``at`` is how far the
-    track was yielded. ``labels``: tokens of the market, 0 if that is not known.
+    track was yielded. ``labels``: tokens of the market, 0 if that is not known; ``spans``: how many buckets pages span.
     """
 
     def __init__(self, window: Window, info: MarketInfo) -> None:
@@ -42,8 +42,8 @@ class Track:
         self.spans = Spans(self.labels or 2, window.limit)
         self._seen: list[Data] = []  # what came and is requested again
         self._is_ordered = True  # unless pages were seen that are not
-        self._ends = {rng.end for rng, _ in info.parts(window)}
-        self._wasted = 0.0  # pages that windows lacked which end anywhere else
+        self._ends = {rng.end for rng, _ in info.parts(window)}  # where a window ends whatever is cut
+        self._wasted = 0.0  # pages that complete windows lacked which end anywhere else
         self._rises = False  # whether the order of its pages was seen to be that of time
 
     @property
@@ -76,7 +76,7 @@ class Track:
 
     @property
     def waste(self) -> float:
-        """Pages that windows wasted which end before what was left, or may waste."""
+        """Pages that its windows wasted or may waste at their ends; its own end and that of a life waste none."""
         ends = [rng.end for rng in (*self.rest, *(part.window.rng for part in self.parts if part.fetched is None))]
         return self._wasted + self.spans.cost * sum(end not in self._ends for end in ends)
 

@@ -31,7 +31,7 @@ _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 _WORTH_USAGE = 8
 # Pages that may be wasted at the ends of windows; one more for so many pages that a range has; how many of those are
 # believed in, over those that came.
-_WASTE, _PAGES_A_WASTE, _FORESIGHT = 2, 40, 3
+_WASTE, _PAGES_A_WASTE, _FORESIGHT = 2, 50, 3
 _STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
 
 
@@ -128,7 +128,7 @@ class Scheduler:
         """Send nothing more; returns what had arrived and was not yielded, and what is left to request."""
         self.close()
         with self._change:
-            for track in [track for job in self._begun for track in job.tracks]:
+            for track in self._tracks:
                 # What cannot be read as it came is requested again.
                 with suppress(MarketDataError):
                     for fetched in track.keep():
@@ -151,7 +151,17 @@ class Scheduler:
     @property
     def _pending(self) -> int:
         """Parts that were requested or arrived, and are not yielded."""
-        return len(self._ready) + sum(len(track.parts) for job in self._begun for track in job.tracks)
+        return len(self._ready) + sum(len(track.parts) for track in self._tracks)
+
+    @property
+    def _tracks(self) -> list[Track]:
+        """The tracks of all jobs that were begun and are not yielded."""
+        return [track for job in self._begun for track in job.tracks]
+
+    @property
+    def _left(self) -> float:
+        """Pages of them that are still to come."""
+        return sum(sum(map(one.pages, one.rest)) + sum(map(one.left, one.parts)) for one in self._tracks)
 
     @property
     def _is_over(self) -> bool:
@@ -183,9 +193,7 @@ class Scheduler:
             for track in job.open[:1]:
                 if has_room or (track.waits and (is_begun or may_begin)):
                     return partial(self._request, job, track, self._part(track))
-        if not has_room:
-            return None
-        if not self._waiting:
+        if not has_room or not self._waiting:
             return None
         self._begun.append(job := self._waiting.popleft())
         if job.needs_info:
@@ -194,20 +202,16 @@ class Scheduler:
 
     def _part(self, track: Track) -> Part:
         """The next part of a track: it is for as many workers as its share of all that is left."""
-        tracks = [track for job in self._begun for track in job.tracks]
-        rest = [sum(map(one.pages, one.rest)) for one in tracks]
-        left = sum(one.left(part) for one in tracks for part in one.parts) + sum(rest)
-        own = rest[tracks.index(track)]
-        share = 1 if self._waiting or not own else round(self._workers * own / left)
+        own = sum(map(track.pages, track.rest))
+        share = 1 if self._waiting or not own else round(self._workers * own / self._left)
         return track.take(min(share, self._cuts(track) + 1), None if self._buffer is None else LONGEST)
 
     def _cuts(self, track: Track) -> int:
         """How often windows may be cut: each cut may waste a page, as it is not known where pages end."""
         if track.is_short:
             return self._workers
-        tracks = [track for job in self._begun for track in job.tracks]
-        waste = self._wasted + sum(track.waste for track in tracks)
-        pages = min(sum(track.pages(track.window.rng) for track in tracks), _FORESIGHT * self._came)
+        waste = self._wasted + sum(one.waste for one in self._tracks)
+        pages = min(sum(one.pages(one.window.rng) for one in self._tracks), _FORESIGHT * self._came)
         return int((_WASTE + pages / _PAGES_A_WASTE - waste) / track.spans.cost)
 
     def _note_page(self, track: Track, part: Part) -> None:
@@ -218,8 +222,7 @@ class Scheduler:
             self._start()
             if self._active == self._workers or any(job.open for job in self._begun):
                 return
-            left = sum(track.left(part) for job in self._begun for track in job.tracks for part in track.parts)
-            if track.left(part) > max(WORTH_DIVIDING, left / self._workers) and self._cuts(track) > 0:
+            if track.left(part) > max(WORTH_DIVIDING, self._left / self._workers) and self._cuts(track) > 0:
                 part.most = len(part.pages)
 
     # -- a thread

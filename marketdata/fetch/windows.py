@@ -20,9 +20,9 @@ WORTH_DIVIDING = 3
 # Pages by which the width of windows is estimated.
 _RECENT = 16
 # How much fuller one page may be than another where chance alone says so, and the margin for chance in a window.
-_EVEN, _DEVIATIONS = 2.0, 1.2
-# Pages that a window wastes at its end, at least, where pages may differ.
-_LEAST_COST = 0.25
+_EVEN, _DEVIATIONS = 2.0, 1.7
+# Pages that a window may waste at its end: at least, as pages may differ, and for each deviation of a page by chance.
+_LEAST_COST, _COST_OF_CHANCE = 0.25, 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,8 @@ class Spans:
         if is_full and points:
             share = points / (buckets * self._labels)
             self._full.append(points)
-            self._count, self._emptiest, self._fullest = (
-                self._count + 1,
-                min(self._emptiest, share),
-                max(self._fullest, share),
-            )
+            self._count += 1
+            self._emptiest, self._fullest = min(self._emptiest, share), max(self._fullest, share)
 
     @property
     def known(self) -> bool:
@@ -130,7 +127,8 @@ class Spans:
     @property
     def cost(self) -> float:
         """Pages that a window may waste at its end: one, or less the more pages were alike, and the fuller they are."""
-        return max(1 - self.filled, 2 / (2 + self._count), _LEAST_COST)
+        chance = _COST_OF_CHANCE * math.sqrt(1 - self.filled)
+        return min(1.0, max(chance, 2 / (2 + self._count), _LEAST_COST))
 
     def width(self, pages: int) -> int:
         """Buckets of a window of so many pages: narrower by what chance adds, so that the last does not run over."""

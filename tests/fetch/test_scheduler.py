@@ -475,8 +475,9 @@ def test_what_came_of_a_window_is_kept(
     ("names", "days", "share"),
     [
         *(("abcd", 3, share) for share in (1.0, 0.9, 0.5, 0.2, 0.05, 0.01, "bursts", "growing")),
-        *(("a", 3, share) for share in (1.0, 0.9, 0.7, 0.5, 0.2, 0.05, 0.01, "bursts", "growing", "nights")),
-        *(("a", 7, share) for share in (0.9, 0.2, "bursts", "growing", "nights")),
+        *(("a", 3, share) for share in (1.0, 0.9, 0.8, 0.7, 0.5, 0.2, 0.05, 0.01)),
+        *(("a", 3, share) for share in ("bursts", "growing", "nights", "thinner")),
+        *(("a", 7, share) for share in (0.99, 0.9, 0.2, "bursts", "growing", "nights")),
         *(("a", 1, share) for share in (1.0, 0.9, 0.5, "bursts", "nights")),
     ],
 )
@@ -495,6 +496,7 @@ def test_requests_over_pages(
             if (share == "bursts" and any(b <= t < b + 150 for b in bursts))
             or (share == "growing" and draw.random() < t / count)
             or (share == "nights" and t % 1440 < 900)
+            or (share == "thinner" and (t < count / 2 or draw.random() < 0.9))
             or (isinstance(share, float) and draw.random() < share)
         }
         points = {(x, START + t * MINUTE): 0.5 for t in there for x in ("Yes", "No")}
