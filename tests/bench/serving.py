@@ -28,16 +28,18 @@ CLIENTS = 20
 RATE = 250
 # Pages of each client that are repeated: as many as one chunk in memory has.
 REPEATED = 10
-OURS, USUAL = "marketdata serve", "FastAPI's default way"
-PROGRAMS = {
-    OURS: """
+OURS, BOTH, USUAL = "marketdata serve", "marketdata serve --workers 2", "FastAPI's default way"
+SERVE = """
 import sys
 from marketdata.archive import Archive
 from marketdata.service import run
 plans = {"p": {"requests_per_minute": 10**7}}
 def say(line): print(line.split()[-1], flush=True)
-run(Archive(sys.argv[1]), port=0, keys={"bench": "p"}, plans=plans, say=say)
-""",
+run(Archive(sys.argv[1]), port=0, keys={"bench": "p"}, plans=plans, say=say, workers=WORKERS)
+"""
+PROGRAMS = {
+    OURS: SERVE.replace("WORKERS", "1"),
+    BOTH: SERVE.replace("WORKERS", "2"),
     # What one writes first: the archive's frame, a dict per point, and the framework makes the JSON.
     USUAL: """
 import socket, sys
@@ -117,13 +119,14 @@ def server(way: str, path: Path) -> Iterator[Callable[..., Load]]:
 
             yield timed
         finally:
-            running.kill()
+            running.terminate()  # so that it ends those that it started
 
 
 def cpu_seconds(pid: int) -> float:
-    """Time of all threads of a process on the cores [s]."""
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
+    """Time of all threads of a process, and of those that it started, on the cores [s]."""
+    process = psutil.Process(pid)
+    times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+    return float(sum(time.user + time.system for time in times))
 
 
 def way_to(market: str, pages: int) -> str:
@@ -171,7 +174,7 @@ def run(*, quick: bool = False) -> list[Table]:
         rate = statistics.median(load.rate for load in loads)
         took = np.concatenate([load.took for load in loads]) * 1e3
         cpu = statistics.median(load.cpu_seconds / load.pages for load in loads) * 1e3
-        shown = f"**{way}**" if way == OURS else way
+        shown = way if way == USUAL else f"**{way}**"
         p50, p99 = np.percentile(took, [50, 99])
         table.rows.append([clients, pages_are, shown, f"{rate:.0f}", f"{p50:.3g}", f"{p99:.3g}", f"{cpu:.2g}"])
     size = next(iter(found.values()))[0].page_bytes / 1e3
