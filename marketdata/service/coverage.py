@@ -22,7 +22,7 @@ class CoverageCache:
     def __init__(self, source: Archive) -> None:
         self._source = source
         self._lock = threading.Lock()
-        self._read = lru_cache(len(VIEWS))(lambda view, _: covered_intervals(source.coverage(frame="polars"), view))
+        self._read = lru_cache(len(VIEWS))(lambda view, _: covered_intervals(source.coverage(), view))
 
     def by_market(self, view: View) -> dict[str, list[Range]]:
         """The covered intervals of every market that has some."""
