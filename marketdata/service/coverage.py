@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals.stable.v2 as nw
 
+from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import union
 from marketdata.points.views import VIEWS, View
 from marketdata.times import Range
-
-if TYPE_CHECKING:
-    from marketdata.archive import Archive
 
 
 class CoverageCache:
     """Which ranges have points by the coverage, as of the newest commit of points, which has their coverage too."""
 
     def __init__(self, source: Archive) -> None:
-        self._source = source
+        self._source: Any = source
         self._lock = threading.Lock()
-        self._read = lru_cache(len(VIEWS))(lambda view, _: covered_intervals(source.coverage(), view))
+        self._read = lru_cache(len(VIEWS))(lambda view, _: covered_intervals(self._frame(), view))
 
     def by_market(self, view: View) -> dict[str, list[Range]]:
         """The covered intervals of every market that has some."""
         with self._lock:
             return self._read(view, self._source.version(view))
+
+    def _frame(self) -> Any:
+        """The coverage, of an archive not by way of pandas; other sources need not know kinds of frames."""
+        return self._source.coverage(frame="polars") if isinstance(self._source, Archive) else self._source.coverage()
 
 
 def covered_intervals(coverage: Any, view: View) -> dict[str, list[Range]]:

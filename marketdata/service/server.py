@@ -153,6 +153,7 @@ def run(
         for number in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(ValueError):  # in another thread than the first one there are none
                 stack.callback(signal.signal, number, signal.signal(number, lambda *_: end.set()))
+        service.settle()  # before the address is known: first answers do not share the processor with this
         say(f"Serving {'simulated data' if archive.simulated else 'the archive'} at {service.base_url}")
         if key := service.api_key:
             say(f"Key (shown once): {key}")
@@ -160,7 +161,6 @@ def run(
             if archive.simulated:
                 # This key guards nothing; no other is in an address.
                 say(f"For a browser:\n  {service.base_url}/#key={key}")
-        service.settle()
         while not end.wait(1):  # on Windows a signal is seen between waits only
             pass
 
@@ -172,9 +172,9 @@ def work() -> None:
         signal.signal(number, signal.SIG_IGN)  # the process that started this one gets them too
     listener = socket.socket(fileno=int(sys.argv[1]))
     with Service(Worker(build_one(), listener), _url(listener)) as service:
+        service.settle()
         sys.stdout.write("\n")
         sys.stdout.flush()
-        service.settle()
         sys.stdin.buffer.read()
 
 
