@@ -553,8 +553,13 @@ class Archive(Generic[Frame]):
         return what.columns()
 
     def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
-        """Ranges [microseconds UTC] that may have points of a market, whatever the coverage; see `columns`."""
-        return query.stored_ranges(self._store.points[choice("view", view, VIEWS)], market_id, rng)
+        """Ranges [microseconds UTC] that may have points of a market, whatever the coverage says; see `columns`.
+
+        ArchiveCorruptError if the coverage is damaged, as of reads of frames: nobody can tell then what is missing.
+        """
+        store, view = self._store, choice("view", view, VIEWS)
+        store.coverage.refresh(view)
+        return query.stored_ranges(store.points[view], market_id, rng)
 
     def final_stamp(self, view: View, market_id: str, rng: Range) -> str | None:
         """A text that changes with the points of a range [microseconds UTC]; None if it is not final; see `columns`."""

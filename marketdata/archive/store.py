@@ -26,7 +26,7 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable, note_of
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, WRITE_EFFORT, DataFile, cuts
-from marketdata.archive.storage.tables import Plan, Table, Version
+from marketdata.archive.storage.tables import Looks, Plan, Table, Version
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Token
 from marketdata.points.duplicates import equal_values
@@ -102,8 +102,10 @@ class ArchiveStore:
         self._given_base = base
         self._stored: BucketWidth | None = None
 
+        self._looks = Looks()
+
         def table(name: str, schema: Any, **more: int) -> Table:
-            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of, **more)
+            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of, looks=self._looks, **more)
 
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
         self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
@@ -186,10 +188,8 @@ class ArchiveStore:
 
     @contextlib.contextmanager
     def steady(self) -> Iterator[ArchiveStore]:
-        """In an object store look for newer versions of each table once in the block."""
-        with contextlib.ExitStack() as stack:
-            for table in self.tables.values():
-                stack.enter_context(table.steady())
+        """Look for newer versions of each table once in the block: in an object store each look is a request."""
+        with self._looks.once():
             yield self
 
     def commit(self, view: View, columns: Data, fresh: Coverage) -> int:
@@ -378,15 +378,16 @@ class ArchiveStore:
     def _rewritten(self, view: View, parts: Sequence[pa.Table], *, is_small: bool) -> list[DataFile]:
         """New files of rows of others; small ones are made some at a time, and with less effort."""
         effort, most = (WRITE_EFFORT, _BATCH_BYTES) if is_small else (COMPACT_EFFORT, math.inf)
-        out, batch = list[DataFile](), list[pa.Table]()
+        out, batch, size = list[DataFile](), list[pa.Table](), 0
         for n, part in enumerate(parts):
             batch.append(part)
-            if n + 1 < len(parts) and sum(some.nbytes for some in batch) < most:
+            size += part.nbytes
+            if n + 1 < len(parts) and size < most:
                 continue
             rows = batch[0] if len(batch) == 1 else to_table(from_tables(view, batch).sort())
             if rows.num_rows:
                 out += self.points[view].put(rows, effort)
-            batch = []
+            batch, size = [], 0
         return out
 
 

@@ -8,14 +8,18 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+import requests
 from archive.source import MARKETS, MINUTE, START, Source, columns_of, points_of, without_notes
 from archive.test_faults import books, held, prices
 
+import marketdata as md
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveCorruptError, PartialCoverageWarning
 from marketdata.points.views import VIEWS
+from marketdata.times import to_text
 
 M, N = MARKETS
 
@@ -202,6 +206,25 @@ def test_a_torn_file_of_coverage_or_records_is_made_again_from_the_points(filled
     assert len(again.books(M, on_missing="partial")) > 0
     again.add(books=books(M, 200, 5))
     assert again.verify().is_empty()
+
+
+@pytest.mark.fault("AR47")
+def test_with_damaged_coverage_a_service_refuses_what_frames_refuse(filled: Archive) -> None:
+    """Nobody knows then what is missing: an answer without rows would say that there are none."""
+    filled._store.coverage.fold(VIEWS)
+    without_notes(filled.location)
+    for path in Path(filled.location, "coverage").glob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:-100])
+    hours = {"start_ts": to_text(START), "end_ts": to_text(START + 3_600_000_000), "resolution": "1m"}
+
+    def answered() -> int:
+        with md.serve(Archive(filled.location)) as service:
+            url = f"{service.base_url}/v1/markets/{quote(M, safe='')}/books"
+            return requests.get(url, hours, headers={"X-API-Key": service.api_key}, timeout=30).status_code
+
+    assert answered() == 500
+    filled.verify(repair=True)
+    assert answered() == 200
 
 
 @pytest.mark.fault("AR47")

@@ -352,6 +352,26 @@ def test_the_last_snapshot_of_a_minute_counts_in_whatever_order_and_parts(
     assert (report["format"], report["rows"]) == (kind, len(rows))
 
 
+@pytest.mark.parametrize(("kind", "end"), [("levels", "csv"), ("snapshots", "jsonl"), ("book-messages", "jsonl")])
+def test_a_large_file_in_no_order_of_time_is_refused_with_what_to_do(
+    archive: Archive[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, end: str
+) -> None:
+    """Sorting it would take more memory than there may be."""
+    for name, most in (("_ROWS", 7), ("_JSON_ROWS", 5), ("_CSV_BLOCK", 500), ("_WHOLE", 1000)):
+        monkeypatch.setattr(recording_files, name, most)
+    monkeypatch.setattr(formats, "_CHANGES", 6)
+    rows = moment_rows(kind, [(at, "1", 0.25) for at in range(240_000, 0, -6000)])
+    path = tmp_path / f"books.{end}"
+    if end == "jsonl":
+        lines(path, rows)
+    else:
+        pl.DataFrame(rows).write_csv(path)
+    with pytest.raises(
+        md.ConfigError, match=r"'books\.\w+' is not in the order of time, .* Sort its rows by their time"
+    ):
+        archive.add_files(path, format=kind)
+
+
 @pytest.mark.parametrize("kind", ["snapshots", "market-channel"])
 def test_a_file_that_is_before_the_one_above_it_is_named(archive: Archive[Any], tmp_path: Path, kind: str) -> None:
     """Of a minute that two files have, the book of the one that is read later is kept, which the report says."""

@@ -37,6 +37,8 @@ _ROWS, _JSON_ROWS = 1 << 19, 1 << 14
 _REPEATED = ("asset_id", "event_type", "side")
 # Bytes of a CSV file that are read at a time: a row has no more.
 _CSV_BLOCK = 1 << 24
+# A file that is in no order of time is read as one part, of so many bytes in memory at most.
+_WHOLE = 2 << 30
 # Digits that every whole number of 64 bits can have.
 _INT64_DIGITS = 18
 # What a message says of a file that ends early.
@@ -135,18 +137,34 @@ class RecordingFile:
         if not self.whole:
             yield from parts
             return
-        found, damage = _before_damage(parts)
+        found, damage = _before_damage(self._bounded(parts))
         if found:
-            yield pl.concat(found)
+            yield pl.concat(found, how="diagonal_relaxed")
         if damage is not None:
             raise damage
+
+    def _bounded(self, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        size = 0.0
+        for part in parts:
+            size += part.estimated_size()
+            self.check_size(int(size))
+            yield part
+
+    def check_size(self, size: int) -> None:
+        """ConfigError for a file that is read as one part and takes more than so many bytes of memory."""
+        if self.whole and size > _WHOLE:
+            raise ConfigError(
+                f"{self.path.name!r} is not in the order of time, and larger than the {_WHOLE >> 20:,} MB that are "
+                "sorted in memory. Sort its rows by their time first, or divide it into files of a range of time each "
+                "that are named in that order."
+            )
 
     def _json_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
         import polars as pl
 
         rows, damage = self.rows(), None
         while damage is None:
-            some, damage = _before_damage(rows if self.whole else islice(rows, _JSON_ROWS))
+            some, damage = _before_damage(islice(rows, _JSON_ROWS))
             if some:
                 yield pl.DataFrame([row for row in some if isinstance(row, Mapping)], infer_schema_length=None)
             elif damage is None:

@@ -121,6 +121,23 @@ class _Written(threading.local):
         self.files: set[DataFile] = set()
 
 
+class Looks(threading.local):
+    """The tables whose newest version a thread has looked for since its block began; outside of one it always looks."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] | None = None
+
+    @contextlib.contextmanager
+    def once(self) -> Iterator[None]:
+        """Look once for each table in the block, and again where a commit is refused."""
+        outer = self.seen
+        self.seen = set() if outer is None else outer
+        try:
+            yield
+        finally:
+            self.seen = outer
+
+
 class Table:
     """A Delta table that is created by the first write.
 
@@ -136,6 +153,7 @@ class Table:
         *,
         as_of: int | None = None,
         interval: int = _CHECKPOINT_REMOTE,
+        looks: Looks | None = None,
     ) -> None:
         self.uri = uri
         self.remote = is_url(uri)
@@ -158,8 +176,7 @@ class Table:
         self._written = Recent[str, pa.Table](_MANY)
         # Called before a checkpoint is written, which lets earlier commits of the log go.
         self.before_checkpoint: Callable[[], None] = lambda: None
-        # In how many `steady` blocks it is, and whether the newest version was looked for in them.
-        self._steady, self._looked = 0, False
+        self._looks = looks or Looks()
         self._lock = threading.RLock()
         self._drafts = _Written()
         # The damage of the commit log: such a table is read up to its last good version, and not written to.
@@ -182,9 +199,10 @@ class Table:
     def version(self) -> Version:
         """The newest committed version, or the one of the time ``as_of``."""
         with self._lock:
-            if self.remote and self._steady and self._looked:
-                return self._version
-            self._looked = True
+            if self._looks.seen is not None:
+                if self.uri in self._looks.seen:
+                    return self._version
+                self._looks.seen.add(self.uri)
             if self._handle is None and self.damage is None:
                 self._open()
             elif self.remote and self._follows():
@@ -201,18 +219,6 @@ class Table:
             if self._follows() and self._version.number == before:
                 raise errors.unavailable(f"The commit log of {self.uri}", OSError("a commit in it is not listed"))
             return self._version
-
-    @contextlib.contextmanager
-    def steady(self) -> Iterator[None]:
-        """Look for a newer version once in the block, and again where a commit is refused: each look is a request."""
-        with self._lock:
-            self._steady += 1
-            self._looked &= self._steady > 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._steady -= 1
 
     def _follows(self) -> bool:
         return self._handle is not None and self._as_of is None and self.damage is None
@@ -574,7 +580,8 @@ class Table:
         for n in range(_TRIES):
             if (done := attempt(n)) is not None:
                 return done
-            self._looked = False
+            if self._looks.seen is not None:
+                self._looks.seen.discard(self.uri)
             # The loser waits, longer each time, so that all get their turn.
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(n, 7))))  # noqa: S311  no secret
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first; run it again.")
