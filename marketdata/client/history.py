@@ -93,13 +93,13 @@ class History:
         """Frames of bounded size in time order, market after market, or one whole; errors have ``.partial``."""
         if levels is not None:
             whole("levels", levels)
-        view, points = windows[0].view, 0
+        view, points, has_come = windows[0].view, 0, False
         parts: list[Data] = []
         named: dict[str, str] = {}
 
         def add(fetched: Fetched) -> None:
             """Add what came of a window, unless the same market was requested under another of its names."""
-            nonlocal points
+            nonlocal points, has_come
             window, columns = fetched.window, fetched.columns
             if window.kind == "market" and named.setdefault(fetched.market_id, window.id) != window.id:
                 return
@@ -108,6 +108,7 @@ class History:
             if len(columns):
                 parts.append(columns)
                 points += len(columns)
+                has_come = True
 
         def collected() -> Any:
             """The frame of what was added since the last one."""
@@ -135,7 +136,12 @@ class History:
                     yield collected()
             except MarketDataError as error:
                 error.partial = collected()
-                if isinstance(error, _MAY_PASS) and not isinstance(error, RedirectError) and not error.hint:
+                if (
+                    has_come
+                    and isinstance(error, _MAY_PASS)
+                    and not isinstance(error, RedirectError)
+                    and not error.hint
+                ):
                     error.hint, error.args = _GO_ON, (f"{error} {_GO_ON}",)
                 if isinstance(error, NotFoundError):
                     self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])

@@ -217,6 +217,18 @@ def test_a_report_counts_what_it_cost(client: md.Client, slugs: list[str]) -> No
     assert report.requests >= 1
 
 
+def test_an_error_without_a_row_speaks_of_none() -> None:
+    """Where no request got through there is nothing in .partial to point to."""
+    with (
+        md.testing.no_waiting(),
+        md.Client("http://127.0.0.1:1", "k" * 20) as nobody,
+        pytest.raises(md.NetworkError) as told,
+    ):
+        nobody.prices("one", START, END, "1h")
+    assert "partial" not in str(told.value)
+    assert len(told.value.partial) == 0
+
+
 def test_calls_work_inside_a_running_loop(client: md.Client, slugs: list[str]) -> None:
     """The awaitable twins give the same frames, side by side."""
 
