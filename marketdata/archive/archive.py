@@ -354,9 +354,8 @@ class Archive(Generic[Frame]):
         >>> [len(archive.pull(client, **what)) for _ in range(2)]
         [1, 0]
         """
-        selection = Selection(
-            self._store, client, markets, event=event, series=series, search=search, all_markets=all_markets, file=file
-        )
+        ways = {"event": event, "series": series, "search": search, "all_markets": all_markets or None, "file": file}
+        selection = Selection(self._store, client, markets, **ways)
         run = Pull(self._store, client, dry_run=dry_run, refresh=refresh, progress=progress)
         run.run(selection, checked_views(views), wanted_range(start, end))
         return fetched_frame(run.fetched, frame or self._frame)
@@ -400,9 +399,8 @@ class Archive(Generic[Frame]):
         >>> done.markets, done.error
         (1, None)
         """
-        selection = Selection(
-            self._store, client, markets, event=event, series=series, search=search, all_markets=all_markets, file=file
-        )
+        ways = {"event": event, "series": series, "search": search, "all_markets": all_markets or None, "file": file}
+        selection = Selection(self._store, client, markets, **ways)
         step, wanted = to_duration(every, "every", least="1s", most="1d", numbers=True), wanted_range(start, None)
         return Follower(self._store, client, selection, checked_views(views)).rounds(
             wanted, step, stop or threading.Event()

@@ -7,6 +7,8 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,50 +70,42 @@ def check_base(store: ArchiveStore) -> None:
         )
 
 
+@dataclass
 class Pull:
     """One run over some markets and views."""
 
-    def __init__(
-        self,
-        store: ArchiveStore,
-        client: Any,
-        *,
-        dry_run: bool = False,
-        refresh: bool = False,
-        progress: bool | None = None,
-        stop: threading.Event | None = None,
-    ) -> None:
-        check_base(store)
-        self._store = store
-        self._client = client
-        self._dry_run = dry_run
-        self._refresh = refresh
-        self._progress = progress
-        self._stop = stop
-        self._clock: ServerTime | None = None
-        self.fetched: list[FetchedRange] = []
-        # By how many points the archive has grown: others were fetched again.
-        self.added = 0
+    store: ArchiveStore
+    client: Any
+    dry_run: bool = False
+    refresh: bool = False
+    progress: bool | None = None
+    stop: threading.Event | None = None
+    fetched: list[FetchedRange] = field(default_factory=list)
+    # By how many points the archive has grown: others were fetched again.
+    added: int = 0
+
+    def __post_init__(self) -> None:
+        check_base(self.store)
 
     def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
         """Fill the gaps of these markets, then NotFoundError for those that the service does not know."""
-        markets = selection.ids(lambda: self.clock, refresh=self._refresh)
+        markets = selection.ids(lambda: self.clock, refresh=self.refresh)
         self.fill(markets, views, wanted)
         self.raise_unknown(markets)
         return markets
 
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
         """Fill the gaps of the known markets, or with ``dry_run`` list them."""
-        known = [m for m in markets if self._store.catalog["markets"].find(m) is not None]
+        known = [m for m in markets if self.store.catalog["markets"].find(m) is not None]
         todo = [(v, m, gap) for m in known for v in views for gap in self._gaps(v, m, wanted)]
-        if self._dry_run:
+        if self.dry_run:
             self.fetched += [FetchedRange(view, m, gap.range, CoverageState.MISSING, None) for view, m, gap in todo]
         elif todo:
             with contextlib.ExitStack() as stack:
                 wanted_by = sorted({(view, m) for view, m, _ in todo})
                 for view, m in wanted_by if len(wanted_by) <= _LOCKED else ():
                     name = f"fetching {view} of market {m[:200]!r}"
-                    stack.enter_context(lock(self._store.root, f"{view}\x1f{m}", _WAIT, name))
+                    stack.enter_context(lock(self.store.root, f"{view}\x1f{m}", _WAIT, name))
                 # Another process may have filled them while this one waited.
                 todo = [(v, m, gap) for v, m in dict.fromkeys(t[:2] for t in todo) for gap in self._gaps(v, m, wanted)]
                 if todo:
@@ -119,11 +113,11 @@ class Pull:
 
     def raise_unknown(self, markets: Sequence[str]) -> None:
         """NotFoundError for names that were not found, with the service's message and similar names."""
-        names = [m for m in markets if self._store.catalog["markets"].find(m) is None]
+        names = [m for m in markets if self.store.catalog["markets"].find(m) is None]
         unknown: list[NotFoundError] = []
         for name in names[:_LOOKED_UP]:
             try:
-                self._client.market(name)
+                self.client.market(name)
             except NotFoundError as problem:
                 unknown.append(problem)
         if len(unknown) == 1 == len(names):
@@ -139,9 +133,9 @@ class Pull:
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
         total = sum(minutes([gap]) for *_, gap in todo)
-        disable = None if self._progress is None else not self._progress
-        sink = _Sink(self._store, todo, self.clock)
-        arriving = self._client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")
+        disable = None if self.progress is None else not self.progress
+        sink = _Sink(self.store, todo, self.clock)
+        arriving = self.client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")
         with progress_bar(
             total=total, desc="pull", unit="min", unit_scale=True, leave=False, delay=1.0, disable=disable
         ) as bar:
@@ -149,7 +143,7 @@ class Pull:
                 for k, done, columns, complete in arriving:
                     sink.take(k, done, columns, complete=complete)
                     bar.update((done.end - done.start) // MINUTE)
-                    if self._stop is not None and self._stop.is_set():
+                    if self.stop is not None and self.stop.is_set():
                         break
             finally:
                 try:
@@ -161,19 +155,17 @@ class Pull:
                         arriving.close()
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
-        records = self._store.coverage.records(view, market)
+        records = self.store.coverage.records(view, market)
         # The server's time is requested only if there may be something to fetch.
         late = ServerTime(max(time.time_ns() // 1000, wanted.end))
-        if self._clock is None and not gaps_to_fetch(records, wanted, late, refresh=self._refresh):
+        if "clock" not in self.__dict__ and not gaps_to_fetch(records, wanted, late, refresh=self.refresh):
             return []
-        return gaps_to_fetch(records, wanted, self.clock, refresh=self._refresh)
+        return gaps_to_fetch(records, wanted, self.clock, refresh=self.refresh)
 
-    @property
+    @cached_property
     def clock(self) -> ServerTime:
         """The server's clock, requested once."""
-        if self._clock is None:
-            self._clock = server_clock(self._client)
-        return self._clock
+        return server_clock(self.client)
 
 
 class _Sink:

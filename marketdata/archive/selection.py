@@ -26,39 +26,32 @@ _WAYS = "markets=, event=, series=, search=, file= and all_markets=True"
 
 
 class Selection:
-    """Markets chosen in exactly one way (else a ConfigError), as the service lists them; their records are stored."""
+    """Markets chosen in exactly one way (else a ConfigError), as the service lists them; their records are stored.
+
+    The ways are the arguments of `Archive.pull`; None for those that were not chosen.
+    """
 
     def __init__(
-        self,
-        store: ArchiveStore,
-        client: Any,
-        markets: str | Iterable[str] | None = None,
-        *,
-        event: str | None = None,
-        series: str | None = None,
-        search: str | None = None,
-        all_markets: bool = False,
-        file: str | os.PathLike[str] | None = None,
+        self, store: ArchiveStore, client: Any, markets: str | Iterable[str] | None = None, **more: Any
     ) -> None:
         if not hasattr(client, "iter_columns"):
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
-        ways = {"markets": markets, "event": event, "series": series, "search": search, "file": file}
-        given = [name for name, value in ways.items() if value is not None] + ["all_markets"] * bool(all_markets)
-        if len(given) != 1:
-            found = f"these are {', '.join(given)}" if given else "there is none"
+        ways = {way: value for way, value in {"markets": markets, **more}.items() if value is not None}
+        if len(ways) != 1:
+            found = f"these are {', '.join(ways)}" if ways else "there is none"
             raise ConfigError(f"pull needs exactly one of {_WAYS}; {found}.")
-        (way,) = given
-        if ways.get(way) == "":
+        ((way, value),) = ways.items()
+        if isinstance(value, str) and not value:
             raise ConfigError("names nothing; all_markets=True takes every market.", argument=way, value="")
         self._store = store
         self._client = client
         self._way = way
-        self._value: Any = ways.get(way)
+        self._value: Any = value
         if way in ("markets", "file"):
-            self._value = names("markets", markets) if way == "markets" else list(dict.fromkeys(names_in(file)))
+            self._value = names("markets", value) if way == "markets" else list(dict.fromkeys(names_in(value)))
             if not self._value:
                 problem = "names nothing; pass an id or slug as text, or a list of them."
-                raise ConfigError(problem, argument=way, value=markets if way == "markets" else file)
+                raise ConfigError(problem, argument=way, value=value)
 
     @property
     def is_cached(self) -> bool:
@@ -70,7 +63,7 @@ class Selection:
         if self._way in ("markets", "file"):
             return self._named()
         if self._way in ("search", "all_markets"):
-            found = self._listed({} if self._value is None else {"search": self._value})
+            found = self._listed({"search": self._value} if self._way == "search" else {})
         else:
             events = [self._value] if self._way == "event" else self._events(clock, refresh=refresh)
             found = [m for event in events for m in self._markets(event, clock, refresh=refresh)]

@@ -110,6 +110,10 @@ class ArchiveStore:
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
         self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
         self.coverage = CoverageTable(table("coverage", coverage_table.SCHEMA, interval=2), dict(self.points.items()))
+        # Every table by its name.
+        self.tables: dict[str, Table] = {str(view): points for view, points in self.points.items()}
+        self.tables |= {str(kind): catalog.table for kind, catalog in self.catalog.items()}
+        self.tables["coverage"] = self.coverage.table
         for view, points in self.points.items():
             points.before_checkpoint = functools.partial(self.coverage.fold, [view])
 
@@ -118,13 +122,6 @@ class ArchiveStore:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
-
-    @property
-    def tables(self) -> dict[str, Table]:
-        """Every table by its name."""
-        named: dict[str, Table] = {str(view): table for view, table in self.points.items()}
-        named.update({kind: catalog.table for kind, catalog in self.catalog.items()})
-        return {**named, "coverage": self.coverage.table}
 
     @property
     def base(self) -> BucketWidth:

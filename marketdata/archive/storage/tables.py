@@ -90,8 +90,6 @@ Mark = tuple[int, int, int]
 Plan = tuple[Sequence[DataFile], Sequence[DataFile]] | tuple[Sequence[DataFile], Sequence[DataFile], str]
 # What a writer holds that shares nothing with others.
 _NOT_ALONE = contextlib.nullcontext()
-# A method of the library that changes the columns, and its arguments.
-Alteration = tuple[str, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -407,7 +405,8 @@ class Table:
             raise ArchiveCorruptError(f"{self.damage}, so nothing is written to it.", hint=_REBUILD)
         if number >= 0:
             if outdated(self._version.schema) is not None:
-                self._alter(self._mark)
+                # Earlier programs are then not to write to it.
+                self._alter("set_column_metadata", outdated)
             return
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
@@ -427,32 +426,25 @@ class Table:
                     flush(path)
             self._open()
 
-    @staticmethod
-    def _mark(schema: pa.Schema) -> Alteration | None:
-        """The mark that a table of an earlier format needs, to which earlier programs are then not to write."""
-        marks = outdated(schema)
-        return None if marks is None else ("set_column_metadata", marks)
-
     def add_columns(self, names: Iterable[str]) -> None:
         """Add columns of numbers that the table does not have; older rows are null there."""
 
-        def missing(schema: pa.Schema) -> Alteration | None:
+        def missing(schema: pa.Schema) -> tuple[Any, ...] | None:
             from deltalake.schema import Field
 
             new = [Field.from_arrow(pa.field(name, pa.float64())) for name in names if name not in schema.names]
-            return ("add_columns", (new,)) if new else None
+            return (new,) if new else None
 
-        self._alter(missing)
+        self._alter("add_columns", missing)
 
-    def _alter(self, change: Callable[[pa.Schema], Alteration | None]) -> None:
-        """Commit the change that the newest columns need, made again whenever another commit came first."""
+    def _alter(self, verb: str, needed: Callable[[pa.Schema], tuple[Any, ...] | None]) -> None:
+        """Change the columns by a verb of the library, as the newest need it; again if another commit came first."""
 
         def attempt(_: int) -> Version | None:
             with errors.writing(f"Changing the columns of {self.uri}"), self._lock:
                 version = self.version()
-                if (found := change(version.schema)) is None:
+                if (arguments := needed(version.schema)) is None:
                     return version
-                verb, arguments = found
 
                 def send(info: dict[str, str]) -> None:
                     with self._library(version) as handle:
