@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from marketdata.accessor import to_frame
-from marketdata.client.days import DayFetch, Days
 from marketdata.client.markets import Markets
 from marketdata.display import progress_bar
 from marketdata.errors import (
@@ -23,6 +22,7 @@ from marketdata.errors import (
     warn,
 )
 from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.days import Days
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.reader import Fetched, Reader
 from marketdata.fetch.scheduler import Scheduler
@@ -68,17 +68,19 @@ class History:
 
     def fetch(
         self, windows: Sequence[Window], report: Report | None, *, in_order: bool = False, buffer: int | None = None
-    ) -> Scheduler | DayFetch:
+    ) -> Scheduler:
         """The fetch of windows; iterate over it once."""
-        report = Report() if report is None else report
-        how: dict[str, Any] = {"report": report, "strict": self._options.strict, "in_order": in_order}
-
-        def pages(windows: Sequence[Window]) -> Scheduler:
-            return Scheduler(self._reader, windows, self.markets, buffer=buffer, **how)
-
-        if not self._days.are_worth(windows):
-            return pages(windows)
-        return DayFetch(self._days, windows, self.markets, pages, **how)
+        days = self._days if self._days.are_worth(windows) else None
+        return Scheduler(
+            self._reader,
+            windows,
+            self.markets,
+            report=report,
+            strict=self._options.strict,
+            in_order=in_order,
+            buffer=buffer,
+            days=days,
+        )
 
     def frames(
         self,
@@ -156,7 +158,7 @@ class History:
                 fetch.close()
         self._warn(fetch, is_resumed=is_resumed)
 
-    def _warn(self, fetch: Scheduler | DayFetch, *, is_resumed: bool) -> None:
+    def _warn(self, fetch: Scheduler, *, is_resumed: bool) -> None:
         if fetch.report.warnings:
             counts = ", ".join(f"{name} {n}" for name, n in sorted(fetch.report.warnings.items()))
             warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)

@@ -59,6 +59,7 @@ class Fetched(NamedTuple):
 class Part:
     """A part of a range: it is requested by one thread, which follows its cursor for ``most`` pages.
 
+    ``is_day``: it is a whole day, which is requested as such.
     ``seen``: what came of it before; all of that must come again. ``pages``: what has come so far. ``fetched``: what
     came in all; if it ``waits``, that is complete only if what follows says so. ``labels``: the fewest that
     pages name.
@@ -74,6 +75,7 @@ class Part:
     tries: int = 1
     bound: int = 1
     labels: int = 1
+    is_day: bool = False
 
     def halves(self, tries: int) -> list[Part]:
         """Both halves, or the part itself if it is one bucket; requested for the ``tries``-th time."""

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
 from marketdata.fetch.checkpoint import Report, Resume
+from marketdata.fetch.days import Days
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.http.workers import STOP, Stop, start
@@ -25,6 +26,8 @@ from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 
 THREAD = "marketdata-fetch"
 Task = Callable[[], None]
+# Days in flight, and that wait to be taken: a service answers one or two of a key at a time.
+_DAYS = 4
 # Requests in flight: where the plan is unknown, at least, and at most.
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 # From so many pages on, a request to learn the rate is worth its cost.
@@ -58,7 +61,7 @@ class Scheduler:
 
     ``report`` is filled in; ``strict``: repairs and oddities are errors; ``in_order``: yield in the order of the
     windows, else as they come; ``buffer``: most parts in memory before that; ``workers``: concurrent requests, by
-    default what the rate and the latency need.
+    default what the rate and the latency need; ``days``: where whole days are requested by one request each.
     """
 
     def __init__(
@@ -72,7 +75,9 @@ class Scheduler:
         in_order: bool = False,
         buffer: int | None = None,
         workers: int | None = None,
+        days: Days | None = None,
     ) -> None:
+        self._days = days
         self._reader = reader
         self._transport = reader.transport
         self._markets = markets
@@ -84,7 +89,10 @@ class Scheduler:
         self._stop = Stop(STOP.get())
         self.report = report if report is not None else Report()
         infos = [markets.known(w.id) if w.kind == "market" else MarketInfo() for w in windows]
-        jobs = [Job(k, w, i) for k, (w, i) in enumerate(zip(windows, infos, strict=True))]
+        jobs = [
+            Job(k, w, i, has_days=days is not None and days.may_have(w))
+            for k, (w, i) in enumerate(zip(windows, infos, strict=True))
+        ]
         self._waiting = deque(jobs)
         self._begun: list[Job] = []
         self._missing: dict[Job, NotFoundError] = {}
@@ -161,7 +169,7 @@ class Scheduler:
     @property
     def _left(self) -> float:
         """Pages of them that are still to come."""
-        return sum(sum(map(one.pages, one.rest)) + sum(map(one.left, one.parts)) for one in self._tracks)
+        return sum(one.unrequested + sum(map(one.left, one.parts)) for one in self._tracks)
 
     @property
     def _is_over(self) -> bool:
@@ -190,7 +198,7 @@ class Scheduler:
             # What arrives is yielded behind the first part, where nothing can arrive: it may always be requested.
             may_begin = self._in_order and job is self._begun[0] and not self._ready
             is_begun = any(track.parts for track in job.tracks)
-            for track in job.open[:1]:
+            for track in self._open(job)[:1]:
                 if has_room or (track.waits and (is_begun or may_begin)):
                     return partial(self._request, job, track, self._part(track))
         if not has_room or not self._waiting:
@@ -200,9 +208,19 @@ class Scheduler:
             return partial(self._look_up, job)
         return self._take()
 
+    def _open(self, job: Job) -> list[Track]:
+        """Tracks of a job of which something may be requested; of days that may have few points one at a time."""
+        on_way = [part for one in self._tracks for part in one.parts if part.is_day and part.fetched is None]
+        many = len(on_way) + len(self._ready)
+        return [
+            track
+            for track in job.open
+            if not track.next_is_day or (many < _DAYS and (track.is_dense or not any(p in track.parts for p in on_way)))
+        ]
+
     def _part(self, track: Track) -> Part:
         """The next part of a track: it is for as many workers as its share of all that is left."""
-        own = sum(map(track.pages, track.rest))
+        own = track.unrequested
         share = 1 if self._waiting or not own else round(self._workers * own / self._left)
         return track.take(min(share, self._cuts(track) + 1), None if self._buffer is None else LONGEST)
 
@@ -220,7 +238,7 @@ class Scheduler:
             self._came += 1
             track.see(part)
             self._start()
-            if self._active == self._workers or any(job.open for job in self._begun):
+            if self._active == self._workers or any(self._open(job) for job in self._begun):
                 return
             if track.left(part) > max(WORTH_DIVIDING, self._left / self._workers) and self._cuts(track) > 0:
                 part.most = len(part.pages)
@@ -252,7 +270,12 @@ class Scheduler:
     def _request(self, job: Job, track: Track, part: Part) -> None:
         """Request a part, and take in what came of it."""
         try:
-            fetched = self._reader.read(part, self.report, self._stop, partial(self._note_page, track))
+            if part.is_day and self._days is not None:
+                fetched = self._days.get(part.window, self.report, self._stop)
+                if fetched is not None and self._strict and Report().note(fetched.notes):
+                    fetched = None  # its pages are the error
+            else:
+                fetched = self._reader.read(part, self.report, self._stop, partial(self._note_page, track))
         except TooManyTokensError:
             info = self._markets.look_up(job.window.id)
             with self._change:

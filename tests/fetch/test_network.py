@@ -753,7 +753,6 @@ def test_fork(server: FaultServer, transport: Transport) -> None:
     # As if other threads were in the middle of something at this very moment.
     with (
         transport._count,
-        transport.quota._lock,
         transport.keys._lock,
         transport.pacer._lock,
         transport._sessions._lock,

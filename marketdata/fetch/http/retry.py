@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
 
@@ -93,41 +93,16 @@ def backoff(again: Again, tried: int, draw: random.Random) -> float:
     return draw.uniform(longest / 2 if again == "throttled" else 0, longest)
 
 
-@dataclass
-class Quota:
-    """Retries shared by all threads of a client, paid for before they are sent: an outage is no storm of requests."""
-
-    size: int = 500
-    retry_cost: int = 14
-    throttle_cost: int = 5
-    left: int = field(init=False)
-    _lock: ForkLock = field(init=False, repr=False, default_factory=ForkLock)
-
-    def __post_init__(self) -> None:
-        self.left = self.size
-
-    def take(self, *, throttled: bool) -> int:
-        """What a retry costs, or 0 if the quota cannot pay for it."""
-        cost = self.throttle_cost if throttled else self.retry_cost
-        with self._lock:
-            if self.left < cost:
-                return 0
-            self.left -= cost
-            return cost
-
-    def give_back(self, spent: int) -> None:
-        """A request succeeded: it gives back all it took, and one more."""
-        with self._lock:
-            self.left = min(self.size, self.left + spent + 1)
-
-
 class Outage:
-    """Failures in a row of all threads of a client: then one request at a time is tried, and the others wait."""
+    """Failures in a row of all threads of a client: then one request at a time is tried, and the others wait.
 
-    _IN_A_ROW = 3
+    Until a request is answered there are so many ``retries`` of all of them together.
+    """
+
+    _IN_A_ROW, _RETRIES = 3, 35
 
     def __init__(self) -> None:
-        self._failures = 0
+        self._failures = self.retries = 0
         self._turn = ForkLock()
         self.given_up = 0
 
@@ -139,6 +114,12 @@ class Outage:
     def count(self, *, failed: bool) -> None:
         """A request failed, or the service answered it."""
         self._failures = self._failures + 1 if failed else 0
+        self.retries = self.retries if failed else 0
+
+    def may_retry(self) -> bool:
+        """Whether one more retry is left, which is counted."""
+        self.retries += 1
+        return self.retries <= self._RETRIES
 
     def wait(self, stop: threading.Event | None) -> bool:
         """Wait until requests may be sent; whether this one is the one that tries, and has to ``leave``."""

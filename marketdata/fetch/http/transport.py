@@ -39,7 +39,6 @@ from marketdata.fetch.http.retry import (
     Failure,
     Outage,
     Policy,
-    Quota,
     again_after,
     backoff,
     retry_after,
@@ -109,7 +108,6 @@ class Transport:
         self.keys = api_key if isinstance(api_key, KeyProvider) else KeyProvider(api_key)
         self.keys.get()
         self.policy = policy or Policy()
-        self.quota = Quota()
         self.outage = Outage()
         self.pacer = pacer if pacer is not None else pacer_for(self.keys.digest(self.base_url))
         self._clock = clock
@@ -154,7 +152,7 @@ class Transport:
             self.learn_limits()
         stop = stop or STOP.get()
         began = self._clock.monotonic()
-        tried, spent, given_up = 0, 0, self.outage.given_up
+        tried, given_up = 0, self.outage.given_up
         once: set[Again] = set()
         failure: Failure | None = None
         is_trying = False
@@ -174,16 +172,13 @@ class Transport:
                 outcome = self._attempt(path, tried, read, accept)
                 if not isinstance(outcome, Failure):
                     self.outage.count(failed=False)
-                    self.quota.give_back(spent)
                     return outcome
                 failure = outcome
                 self.outage.count(failed=failure.again in FAILED)
                 left = None if deadline is None else deadline - (self._clock.monotonic() - began)
-                cost = None if failure.again in once else self._prepare_retry(failure, tried, left, stop)
-                if cost is None:
+                if failure.again in once or not self._wait_to_retry(failure, tried, left, stop):
                     self.outage.given_up += tried > 1
                     break
-                spent += cost
                 once |= {failure.again} & ONCE
         finally:
             if is_trying:
@@ -249,32 +244,21 @@ class Transport:
         """Close idle connections."""
         self._sessions.close()
 
-    def _prepare_retry(
-        self, failure: Failure, tried: int, left: float | None, stop: threading.Event | None
-    ) -> int | None:
-        """Pay and wait for one more attempt; None: there shall be none."""
-        policy, again = self.policy, failure.again
-        if again == "no" or tried >= policy.attempts:
-            return None
+    def _wait_to_retry(self, failure: Failure, tried: int, left: float | None, stop: threading.Event | None) -> bool:
+        """Wait for one more attempt, if there shall be one."""
+        again, wait = failure.again, failure.wait
+        if again == "no" or tried >= self.policy.attempts or not self.outage.may_retry():
+            return False
         if again == "new_key":
-            return 0
-        throttled = again == "throttled"
-        if failure.wait is not None:
-            if failure.wait > policy.longest_wait:
-                return None
-            wait = failure.wait + self._random.uniform(0, 1)
+            return True
+        seconds = backoff(again, tried, self._random) if wait is None else wait + self._random.uniform(0, 1)
+        if (wait or 0.0) > self.policy.longest_wait or (left is not None and seconds > left):
+            return False
+        if again == "throttled" or wait is not None:
+            self.pacer.pause(seconds, refused=again == "throttled")
         else:
-            wait = backoff(again, tried, self._random)
-        if left is not None and wait > left:
-            return None
-        cost = self.quota.take(throttled=throttled)
-        if not cost:
-            return None
-        if throttled or failure.wait is not None:
-            self.pacer.pause(wait, refused=throttled)
-        else:
-            self._clock.sleep(wait, stop)
-        return cost
+            self._clock.sleep(seconds, stop)
+        return True
 
     def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any], accept: str) -> Any:
         """What ``read`` makes of the answer to one request, or a Failure; errors of libraries are not chained."""
