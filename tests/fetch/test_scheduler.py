@@ -4,26 +4,21 @@ import itertools
 import json
 import pickle
 import random
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from faults import HANG_UP, Act, Ask, FaultServer, ok, refuse
+from faults import HANG_UP, Act, Ask, ok, refuse
+from fetch.turns import Near, Paced, Turns, fetch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import DATE, MINUTE, START, Oracle, cut, expected, fetch, minutes, rows
+from oracle import DATE, MINUTE, START, Oracle, cut, expected, minutes, rows
 
-from marketdata.client import Client
-from marketdata.client.markets import Markets
-from marketdata.clock import Clock
 from marketdata.errors import ContractError, NetworkError, NotFoundError, PlanError, ServerError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.scheduler import THREAD, worker_count
+from marketdata.fetch.scheduler import worker_count
 from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.resolution import Resolution
 from marketdata.times import Range, parse_iso, to_text
@@ -69,36 +64,57 @@ def test_worker_count() -> None:
 # -- asking
 
 
+# Seeds of who comes first, and the requests a minute that a key has then.
+PLANS = {0: None, 1: 60_000, 2: 600}
+
+
+@pytest.fixture(params=PLANS)
+def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
+    """Who comes first."""
+    out = Turns(request.param)
+    monkeypatch.setattr("marketdata.fetch.scheduler.start", out.start)
+    yield out
+    out.end()
+
+
 @pytest.fixture
-def oracle(server: FaultServer) -> Oracle:
+def server(turns: Turns) -> Near:
+    """A service whose ``answer`` the test sets."""
+    return Near(turns)
+
+
+@pytest.fixture
+def transport(server: Near) -> Paced:
+    """One whose requests take as long as a seed says."""
+    return Paced(server)
+
+
+@pytest.fixture
+def oracle(server: Near) -> Oracle:
     """A market of 3000 minutes, served."""
     out = Oracle.of_prices(3000)
     server.answer = out
     return out
 
 
-def history(server: FaultServer) -> list[Ask]:
+def history(server: Near) -> list[Ask]:
     return [ask for ask in server.asks if ask.path.endswith("/prices")]
 
 
-def test_the_first_window_tells_how_the_rest_goes_at_once(server: FaultServer, transport: Transport) -> None:
+def test_the_first_window_tells_how_the_rest_goes_at_once(server: Near, transport: Paced) -> None:
     """Of a day of full pages the first is asked alone, and all others at once, two each, one after the other."""
     oracle = Oracle.of_prices(1440)
-    together = threading.Barrier(7, timeout=10.0)
 
     def answer(ask: Ask) -> Act:
-        if ask.path == "/v1/usage":
-            return ok({"limits": {"requests_per_minute": 6000}})
-        if ask.path.endswith("/prices") and "T00:00" not in ask.params["start_ts"] and "cursor" not in ask.params:
-            together.wait()
-        return oracle(ask)
+        return ok({"limits": {"requests_per_minute": 6000}}) if ask.path == "/v1/usage" else oracle(ask)
 
     server.answer = answer
     assert sorted(rows(fetch(transport, oracle.request(1440)))) == expected(oracle.points)
     assert len(server.asks) == 15 + 1
+    assert server.most_at_once >= 7  # usage may be beside them
 
 
-def test_a_point_each_half_hour_takes_one_request(server: FaultServer, transport: Transport) -> None:
+def test_a_point_each_half_hour_takes_one_request(server: Near, transport: Paced) -> None:
     """A day that fits a page is requested as a page."""
     oracle = Oracle.of_prices(1440)
     oracle.points = {k: v for k, v in oracle.points.items() if (k[1] - START) // MINUTE % 30 == 0}
@@ -114,7 +130,7 @@ def test_a_point_each_half_hour_takes_one_request(server: FaultServer, transport
     ids=["whole life", "begins within", "ends within", "ended before", "begins later"],
 )
 def test_the_life_of_a_market_bounds_a_long_range(
-    server: FaultServer, transport: Transport, before: int, behind: int, pages: int
+    server: Near, transport: Paced, before: int, behind: int, pages: int
 ) -> None:
     """What lies outside of the life of a market is asked in one request a side; what is there all the same arrives."""
     oracle = Oracle.of_prices(2000)
@@ -136,9 +152,7 @@ def test_the_life_of_a_market_bounds_a_long_range(
     [[(400_000, 2000)], [(100_000, 1500), (450_000, 1500)], [(k * 50_000, 120) for k in range(1, 11)]],
     ids=["one", "two", "ten small"],
 )
-def test_bursts_in_a_long_silence(
-    server: FaultServer, transport: Transport, bursts: list[tuple[int, int]], workers: int
-) -> None:
+def test_bursts_in_a_long_silence(server: Near, transport: Paced, bursts: list[tuple[int, int]], workers: int) -> None:
     """In a year without other points a burst costs its pages, and four cuts into eight behind six pages each."""
     oracle = Oracle({("Yes", START + t * MINUTE): t / 1e6 for a, n in bursts for t in range(a, a + n)})
     server.answer = oracle
@@ -148,7 +162,7 @@ def test_bursts_in_a_long_silence(
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
 @pytest.mark.parametrize("buffer", [None, 1, 4])
-def test_in_order(transport: Transport, oracle: Oracle, workers: int, buffer: int | None) -> None:
+def test_in_order(transport: Paced, oracle: Oracle, workers: int, buffer: int | None) -> None:
     """Windows come in the order of time, all rows once, however many requests are side by side."""
     report = Report()
     got = list(fetch(transport, oracle.request(3000), workers=workers, buffer=buffer, in_order=True, report=report))
@@ -159,17 +173,17 @@ def test_in_order(transport: Transport, oracle: Oracle, workers: int, buffer: in
 
 
 @pytest.mark.fault("N35")
-def test_a_buffer_is_a_bound(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+def test_a_buffer_is_a_bound(turns: Turns, transport: Paced, oracle: Oracle) -> None:
     """Who takes windows slowly does not make others pile up, however long the history."""
     fetching = fetch(transport, oracle.request(3000), workers=8, buffer=5, in_order=True)
     most = 0
     for _ in fetching:
-        time.sleep(0.005)
+        turns.sleep(0.005)
         most = max(most, fetching._pending)
     assert most <= 5
 
 
-def test_a_failure_keeps_what_arrived(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+def test_a_failure_keeps_what_arrived(server: Near, transport: Paced, oracle: Oracle) -> None:
     """When one window fails, what arrived is handed out, and the resume fetches the rest and nothing twice."""
     bad = to_text(START + 1400 * MINUTE)
     server.answer = lambda ask: refuse(403) if ask.params.get("start_ts", "") >= bad else oracle(ask)
@@ -185,7 +199,7 @@ def test_a_failure_keeps_what_arrived(server: FaultServer, transport: Transport,
     assert before >= len(got)
 
 
-def test_a_failure_of_a_stream_leaves_no_gap(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+def test_a_failure_of_a_stream_leaves_no_gap(server: Near, transport: Paced, oracle: Oracle) -> None:
     """In order, nothing behind the failed window is handed out, and the resume begins at the gap."""
     bad = to_text(START + 1400 * MINUTE)
     server.answer = lambda ask: refuse(403) if ask.params.get("start_ts", "") >= bad else oracle(ask)
@@ -200,7 +214,7 @@ def test_a_failure_of_a_stream_leaves_no_gap(server: FaultServer, transport: Tra
     assert sorted(rows([*got, *fetch(transport, left)])) == expected(oracle.points)
 
 
-def test_unknown_markets_do_not_keep_others_from_coming(server: FaultServer, transport: Transport) -> None:
+def test_unknown_markets_do_not_keep_others_from_coming(server: Near, transport: Paced) -> None:
     """Of several markets those that exist arrive; then an error names the others."""
     oracle = Oracle.of_prices(500)
     server.answer = lambda ask: oracle(ask) if "slug" in ask.path else refuse(404, f"Market not found: {ask.path[12:]}")
@@ -218,9 +232,9 @@ def test_unknown_markets_do_not_keep_others_from_coming(server: FaultServer, tra
     ("count", "markets", "at_once"), [(60, 1, 1), (300, 1, 3), (1440, 1, 2), (30_000, 1, 3), (300, 24, 9)]
 )
 def test_an_outage_ends(
-    server: FaultServer,
-    transport: Transport,
-    clock: Clock,
+    server: Near,
+    transport: Paced,
+    turns: Turns,
     status: int | None,
     count: int,
     markets: int,
@@ -234,27 +248,24 @@ def test_an_outage_ends(
     assert sum(w.buckets for w in caught.value.resume.windows) == count * markets
     # Two may have been tried again before the third failure said that it is no chance.
     assert 5 <= len(server.asks) <= (at_once + 6 if at_once > 1 else 5)
-    assert clock.monotonic() - time.monotonic() < 0.5 + 1 + 2 + 4 + 2
+    assert turns.now < 0.5 + 1 + 2 + 4 + 2
 
 
 @pytest.mark.fault("N17")
-def test_a_burst_of_failures_is_survived(server: FaultServer, transport: Transport) -> None:
+def test_a_burst_of_failures_is_survived(server: Near, transport: Paced) -> None:
     """Where all that is on its way fails, one request finds out that the service is back, and every row arrives."""
     oracle = Oracle.of_prices(1500)  # so few that no market is looked up
-    asked, together = itertools.count(), threading.Barrier(8, timeout=10.0)
+    asked = itertools.count()
 
     def answer(ask: Ask) -> Act:
-        number = next(asked)
-        if number in range(5, 13):
-            together.wait()
-        return refuse(503) if number in range(5, 15) else oracle(ask)
+        return refuse(503) if next(asked) in range(5, 15) else oracle(ask)
 
     server.answer = answer
     windows = [replace(oracle.request(1500), id=f"slug{k}") for k in range(8)]
     assert sorted(rows(fetch(transport, *windows, workers=8))) == sorted(expected(oracle.points) * 8)
 
 
-def test_usage_is_asked_once_for_a_large_fetch(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+def test_usage_is_asked_once_for_a_large_fetch(server: Near, transport: Paced, oracle: Oracle) -> None:
     """A fetch of many pages asks what the key may spend, beside its first window."""
 
     def answer(ask: Ask) -> Act:
@@ -266,7 +277,7 @@ def test_usage_is_asked_once_for_a_large_fetch(server: FaultServer, transport: T
     assert transport.pacer.requests_per_minute == 600
 
 
-def test_a_bug_is_not_a_hang(transport: Transport, oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_not_a_hang(transport: Paced, oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is raised in a thread is raised where the windows are taken."""
 
     def broken(*_: object, **__: object) -> None:
@@ -278,7 +289,7 @@ def test_a_bug_is_not_a_hang(transport: Transport, oracle: Oracle, monkeypatch: 
 
 
 def test_a_fetch_that_cannot_go_on_is_no_hang(
-    transport: Transport, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+    transport: Paced, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing is on its way, and nothing of what is left can be requested, an error says whose it is."""
     monkeypatch.setattr("marketdata.fetch.scheduler.Scheduler._take", lambda scheduler: None)
@@ -286,53 +297,34 @@ def test_a_fetch_that_cannot_go_on_is_no_hang(
         list(fetch(transport, oracle.request(3000)))
 
 
-def test_nothing_to_fetch(server: FaultServer, transport: Transport) -> None:
+def test_nothing_to_fetch(server: Near, transport: Paced) -> None:
     """No windows, nothing asked."""
     assert list(fetch(transport)) == []
     assert server.asks == []
 
 
-def ended() -> bool:
-    """Whether no thread of a fetch is left."""
-    for thread in threading.enumerate():
-        if thread.name == THREAD:
-            thread.join(5.0)
-    return not any(thread.name == THREAD for thread in threading.enumerate())
-
-
-def slow(oracle: Oracle) -> Callable[[Ask], Act]:
-    """Every answer takes a moment, so that requests are on their way when something ends."""
-
-    def answer(ask: Ask) -> Act:
-        act = oracle(ask)
-        return Act(act.status, act.body, act.headers, latency=0.05)
-
-    return answer
-
-
 @pytest.mark.fault("N34")
 @pytest.mark.parametrize("in_order", [True, False])
 def test_a_closed_generator_sends_nothing_more(
-    server: FaultServer, transport: Transport, oracle: Oracle, *, in_order: bool
+    server: Near, transport: Paced, oracle: Oracle, turns: Turns, *, in_order: bool
 ) -> None:
     """After those on their way there are no requests, and no thread stays."""
-    server.answer = slow(oracle)
     windows = iter(fetch(transport, oracle.request(3000), workers=6, in_order=in_order))
     next(windows)
     before = len(server.asks)
     windows.close()  # type: ignore[attr-defined]
-    assert ended()
+    turns.end()
     assert len(server.asks) <= before + 6
 
 
 @pytest.mark.fault("N34")
-def test_an_error_stops_the_others(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
+def test_an_error_stops_the_others(server: Near, transport: Paced, oracle: Oracle, turns: Turns) -> None:
     """A refusal in one window ends all: what is on its way comes, nothing more is sent."""
-    server.answer = lambda ask: slow(oracle)(ask) if "T00:00" in ask.params.get("start_ts", "T00:00") else refuse(403)
+    server.answer = lambda ask: oracle(ask) if "T00:00" in ask.params.get("start_ts", "T00:00") else refuse(403)
     with pytest.raises(Exception, match="403"):
         list(fetch(transport, oracle.request(3000), workers=4))
     before = len(server.asks)
-    assert ended()
+    turns.end()
     assert len(server.asks) <= before + 4
 
 
@@ -340,7 +332,7 @@ def test_an_error_stops_the_others(server: FaultServer, transport: Transport, or
 
 
 def served(
-    server: FaultServer, oracle: Oracle, page: Callable[[Oracle, Ask], Act], tokens: int | None = None
+    server: Near, oracle: Oracle, page: Callable[[Oracle, Ask], Act], tokens: int | None = None
 ) -> Callable[[Ask], Act]:
     """A service that answers history with ``page``, and tells of the market what it has."""
     record = {"id": "m1", "slug": "slug", "tokens": [{"id": i, "label": x} for x, i in oracle.labels.items()]}
@@ -369,7 +361,7 @@ def paged(oracle: Oracle, keys: list[tuple[str, int]], ask: Ask, size: int, told
 
 @pytest.mark.fault("P18")
 @pytest.mark.parametrize("minutes_", [90, 1000])
-def test_limit_clamped_to_50(server: FaultServer, transport: Transport, minutes_: int) -> None:
+def test_limit_clamped_to_50(server: Near, transport: Paced, minutes_: int) -> None:
     """A service that gives 50 points where 200 were asked is read to its end, at little more than its pages."""
     oracle = Oracle.of_prices(minutes_)
     served(server, oracle, lambda o, ask: paged(o, keys_of(o, ask), ask, min(50, int(ask.params["limit"]))))
@@ -381,7 +373,7 @@ def test_limit_clamped_to_50(server: FaultServer, transport: Transport, minutes_
 
 @pytest.mark.fault("P6")
 @pytest.mark.parametrize("size", [30, 200])
-def test_newest_first(server: FaultServer, transport: Transport, size: int) -> None:
+def test_newest_first(server: Near, transport: Paced, size: int) -> None:
     """Where the newest points come first, inside of pages and from page to page, all arrive in order."""
     oracle = Oracle.of_prices(700)
     served(server, oracle, lambda o, ask: paged(o, keys_of(o, ask)[::-1], ask, size))
@@ -411,7 +403,7 @@ def ordered(keys: list[tuple[str, int]], order: str, first: int = 0) -> list[tup
 @pytest.mark.fault("P6")
 @pytest.mark.parametrize("order", ["label after label", "newest first", "newest pages first", "any"])
 @pytest.mark.parametrize("seed", range(6))
-def test_pages_in_another_order(server: FaultServer, transport: Transport, order: str, seed: int) -> None:
+def test_pages_in_another_order(server: Near, transport: Paced, order: str, seed: int) -> None:
     """Whatever is the order of pages, and however sparse a token, no row of the first page's range is missing."""
     draw = random.Random(seed)
     share = {"Yes": 1.0, "No": draw.choice([0.02, 0.3, 0.9])}
@@ -424,7 +416,7 @@ def test_pages_in_another_order(server: FaultServer, transport: Transport, order
 
 
 @pytest.mark.fault("P6")
-def test_pages_that_name_only_their_own_tokens_lose_none(server: FaultServer, transport: Transport) -> None:
+def test_pages_that_name_only_their_own_tokens_lose_none(server: Near, transport: Paced) -> None:
     """Where tokens come one after the other, each on pages of its own, no point of one that ends early is missing."""
     oracle = Oracle.of_prices(1500)
     oracle.points = {
@@ -443,7 +435,7 @@ def test_pages_that_name_only_their_own_tokens_lose_none(server: FaultServer, tr
 @pytest.mark.parametrize(("in_order", "own"), [(True, False), (False, True)], ids=["all labels", "own labels"])
 @pytest.mark.parametrize("pages", [1, 3, 7, 16])
 def test_what_came_of_a_window_is_kept(
-    server: FaultServer, transport: Transport, order: str, pages: int, *, in_order: bool, own: bool
+    server: Near, transport: Paced, order: str, pages: int, *, in_order: bool, own: bool
 ) -> None:
     """Of a service that ends after some pages those in order of time are kept; in no order a row is lost or twice."""
     oracle, draw = Oracle.of_prices(3000), random.Random(pages)
@@ -481,12 +473,9 @@ def test_what_came_of_a_window_is_kept(
         *(("a", 1, share) for share in (1.0, 0.9, 0.5, "bursts", "nights")),
     ],
 )
-@pytest.mark.parametrize("rate", [None, 60_000])
-def test_requests_over_pages(
-    server: FaultServer, transport: Transport, names: str, days: int, share: Any, rate: int | None
-) -> None:
+def test_requests_over_pages(server: Near, transport: Paced, turns: Turns, names: str, days: int, share: Any) -> None:
     """At most 1.05 requests a page, and two more, at any density; of fewer than 20 pages one more a market, and two."""
-    draw, count = random.Random(3), 1440 * days
+    draw, count, rate = random.Random(3), 1440 * days, PLANS[turns.seed]
     oracles = {}
     for name in names:
         bursts = [draw.randrange(count) for _ in range(5 * days)]
@@ -515,7 +504,7 @@ def test_requests_over_pages(
 
 
 @pytest.mark.fault("P18")
-def test_limit_ignored(server: FaultServer, transport: Transport) -> None:
+def test_limit_ignored(server: Near, transport: Paced) -> None:
     """A service that gives everything it has, or its own number of points, whatever was asked, loses nothing."""
     oracle = Oracle.of_prices(700)
     served(server, oracle, lambda o, ask: ok(o.body(keys_of(o, ask), 10**6)))
@@ -525,7 +514,7 @@ def test_limit_ignored(server: FaultServer, transport: Transport) -> None:
 
 
 @pytest.mark.fault("P18")
-def test_limit_of_times(server: FaultServer, transport: Transport) -> None:
+def test_limit_of_times(server: Near, transport: Paced) -> None:
     """Where limit and count are of distinct times, windows become as wide as such a page."""
     oracle = Oracle.of_prices(3000)
 
@@ -544,7 +533,7 @@ def test_limit_of_times(server: FaultServer, transport: Transport) -> None:
 
 
 @pytest.mark.fault("P2")
-def test_a_cursor_that_never_ends(server: FaultServer, transport: Transport) -> None:
+def test_a_cursor_that_never_ends(server: Near, transport: Paced) -> None:
     """Cursors without an end are left with a typed error, and what is left can be resumed."""
     oracle = Oracle.of_prices(300)
     names = itertools.count()
@@ -565,7 +554,7 @@ def test_a_cursor_that_never_ends(server: FaultServer, transport: Transport) -> 
 
 @pytest.mark.fault("P19")
 @pytest.mark.parametrize("count", [3, 200])
-def test_markets_of_many_tokens(server: FaultServer, transport: Transport, count: int) -> None:
+def test_markets_of_many_tokens(server: Near, transport: Paced, count: int) -> None:
     """A market of 3 tokens, and one of 200 of which a page holds a single bucket, arrive whole."""
     oracle = Oracle.of_prices(240 if count == 3 else 30, [f"t{i:03}" for i in range(count)])
     total = 240 if count == 3 else 30
@@ -618,7 +607,7 @@ def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> t
     ids=["short", "short life", "two pages", "half hours", "late half hours", "half empty", "few"],
 )
 def test_a_market_of_210_tokens(
-    server: FaultServer, transport: Transport, count: int, step: Any, lived: Range | None, *, in_order: bool
+    server: Near, transport: Paced, count: int, step: Any, lived: Range | None, *, in_order: bool
 ) -> None:
     """A market too wide for a page is asked token by token, at a quarter more requests than the least at most."""
     oracle, server.answer = wide(count, step, lived)
@@ -634,7 +623,7 @@ def test_a_market_of_210_tokens(
 
 
 @pytest.mark.fault("P20")
-def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server: FaultServer, transport: Transport) -> None:
+def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server: Near, transport: Paced) -> None:
     """Where a token of a wide market fails, what came and what is left are the whole of it."""
     oracle, answer = wide(500, lambda k: 7)
     server.answer = lambda ask: refuse(403) if "idt100" in ask.path else answer(ask)
@@ -646,44 +635,22 @@ def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server: FaultServer,
     assert sorted(rows(came)) == expected(oracle.points)
 
 
-@pytest.mark.fault("P20")
-def test_some_tokens_of_a_wide_market_complete_no_range(server: FaultServer) -> None:
-    """Where a token of a wide market fails, no range is given out for writing as if the other tokens were all."""
-    _, answer = wide(500, lambda k: 7)
-    server.answer = lambda ask: refuse(403) if "idt100" in ask.path else answer(ask)
-    got: list[Any] = []
-    with Client(server.base_url, "k" * 20) as client, pytest.raises(PlanError):
-        got += client.iter_columns([("prices", "slug", minutes(500))])
-    assert got == []
-
-
 @pytest.mark.fault("N14")
 @pytest.mark.parametrize("usage", [None, {}, {"limits": {"requests_per_minute": 10**9, "requests_remaining": 10**9}}])
-def test_a_plan_that_is_absent_or_lies(server: FaultServer, transport: Transport, usage: Any) -> None:
+def test_a_plan_that_is_absent_or_lies(server: Near, transport: Paced, turns: Turns, usage: Any) -> None:
     """Without usage, or with one that promises too much, refusals teach the rate and every row arrives."""
     oracle = Oracle.of_prices(3000)
-    clock, times, lock = transport._clock, list[float](), threading.Lock()
+    times: list[float] = []
 
     def answer(ask: Ask) -> Act:
         if ask.path == "/v1/usage":
             return refuse(404) if usage is None else ok(usage)
-        with lock:
-            now = clock.monotonic()
-            times[:] = [t for t in times if t > now - 60]
-            if len(times) >= 12:
-                return refuse(429, "Rate limit exceeded.", Retry_After=str(int(60 - (now - times[0])) + 1))
-            times.append(now)
+        times[:] = [t for t in times if t > turns.now - 60]
+        if len(times) >= 12:
+            return refuse(429, "Rate limit exceeded.", Retry_After=str(int(60 - (turns.now - times[0])) + 1))
+        times.append(turns.now)
         return oracle(ask)
 
     server.answer = answer
     assert sorted(rows(fetch(transport, oracle.request(3000)))) == expected(oracle.points)
     assert transport.retries <= 40
-
-
-def test_a_slug_and_an_id_are_looked_up_once(server: FaultServer, transport: Transport) -> None:
-    """What discovery told of a market is not asked again."""
-    server.answer = lambda ask: ok({"id": "m", "tokens": [{"id": "1"}, {"id": "2"}]})
-    markets = Markets(transport)
-    assert markets.look_up_all(["a", "b", "a"])["a"].tokens == ("1", "2")
-    assert markets.known("b") is not None
-    assert len(server.asks) == 2

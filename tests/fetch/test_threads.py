@@ -1,0 +1,64 @@
+"""Fetches by threads and connections as they are: who comes first is not known, and all rows arrive once."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from faults import FaultServer, ok, refuse
+from fetch.test_scheduler import wide
+from oracle import MINUTE, START, Oracle, expected, fetch, minutes, rows
+
+from marketdata.client import Client
+from marketdata.client.markets import Markets
+from marketdata.errors import PlanError
+from marketdata.fetch.http.transport import Transport
+from marketdata.times import to_text
+
+
+@pytest.mark.parametrize("workers", [1, 3, 16])
+@pytest.mark.parametrize(("in_order", "buffer"), [(False, None), (True, None), (True, 4)])
+def test_every_row_arrives_once(
+    server: FaultServer, transport: Transport, workers: int, buffer: int | None, *, in_order: bool
+) -> None:
+    """However many requests are side by side, and whichever is answered first."""
+    oracle = server.answer = Oracle.of_prices(3000)
+    got = list(fetch(transport, oracle.request(3000), workers=workers, buffer=buffer, in_order=in_order))
+    assert sorted(rows(got)) == expected(oracle.points)
+    assert not in_order or all(a.window.rng.end == b.window.rng.start for a, b in itertools.pairwise(got))
+    assert len(server.asks) <= 2 * 30
+
+
+def test_what_arrived_before_a_failure_is_kept(server: FaultServer, transport: Transport) -> None:
+    """The rows that came and those of the resume are all, each once."""
+    oracle = Oracle.of_prices(3000)
+    bad = to_text(START + 1400 * MINUTE)
+    server.answer = lambda ask: refuse(403) if ask.params.get("start_ts", "") >= bad else oracle(ask)
+    got: list[Any] = []
+    with pytest.raises(PlanError) as caught:
+        got.extend(fetch(transport, oracle.request(3000), workers=4))
+    server.answer = oracle
+    assert caught.value.resume is not None
+    got.extend(fetch(transport, *caught.value.resume.windows, workers=4))
+    assert sorted(rows(got)) == expected(oracle.points)
+
+
+@pytest.mark.fault("P20")
+def test_some_tokens_of_a_wide_market_complete_no_range(server: FaultServer) -> None:
+    """Where a token of a wide market fails, no range is given out for writing as if the other tokens were all."""
+    _, answer = wide(500, lambda k: 7)
+    server.answer = lambda ask: refuse(403) if "idt100" in ask.path else answer(ask)
+    got: list[Any] = []
+    with Client(server.base_url, "k" * 20) as client, pytest.raises(PlanError):
+        got += client.iter_columns([("prices", "slug", minutes(500))])
+    assert got == []
+
+
+def test_a_slug_and_an_id_are_looked_up_once(server: FaultServer, transport: Transport) -> None:
+    """What discovery told of a market is not asked again."""
+    server.answer = lambda ask: ok({"id": "m", "tokens": [{"id": "1"}, {"id": "2"}]})
+    markets = Markets(transport)
+    assert markets.look_up_all(["a", "b", "a"])["a"].tokens == ("1", "2")
+    assert markets.known("b") is not None
+    assert len(server.asks) == 2
