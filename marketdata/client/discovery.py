@@ -44,10 +44,10 @@ def record(transport: Transport, segments: tuple[str, ...], model: type[BaseMode
 def listing(
     transport: Transport, kind: str, params: Mapping[str, str | None], max_rows: int | None, page_size: int
 ) -> list[dict[str, Any]]:
-    """Records of a listing, page after page; errors as for any request."""
-    rows: list[dict[str, Any]] = []
+    """Records of a listing, page after page, each id once; errors as for any request."""
+    rows: dict[str | int, dict[str, Any]] = {}
     if max_rows == 0:
-        return rows
+        return []
 
     def check(body: Any) -> _Listed:
         page = models.parse(models.Listing, body, f"The answer of {kind}").model_dump()
@@ -61,7 +61,10 @@ def listing(
         return listed
 
     for page in paginate(fetch, lambda page: (str(row.get("id")) for row in page.rows), f"the listing of {kind}"):
-        rows += page.rows
+        for row in page.rows:
+            # A record comes again if the listing moves between two pages; the later one is the newer.
+            name = row.get("id")
+            rows[len(rows) if name is None else str(name)] = row
         if max_rows is not None and len(rows) >= max_rows:
-            return rows[:max_rows]
-    return rows
+            break
+    return list(rows.values())[:max_rows]

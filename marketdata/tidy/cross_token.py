@@ -53,14 +53,14 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
     """The price of all tokens of a market together, beyond the 1 that exactly one of them pays.
 
     One row per (market, ts) of books or bbo: ``ts market_id tokens bid_sum mid_sum ask_sum overround``: number of
-    tokens in the frame, sums of their best bids, mids and best asks [probability], and ask_sum - 1. By market, ts. Null
-    where a token of the market lacks the value or the entire book at that ``ts``, where only one token is known, and
-    where the frame has more than ``tokens``.
+    tokens with a row at that ``ts``, sums of their best bids, mids and best asks [probability], and ask_sum - 1. By
+    market, ts. Null where a token of the market lacks the value or the entire book at that ``ts``, where only one token
+    is known, and where the frame has more than ``tokens``.
 
     With ``by="event"`` rows are of events, of the Yes of all markets, of which exactly one pays: ``ts event_id markets
-    bid_sum mid_sum ask_sum overround``. Null where a market lacks the value or the book, or the event is no
-    basket: its markets do not exclude each other, its list is open, so that an outcome without a market may win, or
-    that is not known.
+    bid_sum mid_sum ask_sum overround``, where ``markets`` counts those with a book of Yes at that ``ts``. Null where a
+    market lacks the value or the book, or the event is no basket: its markets do not exclude each other, its list is
+    open, so that an outcome without a market may win, or that is not known.
 
     Parameters
     ----------

@@ -135,6 +135,25 @@ def test_discovery_finds_what_there_is(client: md.Client) -> None:
     assert "simulated" in client.tags()
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_record_that_moves_to_the_next_page_is_one_row(kind: Any) -> None:
+    """A listing that grows at its front between two pages gives each market once, as it was said last."""
+    listed = [{"id": str(i), "slug": f"s{i}", "status": "open", "tokens": []} for i in range(5)]
+
+    def answer(ask: Ask) -> Act:
+        start = int(ask.params.get("cursor", 0))
+        page, following = listed[start : start + 2], start + 2 if start + 2 < len(listed) else None
+        if start == 0:
+            listed.insert(0, {"id": "new", "slug": "new", "status": "open", "tokens": []})
+            listed[2] = {**listed[2], "status": "closed"}
+        return ok({"data": page, "metadata": {"next_cursor": following and str(following)}})
+
+    with FaultServer(answer) as server:
+        markets = md.Client(server.base_url, "a-key-of-a-test-0123456789", frame=kind).markets(page_size=2)
+    assert list(markets["market_id"]) == ["0", "1", "2", "3", "4"]
+    assert list(markets["status"]) == ["open", "closed", "open", "open", "open"]
+
+
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 422])
 def test_a_history_needs_no_discovery(status: int) -> None:
     """A key or a service that does not tell of markets still gets their history, over a range of many pages."""
