@@ -498,7 +498,7 @@ def test_a_tidy_pandas_frame_is_read_without_a_copy() -> None:
     assert np.shares_memory(frames.books(own).bids.price, frame["price"].to_numpy())
     assert np.shares_memory(rows.entries.ts, frame["ts"].array.asi8)
     assert np.shares_memory(own.codes("token_id"), frame["token_id"].array.codes)
-    assert rows.entries.place is None
+    assert own.rows is None
 
 
 @pytest.mark.parametrize("column", ["ts", "price", "token_id", "side"])

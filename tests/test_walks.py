@@ -45,7 +45,7 @@ def entered(call: Callable[[], object]) -> set[tuple[str, str]]:
         ("bbo", (), 22),
         ("mid", (), 22),
         ("depth", (), 24),
-        ("resample", ("1h",), 33),
+        ("resample", ("1h",), 30),
         ("ohlc", ("1h",), 27),
         ("returns", (), 21),
     ],

@@ -102,8 +102,8 @@ def _put_in_order(frame: F) -> F:
     """A frame with one row per token and time in tidy order; equal rows are deduplicated."""
 
     def ordered(own: Frame) -> Native:
-        entries = frames.series(own, same=[c for c in own.names if c not in ("ts", *ID_COLUMNS)])
-        return frames.rows_to_frame(own, entries.place)
+        frames.series(own, same=[c for c in own.names if c not in ("ts", *ID_COLUMNS)])
+        return frames.rows_to_frame(own, None)
 
     return run(frame, ordered, ["series"], further=True)
 

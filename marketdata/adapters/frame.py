@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters import normalization
 from marketdata.errors import NotTidyError
-from marketdata.points.columns import Codes, Floats, Ints
+from marketdata.points.columns import Codes, Columns, Floats, Ints
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import to_text
@@ -62,7 +62,7 @@ class Values(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A column of a native frame, passed on in its own type: the rows (None: all in order; -1: null)."""
+    """A column of a native frame, passed on in its own type: its rows (None: all as they are; -1: null)."""
 
     frame: Frame
     name: str
@@ -74,21 +74,28 @@ Column = NDArray[Any] | list[Any] | Lists | Texts | Levels | Values | Passed
 
 
 class Frame:
-    """Some rows of a native frame.
+    """Some rows of a native frame, in tidy order once their tokens are known; see `frames.rows`.
 
     A library says in a class of its own how a column is read (`raw`) and a frame is made (`build`), and to be faster
     which columns are as those of tidy frames, whose arrays it has already (`fast`).
     """
 
     def __init__(self, native: Native) -> None:
-        self.native, self.kind = native, "series"
         self.names: list[str] = [str(c) for c in native.columns]
+        if self.names != list(native.columns):
+            # Names of columns are texts in every library but pandas, where reset_index() or a pivot makes others.
+            native = native.set_axis(self.names, axis=1)
+        self.native, self.kind = native, "series"
         self.ids = [c for c in ID_COLUMNS if c in self.names]
         self.keys = [c for c in self.ids if c != "token_label"]
         """The columns that identify tokens (markets)."""
         self.rows: Ints | None = None
+        """Which rows of the native frame these are, None: all as they are."""
+        self.entries: Columns | None = None
+        """The tokens and times of the rows, None as long as their order is not known."""
         self.arrays: dict[str, NDArray[Any]] = {}
-        """What was read, so that no column is converted twice."""
+        self.before: tuple[Mapping[str, NDArray[Any]], Ints] = {}, np.zeros(0, np.int64)
+        """What was read of these rows, and of those that these were chosen from: no column is converted twice."""
         self.tidy: set[str] = set()
         """Of the columns that were read those whose rows can be passed on as columns of tidy frames."""
 
@@ -128,21 +135,26 @@ class Frame:
         ``ts`` in microseconds UTC (a missing time is `NO_TIME`), ``side`` (0 for a bid, 1 for an ask), ``level`` (0
         where null), ids as codes (-1 where one is missing), others as numbers (NaN where one is missing).
         """
+        before, chosen = self.before
         new = [name for name in names if name not in self.arrays]
-        found = self.fast(new) if new else {}
+        unread = [name for name in new if name not in before]
+        found = self.fast(unread) if unread else {}
         for name in new:
-            if name in found:
+            if name in before:
+                self.arrays[name] = before[name][chosen]
+            elif name in found:
                 self.arrays[name] = found[name] if self.rows is None else found[name][self.rows]
             else:
                 rule = normalization.RULES.get(name, normalization.numbers)
                 self.arrays[name] = rule(self.raw(name), name).to_numpy()
         return [self.arrays[name] for name in names]
 
-    def take(self, rows: Ints) -> Self:
-        """The rows at these positions, in this order."""
-        out = copy.copy(self)
+    def take(self, rows: Ints, *, here: bool = False) -> Self:
+        """The rows at these positions, in this order; ``here``: this frame has them alone from now on."""
+        out = self if here else copy.copy(self)
+        out.before, out.arrays = (self.arrays, rows), {}
         out.rows = rows if self.rows is None else self.rows[rows]
-        out.arrays = {name: array[rows] for name, array in self.arrays.items()}
+        out.entries = None if self.entries is None else self.entries.take(rows)
         return out
 
     def without(self, name: str) -> Self:

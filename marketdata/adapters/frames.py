@@ -31,16 +31,14 @@ from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS
 
 
 class Rows(NamedTuple):
-    """Level rows in tidy order: an entry a row, their levels, and times and both sides of the snapshots.
+    """Level rows in tidy order: an entry a row, and their levels.
 
-    In the sides the marker row of an empty one is a level.
+    ``edges``: where the bids and the asks of each snapshot begin, and behind them the number of rows.
     """
 
     entries: Columns
     levels: LevelRows
-    ts: Ints
-    bids: Side
-    asks: Side
+    edges: Ints
 
 
 # The class of each kind of frame in memory, by the package and the name of its type. To support a library is to write
@@ -69,68 +67,80 @@ def new(library: str) -> Frame:
 # Frames to columns
 
 
-def rows(frame: Frame) -> Columns:
-    """An entry for each row, by token and time; rows of one token and time may be several."""
-    ts, starts = frame.read("ts", *frame.ids)[0], group_starts(*frame.read(*frame.keys))
-    entries = _entries(frame, starts) if order.rises(ts, starts, strictly=False) else None
-    return _sorted(frame)[1] if entries is None else entries
+def rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()) -> Columns:
+    """An entry for each row of a frame, whose rows are put in order by token and time if they are not.
+
+    Of rows that are equal in all of ``keys`` one stays; NotTidyError if they differ in one of the columns ``same``.
+    """
+    known = frame.entries
+    if known is not None and not keys:
+        return known
+    if known is None:
+        ts, starts = frame.read("ts", *frame.ids)[0], group_starts(*frame.read(*frame.keys))
+    else:
+        ts, starts = known.ts, known.bounds[:-1]
+    if order.rises(ts, starts, strictly=bool(keys)):
+        found = _entries(frame, starts) if known is None else known
+        if found is not None:
+            return found
+    return _sorted(frame, keys, same)
 
 
 def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None) -> Series:
     """An entry for each token (market) and time with these numbers; ``same``: columns in which equal rows are equal."""
-    ts, starts = frame.read("ts", *frame.ids)[0], group_starts(*frame.read(*frame.keys))
-    entries = _entries(frame, starts) if order.rises(ts, starts, strictly=True) else None
-    if entries is None:
-        entries = _sorted(frame, ("ts",), values if same is None else same)[1]
-    place, columns = entries.place, zip(values, frame.read(*values), strict=True)
-    numbers = {name: found if place is None else found[place] for name, found in columns}
-    return Series(entries.tokens, entries.bounds, entries.ts, numbers, place=place)
+    entries = rows(frame, ("ts",), values if same is None else same)
+    numbers = dict(zip(values, frame.read(*values), strict=True))
+    return Series(entries.tokens, entries.bounds, entries.ts, numbers)
 
 
 def books(frame: Frame, *, whole: bool = True) -> Books:
     """An entry for each snapshot of level rows, nested books or bbo; all levels checked, or the best two."""
+    entries: Columns
     if frame.kind == "books":
-        entries, _, ts, bids, asks = level_rows(frame, whole=whole)
-        starts = bids.begins
-        place = starts if entries.place is None else entries.place[starts]
-        snapshots = Columns(entries.tokens, np.searchsorted(starts, entries.bounds), ts, place=place)
+        entries, bids, asks = snapshots(frame, whole=whole)
     elif frame.kind == "nested":
-        snapshots = series(frame, same=LISTS)
-        bids, asks = _sides_of_lists(frame, snapshots, whole=whole)
+        entries = series(frame, same=LISTS)
+        bids, asks = _sides_of_lists(frame, entries, whole=whole)
     else:
-        snapshots = series(frame, BBO[4:])
-        at, one = np.arange(len(snapshots)), np.ones(len(snapshots), np.int64)
-        bids, asks = (Side(at, one, *(snapshots.values[c] for c in names)) for names in (BBO[4:6], BBO[6:8]))
+        entries = best = series(frame, BBO[4:])
+        at, one = np.arange(len(best)), np.ones(len(best), np.int64)
+        bids, asks = (Side(at, one, *(best.values[c] for c in names)) for names in (BBO[4:6], BBO[6:8]))
     sides = []
     for side in (bids, asks):
         marker = np.isnan(side.top[0]) & (side.counts > 0)  # the row of an empty side is no level
         sides.append(replace(side, counts=np.where(marker, 0, side.counts)) if marker.any() else side)
-    return Books(snapshots.tokens, snapshots.bounds, snapshots.ts, *sides, place=snapshots.place)
+    return Books(entries.tokens, entries.bounds, entries.ts, *sides)
 
 
-def level_rows(frame: Frame, *, whole: bool = True, entries: Columns | None = None) -> Rows:
-    """The rows of a frame of levels by token, time, side and level, of nested books those that they would have.
-
-    All levels are checked, or the best two. ``entries``: those of the rows, where they are in order by token and time.
-    """
-    if frame.kind == "nested":
-        return expanded(books(frame, whole=whole))
-    ordered, keys = frame, frame.ids if entries is None else []
+def snapshots(frame: Frame, *, whole: bool) -> tuple[Columns, Side, Side]:
+    """The snapshots of level rows, which are put in tidy order if they are not; a marker row is a level."""
+    entries, keys = frame.entries, frame.ids if frame.entries is None else []
     levels = LevelRows(*frame.read(*LevelRows._fields, *keys)[: len(LevelRows._fields)])
     starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.bounds[:-1]
     found = order.snapshots(levels, starts, whole=whole)
     if found is not None and entries is None:
         entries = _entries(frame, starts)
     if found is None or entries is None:
-        ordered, entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
-        levels = LevelRows(*ordered.read(*LevelRows._fields))
-        found = order.snapshots(levels, entries.starts, whole=whole)
+        entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
+        levels = LevelRows(*frame.read(*LevelRows._fields))
+        found = order.snapshots(levels, entries.bounds[:-1], whole=whole)
     if found is None:
-        new = ~order.same_as_before(*ordered.read(*frame.keys, "ts", "side"))
-        raise order.wrong_numbers(levels, new, ordered.missing_levels(), ordered.shown)
+        new = ~order.same_as_before(*frame.read(*frame.keys, "ts", "side"))
+        raise order.wrong_numbers(levels, new, frame.missing_levels(), frame.shown)
     if len(found.wrong):
-        raise order.wrong_level(levels, int(found.wrong[0]), ordered.shown)
-    return Rows(entries, levels, found.ts, found.bids, found.asks)
+        raise order.wrong_level(levels, int(found.wrong[0]), frame.shown)
+    bounds = np.searchsorted(found.bids.begins, entries.bounds)
+    return Columns(entries.tokens, bounds, found.ts), found.bids, found.asks
+
+
+def level_rows(frame: Frame) -> Rows:
+    """The rows of a frame of levels by token, time, side and level, of nested books those that they would have."""
+    found = books(frame)
+    if frame.kind == "nested":
+        return expanded(found)
+    levels, entries = LevelRows(*frame.read(*LevelRows._fields)), rows(frame)
+    edges = np.stack((found.bids.begins, found.asks.begins), axis=1).ravel()
+    return Rows(entries, levels, np.append(edges, len(levels.ts)))
 
 
 def is_in_order(frame: Frame) -> bool:
@@ -148,9 +158,8 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
     """The rows as they are, of tokens that begin at these positions; None if the ids do not rise.
 
     NotTidyError if an id or a time is missing: times rise within tokens and ids are equal there, so it is the first.
-    Where labels differ within a token, ``place`` is written out: a row is no longer one of its token in all columns.
     """
-    (ts,), place = frame.read("ts"), None
+    (ts,) = frame.read("ts")
     texts = {c: frame.texts(c, starts) for c in frame.keys}
     lacks_id = "token_label" not in texts and any(None in some for some in texts.values())
     if lacks_id or (len(starts) and ts[starts].min() == order.NO_TIME):
@@ -163,12 +172,14 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
         (labels,), labelled = frame.read("token_label"), starts
         others = group_starts(labels)
         if (starts[np.searchsorted(starts, others, side="right") - 1] != others).any():
-            labelled, place = order.newest(labels, starts), np.arange(len(ts))
+            labelled = order.newest(labels, starts)
+            frame.tidy.discard("token_label")  # as labels differ within a token, its column is not passed on
         texts["token_label"] = frame.texts("token_label", labelled)
     none: list[str | None] = [None] * len(starts)
     ids = zip(*(texts.get(c, none) for c in ID_COLUMNS), strict=True)
     tokens = tuple(Token(market or "", token, label) for market, token, label in ids)
-    return Columns(tokens, np.append(starts, len(ts)), ts, place=place)
+    frame.entries = Columns(tokens, np.append(starts, len(ts)), ts)
+    return frame.entries
 
 
 def _check(frame: Frame) -> None:
@@ -178,22 +189,21 @@ def _check(frame: Frame) -> None:
         frame.codes(name)
 
 
-def _sorted(frame: Frame, keys: Sequence[str] = (), values: Iterable[str] = ()) -> tuple[Frame, Columns]:
-    """The rows in tidy order and their entries; of equal ``keys`` one, if there are any."""
+def _sorted(frame: Frame, keys: Sequence[str], same: Sequence[str]) -> Columns:
+    """The rows after they were put in tidy order; of equal ``keys`` one stays, if there are any."""
     _check(frame)
-    ids = [ranks(frame, c) for c in frame.keys]
-    more = []
+    by = [*(ranks(frame, c) for c in frame.keys), frame.times("ts")]
     if "level" in keys:
         side, level = frame.read("side", "level")
-        more = [side, np.where(frame.missing_levels(), level.max(initial=0) + np.int64(1), level)]  # nulls last
-    place = order.sorted_by(*ids, frame.times("ts"), *more)
-    ordered = frame.take(place)
-    entries = _entries(ordered, group_starts(*ordered.read(*frame.keys)))
+        by += [side, np.where(frame.missing_levels(), level.max(initial=0) + np.int64(1), level)]  # nulls last
+    frame.entries = None
+    frame.take(order.sorted_by(*by), here=True)
+    entries = _entries(frame, group_starts(*frame.read(*frame.keys)))
+    kept = _kept(frame, keys, same) if keys else np.arange(len(frame))
+    if len(kept) < len(frame):
+        entries = frame.take(kept, here=True).entries
     assert entries is not None
-    kept = _kept(ordered, keys, values) if keys else np.arange(len(place))
-    if len(kept) < len(place):
-        ordered, entries, place = ordered.take(kept), entries.take(kept), place[kept]
-    return ordered, replace(entries, place=place)
+    return entries
 
 
 def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[list[tuple[str | None, ...]], Ints]:
@@ -243,26 +253,24 @@ def _kept(ordered: Frame, keys: Sequence[str], values: Iterable[str]) -> Ints:
 
 
 def _sides_of_lists(frame: Frame, snapshots: Columns, *, whole: bool) -> tuple[Side, Side]:
-    own, sides = frame if snapshots.place is None else frame.take(snapshots.place), []
+    sides = []
     for names in (LISTS[:2], LISTS[2:]):
-        price, size = (own.lists(name) for name in names)
+        price, size = (frame.lists(name) for name in names)
         differs = np.flatnonzero(price.counts != size.counts)
         if len(differs):
             at = int(differs[0])
             raise NotTidyError(
                 f"{names[0]} has {price.counts[at]} entries and {names[1]} has {size.counts[at]}, first "
-                f"{frame.shown(int(snapshots.rows[at]))}; the two lists of a side have one entry per level."
+                f"{frame.shown(at)}; the two lists of a side have one entry per level."
             )
         sides.append(Side(np.cumsum(price.counts) - price.counts, price.counts, price.values, size.values))
     bids, asks = sides
     if not (_is_sound(bids, -1, whole=whole) and _is_sound(asks, 1, whole=whole)):
         # The error of the rule that is broken; a list of one null is an empty side.
-        rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks, place=snapshots.place))
-        found = order.snapshots(rows.levels, rows.entries.starts, whole=whole)
+        rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks))
+        found = order.snapshots(rows.levels, rows.entries.bounds[:-1], whole=whole)
         if found is not None and len(found.wrong):
-            raise order.wrong_level(
-                rows.levels, int(found.wrong[0]), lambda at: frame.shown(int(rows.entries.rows[at]))
-            )
+            raise order.wrong_level(rows.levels, int(found.wrong[0]), rows.entries.shown)
     return bids, asks
 
 
@@ -279,15 +287,7 @@ def _is_sound(side: Side, sign: int, *, whole: bool) -> bool:
 
 
 def expanded(books: Books) -> Rows:
-    """Level rows of books, a marker row for each empty side; ``place`` is that of the snapshot."""
-    levels, bids, asks = levels_of(books)
-    edges = np.append(bids.begins, len(levels.ts))
-    place = np.repeat(books.rows, np.diff(edges))
-    return Rows(Columns(books.tokens, edges[books.bounds], levels.ts, place=place), levels, books.ts, bids, asks)
-
-
-def levels_of(books: Books) -> tuple[LevelRows, Side, Side]:
-    """The level rows alone, and both sides of each snapshot among them."""
+    """Level rows of books, a marker row for each empty side."""
     counts = books.counts
     lengths = np.maximum(counts, 1)
     ends = np.cumsum(lengths)
@@ -302,8 +302,8 @@ def levels_of(books: Books) -> tuple[LevelRows, Side, Side]:
         is_level = np.ones(len(ts), bool)
         is_level[begins[empty]] = False
         price, size = (_filled(values, is_level) for values in (price, size))
-    bids, asks = (Side(begins[i::2], lengths[i::2], price, size) for i in (0, 1))
-    return LevelRows(ts, side, level, price, size), bids, asks
+    edges = np.append(begins, len(ts))
+    return Rows(Columns(books.tokens, edges[2 * books.bounds], ts), LevelRows(ts, side, level, price, size), edges)
 
 
 def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
@@ -318,29 +318,31 @@ def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
 def to_frame(
     frame: Frame, columns: Columns, values: Mapping[str, Column], names: Sequence[str] | None = None
 ) -> Native:
-    """A native frame like another one: its rows behind these entries, in tidy types, with values beside or in place.
+    """A native frame like another one: a row an entry, its time and ids in tidy types, with values beside or in place.
 
-    ``names``: columns in their order, by default time, ids and values; further columns of the frame are as they are.
+    ``names``: columns in their order, by default time, ids and values. Further columns of the frame are as they are in
+    its rows, of which each is an entry then.
     """
-    place, new, own = columns.place, heads(columns), None
+    passed, known = set(), frame.entries
+    if known is not None and frame.rows is None:
+        # Of rows as they are ids are passed on, and times that are those of the frame.
+        passed = frame.tidy & {*(frame.ids if columns.bounds is known.bounds else ())}
+        passed |= frame.tidy & {*(["ts"] if columns.ts is known.ts else ())}
+    new = heads(columns)
     out: dict[str, Column] = {}
-    # Of rows as they are ids are passed on, and times that are those of the frame.
-    same = frame.tidy - (set() if columns.ts is frame.arrays.get("ts") else {"ts"}) if place is None else set()
     for name in dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names:
         if name in values:
             out[name] = values[name]
-        elif name in new and name not in same:
+        elif name in new and name not in passed:
             out[name] = new[name]
         elif name in COLUMNS.get(frame.kind, BBO) and name not in frame.tidy:
-            if own is None:
-                own = frame if place is None else frame.take(place)
-            out[name] = own.lists(name) if name in LISTS else own.read(name)[0]
+            out[name] = frame.lists(name) if name in LISTS else frame.read(name)[0]
             if name == "level":
-                out[name] = Levels(own.arrays[name], own.missing_levels())
+                out[name] = Levels(frame.arrays[name], frame.missing_levels())
             elif name == "side":
-                out[name] = Texts(own.arrays[name], [BID, ASK])
+                out[name] = Texts(frame.arrays[name], [BID, ASK])
         else:
-            out[name] = Passed(frame, name, place)
+            out[name] = Passed(frame, name, frame.rows)
     return frame.build(out, len(columns.ts))
 
 
@@ -356,9 +358,12 @@ def rows_to_frame(
 ) -> Native:
     """A native frame of some rows of another one as they are, with values beside or in place."""
     values = values or {}
+    height = len(frame) if rows is None else len(rows)
+    if frame.rows is not None:
+        rows = frame.rows if rows is None else np.where(rows < 0, rows, frame.rows[rows])
     names = [*frame.names, *(c for c in values if c not in frame.names)] if names is None else names
     own: dict[str, Column] = {c: values[c] if c in values else Passed(frame, c, rows) for c in names}
-    return frame.build(own, len(frame) if rows is None else len(rows))
+    return frame.build(own, height)
 
 
 def with_columns(frame: Frame, values: Mapping[str, Column]) -> Native:
@@ -391,4 +396,4 @@ def level_values(levels: LevelRows) -> dict[str, Column]:
     """The columns of level rows; the level of a marker row is null."""
     level = Levels(levels.level, np.isnan(levels.price))
     sides = Texts(levels.side, [BID, ASK])
-    return {"ts": times(levels.ts), "side": sides, "level": level, "price": levels.price, "size": levels.size}
+    return {"side": sides, "level": level, "price": levels.price, "size": levels.size}

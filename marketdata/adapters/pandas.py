@@ -25,12 +25,6 @@ _TIDY = {"ts": "datetime64[us, UTC]", "level": "Int32"}
 class PandasFrame(Frame):
     """A pandas DataFrame."""
 
-    def __init__(self, native: Native) -> None:
-        if not all(isinstance(name, str) for name in native.columns):
-            # Names of columns are texts in every library but pandas, where reset_index() or a pivot makes others.
-            native = native.set_axis([str(name) for name in native.columns], axis=1)
-        super().__init__(native)
-
     def raw(self, name: str, rows: Ints | None = None) -> Raw:
         """See `Frame`."""
         import pandas as pd
@@ -124,13 +118,9 @@ def _column(name: str, column: Column, wanted: Any) -> Any:
             return _of_polars(polars.made(name, column), wanted)
         frame, name, rows = column
         array = frame.native[name].array
-        if frame.rows is not None:
-            array = array.take(frame.rows)
-        elif rows is None:
+        if rows is None:
             # A copy, so that writing into the result does not write into the frame that was given.
             return array.copy()
-        if rows is None:
-            return array
         if not len(rows) or rows.min() >= 0:
             return array.take(rows)
         # A plain array becomes one that has a null, as a column does in a join.

@@ -140,10 +140,10 @@ def _lists(column: Lists) -> pl.Series:
 def _passed(column: Passed) -> pl.Series:
     frame, name, rows = column
     if isinstance(frame, PolarsFrame):
-        native = frame.native[name] if frame.rows is None else frame.native[name].gather(frame.rows)
+        native = frame.native[name]
     else:
         try:
-            native = pl.Series(name, frame.raw(name))
+            native = pl.Series(name, frame.raw(name, np.arange(len(frame.native))))
         except OverflowError:
             raise NotTidyError(f"{name} contains a whole number that no column holds; make it a text.") from None
     if rows is None or not len(rows) or rows.min() >= 0:

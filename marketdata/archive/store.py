@@ -468,7 +468,7 @@ def _equal(view: View, rows: pa.Table, columns: Data, at: Ints) -> NDArray[np.bo
     """Which rows have the label and values of the points at these places; none if they are in another order."""
     with contextlib.suppress(ArchiveError):  # what is no point is replaced
         stored = from_tables(view, [rows])
-        if stored.place is None and (np.diff(at) > 0).all():
+        if (np.diff(tokens_of(view, rows)[1]) >= 0).all() and (np.diff(at) > 0).all():
             named = set(columns.tokens)
             is_named = np.array([token in named for token in stored.tokens], bool)[stored.token]
             return is_named & equal_values(stored, columns.take(at))

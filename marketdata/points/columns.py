@@ -40,14 +40,12 @@ class Token(NamedTuple):
 class Columns:
     """Entries ``bounds[i]`` to ``bounds[i + 1]`` are those of ``tokens[i]``, at the times ``ts``; tokens are distinct.
 
-    ``place`` is the row of what was read that an entry comes from (of books that of their first level), None: row i is
-    entry i. In tidy order (`sort`) tokens are by their sort key, and the times of each rise.
+    In tidy order (`sort`) tokens are by their sort key, and the times of each rise.
     """
 
     tokens: tuple[Token, ...]
     bounds: Ints
     ts: Ints
-    place: Ints | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -61,11 +59,6 @@ class Columns:
     def token(self) -> Codes:
         """The number of the token of each entry."""
         return np.repeat(np.arange(len(self.tokens), dtype=np.int32), np.diff(self.bounds))
-
-    @property
-    def rows(self) -> Ints:
-        """``place``, written out."""
-        return np.arange(len(self.ts), dtype=np.int64) if self.place is None else self.place
 
     def take(self, index: Ints) -> Self:
         """The entries at these positions, in this order within each token; a token without an entry is left out."""
@@ -144,11 +137,7 @@ class Columns:
 
     def _at(self, index: Ints | slice) -> Self:
         """Entries in another order, whose tokens are yet to be set."""
-        if self.place is not None:
-            place = self.place[index]
-        else:
-            place = np.arange(index.start, index.stop) if isinstance(index, slice) else index
-        return replace(self, ts=self.ts[index], place=place)
+        return replace(self, ts=self.ts[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +286,7 @@ class Books(Columns):
 
     def series(self, values: Mapping[str, NDArray[np.float64]]) -> Series:
         """Numbers of each entry as a series of the same tokens and times."""
-        return Series(self.tokens, self.bounds, self.ts, values, place=self.place)
+        return Series(self.tokens, self.bounds, self.ts, values)
 
     def cut(self, levels: int) -> Books:
         """At most the best ``levels`` levels of each side."""
@@ -381,16 +370,13 @@ def joined(parts: Sequence[D]) -> D:
         return np.concatenate([arrays[0][:0], *(slices[i] for i in order.tolist())])
 
     head = (tuple(number), bounds, np.concatenate([part.ts for part in parts])[index])
-    out: Data
     if isinstance(parts[0], Books):
         books = [part for part in parts if isinstance(part, Books)]
         counts = np.concatenate([part.counts.reshape(-1, 2) for part in books])[index].ravel()
         borders = [np.append(0, np.cumsum(part.counts))[2 * part.bounds] for part in books]
         levels = zip(*(part.levels() for part in books), strict=True)
-        out = Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels))
-    else:
-        series = [part for part in parts if isinstance(part, Series)]
-        names = dict.fromkeys(name for part in series for name in part.values)
-        values = {n: [s.values[n] if n in s.values else np.full(len(s), np.nan) for s in series] for n in names}
-        out = Series(*head, {name: together(numbers, borders) for name, numbers in values.items()})
-    return replace(out, place=index)  # type: ignore[return-value]
+        return Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels))  # type: ignore[return-value]
+    series = [part for part in parts if isinstance(part, Series)]
+    names = dict.fromkeys(name for part in series for name in part.values)
+    values = {n: [s.values[n] if n in s.values else np.full(len(s), np.nan) for s in series] for n in names}
+    return Series(*head, {name: together(numbers, borders) for name, numbers in values.items()})  # type: ignore[return-value]

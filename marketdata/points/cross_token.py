@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import Columns, Floats, Ints, Series, Side, Token, ranges
+from marketdata.points.columns import Columns, Floats, Ints, Series, Token, ranges
 from marketdata.points.order import LevelRows, sorted_by
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import TOLERANCE
@@ -74,11 +74,9 @@ def sums(best: Series, counts: Counts) -> Series:
     for side in ("bid", "ask"):
         size = best.values[f"best_{side}_size"][order]
         out[f"{side}_size"] = np.fmin.reduceat(size, starts) if len(starts) else size
-    # The first entry of a market and time has its id.
-    first_rows = order[starts]
     tokens = list(dict.fromkeys(token.market_id for token in best.tokens))
-    bounds = np.searchsorted(market[first_rows], np.arange(len(tokens) + 1))
-    return Series(tuple(map(Token, tokens)), bounds, best.ts[first_rows], out, place=best.rows[first_rows])
+    bounds = np.searchsorted(market[order[starts]], np.arange(len(tokens) + 1))
+    return Series(tuple(map(Token, tokens)), bounds, best.ts[order[starts]], out)
 
 
 def free_money(best: Series, counts: Counts) -> Series:
@@ -110,8 +108,11 @@ def _sums(values: Floats | Ints, starts: Ints) -> Floats:
     return np.add.reduceat(values, starts).astype(float) if len(starts) else np.empty(0)
 
 
-def complement(rows: Columns, levels: LevelRows, bids: Side, asks: Side, counts: Counts) -> tuple[Columns, LevelRows]:
-    """Level rows of each token as those of the other token of its market imply them; ``place``: a row of the token."""
+def complement(rows: Columns, levels: LevelRows, edges: Ints, counts: Counts) -> tuple[Columns, LevelRows]:
+    """Level rows of each token as those of the other token of its market imply them.
+
+    ``edges``: where the bids and the asks of each snapshot begin, and behind them the number of rows.
+    """
     numbers, here = numbers_of_tokens(rows.tokens, counts), Counter(token.market_id for token in rows.tokens)
     pairs = zip(rows.tokens, numbers.tolist(), strict=True)
     wrong = sorted({token.market_id for token, n in pairs if n != 2 or here[token.market_id] != 2})
@@ -121,16 +122,13 @@ def complement(rows: Columns, levels: LevelRows, bids: Side, asks: Side, counts:
             "complement is of a market with two tokens, both of them in the frame."
         )
     # Of each snapshot the asks, which become bids, and then the bids.
-    begins, lengths = (
-        np.stack(pair, axis=1).ravel() for pair in ((asks.begins, bids.begins), (asks.counts, bids.counts))
-    )
+    begins, lengths = (pairs.reshape(-1, 2)[:, ::-1].ravel() for pairs in (edges[:-1], np.diff(edges)))
     mirrored = ranges(begins, lengths)
     other = np.arange(len(rows.tokens)) ^ 1  # tokens are by market, two of each
     lengths = np.diff(rows.bounds)[other]
     index = mirrored[ranges(rows.starts[other], lengths)]
-    place = np.repeat(rows.rows[rows.starts], lengths)
     ts = levels.ts[index]
-    out = Columns(rows.tokens, np.append(0, np.cumsum(lengths)), ts, place=place)
+    out = Columns(rows.tokens, np.append(0, np.cumsum(lengths)), ts)
     return out, LevelRows(
         ts, 1 - levels.side[index], levels.level[index], 1.0 - levels.price[index], levels.size[index]
     )

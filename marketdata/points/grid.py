@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ class OnGrid(NamedTuple):
 
 
 def on_grid(columns: Columns, grid: Ints, *, forward: bool) -> OnGrid:
-    """Each token at all times of a grid; ``place`` is the first row of the token, which has its ids."""
+    """Each token at all times of a grid."""
     shown, observed = [np.empty(0, np.int64)], [np.empty(0, bool)]
     for a, b in zip(columns.starts, run_ends(columns.starts, len(columns)), strict=True):
         at = np.searchsorted(columns.ts[a:b], grid, side="right") - 1
@@ -29,8 +28,5 @@ def on_grid(columns: Columns, grid: Ints, *, forward: bool) -> OnGrid:
         shown.append(np.where(there | (forward & (at >= 0)), at + a, -1))
         observed.append(there)
     count = len(columns.tokens)
-    entries = replace(
-        Columns(columns.tokens, np.arange(count + 1) * len(grid), np.tile(grid, count)),
-        place=np.repeat(columns.rows[columns.starts], len(grid)),
-    )
+    entries = Columns(columns.tokens, np.arange(count + 1) * len(grid), np.tile(grid, count))
     return OnGrid(entries, np.concatenate(shown), np.concatenate(observed))

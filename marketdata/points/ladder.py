@@ -26,5 +26,5 @@ def ladder(books: Books, moment: int) -> tuple[Columns, dict[str, Floats | Ints]
     of = np.repeat(np.arange(len(books)), depths)
     names = ("level", "bid_total", "bid_size", "bid_price", "ask_price", "ask_size", "ask_total")
     bounds = np.append(0, np.cumsum(depths))[books.bounds]
-    entries = Columns((), bounds, books.ts[of], place=books.rows[of]).of_tokens(books.tokens, bounds)
+    entries = Columns((), bounds, books.ts[of]).of_tokens(books.tokens, bounds)
     return entries, {name: columns[name] for name in names}

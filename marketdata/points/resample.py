@@ -140,9 +140,7 @@ def _weights(series: Series, name: str) -> Floats | None:
 
 def of_buckets(columns: Columns, edges: Ints, width: BucketWidth, values: Mapping[str, Floats]) -> Series:
     """Numbers of each of the `buckets` of columns, as its first entry and at its start."""
-    bounds, starts = np.searchsorted(edges, columns.bounds), edges[:-1]
-    place = starts if columns.place is None else columns.place[starts]
-    return Series(columns.tokens, bounds, width.floor(columns.ts[starts]), values, place=place)
+    return Series(columns.tokens, np.searchsorted(edges, columns.bounds), width.floor(columns.ts[edges[:-1]]), values)
 
 
 def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bool = False) -> Data:

@@ -43,7 +43,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     def mirrored(own: Frame) -> Native:
         rows = frames.level_rows(own)
         refuse_cents("price", rows.levels.price)
-        entries, levels = rules.complement(rows.entries, rows.levels, rows.bids, rows.asks, counts)
+        entries, levels = rules.complement(*rows, counts)
         return frames.to_frame(own, entries, frames.level_values(levels), BOOKS)
 
     return run(frame, mirrored, ("books",), together="market")

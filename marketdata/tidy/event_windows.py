@@ -96,7 +96,9 @@ def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: Bucket
             f"{', '.join(map(repr, twice))} would be in the result twice; rename the column of one frame."
         )
     require("A frame with moments of markets", keys, frame.names)
-    entries = frames.level_rows(frame, whole=False).entries if frame.kind == "books" else frames.rows(frame)
+    if frame.kind == "books":
+        frames.snapshots(frame, whole=False)  # in order by side and level too
+    entries = frames.rows(frame)
     owners = zip(*(moments.texts(c) for c in keys), strict=True) if keys else [()] * len(moments)
     at, rows = rules.around(entries, moments.times("ts"), list(owners), keys, reach)
     moment = moments.times("ts")[at]
@@ -105,4 +107,4 @@ def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: Bucket
         offset = offset // width.micros * width.micros
     values: dict[str, Column] = {c: frames.of_another(moments, c, at) for c in further}
     values |= {_MOMENT: frames.times(moment), _OFFSET: offset / SECOND}
-    return frames.rows_to_frame(frame, entries.rows[rows], values)
+    return frames.rows_to_frame(frame, rows, values)

@@ -101,12 +101,11 @@ def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | Non
 def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
     entries, shown, observed = on_grid(columns, grid, forward=fill == "forward")
     values = _times_and_ids(frame, entries)
-    rows = np.append(columns.rows, -1)[shown]
     # What was not observed has no weight when means are averaged again.
     for name in (c for c in frame.names if is_count(c, frame.names)):
-        count = np.append(np.nan_to_num(frame.numbers(name)), 0)[np.where(observed, rows, -1)]
+        count = np.append(np.nan_to_num(frame.numbers(name)), 0)[np.where(observed, shown, -1)]
         values[name] = count.astype(np.int64)
-    return frames.rows_to_frame(frame, rows, {**values, "observed": observed})
+    return frames.rows_to_frame(frame, shown, {**values, "observed": observed})
 
 
 def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
@@ -116,26 +115,23 @@ def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
 
 def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:
     """A snapshot of each token at each time of the grid; one that is missing is a marker row for each side."""
-    rows, levels, _, bids, asks = frames.level_rows(frame)
-    starts = bids.begins
+    rows, levels, edges = frames.level_rows(frame)
+    starts = edges[:-1:2]
     entries, shown, observed = on_grid(rows.take(starts), grid, forward=fill == "forward")
     there = shown >= 0
-    lengths = np.where(there, np.append(bids.counts + asks.counts, 0)[shown], 2)
+    lengths = np.where(there, np.append(np.diff(edges[::2]), 0)[shown], 2)
     at = ranges(np.append(starts, 0)[shown], lengths)
     made = np.repeat(~there, lengths)
     side = np.append(levels.side, 0)[at * ~made].astype(np.int8)
     side[made] = np.tile(np.array([0, 1], np.int8), int((~there).sum()))
     at[made] = -1
     price, size = (np.append(values, np.nan)[at] for values in (levels.price, levels.size))
-    whole = replace(
-        entries, bounds=np.append(0, np.cumsum(lengths))[entries.bounds],
-        ts=np.repeat(entries.ts, lengths), place=np.repeat(entries.rows, lengths),
-    )  # fmt: skip
+    bounds = np.append(0, np.cumsum(lengths))[entries.bounds]
+    whole = Columns(entries.tokens, bounds, np.repeat(entries.ts, lengths))
     values = _times_and_ids(frame, whole) | {
         "side": Texts(side, [BID, ASK]),
         "level": Levels(np.append(levels.level, 0)[at], np.isnan(price)),
         "price": price,
         "size": size,
     }
-    own = np.append(rows.rows, -1)[at]
-    return frames.rows_to_frame(frame, own, {**values, "observed": np.repeat(observed, lengths)})
+    return frames.rows_to_frame(frame, at, {**values, "observed": np.repeat(observed, lengths)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -29,15 +28,12 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
     """A tidy frame of columns, in tidy order; an empty side of a book is one marker row (null level, price, size)."""
     like = frames.new(frame) if isinstance(frame, str) else frame
     columns = columns.sort()
-    bounds = columns.bounds
-    if isinstance(columns, Books):
-        rows, bids, _ = frames.levels_of(columns)
-        bounds, values = np.append(bids.begins, len(rows.ts))[bounds], frames.level_values(rows)
-    else:
-        values = {"ts": frames.times(columns.ts), **columns.values}
-    ids = frames.heads(replace(columns, bounds=bounds))
-    own = {name: ids[name] for name in VIEWS[view_of(columns)].ids}
-    return like.build({"ts": values.pop("ts"), **own, **values}, int(bounds[-1]))
+    ids = VIEWS[view_of(columns)].ids
+    if isinstance(columns, Series):
+        return frames.to_frame(like, columns, columns.values, ["ts", *ids, *columns.values])
+    rows = frames.expanded(columns)
+    values = frames.level_values(rows.levels)
+    return frames.to_frame(like, rows.entries, values, ["ts", *ids, *values])
 
 
 def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
@@ -60,7 +56,7 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     series = frames.series(own, numbers)
     none = np.full(len(series), np.nan)
     whole = {c: series.values.get(c, none) for c in (*spec.names, *numbers)}
-    return Series(series.tokens, series.bounds, series.ts, whole, place=series.place).sort()
+    return Series(series.tokens, series.bounds, series.ts, whole).sort()
 
 
 def is_tidy(frame: Native) -> bool:

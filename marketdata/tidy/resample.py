@@ -16,7 +16,7 @@ from marketdata.adapters.dispatch import F, Overlap, opened, run
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
-from marketdata.points.columns import Columns, Ints, Series
+from marketdata.points.columns import Ints, Series
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, value_columns
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.fill import Fill, check_fill, filled
@@ -68,7 +68,7 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
 
     def resampled(own: Frame) -> Native:
         has_means = own.kind in ("prices", "metrics")
-        out = _means(own, grid) if has_means else _last(own, frames.rows(own), grid.width, grid.later)
+        out = _means(own, grid) if has_means else _last(own, grid.width, grid.later)
         return out if fill is None else filled(opened(out, [own.kind]), grid.width, fill)
 
     return run(frame, resampled, _KINDS, further=True, reduce=reduce, finish=finish, watch=grid.watch)
@@ -93,9 +93,10 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
     """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
     if frame.kind not in ("prices", "metrics"):
         rows = frames.rows(frame)
-        kept = rows.take(rules.last_of(rows, width))
-        labels = {c: frames.heads(kept)[c] for c in frame.ids if c == "token_label"}
-        return frames.rows_to_frame(frame, kept.place, labels)
+        last = rules.last_of(rows, width)
+        # The label of a token may be in a row that is left out.
+        labels = frames.heads(rows.take(last))["token_label"]
+        return frames.rows_to_frame(frame, last, {"token_label": labels} if "token_label" in frame.ids else {})
     values = _averaged(frame)
     series = frames.series(frame, _with_counts(frame, values))
     edges = rules.buckets(series, width)
@@ -106,37 +107,36 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
 def _of_parts(frame: Frame, width: BucketWidth) -> Native:
     rows = frames.rows(frame)
     if frame.kind not in ("prices", "metrics"):
-        return _last(frame, rows, width)
+        return _last(frame, width)
     values = [v for v in frame.names if v + COUNT in frame.names]
-    ordered = frame.take(rows.rows)
-    last = ordered.times(_LAST)
+    last = frame.times(_LAST)
     new = np.zeros(len(rows), bool)
     new[rows.starts] = True
     if ((rows.ts[1:] <= last[:-1]) & ~new[1:]).any():
         raise Overlap
-    numbers = {name: ordered.numbers(name) for name in _with_counts(frame, values)}
-    parts = Series(rows.tokens, rows.bounds, rows.ts, numbers, place=rows.place)
+    numbers = {name: frame.numbers(name) for name in _with_counts(frame, values)}
+    parts = Series(rows.tokens, rows.bounds, rows.ts, numbers)
     means = rules.means_of(parts, values, width)
     return frames.to_frame(frame, means, means.values)
 
 
-def _last(frame: Frame, rows: Columns, width: BucketWidth, later: int = 0) -> Native:
+def _last(frame: Frame, width: BucketWidth, later: int = 0) -> Native:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
-    kept = rows.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
-    own = frame.take(kept.rows)
+    rows = frames.rows(frame)
+    own = frame.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
+    # The label of a token may be in a row that is left out.
+    tokens = frames.rows(own).tokens
     values: dict[str, Column] = {}
-    found: Columns
     if frame.kind == "books":
-        found = frames.level_rows(own, entries=replace(kept, place=None)).entries
+        frames.snapshots(own, whole=True)
     elif frame.kind == "nested":
-        found = books = frames.books(own)
+        books = frames.books(own)
         is_whole = len(books.bids.price) + len(books.asks.price) == books.counts.sum()
         values = {} if is_whole and own.tidy.issuperset(LISTS) else frames.lists(books)
     else:
-        found = frames.series(own, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
-    # The label of a token may be in a row that is left out.
-    last = replace(found, tokens=kept.tokens, ts=width.floor(found.ts + later), place=found.rows)
-    return frames.to_frame(own, last, values, frame.names)
+        frames.series(own, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
+    last = frames.rows(own)
+    return frames.to_frame(own, replace(last, tokens=tokens, ts=width.floor(last.ts + later)), values, frame.names)
 
 
 def _averaged(frame: Frame) -> list[str]:

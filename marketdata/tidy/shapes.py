@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -117,11 +116,8 @@ def _of_wide(frame: Frame) -> Native:
         )
     counts = is_level.sum(axis=2).ravel()
     books = Books.of_levels(series.tokens, series.bounds, series.ts, counts, *pairs[is_level].T)
-    return _of_rows(frame, frames.expanded(replace(books, place=series.place)), BOOKS)
-
-
-def _of_rows(frame: Frame, rows: frames.Rows, names: Sequence[str]) -> Native:
-    return frames.to_frame(frame, rows.entries, frames.level_values(rows.levels), names)
+    rows = frames.expanded(books)
+    return frames.to_frame(frame, rows.entries, frames.level_values(rows.levels), BOOKS)
 
 
 def _levels(present: Iterable[str]) -> int:
@@ -142,7 +138,11 @@ def explode(frame: F) -> F:
 
 
 def _exploded(frame: Frame) -> Native:
-    return _of_rows(frame, frames.level_rows(frame), _replaced(frame.names, LISTS, BOOKS[4:]))
+    rows = frames.level_rows(frame)
+    # Further columns are those of the snapshot.
+    own = frame.take(np.repeat(np.arange(len(frame)), np.diff(rows.edges[::2])))
+    values = frames.level_values(rows.levels)
+    return frames.to_frame(own, rows.entries, values, _replaced(frame.names, LISTS, BOOKS[4:]))
 
 
 def nest(frame: F) -> F:
@@ -163,20 +163,18 @@ def nest(frame: F) -> F:
 
 
 def _nested(frame: Frame) -> Native:
-    names = frame.names
+    books, names = frames.books(frame), frame.names
     if frame.kind == "books":
         names = _replaced(names, BOOKS[4:], LISTS)
-        rows = frames.level_rows(frame)
-        own = frame if rows.entries.place is None else frame.take(rows.entries.place)
         for name in (c for c in names if c not in (*KEYS, *LISTS)):
-            differs = ~same_as_before(own.comparable(name))
-            differs[rows.bids.begins] = False
+            differs = ~same_as_before(frame.comparable(name))
+            differs[books.bids.begins] = False
             if differs.any():
                 raise NotTidyError(
-                    f"{name} differs within a snapshot, first {own.shown(int(np.argmax(differs)))}, and a nested row "
+                    f"{name} differs within a snapshot, first {frame.shown(int(np.argmax(differs)))}, and a nested row "
                     "has one value of it; drop the column."
                 )
-    books = frames.books(frame)
+        frame = frame.take(books.bids.begins)
     return frames.to_frame(frame, books, frames.lists(books), names)
 
 
