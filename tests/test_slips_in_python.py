@@ -70,6 +70,15 @@ def test_metrics_are_told_to_be_no_books(hourly: Any) -> None:
         md.mid(hourly)
 
 
+def test_best_prices_are_told_to_be_no_books() -> None:
+    """What looks like bbo is named so: its columns where they are taken too, and that levels are missing where not."""
+    best = md.bbo(md.testing.books())
+    with pytest.raises(md.NotTidyError, match=r"md\.bbo are taken too, with \['best_ask', 'best_bid'\]"):
+        md.mid(best.rename(columns={"best_bid": "bid", "best_ask": "ask"}))
+    with pytest.raises(md.NotTidyError, match=r"md\.bbo have too few of its levels"):
+        md.depth(best)
+
+
 def test_columns_of_other_names_are_asked_for() -> None:
     """A frame with columns of its own is told what is missing, what it has, and to rename."""
     with pytest.raises(md.NotTidyError, match=r"'price', 'side'.*it has \['time', 'bid'\].*Rename") as refused:

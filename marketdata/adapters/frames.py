@@ -328,12 +328,13 @@ def to_frame(
         # Of rows as they are ids are passed on, and times that are those of the frame.
         passed = frame.tidy & {*(frame.ids if columns.bounds is known.bounds else ())}
         passed |= frame.tidy & {*(["ts"] if columns.ts is known.ts else ())}
-    new = heads(columns)
+    names = list(dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names)
+    new = heads(columns, [c for c in names if c not in passed and c not in values])
     out: dict[str, Column] = {}
-    for name in dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names:
+    for name in names:
         if name in values:
             out[name] = values[name]
-        elif name in new and name not in passed:
+        elif name in new:
             out[name] = new[name]
         elif name in COLUMNS.get(frame.kind, BBO) and name not in frame.tidy:
             out[name] = frame.lists(name) if name in LISTS else frame.read(name)[0]
@@ -346,11 +347,12 @@ def to_frame(
     return frame.build(out, len(columns.ts))
 
 
-def heads(columns: Columns) -> dict[str, Column]:
-    """The columns of times and ids of entries."""
+def heads(columns: Columns, names: Sequence[str]) -> dict[str, Column]:
+    """Those of the columns that are times or ids, of entries."""
     lengths, codes = np.diff(columns.bounds), np.arange(len(columns.tokens))
-    out: dict[str, Column] = {"ts": columns.ts.view("M8[us]")}
-    return out | {c: Texts(codes, [token[i] for token in columns.tokens], lengths) for i, c in enumerate(ID_COLUMNS)}
+    out: dict[str, Column] = {"ts": columns.ts.view("M8[us]")} if "ts" in names else {}
+    ids = ((i, c) for i, c in enumerate(ID_COLUMNS) if c in names)
+    return out | {c: Texts(codes, [token[i] for token in columns.tokens], lengths) for i, c in ids}
 
 
 def rows_to_frame(

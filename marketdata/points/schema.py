@@ -125,7 +125,11 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     # Where several are meant, the message names books: the kind that users know.
     known = {kind: some for kind, some in lacks.items() if "books" not in lacks or kind not in ("bbo", "nested")}
     nearest = min(known, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
-    raise NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)
+    error = NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)
+    if nearest == "books" and {*BBO[4:8], "bid", "ask"} & set(present):
+        as_top = f"are taken too, with {sorted(lacks['bbo'])}" if "bbo" in lacks else "have too few of its levels"
+        raise NotTidyError(f"{error} These look like best prices: those of md.bbo {as_top}.")
+    raise error
 
 
 def value_columns(columns: Iterable[str]) -> list[str]:

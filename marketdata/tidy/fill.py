@@ -10,7 +10,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, is_in_memory, is_lazy, kind_name, run
-from marketdata.adapters.frame import Column, Frame, Levels, Native, Texts
+from marketdata.adapters.frame import Frame, Levels, Native, Texts
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Columns, Ints, ranges
 from marketdata.points.grid import on_grid
@@ -100,17 +100,12 @@ def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | Non
 
 def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
     entries, shown, observed = on_grid(columns, grid, forward=fill == "forward")
-    values = _times_and_ids(frame, entries)
+    values = frames.heads(entries, frame.names)
     # What was not observed has no weight when means are averaged again.
     for name in (c for c in frame.names if is_count(c, frame.names)):
         count = np.append(np.nan_to_num(frame.numbers(name)), 0)[np.where(observed, shown, -1)]
         values[name] = count.astype(np.int64)
     return frames.rows_to_frame(frame, shown, {**values, "observed": observed})
-
-
-def _times_and_ids(frame: Frame, entries: Columns) -> dict[str, Column]:
-    """Times and ids of entries that may have no row."""
-    return {name: column for name, column in frames.heads(entries).items() if name in frame.names}
 
 
 def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:
@@ -128,7 +123,7 @@ def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:
     price, size = (np.append(values, np.nan)[at] for values in (levels.price, levels.size))
     bounds = np.append(0, np.cumsum(lengths))[entries.bounds]
     whole = Columns(entries.tokens, bounds, np.repeat(entries.ts, lengths))
-    values = _times_and_ids(frame, whole) | {
+    values = frames.heads(whole, frame.names) | {
         "side": Texts(side, [BID, ASK]),
         "level": Levels(np.append(levels.level, 0)[at], np.isnan(price)),
         "price": price,

@@ -20,7 +20,8 @@ def depth(frame: F, *, levels: int | None = None, within: float | None = None) -
     levels : int, optional
         Number of best levels of each side to count. ConfigError together with ``within``.
     within : float, optional
-        Greatest distance from the mid of levels to count [probability], up to 1e-9, so that 0.48 is within 0.02 of 0.5.
+        Greatest distance from the mid of levels to count [probability], up to 1e-9, so that 0.48 is within 0.02 of 0.5;
+        of a crossed book also levels beyond the mid, no farther from it.
 
     Examples
     --------

@@ -85,7 +85,8 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     Parameters
     ----------
     how : {"simple", "log", "change", "log_odds"}
-        v / u - 1, ln(v / u), v - u, or the change of `log_odds`.
+        v / u - 1, ln v - ln u, v - u, or the change of `log_odds`. A value at or below 0 has no logarithm, so a log
+        return of it is null, also between two negative values.
     resolution : str, optional
         Only between neighbouring buckets of this width, null across a gap. By default however far back u is.
 

@@ -50,25 +50,24 @@ def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool
 
     A ``t`` that is a number is read only inside of ``rng`` [microseconds UTC]; ``fast=False``: the reference decoder.
     """
-    notes: Counter[str] = Counter()
-    return page_of(*_read(view, body, notes, rng, fast=fast), notes)
-
-
-def _read(
-    view: View, body: bytes, notes: Counter[str], rng: Range | None = None, *, fast: bool = True
-) -> tuple[Data, Envelope]:
     for compact in (bytes.strip, _compact) if fast and view == "books" else ():
         with suppress(*_UNUSUAL):
-            return _read_books(compact(body))
+            return page_of(*_read_books(compact(body)), Counter())
+    notes: Counter[str] = Counter()
     top = reference_decoder.load(body, notes)
     envelope = envelope_of(view, top)
-    return reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes), envelope
+    columns = reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
+    return page_of(columns, envelope, notes)
 
 
 def page_of(columns: Data, envelope: Envelope, notes: Counter[str]) -> Page:
-    """A page of points as they were read, checked."""
-    columns = check(columns, envelope.resolution, notes)
-    labels, meta = envelope.labels, envelope.metadata
+    """A page of points as they were read, checked; its labels are also those of tokens without a point."""
+    columns, meta = check(columns, envelope.resolution, notes), envelope.metadata
+    labels: dict[str, str | None] = {}
+    if isinstance(envelope, MarketEnvelope):
+        labels = {**envelope.tokens}
+    elif isinstance(envelope, TokenEnvelope):
+        labels = {envelope.token_label or "": envelope.token_id}
     return Page(
         columns, envelope.market_id, envelope.resolution, labels, meta.count, meta.limit, meta.next_cursor, notes
     )
@@ -83,15 +82,15 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str
     parts, resolutions = [], set()
     for k, body in enumerate(bodies):
         try:
-            columns, envelope = _read(view, body, notes)
+            page = decode_page(view, body)
         except ContractError as error:
             raise ContractError(f"Page {k}: {error}") from None
-        parts.append(columns)
-        resolutions.add(envelope.resolution)
+        parts.append(page.columns)
+        resolutions.add(page.resolution)
+        notes.update(page.notes)
     if len(resolutions) > 1:
         raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
-    columns = joined(parts).sort() if parts else empty(view)
-    return check(columns, next(iter(resolutions), ""), notes), notes
+    return joined(parts).sort() if parts else empty(view), notes
 
 
 def envelope_of(view: View, top: object) -> Envelope:

@@ -74,21 +74,11 @@ class Envelope(Body):
     resolution: StrictStr
     metadata: HistoryPageMetadata
 
-    @property
-    def labels(self) -> dict[str, str | None]:
-        """Token labels and ids, also of tokens without a point."""
-        return {}
-
 
 class MarketEnvelope(Envelope):
     """A market's books or prices without their points (interface 2.2, 2.5)."""
 
     tokens: dict[StrictStr, StrictStr]
-
-    @property
-    def labels(self) -> dict[str, str | None]:
-        """Token labels and ids, also of tokens without a point."""
-        return dict(self.tokens)
 
 
 class TokenEnvelope(Envelope):
@@ -96,11 +86,6 @@ class TokenEnvelope(Envelope):
 
     token_id: StrictStr
     token_label: StrictStr | None = None
-
-    @property
-    def labels(self) -> dict[str, str | None]:
-        """The label and the id of the token."""
-        return {self.token_label or "": self.token_id}
 
 
 Level = Annotated[list[float], Field(min_length=2, max_length=2)]

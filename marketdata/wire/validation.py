@@ -11,26 +11,23 @@ from marketdata.points.columns import Books, Data
 from marketdata.points.views import view_of
 from marketdata.resolution import Resolution
 
-# Resolutions of the interface.
-_NAMES = frozenset(str(r) for r in Resolution)
+# Widths of the buckets of the interface, by name [microseconds].
+_WIDTHS = {str(r): r.micros for r in Resolution}
 # Notes that say that a value was changed.
 REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_number", "points_sorted"})
 
 
 def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
     """The columns with levels best first; every oddity counted in ``notes``."""
-    if resolution in _NAMES and len(columns.ts):
-        _note(notes, "time_not_on_a_bucket", columns.ts % Resolution(resolution).micros != 0)
-    if isinstance(columns, Books):
-        return _check_books(columns, notes)
-    for name, values in columns.values.items():
-        if view_of(columns) == "prices" and name == "price":
-            _note(notes, "price_outside_0_1", (values < 0) | (values > 1))
-        _note(notes, "null_value", np.isnan(values))
-    return columns
-
-
-def _check_books(books: Books, notes: Counter[str]) -> Books:
+    if resolution in _WIDTHS and len(columns.ts):
+        _note(notes, "time_not_on_a_bucket", columns.ts % _WIDTHS[resolution] != 0)
+    if not isinstance(columns, Books):
+        for name, values in columns.values.items():
+            if view_of(columns) == "prices" and name == "price":
+                _note(notes, "price_outside_0_1", (values < 0) | (values > 1))
+            _note(notes, "null_value", np.isnan(values))
+        return columns
+    books = columns
     (price, size), counts = books.levels(), books.counts
     is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
     equal, wrong = price[1:] == price[:-1], (price[1:] > price[:-1]) != is_ask[1:]
