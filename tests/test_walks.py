@@ -42,10 +42,10 @@ def entered(call: Callable[[], object]) -> set[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("verb", "arguments", "most"),
     [
-        ("bbo", (), 22),
-        ("mid", (), 22),
-        ("depth", (), 24),
-        ("resample", ("1h",), 32),
+        ("bbo", (), 21),
+        ("mid", (), 21),
+        ("depth", (), 23),
+        ("resample", ("1h",), 31),
         ("ohlc", ("1h",), 27),
         ("returns", (), 21),
     ],

@@ -58,6 +58,14 @@ class PolarsFrame(Frame):
         numbers = (c for c in names if c not in RULES and schema[c] == pl.Float64)
         return found | {c: self.native[c].to_numpy() for c in numbers}
 
+    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
+        """See `Frame`; those of texts and categories are there already."""
+        column = self.native[name]
+        if not isinstance(column.dtype, (pl.String, *_CODED)):
+            return super().texts(name, rows)
+        at = self.rows if rows is None else rows if self.rows is None else self.rows[rows]
+        return (column if at is None else column.gather(at)).cast(pl.String).to_list()
+
     def lists(self, name: str) -> Lists:
         """See `Frame`."""
         if self.native.schema[name] == pl.List(pl.Float64) and not self.native[name].null_count():
