@@ -20,7 +20,7 @@ from archive.writers import import_folder
 
 import marketdata as md
 from marketdata import Archive
-from marketdata.adapters.recordings import batch, formats
+from marketdata.adapters.recordings import batch
 from marketdata.adapters.recordings import files as recording_files
 from marketdata.adapters.recordings.files import RecordingFile
 from marketdata.adapters.recordings.formats import FORMATS, format_of
@@ -313,9 +313,8 @@ def test_the_last_snapshot_of_a_minute_counts_in_whatever_order_and_parts(
 ) -> None:
     """A file in the order of time, of all or of each token, is read part by part, another one as a whole."""
     chance = random.Random(f"{kind} {end} {order}")
-    for name, most in (("_ROWS", 7), ("_JSON_ROWS", 5), ("_CSV_BLOCK", 500)):
+    for name, most in (("_ROWS", 7), ("_JSON_ROWS", 5), ("_CSV_BLOCK", 500), ("_PART", 384)):
         monkeypatch.setattr(recording_files, name, most)
-    monkeypatch.setattr(formats, "_CHANGES", 6)
     monkeypatch.setattr(batch, "_ROWS", 4)
     monkeypatch.setattr(recordings, "_LEVELS", 40)
     times = chance.sample(range(0, 240_000, 500), 40)
@@ -357,9 +356,8 @@ def test_a_large_file_in_no_order_of_time_is_refused_with_what_to_do(
     archive: Archive[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, end: str
 ) -> None:
     """Sorting it would take more memory than there may be."""
-    for name, most in (("_ROWS", 7), ("_JSON_ROWS", 5), ("_CSV_BLOCK", 500), ("_WHOLE", 1000)):
+    for name, most in (("_ROWS", 7), ("_JSON_ROWS", 5), ("_CSV_BLOCK", 500), ("_PART", 384), ("_WHOLE", 1000)):
         monkeypatch.setattr(recording_files, name, most)
-    monkeypatch.setattr(formats, "_CHANGES", 6)
     rows = moment_rows(kind, [(at, "1", 0.25) for at in range(240_000, 0, -6000)])
     path = tmp_path / f"books.{end}"
     if end == "jsonl":

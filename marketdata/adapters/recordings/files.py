@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import simdjson
 
@@ -21,7 +21,6 @@ from marketdata.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-T = TypeVar("T")
 Form = Literal["json", "csv", "parquet"]
 # The form that the end of a name says.
 _FORMS: dict[str, Form] = {
@@ -37,8 +36,8 @@ _ROWS, _JSON_ROWS = 1 << 19, 1 << 14
 _REPEATED = ("asset_id", "event_type", "side")
 # Bytes of a CSV file that are read at a time: a row has no more.
 _CSV_BLOCK = 1 << 24
-# A file that is in no order of time is read as one part, of so many bytes in memory at most.
-_WHOLE = 2 << 30
+# Bytes in memory that are read as one part, and that a file has at most which is read as one.
+_PART, _WHOLE = 1 << 25, 2 << 30
 # Digits that every whole number of 64 bits can have.
 _INT64_DIGITS = 18
 # What a message says of a file that ends early.
@@ -133,38 +132,42 @@ class RecordingFile:
         import polars as pl
 
         ways = {"csv": self._csv_frames, "json": self._json_frames, "parquet": self._parquet_frames}
-        parts = ways[str(self.form)](columns)
-        if not self.whole:
-            yield from parts
-            return
-        found, damage = _before_damage(self._bounded(parts))
-        if found:
-            yield pl.concat(found, how="diagonal_relaxed")
-        if damage is not None:
-            raise damage
+        held, size = list[pl.DataFrame](), 0.0
+        try:
+            for frame in ways[str(self.form)](columns):
+                held.append(frame)
+                size += frame.estimated_size()
+                if self.is_part(size):
+                    yield pl.concat(held, how="diagonal_relaxed")
+                    held, size = [], 0.0
+        except DamagedFileError:
+            if held:
+                yield pl.concat(held, how="diagonal_relaxed")
+            raise
+        if held:
+            yield pl.concat(held, how="diagonal_relaxed")
 
-    def _bounded(self, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        size = 0.0
-        for part in parts:
-            size += part.estimated_size()
-            self.check_size(int(size))
-            yield part
-
-    def check_size(self, size: int) -> None:
-        """ConfigError for a file that is read as one part and takes more than so many bytes of memory."""
+    def is_part(self, size: float) -> bool:
+        """Whether so many bytes are a part; ConfigError if a file that is read as one part has more than fit."""
         if self.whole and size > _WHOLE:
             raise ConfigError(
                 f"{self.path.name!r} is not in the order of time, and larger than the {_WHOLE >> 20:,} MB that are "
                 "sorted in memory. Sort its rows by their time first, or divide it into files of a range of time each "
                 "that are named in that order."
             )
+        return not self.whole and size >= _PART
 
     def _json_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
         import polars as pl
 
-        rows, damage = self.rows(), None
+        rows = self.rows()
+        damage: DamagedFileError | None = None
         while damage is None:
-            some, damage = _before_damage(islice(rows, _JSON_ROWS))
+            some: list[Any] = []
+            try:
+                some.extend(islice(rows, _JSON_ROWS))
+            except DamagedFileError as problem:
+                damage = problem
             if some:
                 yield pl.DataFrame([row for row in some if isinstance(row, Mapping)], infer_schema_length=None)
             elif damage is None:
@@ -248,16 +251,6 @@ def _loads(line: bytes) -> Any:
 def _whole_number(digits: str) -> int | str:
     """A whole number; one of more digits than a column of numbers has, such as a token id, as text."""
     return int(digits) if len(digits) <= _INT64_DIGITS else digits
-
-
-def _before_damage(found: Iterable[T]) -> tuple[list[T], DamagedFileError | None]:
-    """What comes before the place from which on a file cannot be read, and what is said of that."""
-    out: list[T] = []
-    try:
-        out.extend(found)
-    except DamagedFileError as problem:
-        return out, problem
-    return out, None
 
 
 def _each(found: Iterable[Any]) -> Iterator[Any]:

@@ -14,8 +14,8 @@ from marketdata.adapters.recordings.market_channel import MessageReader, is_mess
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
 
-# Changes that are collected before they are given, and what one takes in memory [bytes].
-_CHANGES, _BYTES = 1 << 19, 64
+# What a change takes in memory [bytes].
+_BYTES = 64
 
 
 class Format(NamedTuple):
@@ -40,8 +40,7 @@ def _messages(file: RecordingFile, clock: str) -> Iterator[Batch]:
                 reader.damaged()
             else:
                 reader.add(found)
-            file.check_size(len(reader) * _BYTES)
-            if len(reader) >= _CHANGES and not file.whole:
+            if file.is_part(len(reader) * _BYTES):
                 yield reader.collected()
     except DamagedFileError:
         yield reader.collected()
