@@ -33,7 +33,7 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
-from marketdata.errors import ConfigError, NotArchivedError
+from marketdata.errors import ArchiveCorruptError, ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole
 from marketdata.points.columns import Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
@@ -1027,9 +1027,12 @@ class Archive(Generic[Frame]):
     @property
     def _existing(self) -> ArchiveStore:
         """The store for reading points; NotArchivedError for a folder that does not exist."""
-        with reading(f"The folder {self._location!r}"):
-            if not is_url(self._location) and not Path(self._location).exists():
-                raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}")
+        if not is_url(self._location):
+            try:
+                with reading(f"The folder {self._location!r}"):
+                    Path(self._location).stat()
+            except ArchiveCorruptError:
+                raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}") from None
         return self._stored
 
     def _market_ids(self, market: str | Sequence[str] | None) -> dict[str, str] | None:

@@ -145,6 +145,26 @@ def test_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeypatch
     assert held(filled) == before
 
 
+@pytest.mark.fault("AR38")
+def test_a_folder_that_the_storage_cannot_look_at_is_not_a_missing_one(
+    filled: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Python says of a folder whose storage fails, it is an error, and not an archive without points."""
+    real = Path.stat
+
+    def fails(path: Path, **how: Any) -> os.stat_result:
+        if path.name == "books":
+            raise OSError(errno.EIO, "stat")
+        return real(path, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", fails)
+        patch.setattr(Path, "is_dir", lambda _: False)  # as Python 3.14 has it
+        with pytest.raises(ArchiveError, match="the storage failed"):
+            Archive(filled.location).version("books")
+    assert Archive(filled.location).version("books") >= 0
+
+
 @pytest.mark.fault("AR5")
 def test_data_is_durable_before_a_commit_names_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every data file is flushed, then its folder, then the commit, and only then does that appear, flushed too."""

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import stat
 import uuid
 import zlib
 from bisect import bisect_left
@@ -68,6 +69,14 @@ class Recent(OrderedDict[_Key, _Value]):
 def is_url(location: str) -> bool:
     """Whether a location names an object store rather than a folder."""
     return "://" in location and not location.startswith("file://")
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; OSError if the storage fails, where Python 3.14 would say that there is none."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 class Store:

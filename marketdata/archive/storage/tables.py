@@ -34,6 +34,7 @@ from marketdata.archive.storage.parquet import (
     flush,
     holding,
     hull,
+    is_folder,
     is_url,
     read_footer,
     read_groups,
@@ -275,7 +276,7 @@ class Table:
 
         what = ""
         with errors.reading(f"The commit log of {self.uri}"):
-            if not self.remote and not Path(self.uri).is_dir():
+            if not self.remote and not is_folder(Path(self.uri)):
                 return
             for _ in range(_MOST_READS):
                 try:
@@ -315,7 +316,7 @@ class Table:
 
     def _read_log(self) -> int:
         """Read all of the commit log, so that a failing storage raises; returns the number of its files."""
-        if not self._log.is_dir():
+        if not is_folder(self._log):
             return 0
         # Not the temporary files of writers that were killed.
         paths = [path for path in self._log.iterdir() if path.suffix in (".json", ".parquet")]
