@@ -89,7 +89,7 @@ class Listings:
     def warm(self) -> None:
         """Read and sort the records for the first request."""
         for kind in KINDS:
-            self._current(kind).order("id", "asc")
+            self._current(kind).order("updated_at", "desc")
 
     def tags(self) -> list[str]:
         """Every tag in use, sorted."""
@@ -102,7 +102,7 @@ class Listings:
         facts = _facts(kind, query, parent)
         behind = None if query.cursor is None else cursors.read(facts, query.cursor)
         current = self._current(kind)
-        order, listing, start = current.order(*query.sorted_by), self._listing(current, facts, query, parent), 0
+        order, listing, start = current.order(query.sort, query.order), self._listing(current, facts, query, parent), 0
         if behind is not None:
             place = current.places.get(behind)
             if place is None:
@@ -134,7 +134,7 @@ class Listings:
         found = current.listings.get(facts)
         if found is None:
             passes = _filter(query, current)
-            order = current.order(*query.sorted_by)
+            order = current.order(query.sort, query.order)
             some = (passes(p) and (children is None or children(current.records[p])) for p in order)
             found = current.listings[facts] = array("q", compress(count(), some))
         return found

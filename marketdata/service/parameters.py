@@ -108,8 +108,8 @@ class ListingQuery(BaseModel):
     limit: Limit = DEFAULT_LIMIT
     cursor: CursorText = None
     search: str | None = Field(None, max_length=200, description="Words that slug or title contain.")
-    sort: SortField | None = Field(None, description="Field to sort by, records without it last; by default the id.")
-    order: Order | None = Field(None, description="By default asc without sort, and desc with it.")
+    sort: SortField = Field("updated_at", description="Field to sort by; records without it come last.")
+    order: Order = "desc"
     status: str | None = Field(None, max_length=100, description="Status of the record.")
     tags: str | None = Field(None, max_length=1000, description="Comma-separated tags.")
     tags_match: Literal["any", "all"] = "any"
@@ -117,11 +117,6 @@ class ListingQuery(BaseModel):
     start_date_max: str | None = None
     end_date_min: str | None = None
     end_date_max: str | None = None
-
-    @property
-    def sorted_by(self) -> tuple[SortField, Order]:
-        """Field and order; by default one that no record leaves, so that changes between pages skip and repeat none."""
-        return (self.sort or "id", self.order or ("desc" if self.sort else "asc"))
 
     @property
     def wanted_tags(self) -> list[str]:

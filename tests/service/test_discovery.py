@@ -191,21 +191,6 @@ def test_a_walk_goes_on_behind_a_record_that_has_changed() -> None:
     assert rest == ["3", "4", "5", "5a", "6", "7", "8"]
 
 
-def test_a_walk_without_a_sort_skips_and_repeats_nothing_that_changes() -> None:
-    """Records that change between two pages, of what was listed and of what was not, come once all the same."""
-    archive = MemoryArchive()
-    for i in range(8):
-        archive.add_market(f"{i}", {"Yes": f"y{i}"}, updated_at=f"2026-01-0{9 - i}T00:00:00Z")
-    with serve(archive) as service, requests.Session() as session:
-        web = Web(service.base_url, service.api_key, session)
-        first = web.get("/v1/markets", limit=3).body
-        for changed in (0, 2, 5):
-            archive._records["markets"][changed]["updated_at"] = "2026-02-01T00:00:00Z"
-        archive.add_market("8", {"Yes": "new"}, updated_at="2026-02-02T00:00:00Z")
-        rest = [ids(body) for body in walk_on(web, first, {"limit": 3})]
-    assert [ids(first), *rest] == [["0", "1", "2"], ["3", "4", "5"], ["6", "7", "8"]]
-
-
 def walk_on(web: Web, body: dict, asked: dict) -> Iterator[dict]:
     while (cursor := body["metadata"]["next_cursor"]) is not None:
         body = web.get("/v1/markets", cursor=cursor, **asked).body
