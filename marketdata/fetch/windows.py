@@ -146,7 +146,8 @@ class Spans:
     def width(self, pages: int) -> int:
         """Buckets of a window of so many pages: narrower by what chance adds, so that the last does not run over."""
         chance = (1 - (self.filled or 1)) * self._labels / self._limit * pages * (1 + pages / max(1, len(self._full)))
-        return max(1, round(self.buckets * (pages - _DEVIATIONS * math.sqrt(chance))))
+        # Of few points in many tokens chance would leave nothing of it.
+        return max(1, round(self.buckets * max(pages / 2, pages - _DEVIATIONS * math.sqrt(chance))))
 
     @property
     def buckets(self) -> float:

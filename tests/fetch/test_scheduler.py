@@ -563,6 +563,19 @@ def test_markets_of_many_tokens(server: Near, transport: Paced, count: int) -> N
     assert len(history(server)) <= 1.12 * -(-total // (200 // count)) + 3
 
 
+@pytest.mark.fault("P19")
+@pytest.mark.parametrize(("tokens", "limit", "share", "count"), [(3, 4, 0.002, 1400), (100, 200, 0.01, 3000)])
+def test_few_points_of_many_tokens(
+    server: Near, transport: Paced, tokens: int, limit: int, share: float, count: int
+) -> None:
+    """A page holds few buckets with all tokens, and many of a market that trades now and then."""
+    draw, oracle = random.Random(5), Oracle.of_prices(count, [f"t{i:03}" for i in range(tokens)])
+    oracle.points = {key: value for key, value in oracle.points.items() if draw.random() < share}
+    served(server, oracle, Oracle.__call__)
+    assert sorted(rows(fetch(transport, oracle.request(count, limit)))) == expected(oracle.points)
+    assert len(history(server)) <= 1.5 * len(oracle.points) / limit + 3
+
+
 def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> tuple[Oracle, Callable[..., Act]]:
     """A market of 210 tokens, of which token k has a point each ``step(k)`` minutes of its life, and its service."""
     oracle = Oracle.of_prices(0, [f"t{i:03}" for i in range(210)])
