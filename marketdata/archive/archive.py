@@ -12,23 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
-from marketdata.archive import files, ingest, maintenance, query, recordings, sql, universe
+from marketdata.archive import files, ingest, maintenance, query, recordings, scan, sql, universe
 from marketdata.archive.coverage.intervals import gaps
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import Pull, fetched_frame, wanted_range
 from marketdata.archive.query import Missing, checked_views
-from marketdata.archive.scan import (
-    EngineName,
-    by_market,
-    computed,
-    lazy,
-    query_of,
-    to_arrow,
-    to_dask,
-    to_spark,
-)
+from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
@@ -654,22 +645,19 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
-        store, view, engine = (
-            self._existing,
-            choice("view", view, VIEWS),
-            choice("engine", engine, get_args(EngineName)),
-        )
+        store, view = self._existing, choice("view", view, VIEWS)
+        engine = choice("engine", engine, get_args(EngineName))
         ids = self._market_ids(market)
         what = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine == "polars":
-            return lazy(what)
+            return scan.lazy(what)
         if engine == "arrow":
-            return to_arrow(what)
+            return scan.to_arrow(what)
         if engine == "duckdb":
             return sql.relation(what)
         every = ids if ids is not None else [str(record["id"]) for record in store.catalog["markets"].records()]
-        parts = by_market(what, every)
-        return to_dask(parts) if engine == "dask" else to_spark(parts)
+        parts = scan.by_market(what, every)
+        return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
 
     @overload
     def sql(self, statement: str, *, frame: None = None) -> Frame: ...
@@ -872,7 +860,7 @@ class Archive(Generic[Frame]):
         store, view, wanted = self._existing, choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
         ranges = None if ids is None else query.covered_ranges(store.coverage, view, ids, start, end, "warn")
-        files.write(computed(query_of(store, view, ranges, ranges or wanted, resolution)), Path(path))
+        files.write(scan.computed(query_of(store, view, ranges, ranges or wanted, resolution)), Path(path))
 
     def files(
         self, view: View, market: str | None = None, start: TimeLike | None = None, end: TimeLike | None = None

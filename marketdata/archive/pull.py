@@ -13,19 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from marketdata.archive.coverage import policy
 from marketdata.archive.coverage.intervals import CoverageRecord, within
-from marketdata.archive.coverage.policy import (
-    FINALIZE_AFTER_WITHOUT_CLOCK,
-    MINUTE,
-    SHORTEST_GAP,
-    Gap,
-    ServerTime,
-    answered,
-    coverage_after,
-    gaps_to_fetch,
-    minutes,
-    whole_minutes,
-)
+from marketdata.archive.coverage.policy import MINUTE, Gap, ServerTime
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.query import ALL_TIME, frame_of
 from marketdata.archive.selection import Selection
@@ -132,7 +122,7 @@ class Pull:
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {found}{more}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
-        total = sum(minutes([gap]) for *_, gap in todo)
+        total = sum(policy.minutes([gap]) for *_, gap in todo)
         disable = None if self.progress is None else not self.progress
         sink = _Sink(self.store, todo, self.clock)
         arriving = self.client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")
@@ -158,9 +148,9 @@ class Pull:
         records = self.store.coverage.records(view, market)
         # The server's time is requested only if there may be something to fetch.
         late = ServerTime(max(time.time_ns() // 1000, wanted.end))
-        if "clock" not in self.__dict__ and not gaps_to_fetch(records, wanted, late, refresh=self.refresh):
+        if "clock" not in self.__dict__ and not policy.gaps_to_fetch(records, wanted, late, refresh=self.refresh):
             return []
-        return gaps_to_fetch(records, wanted, self.clock, refresh=self.refresh)
+        return policy.gaps_to_fetch(records, wanted, self.clock, refresh=self.refresh)
 
     @cached_property
     def clock(self) -> ServerTime:
@@ -201,10 +191,10 @@ class _Sink:
             answers = list(_together(windows))
             for k, complete, done, times in answers:
                 if complete:
-                    beside[self._todo[k][1]] += answered(done, times)
+                    beside[self._todo[k][1]] += policy.answered(done, times)
             for k, complete, done, times in answers:
                 _, market, gap = self._todo[k]
-                for entry in coverage_after(
+                for entry in policy.coverage_after(
                     done, times, self._clock, complete=complete, tries=gap.tries, beside=beside[market]
                 ):
                     records.setdefault(market, []).append(entry)
@@ -219,7 +209,8 @@ class _Sink:
         """What is stored of a market near the fetched ranges, and outside them."""
         first, last = min(r.start for r in fetched), max(r.end for r in fetched)
         near = within(
-            self._store.coverage.records(view, market), Range(first - 2 * SHORTEST_GAP, last + 2 * SHORTEST_GAP)
+            self._store.coverage.records(view, market),
+            Range(first - 2 * policy.SHORTEST_GAP, last + 2 * policy.SHORTEST_GAP),
         )
         return [p for p in near if not any(p.start < r.end and r.start < p.end for r in fetched)]
 
@@ -245,7 +236,7 @@ def server_clock(client: Any) -> ServerTime:
         date = client.server_time() if hasattr(client, "server_time") else None
         there = to_micros(client.health()["timestamp"] if date is None else date, "timestamp")
     except (MarketDataError, KeyError, TypeError):
-        return ServerTime(here, FINALIZE_AFTER_WITHOUT_CLOCK)
+        return ServerTime(here, policy.FINALIZE_AFTER_WITHOUT_CLOCK)
     ahead = max(0, there - here)
     if ahead > MINUTE:
         warn(
@@ -265,7 +256,7 @@ def wanted_range(start: TimeLike | None, end: TimeLike | None) -> Range:
         shown = f"the present ({to_text(last)})" if end is None else f"the end, {to_text(last)}"
         problem = f"is not before {shown}; the start is inclusive and the end exclusive."
         raise ConfigError(problem, argument="start", value=start)
-    return whole_minutes(Range(first, ALL_TIME.end if end is None else last))
+    return policy.whole_minutes(Range(first, ALL_TIME.end if end is None else last))
 
 
 def fetched_frame(fetched: Iterable[FetchedRange], frame: FrameKind) -> Any:

@@ -19,28 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from marketdata.archive.storage import errors
+from marketdata.archive.storage import errors, parquet
 from marketdata.archive.storage.commits import is_plain, library_commit, link_commit, properties
 from marketdata.archive.storage.format import check, marked, outdated
-from marketdata.archive.storage.parquet import (
-    FAR,
-    LAST_NAME,
-    WRITE_EFFORT,
-    DataFile,
-    Footer,
-    Recent,
-    Spans,
-    Store,
-    flush,
-    holding,
-    hull,
-    is_folder,
-    is_url,
-    read_footer,
-    read_groups,
-    spans_of,
-    write_rows,
-)
+from marketdata.archive.storage.parquet import DataFile, Footer, Recent, Spans, Store
 from marketdata.errors import (
     ArchiveBusyError,
     ArchiveCorruptError,
@@ -82,8 +64,8 @@ _NOTES = 64
 
 # What the library says of a file, in the order of `DataFile`, and what stands for what it does not know.
 _ENTRY = {
-    "path": "", "size_bytes": 0, "num_records": -1, "min.market_id": "", "max.market_id": LAST_NAME,
-    "min.ts": -FAR, "max.ts": FAR,
+    "path": "", "size_bytes": 0, "num_records": -1, "min.market_id": "", "max.market_id": parquet.LAST_NAME,
+    "min.ts": -parquet.FAR, "max.ts": parquet.FAR,
 }  # fmt: skip
 # Inode, size and time of change [ns] of the file of a commit.
 Mark = tuple[int, int, int]
@@ -105,7 +87,7 @@ class Version:
     def fingerprint(self) -> str:
         """A hash of the files and columns of the version; times to the millisecond, as some logs have them."""
         lines = sorted(
-            f"{path!r} {size} {rows} {low or None!r} {None if high == LAST_NAME else high!r} "
+            f"{path!r} {size} {rows} {low or None!r} {None if high == parquet.LAST_NAME else high!r} "
             f"{first // 1000} {last // 1000}"
             for path, size, rows, low, high, first, last, *_ in self.files
         )
@@ -155,7 +137,7 @@ class Table:
         looks: Looks | None = None,
     ) -> None:
         self.uri = uri
-        self.remote = is_url(uri)
+        self.remote = parquet.is_url(uri)
         self._interval = interval if self.remote else _CHECKPOINT
         self._nothing = Version(-1, (), schema)
         self._version = self._nothing
@@ -276,7 +258,7 @@ class Table:
 
         what = ""
         with errors.reading(f"The commit log of {self.uri}"):
-            if not self.remote and not is_folder(Path(self.uri)):
+            if not self.remote and not parquet.is_folder(Path(self.uri)):
                 return
             for _ in range(_MOST_READS):
                 try:
@@ -316,7 +298,7 @@ class Table:
 
     def _read_log(self) -> int:
         """Read all of the commit log, so that a failing storage raises; returns the number of its files."""
-        if not is_folder(self._log):
+        if not parquet.is_folder(self._log):
             return 0
         # Not the temporary files of writers that were killed.
         paths = [path for path in self._log.iterdir() if path.suffix in (".json", ".parquet")]
@@ -424,7 +406,7 @@ class Table:
                     raise
             if not self.remote:
                 for path in (self._log / f"{0:020d}.json", self._log, Path(self.uri)):
-                    flush(path)
+                    parquet.flush(path)
             self._open()
 
     def add_columns(self, names: Iterable[str]) -> None:
@@ -519,7 +501,7 @@ class Table:
                     raise
                 return False
         if not self.remote:
-            flush(self._log)  # the name of the commit
+            parquet.flush(self._log)  # the name of the commit
         return True
 
     @contextlib.contextmanager
@@ -532,7 +514,7 @@ class Table:
         yield self._handle
         if not self.remote:
             with errors.writing(f"Committing to {self.uri}"):  # no longer an error of the commit
-                flush(self._log / f"{version.number + 1:020d}.json")
+                parquet.flush(self._log / f"{version.number + 1:020d}.json")
 
     def plan(
         self,
@@ -579,11 +561,11 @@ class Table:
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(n, 7))))  # noqa: S311  no secret
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first; run it again.")
 
-    def put(self, rows: pa.Table, effort: int = WRITE_EFFORT) -> list[DataFile]:
+    def put(self, rows: pa.Table, effort: int = parquet.WRITE_EFFORT) -> list[DataFile]:
         """Write rows to new files, for a commit of the same `plan` to name."""
         out: list[DataFile] = []
         with errors.writing(f"Writing to {self.uri}"):
-            for file, spans in write_rows(self.store, rows, effort):
+            for file, spans in parquet.write_rows(self.store, rows, effort):
                 self._drafts.files.add(file)
                 out.append(file)
                 self._spans[file.path] = spans
@@ -596,14 +578,14 @@ class Table:
         known = None if fresh else self._footers.get(file.path)
         if known is None:
             with self._past():
-                known = self._footers[file.path] = read_footer(self.store, file, whole=whole)
+                known = self._footers[file.path] = parquet.read_footer(self.store, file, whole=whole)
         return known
 
     def read(self, file: DataFile, groups: Sequence[int] | None = None, names: Sequence[str] | None = None) -> pa.Table:
         """Rows of a file, or of some of its row groups, and columns of them, with page checksums compared."""
         footer = self.footer(file, whole=groups is None and names is None)
         with self._past():
-            return read_groups(self.store, file, footer, groups, names)
+            return parquet.read_groups(self.store, file, footer, groups, names)
 
     def read_small(self, file: DataFile) -> pa.Table:
         """Rows of a file that was perhaps written by this process."""
@@ -613,14 +595,14 @@ class Table:
     def touched(self, version: Version, hulls: Mapping[str, Range]) -> Iterator[DataFile]:
         """The files with rows of a market between the first and the last of its wanted times."""
         markets = sorted(hulls)
-        wanted = hull(hulls.values())
-        for file in holding(version.files, markets, wanted):
+        wanted = parquet.hull(hulls.values())
+        for file in parquet.holding(version.files, markets, wanted):
             spans = self._spans.get(file.path)
             if spans is None:
-                if not holding(self.footer(file).groups, markets, wanted):
+                if not parquet.holding(self.footer(file).groups, markets, wanted):
                     continue
                 # Statistics of ids that are hashes exclude nothing; files never change, so this is read once.
-                spans = self._spans[file.path] = spans_of(self.read(file, names=("market_id", "ts")))
+                spans = self._spans[file.path] = parquet.spans_of(self.read(file, names=("market_id", "ts")))
             if any(spans[m][0] < hulls[m].end and spans[m][1] >= hulls[m].start for m in spans.keys() & hulls.keys()):
                 yield file
 
@@ -680,8 +662,8 @@ class Table:
             # A handle lists all commits since it was opened, at each of its own.
             handle = DeltaTable(self.uri)
             handle.create_checkpoint()
-            flush(self._log / f"{handle.version():020d}.checkpoint.parquet")
-            flush(self._log)
+            parquet.flush(self._log / f"{handle.version():020d}.checkpoint.parquet")
+            parquet.flush(self._log)
             handle.cleanup_metadata()
             self._load(handle)
 
