@@ -257,7 +257,7 @@ class Job:
     def __init__(self, index: int, window: Window, info: MarketInfo | None, *, has_days: bool = False) -> None:
         self.index = index
         self.window = window
-        self._has_days = has_days
+        self.has_days = has_days
         self.at = window.rng.start
         self.points = 0
         self.tracks: list[Track] = []
@@ -287,7 +287,7 @@ class Job:
         # Where a token has no point one request says so, whenever its market was active.
         windows = [replace(self.window, kind="token", id=token) for token in info.tokens] if is_wide else [self.window]
         known = MarketInfo() if is_wide else info
-        self.tracks = [Track(window, known, has_days=self._has_days and not is_wide) for window in windows]
+        self.tracks = [Track(window, known, has_days=self.has_days and not is_wide) for window in windows]
         return is_wide
 
     def pop(self) -> Iterator[Fetched]:

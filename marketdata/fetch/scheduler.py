@@ -90,7 +90,7 @@ class Scheduler:
         self.report = report if report is not None else Report()
         infos = [markets.known(w.id) if w.kind == "market" else MarketInfo() for w in windows]
         jobs = [
-            Job(k, w, i, has_days=days is not None and days.may_have(w))
+            Job(k, w, i, has_days=days is not None and w.days is not None and days.may_have(w))
             for k, (w, i) in enumerate(zip(windows, infos, strict=True))
         ]
         self._waiting = deque(jobs)
@@ -98,7 +98,7 @@ class Scheduler:
         self._missing: dict[Job, NotFoundError] = {}
         self._ready: deque[Fetched] = deque()
         self._names = {w.id for w in windows}
-        self._active = self._came = 0
+        self._active = self._came = self._days_on_way = 0
         self._wasted = 0.0
         self._error: BaseException | None = None
         self._wants_usage = sum(job.pages for job in jobs) > _WORTH_USAGE
@@ -172,6 +172,10 @@ class Scheduler:
         return sum(one.unrequested + sum(map(one.left, one.parts)) for one in self._tracks)
 
     @property
+    def _has_room_for_days(self) -> bool:
+        return self._days_on_way + len(self._ready) < _DAYS
+
+    @property
     def _is_over(self) -> bool:
         return not self._begun and not self._waiting
 
@@ -198,31 +202,30 @@ class Scheduler:
             # What arrives is yielded behind the first part, where nothing can arrive: it may always be requested.
             may_begin = self._in_order and job is self._begun[0] and not self._ready
             is_begun = any(track.parts for track in job.tracks)
-            for track in self._open(job)[:1]:
+            for track in list(filter(self._may_take, job.open))[:1]:
                 if has_room or (track.waits and (is_begun or may_begin)):
                     return partial(self._request, job, track, self._part(track))
-        if not has_room or not self._waiting:
+        if not has_room or not self._waiting or (self._waiting[0].has_days and not self._has_room_for_days):
             return None
         self._begun.append(job := self._waiting.popleft())
         if job.needs_info:
             return partial(self._look_up, job)
         return self._take()
 
-    def _open(self, job: Job) -> list[Track]:
-        """Tracks of a job of which something may be requested; of days that may have few points one at a time."""
-        on_way = [part for one in self._tracks for part in one.parts if part.is_day and part.fetched is None]
-        many = len(on_way) + len(self._ready)
-        return [
-            track
-            for track in job.open
-            if not track.next_is_day or (many < _DAYS and (track.is_dense or not any(p in track.parts for p in on_way)))
-        ]
+    def _may_take(self, track: Track) -> bool:
+        """Whether the next part of a track may be requested; of days that may have few points one at a time."""
+        if not track.next_is_day:
+            return True
+        is_first = not any(part.is_day and part.fetched is None for part in track.parts)
+        return self._has_room_for_days and (track.is_dense or is_first)
 
     def _part(self, track: Track) -> Part:
         """The next part of a track: it is for as many workers as its share of all that is left."""
         own = track.unrequested
         share = 1 if self._waiting or not own else round(self._workers * own / self._left)
-        return track.take(min(share, self._cuts(track) + 1), None if self._buffer is None else LONGEST)
+        part = track.take(min(share, self._cuts(track) + 1), None if self._buffer is None else LONGEST)
+        self._days_on_way += part.is_day
+        return part
 
     def _cuts(self, track: Track) -> int:
         """How often windows may be cut: each cut may waste a page, as it is not known where pages end."""
@@ -238,7 +241,7 @@ class Scheduler:
             self._came += 1
             track.see(part)
             self._start()
-            if self._active == self._workers or any(self._open(job) for job in self._begun):
+            if self._active == self._workers or any(self._may_take(one) for job in self._begun for one in job.open):
                 return
             if track.left(part) > max(WORTH_DIVIDING, self._left / self._workers) and self._cuts(track) > 0:
                 part.most = len(part.pages)
@@ -292,6 +295,7 @@ class Scheduler:
                 self._release()
             return
         with self._change:
+            self._days_on_way -= part.is_day
             if job not in self._begun or track not in job.tracks or part not in track.parts:
                 return  # of a market that does not exist, or is requested by token now, or of a fetch that has ended
             if fetched is not None:
