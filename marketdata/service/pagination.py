@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Chunks with points, and time [s], that one request may read before it answers with a cursor: others have their turn.
 MAX_READS = 24
 MAX_SECONDS = 0.5
-# Ranges of markets of which it is kept what is stored, for the next page.
+# Markets, and ranges of theirs, of which the record and what is stored are kept for the next page.
 CACHED = 1_024
 
 
@@ -72,7 +72,8 @@ class Pages:
     def __init__(self, source: Archive, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
         self.cache = Cache(cache_bytes)
-        # The pages of a pagination are of one range.
+        # The pages of a pagination are of one market and one range.
+        self._market = lru_cache(CACHED)(lambda _, id_or_slug: self._find_market(id_or_slug))
         self._stored = lru_cache(CACHED)(lambda _, *asked: source.stored_ranges(*asked))
 
     def versions(self, view: View) -> tuple[int, int]:
@@ -84,7 +85,10 @@ class Pages:
         return now < kept.until and self.versions(kept.view) == kept.versions
 
     def market(self, id_or_slug: str) -> tuple[str, dict[str, str]]:
-        """The id of a market, and label to token id; HTTPException 404 without one."""
+        """The id of a market, and label to token id, which is not to be changed; HTTPException 404 without one."""
+        return self._market(self._source.version("markets"), id_or_slug)
+
+    def _find_market(self, id_or_slug: str) -> tuple[str, dict[str, str]]:
         record = self._source.find_market(id_or_slug)
         if record is None:
             raise errors.market_not_found(id_or_slug)
