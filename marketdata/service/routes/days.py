@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import Response
 
 from marketdata.points.columns import Data, Token
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
-from marketdata.service.dependencies import Context, read_context
+from marketdata.service.dependencies import Context
 from marketdata.service.pagination import ServedPage
 from marketdata.service.parameters import IdOrSlug, read_time
 from marketdata.service.responses import points, points_by_label, served_labels, to_json
@@ -21,7 +21,7 @@ from marketdata.wire.models import ARROW_STREAM
 
 # Points of a day (token x bucket) at most: an answer is made in memory.
 MAX_POINTS = 10_000
-router = APIRouter(prefix="/days", include_in_schema=False, dependencies=[Depends(read_context)])
+router = APIRouter(prefix="/days", include_in_schema=False)
 Date = Annotated[str, Path(pattern=r"^\d{4}-\d\d-\d\d$")]
 
 

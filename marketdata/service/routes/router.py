@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Security
+from fastapi import APIRouter, Security
 from fastapi.security import APIKeyHeader
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from marketdata.service.dependencies import read_context
 from marketdata.service.responses import REFUSALS, Described
 
 # For the description only: the middleware has checked the key.
@@ -23,10 +22,10 @@ register_url_convertor("segment", _Segment())
 
 
 def v1_router(tag: str, responses: Described | None = None) -> APIRouter:
-    """A router whose routes need a key and accept each parameter once."""
+    """A router whose routes need a key."""
     return APIRouter(
         prefix="/v1",
         tags=[tag],
-        dependencies=[Depends(read_context), Security(_key_header)],
+        dependencies=[Security(_key_header)],
         responses={**REFUSALS, **(responses or {})},
     )

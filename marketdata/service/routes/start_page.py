@@ -11,12 +11,12 @@ from dataclasses import asdict
 from importlib import resources
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
-from marketdata.service.dependencies import Context, Parts, read_context
+from marketdata.service.dependencies import Context, Parts
 from marketdata.service.parameters import ListingQuery
 from marketdata.service.responses import to_json
 from marketdata.times import Range, to_text
@@ -59,7 +59,7 @@ def create_router(*, simulated: bool) -> APIRouter:
     async def get_start_page() -> Response:
         return Response(body, media_type="text/html", headers=headers)
 
-    @router.get("/coverage", dependencies=[Depends(read_context)])
+    @router.get("/coverage")
     def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
         answer = covered(context.parts, query)
         return context.respond(to_json({"simulated": simulated, **answer, "plan": asdict(context.grant.plan)}))
