@@ -12,7 +12,8 @@ from test_foreign_frames import book, prices
 import marketdata as md
 from marketdata.adapters.dispatch import Overlap, run
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.resample import _of_parts, _reduced
+from marketdata.tidy.grids import widths
+from marketdata.tidy.resample import _means, _of_parts, _reduced
 
 
 def reduced(frame: pl.DataFrame) -> pl.DataFrame:
@@ -26,7 +27,7 @@ def test_parts_that_share_a_row_are_not_averaged(starts: tuple[int, int], overla
     whole = prices([7.0 * n for n in range(60)])
     ends = (20, 40, 60)
     parts = pl.concat([reduced(whole[a:b]) for a, b in zip((0, *starts), ends, strict=True)])
-    finish = partial(_of_parts, width=BucketWidth.of("1h"))
+    finish = partial(_of_parts, function=partial(_means, grid=widths("1h", None)))
     if overlap:
         with pytest.raises(Overlap):
             run(parts, finish, ["prices"])

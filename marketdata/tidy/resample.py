@@ -5,7 +5,7 @@ Means compose, as each has the count of its base points beside it, in ``<value>_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +16,7 @@ from marketdata.adapters.dispatch import F, Overlap, opened, run
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
-from marketdata.points.columns import Ints, Series
+from marketdata.points.columns import Ints
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, value_columns
 from marketdata.resolution import BASES, BucketWidth
 from marketdata.tidy.fill import Fill, check_fill, filled
@@ -24,6 +24,8 @@ from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
 
 # Frames that have an aggregation rule.
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
+# Those of which means are taken.
+_AVERAGED: tuple[Kind, ...] = ("prices", "metrics")
 # A column that is in no frame of a user.
 _LAST = "__last"
 
@@ -60,17 +62,15 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
     [(0.405, 2), (0.595, 2)]
     """
     grid = widths(resolution, resolution_of, fill=fill is not None)
-    reduce = finish = None
-    if fill is None:
-        reduce, finish = (partial(step, width=grid.width) for step in (_reduced, _of_parts))
-    else:
-        check_fill(frame, fill)
 
     def resampled(own: Frame) -> Native:
-        has_means = own.kind in ("prices", "metrics")
-        out = _means(own, grid) if has_means else _last(own, grid.width, grid.later)
+        out = _means(own, grid) if own.kind in _AVERAGED else _last(own, grid)
         return out if fill is None else filled(opened(out, [own.kind]), grid.width, fill)
 
+    if fill is not None:
+        check_fill(frame, fill)
+        return run(frame, resampled, _KINDS, further=True, watch=grid.watch)
+    reduce, finish = partial(_reduced, width=grid.width), partial(_of_parts, function=resampled)
     return run(frame, resampled, _KINDS, further=True, reduce=reduce, finish=finish, watch=grid.watch)
 
 
@@ -91,7 +91,7 @@ def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
 
 def _reduced(frame: Frame, width: BucketWidth) -> Native:
     """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
-    if frame.kind not in ("prices", "metrics"):
+    if frame.kind not in _AVERAGED:
         rows = frames.rows(frame)
         last = rules.last_of(rows, width)
         # The label of a token may be in a row that is left out.
@@ -104,25 +104,21 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
     return frames.to_frame(frame, means, {**means.values, _LAST: frames.times(series.ts[edges[1:] - 1])})
 
 
-def _of_parts(frame: Frame, width: BucketWidth) -> Native:
-    rows = frames.rows(frame)
-    if frame.kind not in ("prices", "metrics"):
-        return _last(frame, width)
-    values = [v for v in frame.names if v + COUNT in frame.names]
-    last = frame.times(_LAST)
-    new = np.zeros(len(rows), bool)
-    new[rows.starts] = True
-    if ((rows.ts[1:] <= last[:-1]) & ~new[1:]).any():
-        raise Overlap
-    numbers = {name: frame.numbers(name) for name in _with_counts(frame, values)}
-    parts = Series(rows.tokens, rows.bounds, rows.ts, numbers)
-    means = rules.means_of(parts, values, width)
-    return frames.to_frame(frame, means, means.values)
+def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native:
+    """The function for the rows of `_reduced`, whose means weigh as much as their counts say."""
+    if frame.kind in _AVERAGED:
+        rows, last = frames.rows(frame), frame.times(_LAST)
+        new = np.zeros(len(rows), bool)
+        new[rows.starts] = True
+        if ((rows.ts[1:] <= last[:-1]) & ~new[1:]).any():
+            raise Overlap
+        frame = frame.without(_LAST)
+    return function(frame)
 
 
-def _last(frame: Frame, width: BucketWidth, later: int = 0) -> Native:
+def _last(frame: Frame, grid: Widths) -> Native:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
-    rows = frames.rows(frame)
+    rows, width, later = frames.rows(frame), grid.width, grid.later
     own = frame.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
     # The label of a token may be in a row that is left out.
     tokens = frames.rows(own).tokens
