@@ -386,12 +386,11 @@ def of_another(frame: Frame, name: str, rows: Ints) -> Passed:
 
 def lists(books: Books) -> dict[str, Column]:
     """The columns of lists of nested books."""
-    both = {BID: books.bids, ASK: books.asks}
-    return {
-        f"{name}_{what}": Lists(side.counts, getattr(side, what)[side.levels])
-        for name, side in both.items()
-        for what in ("price", "size")
-    }
+    out: dict[str, Column] = {}
+    for name, side in ((BID, books.bids), (ASK, books.asks)):
+        at = side.levels if side.is_scattered else slice(None)
+        out |= {f"{name}_price": Lists(side.counts, side.price[at]), f"{name}_size": Lists(side.counts, side.size[at])}
+    return out
 
 
 def level_values(levels: LevelRows) -> dict[str, Column]:

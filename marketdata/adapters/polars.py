@@ -43,7 +43,7 @@ class PolarsFrame(Frame):
     def raw(self, name: str, rows: Ints | None = None) -> Raw:
         """See `Frame`."""
         column, rows = self.native[name], self.rows if rows is None else rows
-        column = column if rows is None else column.gather(rows)
+        column = column if rows is None else column[rows]  # much faster than gather
         return column.to_list() if column.dtype == pl.Object else column
 
     def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -64,7 +64,7 @@ class PolarsFrame(Frame):
         if not isinstance(column.dtype, (pl.String, *_CODED)):
             return super().texts(name, rows)
         at = self.rows if rows is None else rows if self.rows is None else self.rows[rows]
-        return (column if at is None else column.gather(at)).cast(pl.String).to_list()
+        return (column if at is None else column[at]).cast(pl.String).to_list()
 
     def lists(self, name: str) -> Lists:
         """See `Frame`."""
@@ -130,7 +130,7 @@ def _texts(name: str, column: Texts, wanted: pl.DataType | None) -> pl.Series:
     lookup = pl.Series([*texts, None], dtype=pl.String).cast(dtype)
     codes = codes.astype(np.int64) % len(lookup)
     if lengths is None or lengths.sum() <= len(codes) * _LONG_RUN:
-        return lookup.gather(codes if lengths is None else np.repeat(codes, lengths))
+        return lookup[codes if lengths is None else np.repeat(codes, lengths)]
     runs = zip(codes.tolist(), lengths.tolist(), strict=True)
     return pl.concat([lookup.new_from_index(code, length) for code, length in runs], rechunk=True)
 
@@ -141,6 +141,8 @@ def _lists(column: Lists) -> pl.Series:
     keys = pl.Series("of", np.repeat(some, counts[some])).set_sorted()
     numbers = pl.Series("values", values, dtype=pl.Float64)
     found = pl.DataFrame([keys, numbers]).group_by("of", maintain_order=True).agg(pl.all())["values"]
+    if len(some) == len(counts):
+        return found
     places = pl.Series(np.where(counts > 0, np.cumsum(counts > 0) - 1, -1), dtype=pl.Int64)
     return found.gather(places.set(places < 0, None)).fill_null([])
 
@@ -155,7 +157,7 @@ def _passed(column: Passed) -> pl.Series:
         except OverflowError:
             raise NotTidyError(f"{name} contains a whole number that no column holds; make it a text.") from None
     if rows is None or not len(rows) or rows.min() >= 0:
-        return native if rows is None else native.gather(rows)
+        return native if rows is None else native[rows]
     at = pl.DataFrame({"at": rows}).select(pl.when(pl.col("at") >= 0).then("at")).to_series()
     return native.gather(at)
 
