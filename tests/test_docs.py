@@ -255,7 +255,7 @@ def test_the_steps_of_a_page_are_those_of_the_page_about_them() -> None:
     files = {name for where, _ in rows for name in re.findall(r"`([\w./]+)`", where)}
     seen: set[tuple[str, str]] = set()
     package = ROOT / "marketdata"
-    ends = ("read_body", "_read_books", "check", "joined", "_release", "levels_of")
+    ends = ("read_body", "_read_books", "check", "joined", "_release", "expanded")
 
     def watch(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code.co_name in ends:

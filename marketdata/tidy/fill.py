@@ -37,7 +37,7 @@ def check_fill(frame: object, fill: Fill) -> None:
 
 def filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     """Resampled rows, and marked ones for the buckets between the first and the last row that have none."""
-    columns = frames.series(frame) if frame.kind != "books" else frames.books(frame)
+    columns = frames.rows(frame) if frame.kind == "books" else frames.series(frame)
     ts = columns.ts
     grid = np.arange(ts.min(), ts.max() + 1, width.micros) if len(ts) else ts
     return _books(frame, grid, fill) if frame.kind == "books" else _on_grid(frame, columns, grid, fill)
