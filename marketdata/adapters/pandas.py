@@ -68,8 +68,9 @@ class PandasFrame(Frame):
         for name in names:
             array = self.native[name].array
             if name in TEXTS and isinstance(array, pd.Categorical):
-                texts = array.categories.tolist()
-                if all(isinstance(text, str) for text in texts) if name != "side" else texts == [BID, ASK]:
+                texts = array.categories
+                is_text = isinstance(texts.dtype, pd.StringDtype) or all(isinstance(text, str) for text in texts)
+                if is_text if name != "side" else texts.tolist() == [BID, ASK]:
                     found[name] = array.codes
             elif name not in TEXTS and str(array.dtype) == _TIDY.get(name, "float64"):
                 if name == "ts":
@@ -184,16 +185,18 @@ def _texts(column: Texts, wanted: Any) -> Any:
 
     codes, texts, lengths = column
     if wanted is None or isinstance(wanted, pd.CategoricalDtype):
-        if wanted is None or wanted.categories.tolist() != texts:
+        known = [] if wanted is None else wanted.categories.tolist()
+        if wanted is None or known != texts:
             # Entries may be equal, missing or in no order, as those of tokens are.
             present = texts if texts == [BID, ASK] else sorted({text for text in texts if text is not None})
-            wanted = wanted or pd.CategoricalDtype(pd.Index(present, dtype="str"))
+            if wanted is None:
+                wanted, known = pd.CategoricalDtype(pd.Index(present, dtype="str")), present
+            place = {text: i for i, text in enumerate(known)}
             # Values of another frame, such as orders for a token without books, have categories of their own.
-            more = [text for text in present if text not in wanted.categories]
+            more = [text for text in present if text not in place]
             wanted = pd.CategoricalDtype(wanted.categories.append(pd.Index(more))) if more else wanted
-            lookup = np.full(len(texts) + 1, -1)
-            some = [i for i, text in enumerate(texts) if text is not None]
-            lookup[some] = wanted.categories.get_indexer([texts[i] for i in some])
+            place |= {text: i for i, text in enumerate(more, len(known))}
+            lookup = np.array([*(place.get(text, -1) for text in texts), -1])
             codes = codes if (lookup[:-1] == np.arange(len(texts))).all() else lookup[codes]
         codes = codes.astype(np.min_scalar_type(-1 - len(wanted.categories)))
         codes = codes if lengths is None else np.repeat(codes, lengths)
