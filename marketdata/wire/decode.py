@@ -45,24 +45,26 @@ class _UnusualPageError(Exception):
 _UNUSUAL = (_UnusualPageError, ContractError, TypeError, ValueError, LookupError, RuntimeError, AttributeError)
 
 
-def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool = True) -> Page:
+def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool = True, checked: bool = True) -> Page:
     """One answer of a history endpoint as columns (interface 2.2 to 2.6); ContractError with the path of a wrong value.
 
-    A ``t`` that is a number is read only inside of ``rng`` [microseconds UTC]; ``fast=False``: the reference decoder.
+    A ``t`` that is a number is read only inside of ``rng`` [microseconds UTC]; ``fast=False``: the reference decoder;
+    ``checked=False``: points as they are, of which pages that are put together are checked at once.
     """
     for compact in (bytes.strip, _compact) if fast and view == "books" else ():
         with suppress(*_UNUSUAL):
-            return page_of(*_read_books(compact(body)), Counter())
+            return page_of(*_read_books(compact(body)), Counter(), checked=checked)
     notes: Counter[str] = Counter()
     top = reference_decoder.load(body, notes)
     envelope = envelope_of(view, top)
     columns = reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
-    return page_of(columns, envelope, notes)
+    return page_of(columns, envelope, notes, checked=checked)
 
 
-def page_of(columns: Data, envelope: Envelope, notes: Counter[str]) -> Page:
-    """A page of points as they were read, checked; its labels are also those of tokens without a point."""
-    columns, meta = check(columns, envelope.resolution, notes), envelope.metadata
+def page_of(columns: Data, envelope: Envelope, notes: Counter[str], *, checked: bool = True) -> Page:
+    """A page of points as they were read, by default checked; its labels are also those of tokens without a point."""
+    columns = check(columns, envelope.resolution, notes) if checked else columns
+    meta = envelope.metadata
     labels: dict[str, str | None] = {}
     if isinstance(envelope, MarketEnvelope):
         labels = {**envelope.tokens}
@@ -82,7 +84,7 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str
     parts, resolutions = [], set()
     for k, body in enumerate(bodies):
         try:
-            page = decode_page(view, body)
+            page = decode_page(view, body, checked=False)
         except ContractError as error:
             raise ContractError(f"Page {k}: {error}") from None
         parts.append(page.columns)
@@ -90,7 +92,8 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str
         notes.update(page.notes)
     if len(resolutions) > 1:
         raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
-    return joined(parts).sort() if parts else empty(view), notes
+    columns = joined(parts).sort() if parts else empty(view)
+    return check(columns, next(iter(resolutions), ""), notes), notes
 
 
 def envelope_of(view: View, top: object) -> Envelope:
