@@ -755,7 +755,7 @@ def test_fork(server: FaultServer, transport: Transport) -> None:
         transport._count,
         transport.keys._lock,
         transport.pacer._lock,
-        transport._sessions._lock,
+        transport._sessions,
     ):
         pid = os.fork()
         if pid == 0:

@@ -33,6 +33,8 @@ PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 # Bytes of a header: 64 KiB, as http.client allows for a line, and what is buffered beyond its end.
 _LONGEST_HEAD = 72 * 1024
+# Connections that are kept: as many as requests are in flight.
+_MOST_IDLE = 96
 # Bytes that are read or inflated at once, so that a bomb is seen before it is in memory.
 _STEP = 1 << 16
 
@@ -149,30 +151,23 @@ class Adapter(HTTPAdapter):
         return pool
 
 
-class Sessions:
-    """Idle sessions of this process, each used by one thread at a time; a forked child starts with none."""
+class Sessions(ForkLock):
+    """The session of this process, whose connections all threads share; a forked child makes its own."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
-        self._pid = os.getpid()
-        self._idle: list[requests.Session] = []
-        self._lock = ForkLock()
+        super().__init__()
 
-    @contextlib.contextmanager
-    def session(self) -> Iterator[tuple[requests.Session, bool]]:
-        """A session that no other thread uses meanwhile, and whether it has been used; kept unless the block fails."""
-        if self._pid != os.getpid():
-            self._pid, self._idle = os.getpid(), []
-        with self._lock:
-            used = self._idle.pop() if self._idle else None
-        session = used or self._make()
-        try:
-            yield session, used is not None
-        except BaseException:
-            session.close()
-            raise
-        with self._lock:
-            self._idle.append(session)
+    def open(self) -> None:
+        """Begin with a new lock and without a session."""
+        super().open()
+        self._session: requests.Session | None = None
+
+    def get(self) -> requests.Session:
+        """The session, which keeps connections that an answer was read from to its end."""
+        with self:
+            self._session = self._session or self._make()
+            return self._session
 
     def _make(self) -> requests.Session:
         session = requests.Session()
@@ -183,15 +178,15 @@ class Sessions:
             session.verify = next(filter(None, map(os.environ.get, BUNDLES)), True)
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         session.headers.clear()
-        session.mount("https://", Adapter(max_retries=0))
-        session.mount("http://", Adapter(max_retries=0))
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, Adapter(pool_connections=1, pool_maxsize=_MOST_IDLE, max_retries=0))
         return session
 
     def close(self) -> None:
         """Close what is idle."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for session in idle:
+        with self:
+            session, self._session = self._session, None
+        if session is not None:
             session.close()
 
 

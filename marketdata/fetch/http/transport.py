@@ -268,19 +268,18 @@ class Transport:
         headers = {"X-API-Key": key, "Accept": accept, "Accept-Encoding": "gzip", "User-Agent": _AGENT}
         began = time.monotonic()
         token = ATTEMPT.set((began + policy.total, policy.silence))
-        reused = False
         try:
-            with self._sessions.session() as (session, reused):
-                prepared = session.prepare_request(requests.Request("GET", whole, headers=headers))
-                if prepared.url != whole:
-                    raise ConfigError("The path would be changed on its way; this id or slug cannot be requested.")
-                timeout = (policy.connect, policy.silence)
-                with session.send(prepared, stream=True, allow_redirects=False, timeout=timeout) as response:
-                    status, head = response.status_code, response.headers
-                    if 300 <= status < 400 and status != 304:
-                        raise RedirectError(redirect_text(status, head.get("Location", "")))
-                    encoding = head.get("Content-Encoding", "")
-                    body = read_body(response.raw, encoding, policy, began + policy.total)
+            session = self._sessions.get()
+            prepared = session.prepare_request(requests.Request("GET", whole, headers=headers))
+            if prepared.url != whole:
+                raise ConfigError("The path would be changed on its way; this id or slug cannot be requested.")
+            timeout = (policy.connect, policy.silence)
+            with session.send(prepared, stream=True, allow_redirects=False, timeout=timeout) as response:
+                status, head = response.status_code, response.headers
+                if 300 <= status < 400 and status != 304:
+                    raise RedirectError(redirect_text(status, head.get("Location", "")))
+                encoding = head.get("Content-Encoding", "")
+                body = read_body(response.raw, encoding, policy, began + policy.total)
         except MarketDataError as error:
             self.redacted(error)
             if isinstance(error, NetworkError):
@@ -288,8 +287,8 @@ class Transport:
             return Failure(error, again_after(error))
         except _LIBRARY_ERRORS as problem:
             failed = network_failure(problem, url)
-            if reused and tried == 1 and failed.again == "yes":
-                self._sessions.close()
+            if self.latency is not None and tried == 1 and failed.again == "yes":
+                self._sessions.close()  # it was answered before: idle connections may have been closed meanwhile
                 return failed._replace(again="at_once")
             return failed
         finally:
