@@ -30,47 +30,41 @@ Finding = dict[str, Any]
 
 
 class _View:
-    """The columns of a frame, sorted by token and time, and the rows that they were in."""
+    """The columns of a frame, sorted by token and time."""
 
     def __init__(self, frame: Frame) -> None:
-        self.frame, self.books = frame, frame.kind == "books"
+        self.books = frame.kind == "books"
         by = frame.read("side", "level") if self.books else []
-        self.order = sorted_by(*(frames.ranks(frame, c) for c in frame.keys), frame.times("ts"), *by)
-        self.ts = frame.times("ts")[self.order]
-        self.ids = [frame.codes(c)[self.order] for c in frame.keys]
+        order = sorted_by(*(frames.ranks(frame, c) for c in frame.keys), frame.times("ts"), *by)
+        self.frame = frame = frame.take(order)
+        self.ts, self.ids = frame.times("ts"), [frame.codes(c) for c in frame.keys]
         self.groups = group_starts(*self.ids)
         self.snapshots = group_starts(*self.ids, self.ts)
         self.fresh = np.isin(self.snapshots, self.groups)
         if self.books:
-            self.ask, self.level = (column[self.order] for column in by)
-            self.price, self.size = self.column("price"), self.column("size")
+            self.ask, self.level = frame.read("side", "level")
+            self.price, self.size = frame.numbers("price"), frame.numbers("size")
             self.sides = group_starts(*self.ids, self.ts, self.ask)
 
     def __len__(self) -> int:
         return len(self.ts)
 
-    def column(self, name: str) -> Floats:
-        return self.frame.numbers(name)[self.order]
-
     def finding(self, check: str, severity: str, meaning: str, of: int, rows: NDArray[Any]) -> Finding:
         """What one check found in the rows that show it, of so many."""
-        at = self.order[np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)]
+        at = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         return {
             "check": check,
             "severity": severity if len(at) else "ok",
             "n_failed": len(at),
             "n_checked": of,
             "meaning": meaning,
-            "examples": "; ".join(map(self.example, at[:3].tolist())),
+            "examples": "; ".join(self.example(at[i : i + 1]) for i in range(min(len(at), 3))),
         }
 
-    def example(self, row: int) -> str:
-        frame = self.frame
-        parts = [
-            to_text(int(frame.times("ts")[row])),
-            *(str(frame.texts(c, np.array([row]))[0]) for c in frame.ids[-1:]),
-        ]
-        values = ((c, frame.raw(c)[row]) for c in [c for c in frame.names if c not in {"ts", *ID_COLUMNS}][:4])
+    def example(self, row: Ints) -> str:
+        frame = self.frame.take(row)
+        parts = [to_text(int(self.ts[row[0]])), *(str(frame.texts(c)[0]) for c in frame.ids[-1:])]
+        values = ((c, frame.raw(c)[0]) for c in [c for c in frame.names if c not in {"ts", *ID_COLUMNS}][:4])
         return " ".join([*parts, *(f"{c}={'null' if v is None or v != v else v}" for c, v in values)])  # noqa: PLR0124
 
 
@@ -181,7 +175,7 @@ def _values(view: _View) -> Iterator[Finding]:
     n = len(view)
     own = COLUMNS[view.frame.kind]
     names = [c for c in value_columns(view.frame.names) if c in own or view.frame.is_number(c)]
-    columns = {c: view.column(c) for c in names}
+    columns = {c: view.frame.numbers(c) for c in names}
     if view.frame.kind == "prices":
         price = columns["price"]
         yield view.finding("outside_0_1", "error", "a price is no probability", n, (price < 0) | (price > 1))
