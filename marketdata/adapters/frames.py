@@ -323,11 +323,11 @@ def to_frame(
     ``names``: columns in their order, by default time, ids and values. Further columns of the frame are as they are in
     its rows, of which each is an entry then.
     """
-    passed, known = set(), frame.entries
+    passed, known = set[str](), frame.entries
     if known is not None and frame.rows is None:
         # Of rows as they are ids are passed on, and times that are those of the frame.
-        passed = frame.tidy & {*(frame.ids if columns.bounds is known.bounds else ())}
-        passed |= frame.tidy & {*(["ts"] if columns.ts is known.ts else ())}
+        same = [*(frame.ids if columns.bounds is known.bounds else ()), *(["ts"] if columns.ts is known.ts else ())]
+        passed = frame.tidy.intersection(same)
     names = list(dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names)
     new = heads(columns, [c for c in names if c not in passed and c not in values])
     out: dict[str, Column] = {}
