@@ -124,7 +124,8 @@ class Track:
 
     def pages(self, rng: Range) -> float:
         """How many pages a range of it has, by those that came."""
-        return replace(self.window, rng=rng).buckets / self.spans.buckets
+        width = self.window.resolution.micros
+        return (-(-rng.end // width) - rng.start // width) / self.spans.buckets
 
     def take(self, windows: int, longest: int | None = None) -> Part:
         """The next part, where what is left may become so many windows, each of at most so many pages."""

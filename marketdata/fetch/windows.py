@@ -110,13 +110,18 @@ class MarketInfo:
 
 
 class Spans:
-    """How many buckets the pages of a market of so many tokens span, as they came."""
+    """How many ``buckets`` the pages of a market of so many tokens span, as they came; ``page``: points of a full one.
+
+    Both are asked for far more often than a page comes.
+    """
 
     def __init__(self, labels: int, limit: int) -> None:
         self._labels, self._limit = labels, limit
         self._seen: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # points and buckets of pages
         self._full: deque[int] = deque(maxlen=_RECENT)  # points of pages behind which another one came
         self._count, self._emptiest, self._fullest = 0, 1.0, 0.0
+        self.page: float = limit
+        self.buckets = limit / labels
 
     def see(self, points: int, buckets: int, *, is_full: bool) -> None:
         """A page of so many points in so many buckets; behind a full one another one follows."""
@@ -126,6 +131,9 @@ class Spans:
             self._full.append(points)
             self._count += 1
             self._emptiest, self._fullest = min(self._emptiest, share), max(self._fullest, share)
+            self.page = fmean(self._full)
+        every, came = (sum(pair[k] for pair in self._seen) for k in (1, 0))
+        self.buckets = self.page * every / max(1, came)
 
     @property
     def known(self) -> bool:
@@ -148,16 +156,3 @@ class Spans:
         chance = (1 - (self.filled or 1)) * self._labels / self._limit * pages * (1 + pages / max(1, len(self._full)))
         # Of few points in many tokens chance would leave nothing of it.
         return max(1, round(self.buckets * max(pages / 2, pages - _DEVIATIONS * math.sqrt(chance))))
-
-    @property
-    def buckets(self) -> float:
-        """How many buckets a page spans."""
-        if not self.known:
-            return self._limit / self._labels
-        every, points = (sum(pair[k] for pair in self._seen) for k in (1, 0))
-        return self.page * every / max(1, points)
-
-    @property
-    def page(self) -> float:
-        """How many points a full page has."""
-        return fmean(self._full) if self._full else self._limit
