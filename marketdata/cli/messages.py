@@ -24,7 +24,7 @@ _OPTIONS = {
     "markets": "--market",
     "max_rows": "--rows",
     "path_or_url": "ARCHIVE",
-    "view": "VIEW",
+    "view": "--view",
     "views": "--view",
 }
 # The hint of every time that is refused.

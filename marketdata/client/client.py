@@ -343,6 +343,7 @@ class Client(Generic[Frame]):
         choice("view", view, VIEWS)
         windows = self._windows(view, "market", market, start, end, resolution)
         infos = self._history.markets.look_up_all(window.id for window in windows)
+        self._history.markets.refuse_missing(infos)
         tokens = {name: len(info.tokens) or 2 for name, info in infos.items()}
         return make_plan(windows, tokens, self.usage(), int(time.time() * SECOND))
 

@@ -36,6 +36,8 @@ class Markets:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._known: dict[str, MarketInfo] = {}
+        # What the service said of the markets that it does not have.
+        self._missing: dict[str, NotFoundError] = {}
 
     def known(self, id_or_slug: str) -> MarketInfo | None:
         """What is known of a market without a request."""
@@ -55,9 +57,11 @@ class Markets:
                 self._known[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))
             except (AuthenticationError, RateLimitError, ServerError):
                 raise
-            except RequestError:
+            except RequestError as error:
                 # Unknown, no such route, or not for this key: the history request itself will tell which.
                 self._known[id_or_slug] = MarketInfo()
+                if isinstance(error, NotFoundError) and error.detail.endswith(f": {id_or_slug}"):
+                    self._missing[id_or_slug] = error
         return self._known[id_or_slug]
 
     def look_up_all(self, ids: Iterable[str]) -> dict[str, MarketInfo]:
@@ -66,6 +70,14 @@ class Markets:
         unknown = [name for name in names if name not in self._known]
         run_all(self._transport, [partial(self.look_up, name) for name in unknown])
         return {name: self._known[name] for name in names}
+
+    def refuse_missing(self, names: Iterable[str]) -> None:
+        """NotFoundError about the first of these that was looked up and that the service does not have."""
+        for name in names:
+            if (error := self._missing.pop(name, None)) is not None:
+                del self._known[name]
+                self.name_near_ones(error, [name])
+                raise error
 
     def name_near_ones(self, error: NotFoundError, names: Iterable[str]) -> None:
         """Add similar slugs to an error about one of these names."""

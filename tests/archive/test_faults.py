@@ -337,6 +337,21 @@ def test_an_archive_that_was_idle_sees_what_came_since(archive: Archive) -> None
     assert archive.verify().is_empty()
 
 
+@pytest.mark.fault("AR49")
+def test_a_read_in_which_the_log_is_cut_off_knows_all_coverage(archive: Archive) -> None:
+    """What the removed commits said is in a version of the coverage table that came after the read had looked at it."""
+    for n in range(8):
+        archive.add(prices=prices(M, 10 * n, 10))
+    with again(archive)._store.steady() as reader:
+        reader.coverage.table.version()
+        archive._store.coverage.fold(["prices"])
+        archive._store.points["prices"].checkpoint()
+        for path in sorted(Path(archive.location, "prices", "_delta_log").glob("*.json"))[:-1]:
+            path.unlink()
+        found = reader.coverage.records("prices", M)
+    assert sum(record.rows or 0 for record in found) == 80
+
+
 @pytest.mark.fault("AR16")
 def test_files_of_strangers_are_left_alone(filled: Archive, tmp_path: Path) -> None:
     """A README, a hidden file, foreign Parquet and a link out of the root are neither read, followed nor removed."""

@@ -228,6 +228,20 @@ def test_a_plan_tells_what_a_fetch_costs(client: md.Client, slugs: list[str]) ->
     assert "<table" in plan._repr_html_()
 
 
+def test_a_plan_of_a_market_that_there_is_not_is_refused(client: md.Client, slugs: list[str]) -> None:
+    """As a fetch is, with what is similar; a guess of its tokens would look like a market."""
+    for _ in range(2):
+        with pytest.raises(md.NotFoundError, match=f"Market not found: {slugs[0][:-1]}.*{slugs[0]}"):
+            client.plan("books", [slugs[0], slugs[0][:-1]], START, END, "1m")
+
+
+def test_a_plan_needs_no_discovery() -> None:
+    """A service that has no record of a market, only its history, has a plan all the same."""
+    with FaultServer(lambda ask: ok({}) if ask.path.endswith("usage") else refuse(404, "Not Found")) as server:
+        plan = md.Client(server.base_url, "a-key-of-a-test-0123456789").plan("books", "Found", START, END, "1h")
+    assert plan.points == 48
+
+
 def test_a_report_counts_what_it_cost(client: md.Client, slugs: list[str]) -> None:
     """A report that is passed is filled in: repairs, warnings and requests."""
     report = md.Report()

@@ -181,7 +181,8 @@ class CoverageTable:
             return
         for number in range(self._read.get(view, -1) + 1, points.version().number + 1):
             note = points.note(number)
-            if note is None:  # the log is cut off only behind what the table has
+            if note is None:  # the log is cut off only behind what the table has by now
+                self.table.look_again()
                 self._show(self.table.version())
             found: dict[str, list[CoverageRecord]] = {}
             try:

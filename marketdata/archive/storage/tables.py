@@ -201,6 +201,11 @@ class Table:
                 raise errors.unavailable(f"The commit log of {self.uri}", OSError("a commit in it is not listed"))
             return self._version
 
+    def look_again(self) -> None:
+        """Look for the newest version at its next use, also in a block in which that was done."""
+        if self._looks.seen is not None:
+            self._looks.seen.discard(self.uri)
+
     def _follows(self) -> bool:
         return self._handle is not None and self._as_of is None and self.damage is None
 
@@ -555,8 +560,7 @@ class Table:
         for n in range(_TRIES):
             if (done := attempt(n)) is not None:
                 return done
-            if self._looks.seen is not None:
-                self._looks.seen.discard(self.uri)
+            self.look_again()
             # The loser waits, longer each time, so that all get their turn.
             time.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(n, 7))))  # noqa: S311  no secret
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first; run it again.")
