@@ -23,7 +23,8 @@ Message = MutableMapping[str, Any]
 Header = tuple[bytes, bytes]
 # Status lines.
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
-# A weight in Accept-Encoding that refuses (RFC 9110, 12.4.2).
+# What allows gzip in Accept-Encoding, with its weight, and a weight that refuses (RFC 9110, 12.4.2).
+_GZIP = re.compile(rb"(?:^|,)\s*(?:gzip|\*)\s*(?:;([^,]*))?(?=,|$)")
 _IS_ZERO = re.compile(rb"q=0(\.0{0,3})?")
 # What a scope has from the request, and not from those who answer it.
 _ASKED = ("type", "http_version", "method", "scheme", "path", "raw_path", "root_path", "query_string", "headers")
@@ -87,11 +88,8 @@ class Exchange:
     @property
     def accepts_gzip(self) -> bool:
         """Whether Accept-Encoding allows gzip."""
-        for part in b",".join(self.headers.get(b"accept-encoding", ())).lower().split(b","):
-            name, _, quality = part.partition(b";")
-            if name.strip() in (b"gzip", b"*"):
-                return not _IS_ZERO.fullmatch(quality.replace(b" ", b""))
-        return False
+        found = _GZIP.search(b",".join(self.headers.get(b"accept-encoding", ())).lower())
+        return found is not None and not _IS_ZERO.fullmatch((found[1] or b"").replace(b" ", b""))
 
     @property
     def page(self) -> Hashable:
@@ -110,8 +108,12 @@ class Exchange:
         self._url += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header (httptools); blanks around it are not part of its value (RFC 9110, 5.5)."""
-        self.headers.setdefault(name.lower(), []).append(value.strip(b" \t"))
+        """A header (httptools); blanks around it are not part of its value (RFC 9110, 5.5).
+
+        No route has cookies, which the framework would parse between all other requests.
+        """
+        if (name := name.lower()) != b"cookie":
+            self.headers.setdefault(name, []).append(value.strip(b" \t"))
 
     async def receive(self) -> Message:
         """No body (ASGI)."""
