@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -15,6 +16,8 @@ GRACE_SECONDS = 10.0
 MAX_HEAD = 64 * 1024
 # Connections that wait to be accepted: hundreds may come at once while a process is busy.
 BACKLOG = 2048
+# Turns of the loop until a connection that was accepted has its task.
+_TURNS = 4
 # Bytes of answers that clients have not read yet, of all connections together, as they fill memory; one answer of each.
 MAX_UNSENT = 64 * 2**20
 
@@ -42,6 +45,11 @@ class Connections:
         self._listener.listen(BACKLOG)
         await end.wait()
         self._ends = True
+        # What was accepted in these turns is finished too: a server that is closed before would forget to close it.
+        with contextlib.suppress(NotImplementedError):  # of the loop of Windows
+            asyncio.get_running_loop().remove_reader(self._listener)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         server.close()
         for task in self._idle:
             assert task is not None

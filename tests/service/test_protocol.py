@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import logging
 import math
 import signal
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import requests
@@ -23,6 +27,7 @@ from service.web import START, Web, cases, raw, read_answer, strict_json, window
 from marketdata.errors import ArchiveCorruptError, ConfigError, MarketDataWarning
 from marketdata.service import run
 from marketdata.service.auth import Entry, Keys, digest
+from marketdata.service.connections import Connections
 from marketdata.service.fair_queue import CLIENT_SLOTS, FairQueue
 from marketdata.service.pagination import MAX_READS
 from marketdata.service.plans import AccessPlan
@@ -612,3 +617,31 @@ def test_five_hundred_slow_connections_leave_room(local: Service) -> None:
             connection.settimeout(5)
             with contextlib.suppress(ConnectionError):
                 assert not connection.recv(1000)
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_connection_that_comes_as_the_service_ends_is_closed(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the turn of the loop in which it is accepted; a socket that is forgotten is told by the interpreter."""
+    forgotten: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda problem: forgotten.append(problem.exc_value))
+    clients: list[socket.socket] = []
+
+    async def respond(head: bytes, address: str) -> tuple[bytes, bool]:
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", True
+
+    async def run() -> None:
+        end = asyncio.Event()
+        serving = asyncio.create_task(Connections(listener, respond).serve(end))
+        await asyncio.sleep(0.01)
+        clients.extend(socket.create_connection(listener.getsockname()) for _ in range(3))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        end.set()
+        await serving
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asyncio.run(run())
+    for client in clients:
+        client.close()
+    gc.collect()
+    assert forgotten == []
