@@ -129,6 +129,7 @@ def _files(root: Path, files: int) -> Table:
         for m in range(2 * files)
     ]
     archive.add(markets=records)
+    store.coverage.table.create()
     end = START + 30 * MINUTE
     final = CoverageRecord(START, end, CoverageState.FINAL, 60, 0, 2)
     for view in VIEWS:
