@@ -19,11 +19,13 @@ from marketdata.resolution import BucketWidth
 
 _START = 1_767_225_600 * 10**6
 _GAP, _AGE = 300 * 10**6, 3600 * 10**6
+# Not ru_maxrss, which a new program inherits from what started it.
 _IMPORT = """
-import resource, sys
+import sys
 import marketdata as md
 md.Archive(sys.argv[1]).add_files(sys.argv[2], progress=False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(status["VmHWM"].split()[0])
 """
 
 
