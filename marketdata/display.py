@@ -1,4 +1,4 @@
-"""How frames are displayed: notebooks (by IPython) and `show` shorten long ids; values are untouched."""
+"""Display of frames: notebooks (by IPython) and `show` shorten long ids; values are untouched."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _polars(series: Any, width: int | None) -> Any:
         return pl.col(series.name).list.eval(pl.element().replace(short)) if short else None
     if not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
         return None
-    # Of many rows few ids are different.
+    # Many rows have few different ids.
     short = shorten(series.unique().drop_nulls().cast(pl.String).to_list(), width)
     return series.cast(pl.String).replace(short) if short else None
 

@@ -12,7 +12,7 @@ from marketdata.resolution import UNITS
 if TYPE_CHECKING:
     import numpy as np
 
-# What arguments take as a time; a number is Unix seconds.
+# Types that arguments take as a time; a number is Unix seconds.
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
 # Lengths of time [microseconds].
 SECOND, MINUTE, DAY = UNITS["s"], UNITS["m"], UNITS["d"]
@@ -35,7 +35,7 @@ _ISO = re.compile(
 # Unix seconds as a text.
 _SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 
-# What is a time, for hints of errors.
+# Allowed times, for hints of errors.
 ALLOWED = (
     "an ISO 8601 text such as '2026-01-31' or '2026-01-31T12:00:00Z', a date, "
     "a datetime (without a zone: UTC), or Unix seconds"
@@ -93,7 +93,7 @@ def unix_micros(value: Any) -> int:
 
 
 def unix_scale(number: float) -> tuple[int, int]:
-    """By what a Unix time is multiplied, and then divided, to be microseconds; ValueError as `unix_micros`."""
+    """The factor and divisor that make microseconds of a Unix time; ValueError as `unix_micros`."""
     for first, times, over in ((10**8, 10**6, 1), (10**11, 10**3, 1), (10**14, 1, 1), (10**17, 1, 10**3)):
         if first <= number < first * 1000:
             return times, over

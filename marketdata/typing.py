@@ -39,7 +39,7 @@ __all__ = ["Frame", "FrameKind", "PandasFrame", "PolarsFrame", "PolarsLazyFrame"
 # The frame that a client answers with; a bare ``md.Client`` in an annotation is a client of any kind.
 Frame = TypeVar("Frame", default=Any)
 
-# Where the names of this module are at run time.
+# The modules that define the names of this one at run time.
 _HOMES = {
     "FrameKind": ("marketdata.tidy.frames", "FrameKind"),
     "PandasFrame": ("pandas", "DataFrame"),

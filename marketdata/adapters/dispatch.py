@@ -231,7 +231,7 @@ def is_in_memory(frame: object) -> bool:
 
 
 def as_frame_of(native: Native, build: Callable[[Frame], Native]) -> Native:
-    """What is built like a frame in memory, lazy for a lazy one; of an engine's it is one of polars."""
+    """The frame that ``build`` makes like a frame in memory: lazy for a lazy one, of polars for one of an engine."""
     library = frames.library_of(native)
     out = build(frames.new("polars") if library is None else library(native))
     return out.lazy() if is_lazy(native) else out

@@ -148,7 +148,7 @@ def _parts(
 
 
 def _last_change(table: pa.Table, keys: Sequence[str]) -> int:
-    """Where the rows begin that have the keys of the last row."""
+    """The first of the rows at the end that have the keys of the last row."""
     last = table.num_rows - 1
     values = pl.DataFrame(pl.from_arrow(table.select(keys)))
     differs = values.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).get(last)) for c in keys)).to_series()

@@ -90,21 +90,21 @@ class Frame:
         self.keys = [c for c in self.ids if c != "token_label"]
         """The columns that identify tokens (markets)."""
         self.rows: Ints | None = None
-        """Which rows of the native frame these are, None: all as they are."""
+        """The rows of the native frame that these are; None: all, as they are."""
         self.entries: Columns | None = None
         """The tokens and times of the rows, None as long as their order is not known."""
         self.arrays: dict[str, NDArray[Any]] = {}
         self.before: tuple[Mapping[str, NDArray[Any]], Ints] = {}, np.zeros(0, np.int64)
-        """What was read of these rows, and of those that these were chosen from: no column is converted twice."""
+        """Columns read from these rows, and from the rows that these were taken from: none is converted twice."""
         self.tidy: set[str] = set()
-        """Of the columns that were read those whose rows can be passed on as columns of tidy frames."""
+        """Columns read whose rows can be passed on as columns of tidy frames."""
 
     kind: Kind
 
     def __len__(self) -> int:
         return len(self.native) if self.rows is None else len(self.rows)
 
-    # What a library says
+    # Methods that a library implements
 
     @abstractmethod
     def raw(self, name: str, rows: Ints | None = None) -> normalization.Raw:
@@ -127,7 +127,7 @@ class Frame:
         """A native frame of the same rows with the labels that rows of this one have, in a library that has some."""
         return made
 
-    # What follows
+    # Methods that follow from these
 
     def read(self, *names: str) -> list[NDArray[Any]]:
         """Columns by the rules of their names, without a copy where they are of tidy types.
@@ -181,7 +181,7 @@ class Frame:
         return whole.cast(pl.String).to_list()
 
     def missing_levels(self) -> NDArray[np.bool_]:
-        """Where the column ``level`` is null."""
+        """True where the column ``level`` is null."""
         return normalization.levels(self.raw("level")).is_null().to_numpy()
 
     def numbers(self, name: str) -> Floats:

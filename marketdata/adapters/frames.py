@@ -184,7 +184,7 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
 
 def _check(frame: Frame) -> None:
     frame.times("ts")
-    # Where labels tell tokens apart, ids may be missing: they are looked up.
+    # If labels identify tokens, ids may be missing: they are looked up.
     for name in () if "token_label" in frame.keys else frame.keys:
         frame.codes(name)
 
@@ -325,7 +325,7 @@ def to_frame(
     """
     passed, known = set[str](), frame.entries
     if known is not None and frame.rows is None:
-        # Of rows as they are ids are passed on, and times that are those of the frame.
+        # Without a selection of rows, ids are passed on as they are, and so are times that are those of the frame.
         same = [*(frame.ids if columns.bounds is known.bounds else ()), *(["ts"] if columns.ts is known.ts else ())]
         passed = frame.tidy.intersection(same)
     names = list(dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names)
@@ -348,7 +348,7 @@ def to_frame(
 
 
 def heads(columns: Columns, names: Sequence[str]) -> dict[str, Column]:
-    """Those of the columns that are times or ids, of entries."""
+    """The columns of times and ids among ``names``, a row an entry."""
     lengths, codes = np.diff(columns.bounds), np.arange(len(columns.tokens))
     out: dict[str, Column] = {"ts": columns.ts.view("M8[us]")} if "ts" in names else {}
     ids = ((i, c) for i, c in enumerate(ID_COLUMNS) if c in names)

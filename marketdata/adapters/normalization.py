@@ -202,7 +202,7 @@ def micros(raw: Raw, name: str) -> pl.Series:
     return times(raw, name).to_physical()
 
 
-# How a column of a tidy frame is read, by its name; others are of `numbers`.
+# The function that reads a column of a tidy frame, by the column's name; others are read by `numbers`.
 RULES: dict[str, Callable[[Raw, str], pl.Series]] = {
     "ts": micros,
     "side": sides,

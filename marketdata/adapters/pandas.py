@@ -223,7 +223,7 @@ def _categories(array: Any) -> Any:
 
 
 def _text_starts(values: Any) -> Ints | None:
-    """Where runs of equal texts of Arrow begin, which is cheaper to see there; None where most rows are one."""
+    """The first row of each run of equal texts of Arrow, cheaper to find there; None if most runs are of one row."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

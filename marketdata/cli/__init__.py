@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 # Exit code of a program that Ctrl-C ended: 128 + SIGINT.
 _INTERRUPTED = 130
-# What an interrupted command says.
+# The message of an interrupted command.
 _RESUMES = {
     "pull": "; the archive keeps what was committed, the same command fetches the rest",
     "fetch": "; nothing was kept (marketdata pull keeps what arrives, and resumes)",

@@ -29,7 +29,7 @@ _OPTIONS = {
 }
 # The hint of every time that is refused.
 _TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, or Unix seconds."
-# What to do on the command line, where the library has a hint for Python.
+# Hints for the command line, in place of those for Python.
 _HINTS: dict[tuple[type[Problem], str | None], str] = {
     (errors.ConfigError, "base_url"): (
         "Pass --base-url or set MARKETDATA_BASE_URL to an https:// address; without one, marketdata serve --simulated "

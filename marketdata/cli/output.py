@@ -177,7 +177,7 @@ def _fitting(cells: Mapping[str, Sequence[str]], cut: Sequence[str], available: 
 
 
 def console() -> Console:
-    """Where people read: as wide as the terminal, coloured where it can be (``NO_COLOR`` is respected)."""
+    """A console for people: as wide as the terminal, in colour if it supports it (``NO_COLOR`` is respected)."""
     from rich.console import Console
 
     is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ

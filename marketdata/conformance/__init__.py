@@ -1,1 +1,1 @@
-"""How a service behaves where the interface leaves a choice: what `client.verify` does."""
+"""The behaviour of a service where the interface leaves a choice: `client.verify`."""

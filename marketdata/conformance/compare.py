@@ -1,4 +1,4 @@
-"""Which reading of the interface explains a coarse answer by a fine one."""
+"""Find the reading of the interface that explains a coarse answer by a fine one."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _without_fills(pair: Pair) -> Pair:
 
 
 def find_empty(pair: Pair) -> Finding:
-    """What an empty bucket has: no point, a null, or the value before."""
+    """The content of empty buckets: no point, a null, or the previous value."""
     holes = nulls = carried = 0
     width, step = pair.coarse.micros, pair.fine.micros
     far, ends = list(zip(pair.far.ts.tolist(), pair.far.price.tolist(), strict=True)), pair.far.bounds.tolist()

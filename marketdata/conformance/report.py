@@ -1,4 +1,4 @@
-"""Which reading of the interface (a choice that it leaves open) a service follows."""
+"""Reports on the readings of the interface (choices that it leaves open) that a service follows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verification:
-    """Which readings a service follows, a finding per reading, as text and HTML."""
+    """The readings that a service follows, one finding per reading, as text and HTML."""
 
     market: str
     rng: Range

@@ -11,7 +11,7 @@ from marketdata.errors import MarketDataError, not_installed
 from marketdata.mcp.tools import Answer, Tools
 from marketdata.times import TimeLike
 
-# What a program is told of the tools before it calls one.
+# Instructions that a program gets before it calls a tool.
 _INSTRUCTIONS = (
     "Historical prediction-market data, read only. Find a market with `markets`, then give its slug to the others. "
     "Prices are probabilities (0 to 1), sizes are shares, times are UTC and name the start of a bucket. `missing` are "

@@ -1,4 +1,4 @@
-"""What the tools answer: rows of an archive or a client, with their units, the range they cover and what is missing.
+"""The answers of the tools: rows of an archive or a client, with their units, the range they cover and what is missing.
 
 Every answer is plain data for JSON: ``columns`` and ``rows`` (times as ISO 8601 in UTC, null where nothing is known),
 ``units`` by column, ``notes`` (the warnings of the library). Answers of history have ``tokens`` (ids by label),
@@ -39,7 +39,7 @@ _MOST_BUCKETS = 100_000
 _MOST_ROWS = 5_000
 # Missing ranges that are listed, the first ones.
 _MOST_GAPS = 20
-# Of a mean: further ones are of the order in which it was added up.
+# Significant digits of a mean: further ones depend on the order in which it was summed.
 _DIGITS = 12
 # Units that several columns have.
 _PRICE, _SHARES, _AMOUNT = "probability, 0 to 1", "shares", "in the unit of the service, which names none"
@@ -55,7 +55,7 @@ UNITS = {
     "imbalance": "-1 to 1: difference of the depths of both sides over their sum",
     **dict.fromkeys(("bid_fill_price", "ask_fill_price"), f"{_PRICE}, average of all levels"),
 }
-# Those of metrics, whose spread is another number than that of a book.
+# Units of metrics, whose spread is another number than that of a book.
 _METRIC_UNITS = dict(zip(METRICS, (_AMOUNT, _AMOUNT, "probability, of the market and not of a book"), strict=True))
 
 
@@ -149,7 +149,7 @@ class Tools:
         return self._history("books", market, (start, end), resolution, rows, as_of, made)
 
     def coverage(self, market: str | None = None, rows: int = 500) -> Answer:
-        """What an archive has: one row per range of a market and kind of data, with its state."""
+        """Coverage of an archive: one row per range of a market and kind of data, with its state."""
         if not hasattr(self._source, "coverage"):
             raise ConfigError("A client has no coverage: it reads the service. Each answer says what is missing in it.")
         with _noted() as notes:

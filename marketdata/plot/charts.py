@@ -52,7 +52,7 @@ Questions = Mapping[str, str] | Any
 
 
 class Look(TypedDict, total=False):
-    """What every chart takes; see `prices`."""
+    """Arguments of every chart; see `prices`."""
 
     title: str | None
     simulated: bool
@@ -61,7 +61,7 @@ class Look(TypedDict, total=False):
 
 
 class LookOverTime(Look, total=False):
-    """What every chart over time takes beside that."""
+    """Further arguments of every chart over time."""
 
     events: Mapping[str, Any] | None
 
@@ -844,7 +844,7 @@ def _sides(
         details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]
         if len(price):
             bars = 0 * size, sign * size, price - half, price + half, colour, f"{side}s", details
-            # Up to the next level the total is that of the levels before.
+            # The total stays that of the previous levels up to the next one.
             x, y = np.repeat(np.r_[0.0, sign * total], 2)[1:-1], np.repeat(price, 2)
             marks += [Bars(*bars, in_legend=in_legend), Line(x, y, f"{side} total", colour, 1.0, 0.6)]
     return marks, to_datetime(int(found.ts[0])) if len(found) else None

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _SCREEN_DPI = 80
 # More would hide what a panel shows.
 _MOST_ENTRIES = 8
-# From this number on an axis has 1k for 1,000.
+# An axis with numbers of at least this shows 1k for 1,000.
 _LONG = 1000
 
 
@@ -130,7 +130,7 @@ def _fill_figure(figure: Figure, chart: Chart) -> list[Axes]:
             if panel.title:
                 title = fill(panel.title, int(chart.size[0] * 11 / len(row)))
                 _plain(ax.set_title(title, loc="left", fontsize="small"))
-            # Which x share an axis says nothing about which are named: those above a free place are too.
+            # Sharing x hides the labels of all but the lowest row; a panel above a free place needs its own.
             ax.tick_params(labelbottom=bool(panel.x_label))
             ax.xaxis.get_offset_text().set_visible(bool(panel.x_label))
             _legend(ax, panel, named)

@@ -17,7 +17,7 @@ from marketdata.points.schema import TOLERANCE
 
 @dataclass(frozen=True)
 class Quotes:
-    """What was known of a token: its mid (or price) at times that rise, and the bids it could be sold into."""
+    """The quotes of a token: its mid (or price) at rising times, and the bids that it could be sold into."""
 
     ts: Ints
     mid: Floats
@@ -33,7 +33,7 @@ class Quotes:
         return np.append(self.mid, np.nan)[self.known(times)]
 
     def sales(self, times: Ints, shares: Floats) -> Floats:
-        """What the shares would bring, best bids first; NaN where the latest bids do not hold them."""
+        """Proceeds of selling the shares, best bids first; NaN where the latest bids are for fewer shares."""
         at, out = self.known(times), np.full(len(times), np.nan)
         rows = np.flatnonzero(at >= 0)
         if self.bids is None or not len(rows):
@@ -88,10 +88,10 @@ class Path(NamedTuple):
 
 
 def path(token: Token, times: Ints) -> Path:
-    """What came of one token."""
+    """Cash, position and value of one token at each time."""
     done = np.searchsorted(token.ts, times, side="right")
     position = np.append(0.0, np.cumsum(token.shares))
-    # What the last bits of sums leave is no position.
+    # A remainder in the last bits of a sum is no position.
     position[position <= TOLERANCE * np.append(0.0, np.cumsum(np.abs(token.shares)))] = 0.0
     position, money = position[done], np.append(0.0, np.cumsum(token.money))[done]
     if token.settled_at is not None:

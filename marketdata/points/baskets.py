@@ -71,7 +71,7 @@ class Legs:
 
 
 def prices(legs: Legs, books: Books) -> dict[str, Floats | Ints]:
-    """What all Yes of an event cost and bring together, beyond the 1 that one of them pays."""
+    """Cost and proceeds of all Yes tokens of an event, relative to the 1 that one of them pays."""
     event, _, place = legs.groups()
     yes = place[legs.side == YES]
     sums = {
@@ -83,7 +83,7 @@ def prices(legs: Legs, books: Books) -> dict[str, Floats | Ints]:
 
 
 def costs(legs: Legs, books: Books, fees: Schedule, size: float | None = None) -> dict[str, Floats | Ints]:
-    """What buying all Yes, and all No, of an event costs with fees, and what they pay for certain: 1, and n - 1."""
+    """Cost with fees of all Yes, and of all No, of an event, and their certain payoffs: 1, and n - 1."""
     event, _, place = legs.groups()
     charge = fees.of_books(books)
     count = legs.counts()[event]

@@ -120,7 +120,7 @@ def sweep(
     }
 
 
-# What users call the sides that are taken from.
+# The side of the book that an argument ``side`` takes from.
 SIDES: dict[str, Literal["asks", "bids"]] = {"ask": "asks", "buy": "asks", "bid": "bids", "sell": "bids"}
 
 

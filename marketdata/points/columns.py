@@ -99,7 +99,7 @@ class Columns:
         return out.of_tokens(list(place), np.searchsorted(codes, np.arange(len(place) + 1)))
 
     def steps(self) -> Ints:
-        """From each entry but the last to the next one [microseconds]; between two tokens the largest number."""
+        """Time from each entry but the last to the next one [microseconds]; between two tokens the largest number."""
         out = np.diff(self.ts)
         borders = self.bounds[(self.bounds > 0) & (self.bounds < len(self))]
         out[borders - 1] = np.iinfo(np.int64).max

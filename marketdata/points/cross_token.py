@@ -23,7 +23,7 @@ SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
 
 
 def numbers_of_tokens(tokens: Sequence[Token], counts: Counts) -> Ints:
-    """How many tokens the market of each token has; 0 where that is not known, one, or more are here."""
+    """The number of tokens of each token's market; 0 if it is unknown, 1, or less than the number of tokens here."""
     here = Counter(token.market_id for token in tokens)
 
     def known(market: str, found: int) -> int:
@@ -80,7 +80,7 @@ def sums(best: Series, counts: Counts) -> Series:
 
 
 def free_money(best: Series, counts: Counts) -> Series:
-    """Where all tokens together cost less, or bring more, than the 1 that one of them pays."""
+    """True where all tokens together cost less, or bring more, than the 1 that one of them pays."""
     found = sums(best, counts)
     bid, ask = found.values["bid_sum"], found.values["ask_sum"]
     buy, sell = ask < 1 - TOLERANCE, bid > 1 + TOLERANCE
@@ -121,7 +121,7 @@ def complement(rows: Columns, levels: LevelRows, edges: Ints, counts: Counts) ->
             f"{len(wrong)} markets of the frame do not have two tokens, for example {', '.join(wrong[:3])}; a "
             "complement is of a market with two tokens, both of them in the frame."
         )
-    # Of each snapshot the asks, which become bids, and then the bids.
+    # Levels of each snapshot: first its asks, which become bids, then its bids.
     begins, lengths = (pairs.reshape(-1, 2)[:, ::-1].ravel() for pairs in (edges[:-1], np.diff(edges)))
     mirrored = ranges(begins, lengths)
     other = np.arange(len(rows.tokens)) ^ 1  # tokens are by market, two of each

@@ -20,14 +20,14 @@ from marketdata.points.columns import Books, Floats, Ints
 Formula = Callable[[Floats, Floats], Floats]
 # The same, and the book that each trade is of.
 Charge = Callable[[Floats, Floats, Ints], Floats]
-# What an argument ``fees`` may be, for messages.
+# Allowed values of the argument ``fees``, for messages.
 ALLOWED = (
     "allowed are a share of the notional (0 where there are none), md.Fees.flat(rate), md.Fees.quadratic(rate), "
     "md.Fees.of(markets), and a function of the prices and shares of trades"
 )
 # Decimals of a fee [USD] where none are given.
 _DECIMALS = 5
-# What a product of decimals exceeds the number it stands for is not rounded up.
+# Rounding error of a product of decimals [last digits of a fee]: it is not rounded up to the next digit.
 _LAST_BITS = 1e-7
 
 
@@ -51,7 +51,7 @@ def quadratic(
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What a taker pays: one formula for all markets, or one of each."""
+    """The fee of a taker: one formula for all markets, or one per market."""
 
     text: str
     """The formula in words."""

@@ -15,12 +15,12 @@ from marketdata.points.fees import Schedule
 from marketdata.points.schema import TOLERANCE
 
 Token = tuple[str, str]
-# What came of a token, in shares and USD.
+# Columns of the result of a token, in shares and USD.
 RESULT = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit")
 
 
 class Fill(NamedTuple):
-    """What came of an order: the bucket of the book and of the signal, shares wanted and filled, at which price."""
+    """The result of an order: buckets of its book and its signal, shares wanted and filled, and the price."""
 
     ts: int
     signal_ts: int
@@ -57,7 +57,7 @@ class Snapshot:
         price, size = self.levels[order.buys]
         good = price <= order.limit + TOLERANCE if order.buys else price >= order.limit - TOLERANCE
         price, size = price[good], size[good]
-        # What earlier orders took is gone, from the best level on.
+        # Shares that earlier orders took are gone, from the best level on.
         before = np.cumsum(size) - size
         left = np.clip(size + np.minimum(before - self.used[order.buys], 0.0), 0.0, size)
         left[left <= TOLERANCE * size] = 0.0
@@ -115,7 +115,7 @@ class Ledger:
     def position(self) -> float:
         """Shares bought and not yet sold."""
         position = self.bought - self.sold
-        # What the last bits of sums leave is no position: it would want a payoff.
+        # A remainder in the last bits of a sum is no position: it would need a payoff.
         return position if position > TOLERANCE * self.bought else 0.0
 
     def result(self, payoff: float) -> tuple[float, ...]:

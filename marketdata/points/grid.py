@@ -12,7 +12,7 @@ from marketdata.points.resample import run_ends
 
 
 class OnGrid(NamedTuple):
-    """Of each token and time of the grid: the entry that it shows (-1: none), and whether that is its own."""
+    """For each token and time of the grid: the entry shown there (-1: none), and whether it is of that time."""
 
     entries: Columns
     shown: Ints

@@ -15,7 +15,7 @@ from marketdata.points.resample import group_starts, run_ends
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
 NO_TIME = int(np.iinfo(np.int64).min)
-"""What a missing time is."""
+"""The value of a missing time."""
 # numpy sorts numbers of 16 bits by counting them; runs of so many rows and more that rise are merged faster.
 _DIGIT, _RUN = 16, 100
 
@@ -100,7 +100,7 @@ def sorted_by(*keys: NDArray[np.integer]) -> Ints:
 
 
 def same_as_before(*keys: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Which entries equal the one before in all keys; NaN equals NaN."""
+    """True for entries that equal the previous one in all keys; NaN equals NaN."""
     same = np.ones(len(keys[0]), bool)
     same[:1] = False
     for key in keys:
@@ -213,6 +213,6 @@ def wrong_level(rows: LevelRows, at: int, shown: Callable[[int], str]) -> NotTid
 
 
 def newest(codes: NDArray[np.integer], groups: Ints) -> Ints:
-    """Of each group the last position whose code is not missing (-1), or its first."""
+    """For each group the last position whose code is not missing (-1), or its first position."""
     last = np.maximum.reduceat(np.where(codes >= 0, np.arange(len(codes)), -1), groups)
     return np.where(last >= 0, last, groups)

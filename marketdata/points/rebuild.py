@@ -33,7 +33,7 @@ _TICKS = 1_000_000
 _TICK_BITS = 20
 # Levels that are made at a time.
 _LEVELS = 1 << 21
-# By how much clocks differ; times that go back further are those of another recording.
+# Clocks differ by up to this [microseconds]; a time further back begins another recording.
 _BACK = 30 * 10**6
 # Bounds of books that are yet to be given tokens.
 _NO_BOUNDS = np.zeros(1, np.int64)
@@ -121,7 +121,7 @@ class Disagreement(NamedTuple):
 
 @dataclass
 class Tally:
-    """What was found on the way."""
+    """Counts of what was found in the changes."""
 
     changes: int = 0
     gaps: int = 0
@@ -157,7 +157,7 @@ class Rebuilder:
 
     @property
     def most_back(self) -> int:
-        """By how much a time may be before the one before it [microseconds]."""
+        """Largest step back in time within a recording [microseconds]."""
         return min(self.max_gap, _BACK)
 
     def heard(self, seen: Ints) -> Iterator[Books]:
@@ -471,7 +471,7 @@ def diff(books: Books, width: BucketWidth) -> Changes:
     order, is_last = _order(every, side, tick)
     last = np.flatnonzero(is_last)
     first = np.append(0, last + 1)[: len(last)]
-    # Of a level given twice the last one counts; those of the book before stand first.
+    # If a level is given twice the last one counts; levels of the previous book stand first.
     kept = order[last]
     before = np.add.reduceat((order < ghosts).astype(np.int64), first) if len(first) else first
     was = np.where(before > 0, old[order[first + before - 1]], 0.0)

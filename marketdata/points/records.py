@@ -122,7 +122,7 @@ SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.search
 
 # Whether a field of the table was known later.
 _ANSWERS = {field.name: field.answer for _, field in _all()}
-# Of fields that are not in the table: words of which each says that the field was known later.
+# Words in the name of any other field that mean that it became known only later.
 _LATER_WORDS = {
     "accepting", "active", "archived", "ask", "bid", "change", "closed", "comment", "comments", "expired", "finalized",
     "interest", "last", "liquidity", "outcome", "payoff", "payoffs", "payout", "payouts", "prices", "resolved",

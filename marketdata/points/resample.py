@@ -16,11 +16,11 @@ from marketdata.resolution import BucketWidth, Resolution
 
 # Rows that are compared at a time, so that what is made in between stays in the processor's cache.
 _BLOCK = 1 << 17
-# From this many rows per token on, a search in each token is cheaper than a division of every row.
+# With at least this many rows per token, a search in each token is cheaper than a division of every row.
 _ROWS_WORTH_A_SEARCH = 2_000
-# Of so many edges one is searched, those between are interpolated; and by how much an interpolated row may be rounded.
+# One edge in this many is searched, those between are interpolated.
 _EDGES_PER_SEARCH = 64
-# By how much an interpolated row may miss a whole number [rows].
+# An interpolated row may miss a whole number by up to this [rows].
 _ROUNDING = 1e-3
 
 
@@ -43,7 +43,7 @@ def run_ends(starts: Ints, count: int) -> Ints:
 
 
 def buckets(columns: Columns, width: BucketWidth) -> Ints:
-    """Where the buckets of each token begin, whose times rise, and behind them the number of entries.
+    """The first entry of each bucket of each token, whose times rise, and at the end the number of entries.
 
     Entries ``edges[i]`` to ``edges[i + 1]`` are those of bucket i.
     """
@@ -81,7 +81,7 @@ def last_of(columns: Columns, width: BucketWidth) -> Ints:
     """Rule 2: the entries with the greatest time of each token and bucket."""
     ts, edges = columns.ts, buckets(columns, width)
     begins, ends = edges[:-1].copy(), edges[1:]
-    # Where the greatest time begins is searched in all buckets at once, each half of what is left by step.
+    # A binary search, in all buckets at once, for the first entry with the greatest time.
     last, at = ends - 1, np.flatnonzero(ends - begins > 1)
     while len(at):
         middle = (begins[at] + last[at]) // 2

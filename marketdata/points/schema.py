@@ -34,7 +34,7 @@ Kind = View | Literal["bbo", "quotes", "series", "nested"]
 ID_COLUMNS = Token._fields
 # The columns of best prices.
 BBO = ("ts", *ID_COLUMNS, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
-# What ``mid`` and ``spread`` give: some columns of bbo, aggregated like the books they come from.
+# Columns of bbo, some of which ``mid`` and ``spread`` return; they are aggregated like the books they come from.
 QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
 # The list columns of nested books: one row per snapshot.
 LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
@@ -46,19 +46,19 @@ BOOKS = COLUMNS["books"]
 
 # Values of the column ``side``.
 BID, ASK = "bid", "ask"
-# What the name of a column of counts ends with.
+# Suffix of the names of count columns.
 COUNT = "_count"
 
 TOLERANCE = 1e-9
-"""By how much prices [probability], and shares of a size, may differ and be equal: sums differ with their order."""
+"""Prices [probability] and sizes [relative] closer than this are equal: a sum depends on the order of its terms."""
 ROUNDING = 1e-6
-"""By how much sums and means of probabilities may be outside of 0 to 1."""
-# What messages say of a price in cents.
+"""Sums and means of probabilities may be outside of 0 to 1 by up to this."""
+# The advice of messages about a price in cents.
 NOT_0_1 = "outside of 0 to 1; prices are probabilities: divide cents by 100."
 
 
 def outside_0_1(values: Floats) -> NDArray[np.bool_]:
-    """Which values are no probabilities; NaN is none of them."""
+    """True for values that are no probabilities; False for NaN."""
     out: NDArray[np.bool_] = (values < -ROUNDING) | (values > 1 + ROUNDING)
     return out
 
@@ -122,7 +122,7 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
             "These are nested books, one row per snapshot as an archive stores them; md.explode(frame) gives a row per "
             "level, and md.bbo(frame) or md.mid(frame) one per snapshot."
         )
-    # Where several are meant, the message names books: the kind that users know.
+    # If several kinds are possible, the message names books, the kind that users know.
     known = {kind: some for kind, some in lacks.items() if "books" not in lacks or kind not in ("bbo", "nested")}
     nearest = min(known, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     error = NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)

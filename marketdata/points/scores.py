@@ -31,11 +31,11 @@ class Runs(NamedTuple):
 
     @property
     def lengths(self) -> Ints:
-        """How many forecasts each run has."""
+        """The number of forecasts of each run."""
         return run_ends(self.starts, len(self.p)) - self.starts
 
     def means(self, loss: Loss, owner: Ints) -> tuple[Ints, Ints, Floats, Floats]:
-        """Of each owner and group a run, how many forecasts they have, and their mean payoff and loss."""
+        """For each owner and group a run, the number of its forecasts, and their mean payoff and loss."""
         first, which = self._groups(owner)
         lost = loss(self.p, np.repeat(self.paid, self.lengths))
         lost = np.add.reduceat(lost, self.starts) if len(self.starts) else lost
@@ -194,5 +194,5 @@ def interval_of_share(paid: Floats, weight: Floats, share: float) -> tuple[float
     z = NormalDist().inv_cdf((1 + share) / 2)
     middle = (mean + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * np.sqrt(mean * (1 - mean) / count + z * z / (4 * count**2))
-    # Of all or none the end is 1 or 0, which rounding would miss.
+    # If all or none came true the end of the interval is 1 or 0, which rounding would miss.
     return (0.0 if mean <= 0 else float(middle - half)), (1.0 if mean >= 1 else float(middle + half))

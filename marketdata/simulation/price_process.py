@@ -57,7 +57,7 @@ def simulate_path(
 
 
 def observed_minutes(rng: np.random.Generator, ts: Ints, missing: float) -> NDArray[np.bool_]:
-    """Which minutes are observed: single minutes are missing, and hours now and then."""
+    """True for minutes that are observed: single minutes are missing, and now and then hours."""
     observed = rng.random(len(ts)) >= missing
     days = len(ts) / 1440
     for _ in range(rng.poisson(days / 5) + (days >= 1)):

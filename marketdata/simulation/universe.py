@@ -13,7 +13,7 @@ SERIES = (
     ("simulated-harbour-league", "Simulated: Harbour League", "sports"),
     ("simulated-florin", "Simulated: The florin, up or down", "economy"),
 )
-# What events of a topic are called.
+# Names of the events of a topic.
 _TOPIC = {"politics": "District vote", "sports": "Match day", "economy": "Fixing week"}
 # Events of a series after each other.
 EVENTS_PER_SERIES = 2

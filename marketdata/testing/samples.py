@@ -18,7 +18,7 @@ from marketdata.times import to_micros, to_text
 _START = to_micros("2026-01-01", "start")
 # The ids of markets.
 _NAMES = ("rain", "snow", "wind", "frost")
-# How the mid of the first token moves, in cents, and then again.
+# Moves of the mid of the first token [cents], repeated.
 _MOVES = (0, 1, 3, 2, 4, 2, 1)
 
 

@@ -152,7 +152,7 @@ def kelly(probability: Any, price: Any, fees: Any, *, size: Any = None, bankroll
 
 
 def _quotes(frame: Frame, fees: Schedule | None) -> dict[tuple[str, str], Quotes]:
-    """What was known of each token, from books, bbo or prices."""
+    """The quotes of each token, from books, bbo or prices."""
     if frame.kind == "prices":
         series, value = probability_of(frame)
         return {token: Quotes(series.ts[run], series.values[value][run]) for token, run in _runs(series)}

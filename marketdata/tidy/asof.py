@@ -27,7 +27,7 @@ from marketdata.times import to_duration
 F = TypeVar("F")
 # The column that says when a row was known.
 KNOWN = "available_at"
-# What joins take.
+# Frames that can be joined.
 _KINDS: tuple[Kind, ...] = ("books", "series")
 
 

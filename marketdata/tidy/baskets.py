@@ -78,7 +78,7 @@ def known_fees(fees: object) -> Schedule:
 def of_books(
     frame: Frame, events: Sequence[Event], rule: Callable[[Legs, Books], Mapping[str, Floats | Ints]]
 ) -> Native:
-    """What a rule says of the books of each event and time."""
+    """One row per event and time: the columns of a rule on the books of its markets."""
     books = frames.books(frame)
     for name, side in (("best_bid", books.bids), ("best_ask", books.asks)):
         refuse_cents(name, side.best)

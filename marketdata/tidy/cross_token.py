@@ -152,7 +152,7 @@ def arbitrage(
 
 
 def _of_market(frame: Frame, rule: Callable[[Series, Counts], Series], names: Sequence[str], counts: Counts) -> Native:
-    """What a rule says of the best prices of each market and time."""
+    """One row per market and time: the columns of a rule on the best prices of its tokens."""
     best = top(frame)
     for name in ("best_bid", "best_ask"):
         refuse_cents(name, best.values[name])

@@ -101,7 +101,7 @@ def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | Non
 def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
     entries, shown, observed = on_grid(columns, grid, forward=fill == "forward")
     values = frames.heads(entries, frame.names)
-    # What was not observed has no weight when means are averaged again.
+    # A filled value has a count of 0, so that it has no weight when means are averaged again.
     for name in (c for c in frame.names if is_count(c, frame.names)):
         count = np.append(np.nan_to_num(frame.numbers(name)), 0)[np.where(observed, shown, -1)]
         values[name] = count.astype(np.int64)

@@ -37,7 +37,7 @@ Counted = Callable[[Tokens], Payoff]
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 # Columns of forecasts beside their market, on the way from where the frame is.
 _REST = ("group", "p", "paid", "points")
-# What a mean score is made of.
+# The parts of a mean score.
 _PARTS = ("miscalibration", "discrimination", "uncertainty")
 
 
@@ -204,7 +204,7 @@ class _Groups(NamedTuple):
         return np.where((ends < 0) | (left < 0), -1, numbers * len(self.edges) + horizon)
 
     def columns(self, group: Ints) -> dict[str, Column]:
-        """What groups are named by."""
+        """The columns that name the groups."""
         number, horizon = np.divmod(group, max(len(self.edges), 1))
         out: dict[str, Column] = {}
         if self.outcomes is not None:

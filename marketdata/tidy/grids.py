@@ -17,7 +17,7 @@ from marketdata.times import to_datetime
 
 # Times are on a grid by chance once in ratio ** n; three rows are enough between resolutions of the interface.
 _ENOUGH, _CHANCES = 3, 4**3
-# So many minutes are on a grid of 10m by chance once in a million.
+# Six minutes drawn at random are all on a grid of 10m once in a million cases.
 _SURE = 6
 # Times that are looked at first, which tell most grids, and rows at a time of a look at all.
 _SAMPLE, _BLOCK = 64, 1 << 17
@@ -31,7 +31,7 @@ class Widths(NamedTuple):
     width: BucketWidth
     own: BucketWidth | None
     later: int
-    """How much later than its time a row of wider buckets is known [microseconds]; 0 for one that is not wider."""
+    """Time from the ``ts`` of a row of wider buckets until it is known [microseconds]; 0 for rows not wider."""
 
     watch: Callable[[Ints], object] | None
     """`coarser_grid` for times of buckets of a width that is not known."""

@@ -24,13 +24,13 @@ Outcomes = Native | Mapping[str, object]
 Tokens = Iterable[tuple[str, str, str | None]]
 # Columns that all market records have.
 _RECORDS = ("market_id", "token_ids", "token_labels")
-# Which say the outcome; one is enough.
+# Columns that tell the outcome; one of them is enough.
 _RESOLVED = ("resolved_token_id", "resolved_token_label", "payoffs")
 # When markets ended.
 _TIMES = ("ends_at", "closed_at", "resolved_at")
-# What ``outcomes`` may be, for messages.
+# Allowed values of the argument ``outcomes``, for messages.
 _ALLOWED = "what md.outcomes(markets) gives, frames of market records"
-# What is read of a frame of outcomes or records.
+# Columns read from a frame of outcomes or records.
 _FIELDS = (*ID_COLUMNS, *_RECORDS[1:], *_RESOLVED, "payoff", *_TIMES, "end_date")
 
 

@@ -50,7 +50,7 @@ class _View:
         return len(self.ts)
 
     def finding(self, check: str, severity: str, meaning: str, of: int, rows: NDArray[Any]) -> Finding:
-        """What one check found in the rows that show it, of so many."""
+        """The finding of a check: the rows that show it, out of the number of rows that were looked at."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         return {
             "check": check,
@@ -165,7 +165,7 @@ def _stale_books(view: _View) -> Ints:
 
 
 def _long_runs(equal: NDArray[np.bool_], rows: Ints) -> Ints:
-    """Where runs of ``_STALE`` or more equal entries begin."""
+    """The first entry of each run of at least ``_STALE`` equal ones."""
     begins = np.flatnonzero(~equal)
     lengths = np.diff(np.append(begins, len(equal)))
     return rows[begins[lengths >= _STALE]]
@@ -196,7 +196,7 @@ def _sums(view: _View, rows: Ints, value: Floats) -> Finding:
     starts = group_starts(market[order], ts[order]) if len(order) else order
     total = np.add.reduceat(value[order], starts) if len(order) else value
     count = np.diff(np.append(starts, len(order)))
-    # Of one token alone the others are not in the frame.
+    # A market with one token in the frame has its other tokens elsewhere: its sum says nothing.
     whole = (count > 1) & (count == tokens[np.searchsorted(markets, market[order[starts]])]) & ~np.isnan(total)
     far = whole & (np.abs(total - 1) > _FAR + TOLERANCE)
     text = f"prices of all tokens miss 1 by more than {_FAR}"

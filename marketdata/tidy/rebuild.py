@@ -128,7 +128,7 @@ def diff(books: Any, *, resolution_of: str = "1m") -> Any:
 
 
 def disagreement(tally: rule.Tally) -> str:
-    """What a message says of books that are not as stated."""
+    """The message about books that differ from the best prices stated beside them."""
     assert tally.first is not None
     token, ts, stated, rebuilt = tally.first
     return (

@@ -64,7 +64,7 @@ def _column(name: str, values: list[Any]) -> Column:
         return Values("text", values) if dates is None else dates
     if found == {bool}:
         return Values("bool", values)
-    # What 64 bits cannot hold, such as an id of 77 digits, keeps its digits as text.
+    # Whole numbers beyond 64 bits, such as an id of 77 digits, become text, which keeps their digits.
     if found <= {int, float} and all(type(v) is not int or abs(v) < 2**63 for v in values):
         return Values("int", values) if found == {int} else np.array(values, float)
     return Values("text", [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values])

@@ -24,7 +24,7 @@ from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
 
 # Frames that have an aggregation rule.
 _KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
-# Those of which means are taken.
+# Kinds whose values are averaged.
 _AVERAGED: tuple[Kind, ...] = ("prices", "metrics")
 # A column that is in no frame of a user.
 _LAST = "__last"

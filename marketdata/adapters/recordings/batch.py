@@ -1,4 +1,4 @@
-"""What is read of a recording at a time."""
+"""The rows of a recording that are read at a time."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from marketdata.points.columns import Codes, Floats, Ints, Token
 from marketdata.points.order import distinct
 from marketdata.times import parse_iso, unix_scale
 
-# What publishers call tokens; of these names and those below the first that is there counts.
+# Names that publishers give to tokens; here and below the first name that is present counts.
 TOKEN = ("token_id", "asset_id", "clob_token_id", "token", "instrument_id", "symbol", "ticker", "market_ticker")
 # Markets.
 MARKET = ("market_id", "condition_id", "market", "market_slug", "slug")
@@ -28,7 +28,7 @@ SEEN_TIME = (
     "timestamp_received", "received_at", "recv_ts", "receive_ts", "local_timestamp", "collected_at", "captured_at",
     "fetched_at", "collected_at_utc", "recorded_at", "ingested_at", "timestamp_created_at",
 )  # fmt: skip
-# What a market asks, and its slug.
+# Names of the question and the slug of a market.
 QUESTION, SLUG = ("question", "title"), ("slug", "market_slug")
 
 

@@ -40,7 +40,7 @@ _CSV_BLOCK = 1 << 24
 _PART, _WHOLE = 1 << 25, 2 << 30
 # Digits that every whole number of 64 bits can have.
 _INT64_DIGITS = 18
-# What a message says of a file that ends early.
+# The message about a file that ends early.
 _CUT = "ends in the middle of its data: fetch it again. What came before the end was read."
 
 

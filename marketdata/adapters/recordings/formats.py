@@ -14,7 +14,7 @@ from marketdata.adapters.recordings.market_channel import MessageReader, is_mess
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
 
-# What a change takes in memory [bytes].
+# Memory of a change [bytes].
 _BYTES = 64
 
 

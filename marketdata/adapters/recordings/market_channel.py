@@ -18,7 +18,7 @@ from marketdata.times import parse_iso, unix_micros
 
 # Names that recorders give to the raw message.
 _INNER = ("raw", "message", "msg", "data", "payload", "event")
-# What recorders call the time of arrival.
+# Names that recorders give to the time of arrival.
 RECEIVED = (
     "recv_ts", "received_at", "receive_ts", "recv_time", "timestamp_received", "local_timestamp", "collected_at_utc",
     "received_ts", "recv_ts_ns", "recv_timestamp", "local_ts", "ts_recv", "ts",
@@ -32,7 +32,7 @@ _SIDES = {"BUY": BIDS, "SELL": ASKS, "BID": BIDS, "ASK": ASKS}
 _BOOK, _CHANGE, _DAMAGED = "book", "price_change", "damaged"
 # Fields of a book message in the order in which venues have hashed them.
 _HASHED = ("market", "asset_id", "timestamp", "hash", "bids", "asks")
-# By how much a price over its tick may miss a whole number: floats are off by far less, another tick by more.
+# A price over its tick may miss a whole number by up to this: floats are off by far less, another tick by more.
 _TICK_ROUNDING = 1e-6
 
 
@@ -66,7 +66,7 @@ class MessageReader:
                 self._batch.left_out[_DAMAGED] += 1
 
     def collected(self) -> Batch:
-        """What was read so far, which is then forgotten."""
+        """Return the rows read so far, and forget them."""
         batch, self._batch = self._batch, Batch()
         batch.changes, batch.heard = self._rows.collected(), np.array(self._heard, np.int64)
         self._heard = []

@@ -21,9 +21,9 @@ from marketdata.points.rebuild import ASKS, BIDS, CHANGE, SNAPSHOT, Changes
 
 # Columns by which event files are known.
 EVENT_COLUMNS = ("timestamp_received", "event_type", "asset_id", "bids", "asks", "price", "size", "side")
-# Those that are read of event files.
+# Columns read from event files.
 _EVENT_READ = (*EVENT_COLUMNS, "timestamp", "market", "best_bid", "best_ask")
-# What publishers call sides; of these names and those below the first that is there counts.
+# Names that publishers give to sides; here and below the first name that is present counts.
 BIDS_NAMES, ASKS_NAMES = ("bids", "bid_levels", "buys"), ("asks", "ask_levels", "sells")
 # Whole books in one column.
 BOOK_NAMES = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book")
@@ -33,9 +33,9 @@ YES_NAMES, NO_NAMES = ("yes_levels", "yes_bids", "yes"), ("no_levels", "no_bids"
 SIZE_NAMES = ("size", "amount", "quantity", "qty")
 # A column of a level of a side.
 WIDE = re.compile(r"(bids|asks)\[(\d+)\]\.(price|amount)")
-# What publishers call the sides.
+# Names that publishers give to a side.
 _SIDES = {"buy": BIDS, "bid": BIDS, "bids": BIDS, "b": BIDS, "sell": ASKS, "ask": ASKS, "asks": ASKS, "a": ASKS}
-# Of the times of arrival in a tenth of a second two are kept: they tell holes of many seconds.
+# Two times of arrival per tenth of a second are kept: enough to find gaps of many seconds [microseconds].
 _TENTH = 100_000
 
 

@@ -30,7 +30,7 @@ _PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
 
 class Part(NamedTuple):
-    """What the demo shows of a view: its markets and their range."""
+    """The markets of a view that the demo shows, and their range."""
 
     markets: list[str]
     start: dt.datetime
