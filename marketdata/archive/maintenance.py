@@ -6,14 +6,14 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.coverage.intervals import CoverageRecord, subtract, within
+from marketdata.archive.coverage.intervals import CoverageRecord, gaps, union, within
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.ingest import seen_markets
 from marketdata.archive.query import ALL_TIME, pruned, read
@@ -23,7 +23,7 @@ from marketdata.archive.storage.parquet import OURS, DataFile, cuts, file_of, fl
 from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
 from marketdata.archive.store import ArchiveStore, minutes_around, minutes_of, times_of
 from marketdata.errors import ArchiveCorruptError, ArchiveError
-from marketdata.points.arguments import choice, number
+from marketdata.points.arguments import number
 from marketdata.points.records import KINDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
@@ -97,8 +97,9 @@ def verify(store: ArchiveStore) -> list[Damage]:
     """What is not as it was written, by the coverage; ArchiveError if the storage failed."""
     lost = []
     for name in (*KINDS, _COVERAGE):
-        table = store.tables[name]
-        broken = [found for file in table.version().files for _, found in _pieces(table, file)]
+        broken = [
+            found for file in store.tables[name].version().files for _, found in _pieces(store.tables[name], file)
+        ]
         lost += [Damage(name, "", None, one.problem) for one in broken if isinstance(one, ArchiveCorruptError)]
     for view in VIEWS:
         try:
@@ -129,12 +130,10 @@ def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile, pa.Table |
 def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damage]:
     """Compare the files and, where the coverage is known, the numbers of points of a view."""
     table = store.points[view]
-    version = table.version()
-    markets = store.coverage.markets(view) if is_known else []
-    records = {market: store.coverage.records(view, market) for market in markets}
+    records = store.coverage.of(view, store.coverage.markets(view)) if is_known else {}
     counts = {market: np.zeros(len(some), dtype=np.int64) for market, some in records.items()}
     broken = list[tuple[DataFile, str]]()
-    for file in version.files:
+    for file in table.version().files:
         for part, found in _pieces(table, file):
             if isinstance(found, ArchiveCorruptError):
                 broken.append((part, str(found)))
@@ -146,8 +145,7 @@ def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damag
                 times = times_of(from_tables(view, [found]).sort())
             for market in times.keys() & records.keys():
                 edges = np.array([record.range for record in records[market]]).reshape(-1, 2)
-                places = np.searchsorted(np.sort(times[market]), edges)
-                counts[market] += places[:, 1] - places[:, 0]
+                counts[market] += np.diff(np.searchsorted(np.sort(times[market]), edges))[:, 0]
     for market, some in records.items():
         for record, count in zip(some, counts[market].tolist(), strict=True):
             wrong = [text for part, text in broken if holding([part], [market], record.range)]
@@ -164,28 +162,23 @@ def repair(store: ArchiveStore) -> list[Damage]:
     """
     damage = verify(store)
     names = {one.view for one in damage}
-    is_known = _COVERAGE not in names
-    for name in names if is_known else {*names, *VIEWS}:
-        for file in store.tables[name].version().files:
-            _salvage(store, name, file)
-    _add_records(store, names)
-    if not is_known:
+    store.coverage.skips_damaged = is_lost = _COVERAGE in names
+    try:
+        for name in store.tables if is_lost else names:
+            for file in store.tables[name].version().files:
+                _salvage(store, name, file)
+        _add_records(store, names)
         for view in VIEWS:
-            store.coverage.refresh(view, skip_damaged=True)
-            for market in _stored_markets(store, view):
-                _record_again(store, view, market)
-        store.coverage.fold(VIEWS)
-        return damage
-    ranges = [(choice("view", d.view, VIEWS), d.market_id, d.range) for d in damage if d.range is not None]
-    wrong = [(view, market, within(store.coverage.records(view, market), one)) for view, market, one in ranges]
-    for view, market, known in wrong:
-        if any(record.rows != 0 for record in known):
-            now = time.time_ns() // 1000
-            lost = [CoverageRecord(*record.range, CoverageState.MISSING, None, now) for record in known]
-            store.commit(view, empty(view), {market: lost})
-    for view, market, known in wrong:
-        if known and all(record.rows == 0 for record in known):  # they have points, and are said to have none
-            _record_again(store, view, market)
+            wrong = dict[str, list[Range]]()
+            for one in damage:
+                if one.view == view and one.range is not None:
+                    wrong.setdefault(one.market_id, []).append(one.range)
+            for market, ranges in dict.fromkeys(_stored_markets(store, view), ()).items() if is_lost else wrong.items():
+                _mend(store, view, market, ranges)
+        if is_lost:
+            store.coverage.fold(VIEWS)
+    finally:
+        store.coverage.skips_damaged = False
     return damage
 
 
@@ -205,48 +198,48 @@ def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
 
 def _add_records(store: ArchiveStore, lost: Container[str]) -> None:
     """Add what points, and records of markets, know of records that are lost; a pull knows the rest."""
-    catalog = store.catalog
-    if "markets" in lost:
-        for view, table in store.points.items():
-            for file in table.version().files:
-                columns = from_tables(view, [table.read(file)])
-                catalog["markets"].upsert(seen_markets(columns, catalog["markets"]))
-    if "events" in lost:
-        catalog["events"].upsert(derive("events", every := catalog["markets"].records(), every))
-    if "series" in lost:
-        catalog["series"].upsert(derive("series", every := catalog["markets"].records(), every))
+    markets = store.catalog["markets"]
+    for view, table in store.points.items() if "markets" in lost else ():
+        for file in table.version().files:
+            markets.upsert(seen_markets(from_tables(view, [table.read(file)]), markets))
+    for kind in ("events", "series"):
+        if kind in lost:
+            store.catalog[kind].upsert(derive(kind, every := markets.records(), every))
 
 
 def _stored_markets(store: ArchiveStore, view: View) -> list[str]:
     """The markets with points or with a coverage record."""
     table = store.points[view]
-    found = set(store.coverage.markets(view))
-    for file in table.version().files:
-        found.update(table.read(file).column("market_id").unique().to_pylist())
-    return sorted(found)
+    some = (table.read(file, names=["market_id"]) for file in table.version().files)
+    return sorted({*store.coverage.markets(view), *(name for rows in some for name in rows[0].unique().to_pylist())})
 
 
-def _record_again(store: ArchiveStore, view: View, market: str, state: CoverageState = CoverageState.RECORDED) -> None:
-    """Give the points a record where there is none, or one that is wrong."""
+def _mend(
+    store: ArchiveStore,
+    view: View,
+    market: str,
+    damaged: Iterable[Range] = (),
+    state: CoverageState = CoverageState.RECORDED,
+) -> None:
+    """Make damaged ranges of a market missing; points that no record of its coverage fits get one of the ``state``."""
+    now = time.time_ns() // 1000
+    known = [record for one in union(damaged) for record in within(store.coverage.records(view, market), one)]
+    lost = [CoverageRecord(*record.range, CoverageState.MISSING, None, now) for record in known if record.rows != 0]
+    if lost:
+        store.commit(view, empty(view), {market: lost})
 
-    def make(version: Version) -> dict[str, list[CoverageRecord]]:
+    def again(version: Version) -> dict[str, list[CoverageRecord]]:
         points = read(store.points[view], view, market, version=version)
-        wrong, lost, right = list[Range](), list[Range](), list[Range]()
-        for record in store.coverage.records(view, market):
-            count = len(points.between(record.start, record.end))
-            if record.state == CoverageState.MISSING:
-                continue
-            if record.rows in (None, count):
-                right.append(record.range)
-            else:
-                (wrong if count else lost).append(record.range)
-        now = time.time_ns() // 1000
-        new = [CoverageRecord(*one, CoverageState.MISSING, None, now) for one in lost]
-        added = subtract([*wrong, *([minutes_of(points.ts)] if len(points) else [])], [*right, *lost])
-        new += [CoverageRecord(*r, state, len(points.between(*r)), now) for r in added]
-        return {market: new}
+        known, wrong, gone = store.coverage.records(view, market), list[Range](), list[Range]()
+        for record in known:
+            count = len(points.between(*record.range))
+            if (0 if record.state == CoverageState.MISSING else record.rows) not in (None, count):
+                (wrong if count else gone).append(record.range)
+        wrong += gaps((record.range for record in known), minutes_of(points.ts)) if len(points) else []
+        out = [CoverageRecord(*one, state, len(points.between(*one)), now) for one in union(wrong)]
+        return {market: [*out, *(CoverageRecord(*one, CoverageState.MISSING, None, now) for one in gone)]}
 
-    store.record(view, make)
+    store.record(view, again)
 
 
 def rebuild(store: ArchiveStore) -> None:
@@ -288,7 +281,7 @@ def rebuild(store: ArchiveStore) -> None:
             # What is known stays: its rows tell which ranges are as they were written; others become missing.
             store.record(view, lambda _, known=known: known)  # type: ignore[misc]
         for market in sorted({*_stored_markets(store, view)} - {*store.coverage.markets(view)}):
-            _record_again(store, view, market, CoverageState.UNPROVEN)  # a pull fetches them
+            _mend(store, view, market, state=CoverageState.UNPROVEN)  # a pull fetches them
 
 
 def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:

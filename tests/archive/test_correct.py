@@ -471,7 +471,7 @@ def test_notes_are_moved_to_the_table_in_any_order(archive: Archive) -> None:
     store, other = ArchiveStore(archive.location, None), ArchiveStore(archive.location, None)
     span = {M: [CoverageRecord(START, START + 10 * MINUTE, CoverageState.FINAL, None, 2**53)]}
     store.commit("prices", prices(M, 0, 10, 0.5), span)
-    late = store.coverage._note_rows("prices")
+    late = store.coverage._noted(["prices"])
     other.commit("prices", prices(M, 0, 10, 0.9), {M: [span[M][0]._replace(state=CoverageState.PROVISIONAL)]})
     other.coverage.fold(["prices"])
     store.coverage.table.plan(lambda _: (store.coverage._put(late), []))

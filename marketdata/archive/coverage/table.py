@@ -6,6 +6,7 @@ import binascii
 import json
 import threading
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -102,6 +103,10 @@ class _File:
         found = self.rows.with_row_index().group_by(_KEY, maintain_order=True).agg(pl.first("index"), count=pl.len())
         return {(view, market): (at, count) for view, market, at, count in found.iter_rows()}
 
+    def of(self, key: CoverageKey) -> list[_Row]:
+        """The rows of a market's view."""
+        return self.rows.slice(*self.places[key]).rows() if key in self.places else []
+
 
 class CoverageTable:
     """Which ranges of which market and view are stored.
@@ -112,13 +117,16 @@ class CoverageTable:
 
     def __init__(self, table: Table, points: Mapping[str, Table]) -> None:
         self.table = table
+        # Whether notes that are damaged are left out, as while they are repaired.
+        self.skips_damaged = False
         self._points = points
         self._lock = threading.RLock()
+        # The version of the table that was read, and its files.
         self._number = -2
         self._files: dict[str, _File] = {}
-        # By view: the version up to which notes were read, and those that are not in the rows, by version and market.
+        # By view: what the notes say that the table does not have, and the version up to which they were read.
+        self._notes: dict[str, list[Records]] = defaultdict(list)
         self._read: dict[str, int] = {}
-        self._notes: dict[str, dict[int, dict[str, list[CoverageRecord]]]] = {view: {} for view in points}
         self._known: dict[CoverageKey, list[CoverageRecord]] = {}
 
     def records(self, view: str, market_id: str) -> list[CoverageRecord]:
@@ -129,92 +137,76 @@ class CoverageTable:
         """Disjoint records of each of some markets."""
         with self._lock:
             self.refresh(view)
-            for market in markets:
-                key = (view, market)
+            for key in ((view, market) for market in markets):
                 if key not in self._known:
-                    noted = [record for some in self._noted(view) for record in some.get(market, ())]
-                    self._known[key] = overlay([*_records(self._of(key)), *noted])
+                    noted = [record for some in self._notes[view] for record in some.get(key[1], ())]
+                    rows = [row for file in self._files.values() for row in file.of(key)]
+                    self._known[key] = overlay([*_records(rows), *noted])
             return {market: self._known[view, market] for market in markets}
-
-    def _noted(self, view: str) -> Iterable[Records]:
-        return self._notes.get(view, {}).values()
-
-    def _of(self, key: CoverageKey) -> list[_Row]:
-        """The rows of the table of a market's view."""
-        found = [(file.rows, *file.places[key]) for file in self._files.values() if key in file.places]
-        return [row for rows, at, count in found for row in rows.slice(at, count).rows()]
-
-    def _rows(self) -> pl.DataFrame:
-        """The rows of the table."""
-        return pl.concat([_NONE, *(file.rows for file in self._files.values())])
 
     def markets(self, view: str) -> list[str]:
         """The markets with a record of a view, sorted."""
         with self._lock:
             self.refresh(view)
             stored = {market for file in self._files.values() for v, market in file.places if v == view}
-            return sorted(stored.union(*self._noted(view)))
+            return sorted(stored.union(*self._notes[view]))
 
     def all(self, *, merge: bool = True) -> pl.DataFrame:
         """All disjoint records, sorted by view, market and time; with ``merge`` touching ones of a state as one."""
         with self._lock:
-            for view in self._points:
-                self.refresh(view)
-            rows = _disjoint(pl.concat([self._rows(), *(self._note_rows(view) for view in self._points)]))
+            rows = _disjoint(pl.concat([self._noted(self._points), *(file.rows for file in self._files.values())]))
             return _merged(rows) if merge else rows
 
-    def _note_rows(self, view: str) -> pl.DataFrame:
-        """The records of the notes of a view, all as of the last one that was read."""
-        found: dict[str, list[CoverageRecord]] = {}
-        for some in self._noted(view):
-            for market, records in some.items():
-                found.setdefault(market, []).extend(records)
-        seq = 2 * self._read.get(view, 0)
-        return record_rows(((view, m), r._replace(seq=seq)) for m, some in found.items() for r in overlay(some))
+    def _noted(self, views: Iterable[str]) -> pl.DataFrame:
+        """The records of the notes of views, all as of the last one that was read."""
+        out = []
+        for view in views:
+            self.refresh(view)
+            found: dict[str, list[CoverageRecord]] = {}
+            for some in self._notes[view]:
+                for market, records in some.items():
+                    found.setdefault(market, []).extend(records)
+            seq = 2 * self._read[view]
+            out += [((view, m), r._replace(seq=seq)) for m, some in found.items() for r in overlay(some)]
+        return record_rows(out)
 
-    def refresh(self, view: str, *, skip_damaged: bool = False) -> None:
+    def refresh(self, view: str) -> None:
         """Read the notes of newer commits of the points of a view; of no view of points, the table."""
         points = self._points.get(view)
         if points is None or self._number < -1 or len(self._notes[view]) >= _MANY_NOTES:
             self._show(self.table.version())
-        if points is None:
-            return
-        for number in range(self._read.get(view, -1) + 1, points.version().number + 1):
+        newest = -1 if points is None else points.version().number
+        while points is not None and (number := self._read[view] + 1) <= newest:
             note = points.note(number)
             if note is None:  # the log is cut off only behind what the table has by now
                 self.table.look_again()
                 self._show(self.table.version())
-            found: dict[str, list[CoverageRecord]] = {}
+                if self._read[view] >= number:
+                    continue
+            found: Records = {}
             try:
                 with errors.repairable():
                     found = records_of(note or "", number)
             except ArchiveCorruptError:
-                if not skip_damaged:
+                if not self.skips_damaged:
                     raise
-            if found and number > self._read.get(view, -1):
-                self._notes[view][number] = found
-                for market, new in found.items():
-                    if (view, market) in self._known:
-                        self._known[view, market] = overlay(new, self._known[view, market])
-            self._read[view] = max(number, self._read.get(view, -1))
+            self._notes[view] += [found] if found else []
+            self._read[view] = number
+            for key in ((view, market) for market in found):
+                if key in self._known:
+                    self._known[key] = overlay(found[key[1]], self._known[key])
 
     def _show(self, version: Version) -> None:
-        """Use the rows of a version of the table, and of the notes only what they do not have."""
+        """Use the rows of a version of the table; what they do not have is read from the notes again."""
         if version.number == self._number:
             return
-        known, self._files = self._files, {}
+        files = {}
         for file in version.files:
             with errors.repairable():
-                self._files[file.path] = known.get(file.path) or _File(_plain(self.table.read_small(file)))
-        newest = dict[str, int]()
-        for some in self._files.values():
-            newest |= {view: max(number, newest.get(view, -1)) for view, number in some.newest.items()}
-        for view, notes in self._notes.items():
-            folded = newest.get(view, -1)
-            self._read[view] = max(folded, self._read.get(view, -1))
-            self._notes[view] = {number: some for number, some in notes.items() if number > folded}
-        self._known = {}
-        self._number = version.number
+                files[file.path] = self._files.get(file.path) or _File(_plain(self.table.read_small(file)))
+        self._read = {v: max([-1, *(file.newest.get(v, -1) for file in files.values())]) for v in self._points}
+        self._notes, self._known = defaultdict(list), {}
+        self._number, self._files = version.number, files
 
     def append(self, key: CoverageKey, record: CoverageRecord) -> None:
         """Write a record of what has no points, such as a listing."""
@@ -226,13 +218,12 @@ class CoverageTable:
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
             with self._lock:
                 self._show(version)
-                for view in views:
-                    self.refresh(view)
-                noted = _merged(pl.concat([_NONE, *(self._note_rows(view) for view in views)]).sort(_ORDER))
+                noted = _merged(self._noted(views).sort(_ORDER))
                 if not len(noted) and not (whole and len(version.files) > 1):
                     return None
                 if whole or len(version.files) >= (_MANY_REMOTE if self.table.remote else _MANY_FILES):
-                    return self._put(_merged(_disjoint(pl.concat([self._rows(), noted])))), list(version.files)
+                    rows = pl.concat([noted, *(file.rows for file in self._files.values())])
+                    return self._put(_merged(_disjoint(rows))), list(version.files)
                 return self._put(noted), []
 
         if self.table.version().number >= 0:
@@ -245,16 +236,15 @@ class CoverageTable:
         """Order the records of views before those of the first version of a new log of their points."""
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]]:
-            seq, commit = (pl.when(~pl.col("view").is_in(list(views))).then(n).otherwise(0) for n in ("seq", "commit"))
-            rows = _disjoint(self._rows()).with_columns(seq=seq, commit=commit).cast(_NONE.schema)
-            return self._put(rows), list(version.files)
+            self._show(version)
+            rows = _disjoint(pl.concat([_NONE, *(file.rows for file in self._files.values())]))
+            is_later = ~pl.col("view").is_in(list(views))
+            rows = rows.with_columns(pl.when(is_later).then(n).otherwise(0).alias(n) for n in ("seq", "commit"))
+            return self._put(rows.cast(_NONE.schema)), list(version.files)
 
         with self._lock:
-            self._show(self.table.version())
             self.table.plan(make)
-            for view in views:
-                self._notes[view], self._read[view] = {}, -1
-            self._known = {}
+            self._number = -2
 
 
 def _disjoint(rows: pl.DataFrame) -> pl.DataFrame:
