@@ -271,6 +271,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    port = whole("port", port, 0, 65_535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Only with IPPROTO_TCP does asyncio turn Nagle's delay off: 40 ms a page.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -278,7 +279,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(BACKLOG)
-    except (OSError, OverflowError) as problem:
+    except (OSError, ValueError, TypeError) as problem:
         listener.close()
         raise ConfigError(f"{host}:{port} cannot be bound: {problem}. Choose another port, or 0.") from problem
     return listener

@@ -11,6 +11,8 @@ import logging
 import math
 import os
 import re
+import socket
+from typing import Any
 
 import pytest
 import requests
@@ -20,7 +22,7 @@ from hypothesis import strategies as st
 from service.memory import MemoryArchive
 from service.web import START, Web, raw, window
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, MarketDataWarning
 from marketdata.service import auth as keys_module
 from marketdata.service.auth import Entry, Grant, KeyFile, Keys, create_key_file, digest, read_key_file
 from marketdata.service.plans import DAY, AccessPlan
@@ -632,11 +634,21 @@ def test_a_lookback_is_a_number(days: float) -> None:
         AccessPlan.read("p", {"max_history_days": days})
 
 
-@pytest.mark.parametrize("port", [-1, 65_536])
-def test_a_port_that_does_not_exist_is_refused(archive: MemoryArchive, port: int) -> None:
-    """A port outside of 0 to 65535 cannot be bound, and is said so."""
-    with pytest.raises(ConfigError, match="cannot be bound"):
+@pytest.mark.parametrize("port", [-1, 65_536, "8000", 80.5, None, True])
+def test_a_port_that_does_not_exist_is_refused(
+    archive: MemoryArchive, port: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no whole number from 0 to 65535 is refused by name, before a socket is opened."""
+    monkeypatch.setattr(socket, "socket", None)
+    with pytest.raises(ConfigError, match=r"port=.* is refused; allowed are whole numbers from 0 to 65535"):
         serve(archive, port=port)
+
+
+@pytest.mark.parametrize("host", ["a\0b", "x" * 70 + ".example"])
+def test_a_host_that_is_no_name_is_refused(archive: MemoryArchive, host: str) -> None:
+    """A host that no resolver takes cannot be bound, and is said so."""
+    with pytest.warns(MarketDataWarning), pytest.raises(ConfigError, match="cannot be bound"):
+        serve(archive, host=host, keys={"k": "local"})
 
 
 @pytest.mark.fault("S44")
