@@ -47,13 +47,17 @@ class PolarsFrame(Frame):
         return column.to_list() if column.dtype == pl.Object else column
 
     def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """See `Frame`; all in one step, for each step of polars costs as much as a look at 100,000 rows."""
+        """See `Frame`.
+
+        All in one step, for each step of polars costs as much as a look at 100,000 rows, and in this thread: on a busy
+        machine the others are waited for far longer than the step takes.
+        """
         schema = self.native.schema
         own = [c for c in names if schema[c] == _TIDY.get(c) or (c in ID_COLUMNS and isinstance(schema[c], _CODED))]
         # NaN of numbers becomes null, so they are not passed on.
         self.tidy.update(own, (c for c in names if c in ID_COLUMNS and schema[c] == pl.String))
         ready = (pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in own)
-        table = self.native.select(column.to_physical() for column in ready) if own else ()
+        table = self.native.select_seq(column.to_physical() for column in ready) if own else ()
         found = {c.name: c.to_numpy() for c in table if not c.null_count()}
         numbers = (c for c in names if c not in RULES and schema[c] == pl.Float64)
         return found | {c: self.native[c].to_numpy() for c in numbers}
@@ -74,7 +78,8 @@ class PolarsFrame(Frame):
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:  # noqa: ARG002 columns have it
         """See `Frame`."""
-        wanted = {c: self.native.schema[c] for c in TEXTS if c in self.names}
+        schema = self.native.schema
+        wanted = {c: schema[c] for c in TEXTS if c in schema}
         return pl.DataFrame([made(name, column, wanted.get(name)).alias(name) for name, column in columns.items()])
 
 
