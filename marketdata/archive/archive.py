@@ -8,7 +8,8 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
@@ -17,21 +18,21 @@ from marketdata.archive.coverage.intervals import gaps
 from marketdata.archive.coverage.policy import whole_minutes
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.follow import Follower, Round
-from marketdata.archive.pull import Pull, fetched_frame, wanted_range
+from marketdata.archive.pull import FetchedRange, Pull, wanted_range
 from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
-from marketdata.errors import ArchiveCorruptError, ConfigError, NotArchivedError
+from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole
 from marketdata.points.columns import Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BASES
 from marketdata.tidy.frames import frame_kind
-from marketdata.times import Range, TimeLike, to_datetime, to_duration, to_micros, to_range
+from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Archive(Generic[Frame]):
         as_of: TimeLike | None = None,
         base: Literal["1s", "1m"] | None = None,
     ) -> None:
-        self._location = _located(os.fsdecode(path_or_url))
+        self._location = _located(path_or_url)
         self._frame = frame_kind(frame)
         self._client: Any = None
         self._progress: bool | None = None
@@ -150,19 +151,20 @@ class Archive(Generic[Frame]):
         """Folder or address of the archive, such as "s3://bucket/markets"; see `Archive`."""
         return self._location
 
-    @property
-    def _stored(self) -> ArchiveStore:
-        """The store for reading; NotArchivedError for a folder of other files."""
-        store = self._store
-        if not store.is_made and not is_url(self._location):
-            with reading(f"The folder {self._location!r}"):
+    def _opened(self, *, exists: bool = False) -> ArchiveStore:
+        """The store for reading; NotArchivedError for a folder of other files, and where it ``exists`` for none."""
+        store, what = self._store, f"The folder {self._location!r}"
+        if not is_url(self._location) and (exists or not store.is_made):
+            with reading(what):
                 # One listing: another process may make the archive at this moment.
                 try:
                     found = {path.name for path in Path(self._location).iterdir() if path.name[0] not in "._"}
                 except (FileNotFoundError, NotADirectoryError):
+                    if exists:
+                        raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}") from None
                     return store
             if found and found.isdisjoint(store.tables):
-                raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {_MADE}")
+                raise NotArchivedError(f"{what} holds other files, and no archive. {_MADE}")
         store.base  # noqa: B018  the table that says it also tells an earlier layout
         return store
 
@@ -266,28 +268,13 @@ class Archive(Generic[Frame]):
         >>> archive.add_files(path)[["kind", "rows"]].to_numpy().tolist()
         [['markets', 1]]
         """
-        some = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
-        if not some:
-            raise ConfigError("names nothing; pass paths of files and folders.", argument="paths", value=paths)
-        for one in some:
-            if not isinstance(one, str | os.PathLike):
-                raise ConfigError("is refused; allowed are paths of files and folders.", argument="paths", value=one)
-        chosen = frame_kind(frame or self._frame)
-        options = recordings.Options(
-            clock,
-            to_duration(max_gap, "max_gap", least="1s"),
-            to_duration(max_age, "max_age", least="1s"),
-            unchanged,
-            number("max_disagreement", max_disagreement, least=0.0),
-        )
-        if isinstance(markets, str | os.PathLike):
-            markets = files.read(Path(markets)).data
-        if markets is not None:
-            self.add(markets=markets)
-        added = recordings.add_files(
-            self._store, map(Path, some), options, token_id=token_id, format=format, progress=progress
-        )
-        return query.frame_of([tuple(one) for one in added], recordings.COLUMNS, chosen)
+        chosen, found = frame_kind(frame or self._frame), recordings.expanded(paths)
+        gap, age = to_duration(max_gap, "max_gap", least="1s"), to_duration(max_age, "max_age", least="1s")
+        share = number("max_disagreement", max_disagreement, least=0.0)
+        self.add(markets=files.read(Path(markets)).data if isinstance(markets, str | os.PathLike) else markets)
+        options = recordings.Options(clock, gap, age, unchanged, share, token_id, format)
+        added = recordings.add_files(self._store, found, options, progress=progress)
+        return query.report(recordings.ImportedFile, added, chosen)
 
     def pull(
         self,
@@ -346,10 +333,10 @@ class Archive(Generic[Frame]):
         [1, 0]
         """
         ways = {"event": event, "series": series, "search": search, "all_markets": all_markets or None, "file": file}
-        selection = Selection(self._store, client, markets, **ways)
+        selection = Selection(self._store, client, markets=markets, **ways)
         run = Pull(self._store, client, dry_run=dry_run, refresh=refresh, progress=progress)
         run.run(selection, checked_views(views), wanted_range(start, end))
-        return fetched_frame(run.fetched, frame or self._frame)
+        return query.report(FetchedRange, sorted(run.fetched), frame or self._frame)
 
     def follow(
         self,
@@ -391,11 +378,10 @@ class Archive(Generic[Frame]):
         (1, None)
         """
         ways = {"event": event, "series": series, "search": search, "all_markets": all_markets or None, "file": file}
-        selection = Selection(self._store, client, markets, **ways)
-        step, wanted = to_duration(every, "every", least="1s", most="1d", numbers=True), wanted_range(start, None)
-        return Follower(self._store, client, selection, checked_views(views)).rounds(
-            wanted, step, stop or threading.Event()
-        )
+        selection = Selection(self._store, client, markets=markets, **ways)
+        follower = Follower(self._store, client, selection, checked_views(views))
+        step = to_duration(every, "every", least="1s", most="1d", numbers=True)
+        return follower.rounds(wanted_range(start, None), step, stop or threading.Event())
 
     @overload
     def books(
@@ -588,7 +574,7 @@ class Archive(Generic[Frame]):
         >>> [len(market["tokens"]) for market in archive.records("markets")]
         [2, 2, 3, 210]
         """
-        return [dict(record) for record in self._stored.catalog[choice("kind", kind, KINDS)].records()]
+        return [dict(record) for record in self._opened().catalog[choice("kind", kind, KINDS)].records()]
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
         """The record of the market with this id, else with this slug (``id_or_slug``), or None; see `records`."""
@@ -645,7 +631,7 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
-        store, view = self._existing, choice("view", view, VIEWS)
+        store, view = self._opened(exists=True), choice("view", view, VIEWS)
         engine = choice("engine", engine, get_args(EngineName))
         ids = self._market_ids(market)
         what = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
@@ -690,7 +676,7 @@ class Archive(Generic[Frame]):
         # Of the tables only those that the statement names are read; one that names none may list them.
         named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
         views = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]
-        points = [query_of(self._stored, view, None, query.ALL_TIME, "1m", nested=view == "books") for view in views]
+        points = [query_of(self._opened(), view, None, query.ALL_TIME, "1m", nested=view == "books") for view in views]
         kinds = named & {"markets", "events", "series", "coverage"}
         records = {name: getattr(self, name)(frame="polars").to_arrow() for name in kinds}
         _made = sql.define(connection, points, records)
@@ -732,7 +718,7 @@ class Archive(Generic[Frame]):
         >>> archive.markets(search="harbour")["token_labels"].map(len).tolist()
         [2]
         """
-        return self._record_frame("markets", {"event_slug": event_slug}, search, frame, at=at)
+        return self._records("markets", search, frame, at, event_slug=event_slug)
 
     def universe(self, at: Any, event_slug: str | None = None, search: str | None = None) -> Frame:
         """The markets that could be traded at a time, by what was known then.
@@ -748,7 +734,7 @@ class Archive(Generic[Frame]):
         >>> "resolved_token_id" in archive.universe("2025-12-31T12:00").columns
         False
         """
-        return self._record_frame("markets", {"event_slug": event_slug}, search, None, at=at, is_open=True)
+        return self._records("markets", search, None, at, is_open=True, event_slug=event_slug)
 
     @overload
     def outcomes(self, event_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
@@ -783,7 +769,7 @@ class Archive(Generic[Frame]):
 
         One row per event: ``event_id slug title status start_date end_date tags`` and more; of one ``series_slug``.
         """
-        return self._record_frame("events", {"series_slug": series_slug}, search, frame)
+        return self._records("events", search, frame, series_slug=series_slug)
 
     @overload
     def series(self, search: str | None = ..., *, frame: None = None) -> Frame: ...
@@ -796,40 +782,30 @@ class Archive(Generic[Frame]):
 
     def series(self, search: str | None = None, *, frame: FrameKind | None = None) -> Any:
         """One row per series: ``series_id slug title status start_date end_date`` and more; see `markets`."""
-        return self._record_frame("series", {}, search, frame)
+        return self._records("series", search, frame)
 
-    def _record_frame(
-        self,
-        kind: RecordKind,
-        filters: dict[str, str | None],
-        search: str | None,
-        frame: FrameKind | None,
-        *,
-        at: Any = None,
-        is_open: bool = False,
-    ) -> Frame:
+    def _records(
+        self, kind: RecordKind, search: str | None, frame: FrameKind | None, at: Any = None, *,
+        is_open: bool = False, **filters: str | None,
+    ) -> Frame:  # fmt: skip
+        """The frame of records that a search and filters leave; at a time of those that existed, without answers."""
         from marketdata.accessor import register
         from marketdata.tidy.answers import without_answers
         from marketdata.tidy.records import to_frame
 
         def is_meant(record: dict[str, Any]) -> bool:
-            texts = (str(record.get(name) or "") for name in SEARCHED)
-            found = search is None or any(search.casefold() in text.casefold() for text in texts)
-            return found and all(value is None or record.get(name) == value for name, value in filters.items())
+            text = "\n".join(str(record.get(name) or "") for name in SEARCHED).casefold()
+            is_found = search is None or search.casefold() in text
+            return is_found and all(value in (None, record.get(name)) for name, value in filters.items())
 
-        chosen_kind = frame or self._frame
-        register(chosen_kind)
-        records = [record for record in self._stored.catalog[kind].records() if is_meant(record)]
-        if at is None:
-            return cast("Frame", to_frame(kind, records, chosen_kind))
-        records = universe.existed(records, to_micros(at, "at"), self._first_rows, is_open=is_open)
-        return cast("Frame", without_answers(to_frame(kind, records, chosen_kind)))
-
-    def _first_rows(self) -> dict[str, int]:
-        """Where the stored rows of each market begin [microseconds]."""
-        found = query.coverage_frame(self._stored.coverage, "polars")
-        found = found.filter(found["rows"].fill_null(1) > 0).sort("start").unique("market_id", keep="first")
-        return dict(zip(found["market_id"], found["start"].dt.timestamp("us"), strict=True))
+        store = self._opened()
+        records = [record for record in store.catalog[kind].records() if is_meant(record)]
+        if at is not None:
+            began = partial(universe.first_rows, store.coverage)
+            records = universe.existed(records, to_micros(at, "at"), began, is_open=is_open)
+        register(frame or self._frame)
+        out = to_frame(kind, records, frame or self._frame)
+        return cast("Frame", out if at is None else without_answers(out))
 
     def export(
         self,
@@ -857,7 +833,7 @@ class Archive(Generic[Frame]):
         >>> len(pd.read_csv(path))
         48
         """
-        store, view, wanted = self._existing, choice("view", view, VIEWS), _range(start, end)
+        store, view, wanted = self._opened(exists=True), choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
         ranges = None if ids is None else query.covered_ranges(store.coverage, view, ids, start, end, "warn")
         files.write(scan.computed(query_of(store, view, ranges, ranges or wanted, resolution)), Path(path))
@@ -876,7 +852,7 @@ class Archive(Generic[Frame]):
         >>> prices.select(pl.col("token_id").n_unique()).collect().item()
         217
         """
-        table, ids = self._existing.points[choice("view", view, VIEWS)], self._market_ids(market)
+        table, ids = self._opened(exists=True).points[choice("view", view, VIEWS)], self._market_ids(market)
         some = query.pruned(table.version(), None if ids is None else sorted(ids), _range(start, end))
         return [table.store.address(file.path) for file in some.files]
 
@@ -900,7 +876,7 @@ class Archive(Generic[Frame]):
         >>> archive.coverage()["state"].unique().tolist()
         ['final']
         """
-        return cast("Frame", query.coverage_frame(self._stored.coverage, frame or self._frame))
+        return cast("Frame", query.coverage_frame(self._opened().coverage, frame or self._frame))
 
     def plot_coverage(
         self,
@@ -922,7 +898,7 @@ class Archive(Generic[Frame]):
 
     def compact(self) -> int:
         """Rewrite small files as few large ones; returns how many fewer there are; see `vacuum`."""
-        return maintenance.compact(self._stored)
+        return maintenance.compact(self._opened())
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
         """Remove files that no version of the last ``retention_hours`` [h, rounded up] needs.
@@ -937,7 +913,7 @@ class Archive(Generic[Frame]):
         >>> archive.vacuum(), len(archive.vacuum(retention_hours=0)) > 0
         ([], True)
         """
-        return maintenance.vacuum(self._stored, retention_hours)
+        return maintenance.vacuum(self._opened(), retention_hours)
 
     def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
         """Read everything back, with the checksums of its pages, and compare it with the row counts of the coverage.
@@ -953,9 +929,8 @@ class Archive(Generic[Frame]):
         >>> len(archive.verify())
         0
         """
-        return self._damage_frame(
-            maintenance.repair(self._stored) if repair else maintenance.verify(self._stored), frame
-        )
+        found = maintenance.repair(self._opened()) if repair else maintenance.verify(self._opened())
+        return query.report(maintenance.Damage, found, frame or self._frame)
 
     def rebuild(self, *, frame: FrameKind | None = None) -> Any:
         """Recreate damaged or missing commit logs from the data files, then repair as `verify` does.
@@ -964,16 +939,8 @@ class Archive(Generic[Frame]):
         may write meanwhile; old logs stay as ``_delta_log.damaged-...``. Returns the ranges that are now missing.
         ArchiveError in an object store.
         """
-        maintenance.rebuild(self._stored)
-        return self._damage_frame(maintenance.repair(self._store), frame)
-
-    def _damage_frame(self, damage: list[maintenance.Damage], frame: FrameKind | None) -> Any:
-        columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "problem": "text"}
-        rows = []
-        for d in damage:
-            start, end = (None, None) if d.range is None else map(to_datetime, d.range)
-            rows.append((d.view, d.market_id, start, end, d.problem))
-        return query.frame_of(rows, columns, frame or self._frame)
+        maintenance.rebuild(self._opened())
+        return query.report(maintenance.Damage, maintenance.repair(self._store), frame or self._frame)
 
     def _read(
         self,
@@ -991,43 +958,33 @@ class Archive(Generic[Frame]):
         if levels is not None:
             whole("levels", levels)
         missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))
-        ranges: dict[str, Range] = {}
-        if missing == "fetch":
-            self._store.width(resolution)
-            if self._client is None:
-                raise ConfigError(
-                    "on_missing='fetch' needs a client: use archive.attach(client), or md.Client(..., archive=archive)."
-                )
-            if start is None or end is None:
-                raise ConfigError("on_missing='fetch' needs start= and end=.")
-            wanted = to_range(start, end)
-            run = Pull(self._store, self._client, progress=self._progress)
-            filled = run.run(Selection(self._store, self._client, market), [view], whole_minutes(wanted))
-            ranges = dict.fromkeys(filled, wanted)
+        self._store.width(resolution)
+        filled = self._filled(view, market, start, end) if missing == "fetch" else {}
         with self._store.steady() as store:
-            if missing != "fetch":
-                store.width(resolution)
-                ids = self._market_ids(market)
-                ranges = query.covered_ranges(self._stored.coverage, view, ids, start, end, missing)
+            ranges = filled or query.covered_ranges(
+                self._opened().coverage, view, self._market_ids(market), start, end, missing
+            )
             what = query_of(store, view, ranges, ranges, resolution, levels=levels)
             return cast("Frame", to_frame(what.columns(), frame or self._frame))
 
-    @property
-    def _existing(self) -> ArchiveStore:
-        """The store for reading points; NotArchivedError for a folder that does not exist."""
-        if not is_url(self._location):
-            try:
-                with reading(f"The folder {self._location!r}"):
-                    Path(self._location).stat()
-            except ArchiveCorruptError:
-                raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}") from None
-        return self._stored
+    def _filled(self, view: View, market: _Names | None, start: _When, end: _When) -> dict[str, Range]:
+        """The range of each market, pulled from the attached client."""
+        if self._client is None:
+            raise ConfigError(
+                "on_missing='fetch' needs a client: use archive.attach(client), or md.Client(..., archive=archive)."
+            )
+        if start is None or end is None:
+            raise ConfigError("on_missing='fetch' needs start= and end=.")
+        wanted = to_range(start, end)
+        run = Pull(self._store, self._client, progress=self._progress)
+        filled = run.run(Selection(self._store, self._client, markets=market), [view], whole_minutes(wanted))
+        return dict.fromkeys(filled, wanted)
 
     def _market_ids(self, market: str | Sequence[str] | None) -> dict[str, str] | None:
         """Ids of markets, each with the name that was given; None for all."""
         if market is None:
             return None
-        catalog, given = self._existing.catalog["markets"], names("market", market)
+        catalog, given = self._opened(exists=True).catalog["markets"], names("market", market)
         if not given:
             raise ConfigError("names nothing; leave it out to read all markets.", argument="market", value=market)
         out = {}
@@ -1039,8 +996,12 @@ class Archive(Generic[Frame]):
         return out
 
 
-def _located(location: str) -> str:
+def _located(path_or_url: object) -> str:
     """The address, or the absolute path, of an archive; ConfigError for one that cannot be an archive's."""
+    if not isinstance(path_or_url, str | bytes | os.PathLike):
+        problem = "is refused; allowed are a folder or an object-store address, as text or a path."
+        raise ConfigError(problem, argument="path_or_url", value=path_or_url)
+    location = os.fsdecode(path_or_url)
     if not location:
         raise ConfigError("path_or_url is empty; it is a folder or an object-store address.")
     if is_url(location):

@@ -104,6 +104,10 @@ class Catalog:
         with_slug = [rows.record(rows.by_slug[id_or_slug]) for rows in files if id_or_slug in rows.by_slug]
         return _of_id(files, id_or_slug) or min(with_slug, key=lambda r: str(r["id"]), default=None)
 
+    def of_id(self, identity: str) -> Record | None:
+        """The record with this id."""
+        return _of_id(self._rows().values(), identity)
+
     def token(self, token_id: str, market_id: str | None = None) -> tuple[Record, str | None] | None:
         """The market that has this token, the first of several or the one that is named, and the token's label."""
         for record in self._with_token(token_id):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from marketdata.archive import query, records
 from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.records import Record
+from marketdata.archive.records import Record, rows_of
 from marketdata.archive.store import ArchiveStore, minutes_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token, joined
@@ -28,49 +28,51 @@ _PORTION = 2_000_000
 _ENOUGH = 12
 
 
-def add_records(store: ArchiveStore, markets: Any, events: Any, series: Any) -> None:
+def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, series: Any = None) -> None:
     """Store records; events and series that are not given are derived from the markets."""
-    catalog, new = store.catalog, dict[RecordKind, list[Record]]()
     given: dict[RecordKind, Any] = {"markets": markets, "events": events, "series": series}
-    for kind, rows in given.items():
-        if rows is not None:
-            new[kind] = [records.read(kind, row) for row in records.rows_of(rows)]
+    new = {kind: [records.read(kind, row) for row in rows_of(rows)] for kind, rows in given.items() if rows is not None}
     if new and store.base.text != "1m":
         store.fix_base(store.base)
+    catalog = store.catalog
     catalog["markets"].upsert(new.get("markets", ()))
     every = catalog["markets"].records() if "markets" in new else []
-    groups: tuple[RecordKind, ...] = ("events", "series")
-    for kind in groups:
+    for kind in ("events", "series"):
         if kind not in new and "markets" in new:
             new[kind] = records.derive(kind, new["markets"], every, catalog[kind].records())
         catalog[kind].upsert(new.get(kind, ()))
 
 
-def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool, complete: bool) -> tuple[int, int]:
+def add_points(
+    store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False
+) -> tuple[int, int]:
     """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored."""
     with store.steady():
         markets, base = store.catalog["markets"], store.base
         read = identified(view, _columns(view, data, markets), markets)
         _check_values(view, read)
-        columns = _at(base, view, read)
+        columns = _distinct(view, read)
+        if (columns.ts % base.micros).any():
+            from marketdata.points.resample import resample_columns
+
+            columns = resample_columns(columns, base)
         if not len(columns):
             return 0, 0
         if complete:
             _check_tokens(view, columns, markets)
-        ranges = {m: minutes_of(times) for m, times in times_of(columns).items()}
+        state = CoverageState.FINAL if complete else CoverageState.RECORDED
         coarse = coarse_grid(columns, base)
         if coarse is not None:
-            _check_width(store, view, ranges, coarse)
+            _check_width(store, view, {m: minutes_of(times) for m, times in times_of(columns).items()}, coarse)
+            if not complete and len(np.unique(columns.ts)) >= _ENOUGH:
+                warn(
+                    f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
+                    "and their range as unproven, so that pull fetches the minutes between. If they are aggregates, "
+                    f"add the {base} points they were made of instead.",
+                    PartialCoverageWarning,
+                )
+                state = CoverageState.UNPROVEN
         markets.upsert(seen_markets(columns, markets))
-        state = CoverageState.FINAL if complete else CoverageState.RECORDED
-        if coarse is not None and not complete and len(np.unique(columns.ts)) >= _ENOUGH:
-            warn(
-                f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
-                "and their range as unproven, so that pull fetches the minutes between. If they are aggregates, add "
-                f"the {base} points they were made of instead.",
-                PartialCoverageWarning,
-            )
-            state = CoverageState.UNPROVEN
         store.upsert(view, columns, state, whole=replace)
         return len(read), len(columns)
 
@@ -83,22 +85,21 @@ def _check_values(view: View, columns: Data) -> None:
             f"A ts of the {view} rows is {columns.ts[far[0]] // SECOND} s after 1970, later than the year 5138; it "
             'is of another unit: give the datetime column the unit of its numbers, such as "ms".'
         )
-    checks = []
+    checks, rows = [], np.arange(len(columns))
     if isinstance(columns, Books):
         price, size = columns.levels()
+        rows = np.repeat(rows, columns.counts.reshape(-1, 2).sum(axis=1))
         checks = [("price", price, outside_0_1(price), NOT_0_1), ("size", size, size < 0, "below 0; sizes are shares.")]
     elif view == "prices":
         checks = [("price", columns.price, outside_0_1(columns.price), NOT_0_1)]
     for name, values, is_wrong, problem in checks:
         if len(wrong := np.flatnonzero(is_wrong)):
-            at = int(wrong[0])
-            if isinstance(columns, Books):
-                levels = columns.counts.reshape(-1, 2).sum(axis=1)
-                at = int(np.searchsorted(np.cumsum(levels), at, side="right"))
             raise NotTidyError(
-                f"A {name} of the {view} rows is {values[wrong[0]]:g} ({_row(columns, at)}), {problem}"
+                f"A {name} of the {view} rows is {values[wrong[0]]:g} ({_row(columns, int(rows[wrong[0]]))}), {problem}"
                 + (f" {len(wrong)} values are so." if len(wrong) > 1 else "")
             )
+    if isinstance(columns, Books) and not all(np.isfinite(values).all() for values in columns.levels()):
+        raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
 
 
 def _row(columns: Data, at: int) -> str:
@@ -109,20 +110,19 @@ def _row(columns: Data, at: int) -> str:
 
 def _check_tokens(view: View, columns: Data, markets: Catalog) -> None:
     """ArchiveError if complete rows lack a token of a market."""
-    if not VIEWS[view].has_tokens:
-        return
-    given = {(token.market_id, token.token_id) for token in columns.tokens}
-    for market_id in sorted({market_id for market_id, _ in given}):
-        record = markets.find(market_id)
-        if record is None or record["id"] != market_id:
-            if sum(market == market_id for market, _ in given) > 1:
-                continue  # the tokens that are given are all that anybody knows of
+    given: dict[str, set[str | None]] = {}
+    for market_id, token_id, _ in columns.tokens if VIEWS[view].has_tokens else ():
+        given.setdefault(market_id, set()).add(token_id)
+    for market_id, ids in sorted(given.items()):
+        record = markets.of_id(market_id)
+        # Of an unknown market several tokens are all that anybody knows of.
+        if record is None and len(ids) == 1:
             raise ArchiveError(
                 f"complete=True, but the {view} rows hold one token of market {market_id[:200]!r}, which the archive "
                 "does not know. Add it first: archive.add(markets=frame), with token_ids and token_labels."
             )
-        lacking = [t["label"] for t in record.get("tokens", ()) if t.get("id") and (market_id, t["id"]) not in given]
-        if lacking:
+        tokens = record.get("tokens", ()) if record else ()
+        if lacking := [t["label"] for t in tokens if t.get("id") and t["id"] not in ids]:
             raise ArchiveError(
                 f"complete=True, but the {view} rows of market {market_id[:200]!r} lack its tokens {lacking[:5]}. "
                 "Add all tokens together, or leave complete=True out."
@@ -142,16 +142,6 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
         )
 
 
-def _at(base: BucketWidth, view: View, columns: Data) -> Data:
-    """Base points, in tidy order; NotTidyError if a level is not finite or rows of one token and time differ."""
-    columns = _distinct(view, _finite(columns))
-    if bool(np.all(columns.ts % base.micros == 0)):
-        return columns
-    from marketdata.points.resample import resample_columns
-
-    return resample_columns(columns, base)
-
-
 def coarse_grid(columns: Data, base: BucketWidth) -> Resolution | None:
     """The widest resolution above the base on whose grid all times are, at least three; None without one."""
     times = np.unique(columns.ts)
@@ -161,20 +151,11 @@ def coarse_grid(columns: Data, base: BucketWidth) -> Resolution | None:
     return max(found, key=lambda r: r.micros, default=None)
 
 
-def _finite(columns: Data) -> Data:
-    """An infinite value is missing, as NaN is; NotTidyError for such a level."""
-    if isinstance(columns, Books):
-        if not all(np.isfinite(values).all() for values in columns.levels()):
-            raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
-        return columns
-    if not any(np.isinf(v).any() for v in columns.values.values()):
-        return columns
-    values = {k: np.where(np.isinf(v), np.nan, v) for k, v in columns.values.items()}
-    return dataclasses.replace(columns, values=values)
-
-
 def _distinct(view: View, columns: Data) -> Data:
-    """Sorted columns with equal points of one token and time as one."""
+    """Sorted columns with equal points of one token and time as one; an infinite value is missing, as NaN is."""
+    if not isinstance(columns, Books) and any(np.isinf(v).any() for v in columns.values.values()):
+        values = {k: np.where(np.isinf(v), np.nan, v) for k, v in columns.values.items()}
+        columns = dataclasses.replace(columns, values=values)
     again, is_equal = repeated(columns)
     if not is_equal.all():
         first = int(again[~is_equal][0])
@@ -235,27 +216,40 @@ def identified(view: View, columns: Data, markets: Catalog) -> Data:
     """
     columns = columns.sort()
     tokens = [_with_ids(view, token, markets) for token in columns.tokens]
-    _check_ids(tokens)
-    labels: dict[tuple[str, str], str] = {}
+    nameless = {(token.market_id, token.token_label) for token in tokens if token.token_label and not token.token_id}
+    labels: dict[tuple[str, str | None], str | None] = {}
     for at in np.argsort(columns.ts[columns.bounds[1:] - 1], kind="stable").tolist():
         market_id, token_id, label = tokens[at]
+        if token_id and (market_id, label) in nameless:
+            raise NotTidyError(
+                f"Some rows of market {market_id!r} and label {label!r} have a token_id, others have none; fill it."
+            )
         if token_id and label:
             labels[market_id, token_id] = label
-    tokens = [_with_label(token, labels, markets) if token.token_id else token for token in tokens]
-    same = tuple(tokens) == columns.tokens
-    return columns if same else columns.of_codes(tokens, columns.token).sort()
+    for at, (market_id, token_id, _) in enumerate(tokens):
+        if token_id:
+            if (market_id, token_id) not in labels:
+                found = markets.token(token_id, market_id)
+                labels[market_id, token_id] = None if found is None else found[1]
+            tokens[at] = Token(market_id, token_id, labels[market_id, token_id])
+    return columns if tuple(tokens) == columns.tokens else columns.of_codes(tokens, columns.token).sort()
 
 
 def _with_ids(view: View, token: Token, markets: Catalog) -> Token:
+    """The token with the market and the id that the archive knows, where it has none."""
     market_id, token_id, label = token
     if not VIEWS[view].has_tokens:
         if not market_id:
             raise NotTidyError(f"A {view} row has no market_id; it needs one, or a slug that the archive knows.")
         return Token(market_id)
-    if not token_id:
-        return _by_label(token, markets)
-    if market_id:
+    if market_id and token_id:
         return token
+    if market_id and label:
+        known = (markets.find(market_id) or {}).get("tokens", ())
+        # A label may be one that the service does not map to an id.
+        return next((Token(market_id, t["id"], label) for t in known if t.get("label") == label and t.get("id")), token)
+    if not token_id:
+        raise NotTidyError("A row has neither a token_id nor a market_id with a token_label; it needs one of them.")
     several = markets.markets_of(token_id)
     if not several:
         raise ArchiveError(
@@ -269,36 +263,6 @@ def _with_ids(view: View, token: Token, markets: Catalog) -> Token:
     return Token(several[0], token_id, label)
 
 
-def _with_label(token: Token, labels: Mapping[tuple[str, str], str], markets: Catalog) -> Token:
-    market_id, token_id, _ = token
-    label = labels.get((market_id, str(token_id)))
-    if label is None:
-        found = markets.token(str(token_id), market_id)
-        label = found[1] if found is not None else None
-    return Token(market_id, token_id, label)
-
-
-def _check_ids(tokens: Iterable[Token]) -> None:
-    """NotTidyError for a label that has an id in some rows only."""
-    ids: dict[tuple[str, str], str | None] = {}
-    for market_id, token_id, label in tokens:
-        known = ids.setdefault((market_id, label), token_id) if label else token_id
-        if (known is None) != (token_id is None):
-            raise NotTidyError(
-                f"Some rows of market {market_id!r} and label {label!r} have a token_id, others have none; fill it."
-            )
-
-
-def _by_label(token: Token, markets: Catalog) -> Token:
-    record = markets.find(token.market_id) if token.market_id else None
-    for known in record.get("tokens", ()) if record else ():
-        if known.get("label") == token.token_label and known.get("id"):
-            return Token(token.market_id, known["id"], token.token_label)
-    if token.market_id and token.token_label:
-        return token  # a label that the service does not map to an id
-    raise NotTidyError("A row has neither a token_id nor a market_id with a token_label; it needs one of them.")
-
-
 def seen_markets(columns: Data, markets: Catalog) -> list[Record]:
     """Records of markets and tokens that points name and the markets table lacks."""
     labels: dict[str, dict[str, str | None]] = {}
@@ -308,8 +272,7 @@ def seen_markets(columns: Data, markets: Catalog) -> list[Record]:
             named[token_id] = label
     out = []
     for market_id, named in labels.items():
-        record = markets.find(market_id)
-        known = record if record is not None and record["id"] == market_id else None
+        known = markets.of_id(market_id)
         tokens = list(known.get("tokens", ())) if known else []
         filled = [t if t.get("label") is not None else {**t, "label": named.get(t.get("id"))} for t in tokens]
         ids = {t.get("id") for t in tokens}

@@ -44,7 +44,8 @@ class Damage(NamedTuple):
 
     view: str
     market_id: str
-    range: Range | None
+    start: int | None
+    end: int | None
     problem: str
 
 
@@ -100,12 +101,12 @@ def verify(store: ArchiveStore) -> list[Damage]:
         broken = [
             found for file in store.tables[name].version().files for _, found in _pieces(store.tables[name], file)
         ]
-        lost += [Damage(name, "", None, one.problem) for one in broken if isinstance(one, ArchiveCorruptError)]
+        lost += [Damage(name, "", None, None, one.problem) for one in broken if isinstance(one, ArchiveCorruptError)]
     for view in VIEWS:
         try:
             store.coverage.refresh(view)
         except ArchiveCorruptError as problem:
-            lost.append(Damage(_COVERAGE, "", None, problem.problem))
+            lost.append(Damage(_COVERAGE, "", None, None, problem.problem))
     is_known = all(one.view != _COVERAGE for one in lost)
     return [*lost, *(damage for view in VIEWS for damage in _check(store, view, is_known=is_known))]
 
@@ -139,7 +140,7 @@ def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damag
                 broken.append((part, str(found)))
                 if part is file:
                     around = minutes_around(file.span.start, file.span.end - 1)
-                    yield Damage(view, file.market_min, around, str(found))
+                    yield Damage(view, file.market_min, *around, str(found))
                 continue
             with errors.parsing(f"The {view} table"):
                 times = times_of(from_tables(view, [found]).sort())
@@ -152,7 +153,7 @@ def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damag
             if record.rows not in (None, count):
                 wrong.append(f"{count} points are stored where {record.rows} were written")
             if wrong and record.state != CoverageState.MISSING:
-                yield Damage(view, market, record.range, wrong[0])
+                yield Damage(view, market, *record.range, wrong[0])
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
@@ -171,8 +172,8 @@ def repair(store: ArchiveStore) -> list[Damage]:
         for view in VIEWS:
             wrong = dict[str, list[Range]]()
             for one in damage:
-                if one.view == view and one.range is not None:
-                    wrong.setdefault(one.market_id, []).append(one.range)
+                if one.view == view and one.start is not None and one.end is not None:
+                    wrong.setdefault(one.market_id, []).append(Range(one.start, one.end))
             for market, ranges in dict.fromkeys(_stored_markets(store, view), ()).items() if is_lost else wrong.items():
                 _mend(store, view, market, ranges)
         if is_lost:

@@ -17,7 +17,7 @@ from marketdata.archive.coverage import policy
 from marketdata.archive.coverage.intervals import CoverageRecord, within
 from marketdata.archive.coverage.policy import MINUTE, Gap, ServerTime
 from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.query import ALL_TIME, frame_of
+from marketdata.archive.query import ALL_TIME
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.store import ArchiveStore
@@ -26,8 +26,7 @@ from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
-from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_micros, to_text
-from marketdata.typing import FrameKind
+from marketdata.times import SECOND, Range, TimeLike, to_micros, to_text
 
 # What arrived is committed from so many levels on, or after so many seconds.
 _BATCH_LEVELS = 2_000_000
@@ -42,11 +41,12 @@ _LISTED = 50
 
 
 class FetchedRange(NamedTuple):
-    """A range that was, or with ``dry_run`` would be, fetched."""
+    """A range [microseconds] that was, or with ``dry_run`` would be, fetched."""
 
     view: View
     market_id: str
-    range: Range
+    start: int
+    end: int
     state: CoverageState
     rows: int | None
 
@@ -89,7 +89,9 @@ class Pull:
         known = [m for m in markets if self.store.catalog["markets"].find(m) is not None]
         todo = [(v, m, gap) for m in known for v in views for gap in self._gaps(v, m, wanted)]
         if self.dry_run:
-            self.fetched += [FetchedRange(view, m, gap.range, CoverageState.MISSING, None) for view, m, gap in todo]
+            self.fetched += [
+                FetchedRange(view, m, gap.start, gap.end, CoverageState.MISSING, None) for view, m, gap in todo
+            ]
         elif todo:
             with contextlib.ExitStack() as stack:
                 wanted_by = sorted({(view, m) for view, m, _ in todo})
@@ -199,7 +201,7 @@ class _Sink:
                 ):
                     records.setdefault(market, []).append(entry)
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
-                    fetched.append(FetchedRange(view, market, entry.range, entry.state, rows))
+                    fetched.append(FetchedRange(view, market, *entry.range, entry.state, rows))
             columns: Data = joined([w[3] for w in windows]).sort()
             self.added += self._store.commit(view, columns, records)
             self.fetched += fetched
@@ -257,13 +259,3 @@ def wanted_range(start: TimeLike | None, end: TimeLike | None) -> Range:
         problem = f"is not before {shown}; the start is inclusive and the end exclusive."
         raise ConfigError(problem, argument="start", value=start)
     return policy.whole_minutes(Range(first, ALL_TIME.end if end is None else last))
-
-
-def fetched_frame(fetched: Iterable[FetchedRange], frame: FrameKind) -> Any:
-    """Fetched ranges as a frame, by view, market and time."""
-    columns = {"view": "text", "market_id": "text", "start": "time", "end": "time", "state": "text", "rows": "count"}
-    rows = [
-        (a.view, a.market_id, to_datetime(a.range.start), to_datetime(a.range.end), a.state.value, a.rows)
-        for a in sorted(fetched, key=lambda a: (a.view, a.market_id, a.range.start))
-    ]
-    return frame_of(rows, columns, frame)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -325,13 +325,14 @@ def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:
     return of_kind(found.with_columns(pl.col("start", "end", "fetched_at").cast(pl.Datetime("us", "UTC"))), frame)
 
 
-def frame_of(rows: list[tuple[Any, ...]], columns: dict[str, str], frame: FrameKind) -> Any:
-    """A frame of a few rows; each column is "text", "time" [UTC] or "count"."""
+def report(kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]], frame: FrameKind) -> Any:
+    """A frame of a kind of named tuples, whose fields are texts or whole numbers; ``start`` and ``end`` are times."""
     import polars as pl
 
-    types: dict[str, pl.DataType] = {"text": pl.String(), "time": pl.Datetime("us", "UTC"), "count": pl.Int64()}
-    schema = {name: types[kind] for name, kind in columns.items()}
-    return of_kind(pl.DataFrame(rows, schema=schema, orient="row"), frame)
+    hints = get_type_hints(kind).items()
+    types = {name: pl.Int64() if int in (hint, *get_args(hint)) else pl.String() for name, hint in hints}
+    found = pl.DataFrame(list(rows), schema=types, orient="row")
+    return of_kind(found.with_columns(pl.col("^(start|end)$").cast(pl.Datetime("us", "UTC"))), frame)
 
 
 def of_kind(rows: pl.DataFrame, frame: FrameKind) -> Any:

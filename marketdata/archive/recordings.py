@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import glob
 import hashlib
 import io
 import json
+import os
 import re
 import uuid
 from collections import Counter
@@ -21,9 +23,8 @@ from marketdata.adapters.recordings.batch import Batch
 from marketdata.adapters.recordings.files import ENDS, DamagedFileError, RecordingFile
 from marketdata.adapters.recordings.formats import Format, format_of
 from marketdata.archive import files, ingest
-from marketdata.archive.records import Record
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import Store, is_url
+from marketdata.archive.storage.parquet import Store
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
@@ -52,6 +53,8 @@ class Options(NamedTuple):
     max_age: int
     unchanged: bool
     max_disagreement: float
+    token_id: str | None
+    format: str | None
 
 
 class ImportedFile(NamedTuple):
@@ -70,32 +73,22 @@ class ImportedFile(NamedTuple):
     note: str | None = None
 
 
-# The columns of the report, and their kinds.
-COLUMNS = {
-    name: "text" if name in ("file", "kind", "format", "left_out", "note") else "count" for name in ImportedFile._fields
-}
-
-
 class Import:
     """One import of recordings into an archive, which is the only one while it runs."""
 
     def __init__(self, store: ArchiveStore, options: Options) -> None:
         self.store, self.options = store, options
-        self._journal = Journal(store)
+        self._key = json.dumps([store.base.text, *options[:4]])
         # The books that are open from file to file.
         self.feed = Rebuilder(store.base, options.max_gap, options.max_age, options.unchanged)
+        self._journal = Journal(store)
         self._journal.restore(self.feed, self._key)
-        self._placed: dict[Token, Token] = {}
-        # Tokens of no known market.
+        # The tokens of files as they are stored, and those of no known market.
+        self.placed: dict[Token, Token] = {}
         self.unknown: set[str] = set()
-        # The latest time of each token in the files so far.
+        # The latest time of each token in the files so far, and times within the gaps of the recordings.
         self.latest: dict[tuple[str, str | None], int] = {}
-        # Times within the gaps of the recordings.
         self.gaps: set[int] = set()
-
-    @property
-    def _key(self) -> str:
-        return json.dumps([self.store.base.text, *self.options[:4]])
 
     def add(
         self, some: Sequence[tuple[RecordingFile, Format]], *, named: set[Path], progress: bool | None
@@ -113,54 +106,57 @@ class Import:
         with progress_bar(total=sum(sizes.values()), unit="B", unit_scale=True, disable=disable) as bar:
             for i, (file, chosen) in enumerate(some):
                 bar.set_description(f"file {i + 1} of {len(some)}")
+                done = ImportedFile(str(file.path), "books", chosen.name, note=BEFORE)
                 if i in sizes:
-                    is_last, is_named = i == max(sizes), file.path in named
-                    out.append(self._add(file, chosen, digests[i], is_last=is_last, is_named=is_named))
-                else:
-                    out.append(ImportedFile(str(file.path), "books", chosen.name, note=BEFORE))
+                    try:
+                        done = self._add(file, chosen, is_last=i == max(sizes))
+                        self._journal.write(digests[i], self.feed, self._key)
+                    except ConfigError as problem:
+                        if file.path in named:
+                            raise
+                        done = ImportedFile(str(file.path), note=problem.problem)
+                out.append(done)
                 bar.set_postfix(rows=sum(one.rows or 0 for one in out), refresh=False)
                 bar.update(sizes.get(i, 0))
         return out
 
-    def _add(self, file: RecordingFile, chosen: Format, digest: str, *, is_last: bool, is_named: bool) -> ImportedFile:
+    def _add(self, file: RecordingFile, chosen: Format, *, is_last: bool) -> ImportedFile:
+        """Add a file, of the last one also what stands at its end; ConfigError that names it, with nothing of it open.
+
+        A snapshot table is taken to be in the order of time. Where it turns out not to be, it is read again as one
+        part, which is sorted: of each bucket that is in the archive by then it has the last book.
+        """
         kept = copy.copy(self.feed)
         try:
-            done = _File(self, file, chosen).add(is_last=is_last)
+            try:
+                return _File(self, file, chosen).add(is_last=is_last)
+            except _NotInOrderError:
+                note = "not in the order of time, so it was read as a whole"
+                return _File(self, replace(file, whole=True), chosen, note).add(is_last=is_last)
         except ConfigError as problem:
             self.feed = kept
             for part in self.feed.finish() if is_last else ():
                 self.put(part, stand=self.feed.unchanged)
-            is_told = file.path.name in problem.problem
-            about_file = problem if is_told else ConfigError(f"{file.path.name!r}: {problem.problem}")
-            if is_named:
-                raise about_file from problem
-            return _refused(file.path, about_file)
-        self._journal.write(digest, self.feed, self._key)
-        return done
+            if file.path.name in problem.problem:
+                raise
+            raise ConfigError(f"{file.path.name!r}: {problem.problem}") from problem
 
     def place(self, token: Token) -> Token:
         """The token with the market that the archive knows it of, or that the file names, or one of its own."""
-        if token not in self._placed:
-            markets, name = self.store.catalog["markets"], str(token.token_id)
-            owners = markets.markets_of(name)
+        if token not in self.placed:
+            owners, name = self.store.catalog["markets"].markets_of(str(token.token_id)), str(token.token_id)
             known = owners[0] if len(owners) == 1 else token.market_id
             if not known:
                 self.unknown.add(name)
-            self._placed[token] = Token(known or name, name, token.token_label)
-        return self._placed[token]
-
-    def learn(self, markets: list[Record]) -> None:
-        """Store records that a file tells of."""
-        ingest.add_records(self.store, markets, None, None)
-        self._placed.clear()
+            self.placed[token] = Token(known or name, name, token.token_label)
+        return self.placed[token]
 
     def put(self, books: Books, *, stand: bool) -> int:
         """Add books; parts that a gap divides are added one by one, so that no range has the gap in it."""
-        out, most = 0, max(self.store.base.micros, MINUTE)
+        most = max(self.store.base.micros, MINUTE)
         gaps = np.array(sorted(self.gaps), np.int64)
-        for part in without_gaps(books, most if stand else max(most, self.options.max_age), gaps):
-            out += ingest.add_points(self.store, "books", part, replace=False, complete=False)[1]
-        return out
+        parts = without_gaps(books, most if stand else max(most, self.options.max_age), gaps)
+        return sum(ingest.add_points(self.store, "books", part)[1] for part in parts)
 
 
 # What is said of files in other than time order, or of times that two of them have.
@@ -177,34 +173,20 @@ class _NotInOrderError(Exception):
 class _File:
     """One file on its way into the archive."""
 
-    def __init__(self, run: Import, file: RecordingFile, chosen: Format) -> None:
-        self._run, self._file, self._format = run, file, chosen
-        width = run.store.base
+    def __init__(self, run: Import, file: RecordingFile, chosen: Format, *notes: str) -> None:
+        self._run, self._file, self._format, self._notes = run, file, chosen, [*notes]
         # A book of a snapshot table is that of its own moment.
-        self.feed = run.feed if chosen.stands else Rebuilder(width, _EVER, _EVER, unchanged=False)
+        self.feed = run.feed if chosen.stands else Rebuilder(run.store.base, _EVER, _EVER, unchanged=False)
         self.feed.tally = Tally()
+        # Books that are to be added together.
         self._parts: list[Books] = []
         self._levels = self._books = self._stored = self._messages = 0
         self._left_out, self._odd = Counter[str](), Counter[str]()
-        self._tokens: set[Token] = set()
-        self._notes: list[str] = []
         # The first and the last time of each token so far.
         self._spans: dict[tuple[str, str | None], tuple[int, int]] = {}
 
     def add(self, *, is_last: bool) -> ImportedFile:
-        """Read the file to its end; of the last one also what stands there.
-
-        A snapshot table is taken to be in the order of time. Where it turns out not to be, it is read again as one
-        part, which is sorted: of each bucket that is in the archive by then it has the last book.
-        """
-        try:
-            return self._read(is_last=is_last)
-        except _NotInOrderError:
-            again = _File(self._run, replace(self._file, whole=True), self._format)
-            again._notes.append("not in the order of time, so it was read as a whole")
-            return again._read(is_last=is_last)
-
-    def _read(self, *, is_last: bool) -> ImportedFile:
+        """Read the file to its end."""
         try:
             for batch in self._format.read(self._file, self._run.options.clock):
                 self._take(batch)
@@ -222,44 +204,39 @@ class _File:
         return self._report()
 
     def _take(self, batch: Batch) -> None:
+        run, stands = self._run, self._format.stands
         self._messages += batch.messages
         self._left_out += batch.left_out
         self._odd += batch.odd
         if batch.markets:
-            self._run.learn(batch.markets)
-        if self._format.stands:
+            ingest.add_records(run.store, batch.markets)
+            run.placed.clear()
+        if stands:
             self._keep(self.feed.heard(batch.heard))
-            self._run.gaps.update((self.feed.holes.sum(axis=1) // 2).tolist())
+            run.gaps.update((self.feed.holes.sum(axis=1) // 2).tolist())
         if batch.changes is not None and len(batch.changes):
             changes, odd = cleaned(batch.changes)
-            if not self._format.stands:
+            if not stands:
                 # A book of its own moment is so in whatever order the rows are.
                 changes = changes.take(np.lexsort((changes.ts, changes.token)))
-            self._run.gaps.update(changes.ts[changes.event == GAP].tolist())
+            run.gaps.update(changes.ts[changes.event == GAP].tolist())
             self._left_out.update(odd)
-            tokens = tuple(map(self._run.place, changes.tokens))
-            self._tokens.update(tokens)
-            self._check_order(changes, tokens)
-            self._keep(self.feed.push(replace(changes, tokens=tokens)))
+            changes = replace(changes, tokens=tuple(map(run.place, changes.tokens)))
+            self._check_order(changes)
+            self._keep(self.feed.push(changes))
 
-    def _check_order(self, changes: Changes, tokens: Sequence[Token]) -> None:
+    def _check_order(self, changes: Changes) -> None:
         """Note the times of each token; of a snapshot table no part may begin before one that came before it."""
-        low, high = np.full(len(tokens), np.iinfo(np.int64).max), np.full(len(tokens), -1)
+        count = len(changes.tokens)
+        low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
         np.minimum.at(low, changes.token, changes.ts)
         np.maximum.at(high, changes.token, changes.ts)
-        for token, first, last in zip(tokens, low.tolist(), high.tolist(), strict=True):
+        for token, first, last in zip(changes.tokens, low.tolist(), high.tolist(), strict=True):
             if first <= last:
                 begin, end = self._spans.get(token[:2], (first, first))
                 if first < end and not self._format.stands:
                     raise _NotInOrderError
                 self._spans[token[:2]] = min(begin, first), max(end, last)
-
-    def _count_early(self) -> int:
-        """How many tokens have times before those of the files before this one, whose times are then noted too."""
-        latest, most_back = self._run.latest, self.feed.most_back if self._format.stands else 0
-        out = sum(begin < latest.get(token, begin) - most_back for token, (begin, _) in self._spans.items())
-        latest.update({token: max(end, latest.get(token, end)) for token, (_, end) in self._spans.items()})
-        return out
 
     def _keep(self, parts: Iterator[Books]) -> None:
         for part in parts:
@@ -282,12 +259,16 @@ class _File:
             self._stored += self._run.put(each_once(joined(parts)).sort(), stand=self.feed.unchanged)
 
     def _report(self) -> ImportedFile:
-        tally = self.feed.tally
-        unknown = {t.token_id for t in self._tokens} & self._run.unknown
+        tally, latest = self.feed.tally, self._run.latest
+        back, early = self.feed.most_back if self._format.stands else 0, 0
+        for token, (begin, end) in self._spans.items():
+            early += begin < latest.get(token, begin) - back
+            latest[token] = max(end, latest.get(token, end))
         said = {
-            "change before a book": tally.unknown, "time that goes back": tally.back, **self._odd,
-            _EARLY: self._count_early(),
-            "token of no known market, kept as a market of its own": len(unknown),
+            "change before a book": tally.unknown, "time that goes back": tally.back, **self._odd, _EARLY: early,
+            "token of no known market, kept as a market of its own": len(
+                self._run.unknown.intersection(str(name) for _, name in self._spans)
+            ),
         }  # fmt: skip
         notes = [*self._notes, *(f"{count:,} {what}" for what, count in said.items() if count)]
         counts = self._messages, self._books, self._stored, tally.changes, tally.gaps, tally.disagreements
@@ -296,58 +277,44 @@ class _File:
         return ImportedFile(str(self._file.path), *found)
 
 
+# The name of the file of the journal, in the format of numpy.
+_JOURNAL = "journal.npz"
+
+
 class Journal:
     """Which files are in the archive, and the books that were open at the end of the last one: one file, replaced."""
 
     def __init__(self, store: ArchiveStore) -> None:
         self._place = Store(f"{store.root.rstrip('/')}/imports", store.options)
-        self.files: set[str] = set()
         self._state: dict[str, Any] = {}
         self._arrays: dict[str, Any] = {}
-        with errors.reading(f"The journal of imports of {store.root}"):
-            try:
-                with self._place.open(_JOURNAL) as file:
-                    body = file.read()
-            except (FileNotFoundError, NotADirectoryError):
-                return
-        with np.load(io.BytesIO(body), allow_pickle=False) as found:
-            self._state = json.loads(bytes(found["state"]).decode())
-            self._arrays = {name: found[name] for name in found.files if name != "state"}
-        self.files = set(self._state["files"])
+        absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+        with errors.reading(f"The journal of imports of {store.root}"), absent, self._place.open(_JOURNAL) as file:
+            self._arrays = dict(np.load(io.BytesIO(file.read()), allow_pickle=False))
+            self._state = json.loads(bytes(self._arrays.pop("state")).decode())
+        self.files: set[str] = set(self._state.get("files", ()))
 
     def restore(self, feed: Rebuilder, key: str) -> None:
         """The open books of the last import, if it was of these options."""
         if self._state.get("key") == key:
-            tokens = tuple(Token(*one) for one in self._state["tokens"])
-            feed.open = Changes(tokens, **self._arrays)
+            feed.open = Changes(tuple(Token(*one) for one in self._state["tokens"]), **self._arrays)
             feed.alive, feed.before = self._state["alive"], self._state["before"]
 
     def write(self, digest: str, feed: Rebuilder, key: str) -> None:
         """A file is in the archive, and these books are open."""
         self.files.add(digest)
-        state = {
-            "files": sorted(self.files), "key": key, "tokens": feed.open.tokens, "alive": feed.alive,
-            "before": feed.before,
-        }  # fmt: skip
-        body = io.BytesIO()
+        about = {"key": key, "tokens": feed.open.tokens, "alive": feed.alive, "before": feed.before}
+        state = json.dumps({"files": sorted(self.files), **about}).encode()
         arrays = {f.name: getattr(feed.open, f.name) for f in fields(Changes) if f.name != "tokens"}
-        np.savez(body, state=np.frombuffer(json.dumps(state).encode(), np.uint8), **arrays)
+        np.savez(body := io.BytesIO(), state=np.frombuffer(state, np.uint8), **arrays)
         with errors.writing(f"Writing the journal of imports to {self._place.uri}"):
-            self._replace(body.getbuffer())
-
-    def _replace(self, body: memoryview) -> None:
-        if is_url(self._place.uri):
-            self._place.write(_JOURNAL, body)
-            return
-        folder = Path(self._place.uri.removeprefix("file://"))
-        folder.mkdir(parents=True, exist_ok=True)
-        made = f"{uuid.uuid4().hex}.part"
-        self._place.write(made, body)
-        (folder / made).replace(folder / _JOURNAL)
-
-
-# The name of the file of the journal, in the format of numpy.
-_JOURNAL = "journal.npz"
+            if self._place.remote:
+                self._place.write(_JOURNAL, body.getbuffer())
+                return
+            # Written beside the old one, so that there is always a whole one.
+            Path(self._place.uri).mkdir(parents=True, exist_ok=True)
+            self._place.write(made := f"{uuid.uuid4().hex}.part", body.getbuffer())
+            self._place.files.move(made, _JOURNAL)
 
 
 def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
@@ -368,11 +335,6 @@ def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
         return
     for one in range(int(run.max()) + 1):
         yield books.take(np.flatnonzero(run == one))
-
-
-def _refused(path: Path, problem: ConfigError) -> ImportedFile:
-    """The row of a file that was left out."""
-    return ImportedFile(str(path), note=problem.problem)
 
 
 def is_left_out(rows: int | None, note: str | None) -> bool:
@@ -399,54 +361,46 @@ def _digest(recording: RecordingFile, key: str) -> str:
         return hashlib.blake2b(f"{size} {key} ".encode() + head + file.read(), digest_size=16).hexdigest()
 
 
-def _expanded(paths: Iterable[Path]) -> tuple[list[Path], set[Path]]:
+def expanded(paths: Any) -> tuple[list[Path], set[Path]]:
     """The files of paths, folders and patterns, each once, and those that were named; ConfigError without any."""
-    out: list[Path] = []
-    named = set()
-    for path in paths:
+    some = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
+    refused = [one for one in some if not isinstance(one, str | os.PathLike)] if some else [paths]
+    if refused:
+        problem = "is refused; allowed are paths of files and folders, at least one."
+        raise ConfigError(problem, argument="paths", value=refused[0])
+    out, named = list[Path](), set[Path]()
+    for path in map(Path, some):
         if path.is_dir():
-            inside = _in_order(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path)))
-            if not any(RecordingFile(p).form for p in inside):
+            inside = (p.relative_to(path) for p in path.rglob("*") if p.is_file())
+            found = _in_order(path / p for p in inside if not any(part.startswith((".", "_")) for part in p.parts))
+            if not any(RecordingFile(p).form for p in found):
                 raise ConfigError(f"{str(path)!r} has no file whose name ends in these: {ENDS}.")
-            out += inside
         elif glob.has_magic(str(path)) and not path.exists():
             found = _in_order(p for p in map(Path, glob.iglob(str(path), recursive=True)) if p.is_file())  # noqa: PTH207  of any folder
             if not found:
                 raise ConfigError(f"{str(path)!r} matches no file.")
-            out += found
         elif not path.is_file():
             raise ConfigError(f"{str(path)!r} does not exist.")
         else:
-            out.append(path)
+            found = [path]
             named.add(path)
+        out += found
     return list(dict.fromkeys(out)), named
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
-
-
 def add_files(
-    store: ArchiveStore,
-    paths: Iterable[Path],
-    options: Options,
-    *,
-    token_id: str | None,
-    format: str | None,  # noqa: A002  as the option of the command is called
-    progress: bool | None,
+    store: ArchiveStore, paths: tuple[list[Path], set[Path]], options: Options, *, progress: bool | None
 ) -> list[ImportedFile]:
-    """Add files as `Archive.add_files` does: records, then tidy points, then recordings."""
-    every, named = _expanded(paths)
-    tidy: list[files.Found] = []
-    recordings: list[tuple[RecordingFile, Format]] = []
+    """Add `expanded` files as `Archive.add_files` does: records, then tidy points, then recordings."""
+    every, named = paths
+    tidy, recordings = list[files.Found](), list[tuple[RecordingFile, Format]]()
     out: list[ImportedFile] = []
     for path in every:
-        file = RecordingFile(path, token_id)
-        if file.form is None and path not in named:
-            out.append(_refused(path, ConfigError(OTHER)))
-            continue
+        file = RecordingFile(path, options.token_id)
         try:
-            chosen = format_of(file, format) if file.form else None
+            if file.form is None and path not in named:
+                raise ConfigError(OTHER)
+            chosen = format_of(file, options.format) if file.form else None
             if chosen is not None:
                 recordings.append((file, chosen))
             else:
@@ -454,7 +408,7 @@ def add_files(
         except ConfigError as problem:
             if path in named:
                 raise
-            out.append(_refused(path, problem))
+            out.append(ImportedFile(str(path), note=problem.problem))
     out += [_add_tidy(store, found) for found in sorted(tidy, key=lambda one: files.ORDER.index(one.kind))]
     if recordings:
         with store.writer("recordings"):
@@ -471,10 +425,9 @@ def _add_tidy(store: ArchiveStore, one: files.Found) -> ImportedFile:
     points = stored = one.rows
     if one.kind in VIEWS:
         try:
-            points, stored = ingest.add_points(store, one.kind, one.data, replace=False, complete=False)
+            points, stored = ingest.add_points(store, one.kind, one.data)
         except NotTidyError as problem:
             raise NotTidyError(f"{one.path.name!r}: {problem}") from problem
     else:
-        kinds = ("markets", "events", "series")
-        ingest.add_records(store, *(one.data if kind == one.kind else None for kind in kinds))
+        ingest.add_records(store, **{one.kind: one.data})
     return ImportedFile(str(one.path), one.kind, "tidy", one.rows, points, stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,10 @@ class Selection:
     The ways are the arguments of `Archive.pull`; None for those that were not chosen.
     """
 
-    def __init__(
-        self, store: ArchiveStore, client: Any, markets: str | Iterable[str] | None = None, **more: Any
-    ) -> None:
+    def __init__(self, store: ArchiveStore, client: Any, **given: Any) -> None:
         if not hasattr(client, "iter_columns"):
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
-        ways = {way: value for way, value in {"markets": markets, **more}.items() if value is not None}
+        ways = {way: value for way, value in given.items() if value is not None}
         if len(ways) != 1:
             found = f"these are {', '.join(ways)}" if ways else "there is none"
             raise ConfigError(f"pull needs exactly one of {_WAYS}; {found}.")

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
+import polars as pl
+
+from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.records import Record
+from marketdata.points.views import VIEWS
 from marketdata.times import parse_iso
 
 # The states of a market that can no longer be traded.
@@ -28,6 +32,12 @@ def existed(
         if began is not None and began <= at and not (is_open and _closed_by(record, at)):
             out.append(record)
     return out
+
+
+def first_rows(coverage: CoverageTable) -> dict[str, int]:
+    """Where the stored rows of each market begin [microseconds]."""
+    found = coverage.all().filter(pl.col("view").is_in(VIEWS), pl.col("rows").fill_null(1) > 0)
+    return dict(found.group_by("market_id").agg(pl.min("start")).iter_rows())
 
 
 def _closed_by(record: Record, at: int) -> bool:

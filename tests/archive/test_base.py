@@ -392,3 +392,10 @@ def test_an_object_store_keeps_the_base(bucket: tuple[str, dict[str, str]]) -> N
     assert [again.prices("m", resolution=r).height for r in ("1s", "1m")] == [3, 2]
     with pytest.raises(ConfigError, match="base='1m'"):
         Archive(where, storage_options=options, base="1m")
+
+
+@pytest.mark.parametrize("wrong", [5, None, ["a"]])
+def test_what_is_no_path_is_no_archive(wrong: Any) -> None:
+    """The error names the argument, what was given and what is taken."""
+    with pytest.raises(ConfigError, match=r"path_or_url=.*allowed are a folder or an object-store address"):
+        Archive(wrong)
