@@ -19,12 +19,14 @@ from marketdata.service.auth import Grant, Keys
 from marketdata.service.dependencies import Parts
 from marketdata.service.exchange import Exchange
 from marketdata.service.fair_queue import FairQueue
-from marketdata.service.rate_limit import FailedAttempts
+from marketdata.service.rate_limit import RateLimiter
 
 # Paths that need a key, and beginnings of such paths.
 WITH_KEY, BELOW = (b"/v1", b"/coverage"), (b"/v1/", b"/days/")
 # What the Host header may say of a service that only this machine reaches: no page of another site has such a name.
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+# Wrong keys that a network may send in a minute, and networks of which they are counted.
+WRONG_KEYS, _NETWORKS = 300, 4_096
 _log = logging.getLogger("marketdata.service")
 _access = logging.getLogger("marketdata.service.access")
 # From a random start; counted, as drawing each one releases the interpreter lock, which another thread then holds.
@@ -49,7 +51,7 @@ class Access:
         self._pages, self._clock, self._rate_limiter = parts.pages, parts.clock, parts.rate_limiter
         self.warm = parts.warm
         self._keys = keys
-        self._failed = FailedAttempts()
+        self._wrong_keys = RateLimiter(most=_NETWORKS)
         self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)
         self._proxies = [ipaddress.ip_network(proxy) for proxy in trusted_proxies]
         self._always = [*_ALWAYS, (b"x-simulated", b"true")] if parts.source.simulated else _ALWAYS
@@ -114,7 +116,7 @@ class Access:
                     await asyncio.to_thread(self._keys.refresh)
                 grant = self._keys.find(key) if key else None
                 if grant is None:
-                    wait = self._failed.wait(address) if given and given[0] else None
+                    wait = self._wrong_keys.wait(network_of(address), WRONG_KEYS) if given and given[0] else None
                     raise HTTPException(401, errors.INVALID_KEY) if wait is None else errors.rate_exceeded(wait)
                 exchange.scope["state"] = {"grant": grant, "exchange": exchange}
                 wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
@@ -168,3 +170,14 @@ class Access:
         except ValueError:
             return False
         return any(found in network for network in self._proxies)
+
+
+def network_of(address: str) -> str:
+    """The network of a client: an IPv6 client may choose any address with the same first 64 bits."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4 or found.ipv4_mapped is not None:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False))

@@ -42,25 +42,25 @@ class Exchange:
     method: str = "-"
     path: bytes = b"-"
     headers: dict[bytes, list[bytes]] = field(default_factory=dict)
+    accepts_gzip: bool = False
     # Whether the connection is kept for another request.
     goes_on: bool = False
     # The request for the application, and what it sends (ASGI).
     scope: dict[str, Any] = field(default_factory=lambda: {"type": "http"})
     messages: list[Message] = field(default_factory=list)
-    _url: bytes = b""
 
     def read(self, head: bytes) -> None:
         """Read a head; HTTPException for one that is too long, or no HTTP."""
-        line = len(head.partition(b"\r\n")[0])
-        if line > MAX_URL:
+        line = head.partition(b"\r\n")[0]
+        if len(line) > MAX_URL:
             raise HTTPException(414, f"The URL is longer than {MAX_URL} bytes.")
-        if len(head) - line > MAX_HEADER_BYTES or head.count(b"\r\n") > MAX_HEADERS + 2:
+        if len(head) - len(line) > MAX_HEADER_BYTES or head.count(b"\r\n") > MAX_HEADERS + 2:
             raise HTTPException(431, "The request headers are too large.")
         parser = httptools.HttpRequestParser(self)
         try:
             with contextlib.suppress(httptools.HttpParserUpgrade):
                 parser.feed_data(head)
-            url = httptools.parse_url(self._url)
+            url = httptools.parse_url(line.split(b" ")[1])
         except httptools.HttpParserError:
             if _OTHER_METHOD.match(head):
                 raise HTTPException(405, "Method Not Allowed", {"Allow": "GET"}) from None
@@ -77,6 +77,8 @@ class Exchange:
             "query_string": url.query or b"",
             "headers": [(name, value) for name, values in self.headers.items() for value in values],
         }
+        coding = _GZIP.search(b",".join(self.headers.get(b"accept-encoding", ())).lower())
+        self.accepts_gzip = coding is not None and not _IS_ZERO.fullmatch((coding[1] or b"").replace(b" ", b""))
         # A body is never read: the connection ends instead.
         lengths = self.headers.get(b"content-length", ())
         has_body = b"transfer-encoding" in self.headers or any(length.strip(b"0") for length in lengths)
@@ -84,12 +86,6 @@ class Exchange:
         self.goes_on = parser.get_http_version() == "1.1" and not asks_to_close and not has_body
         if self.scope["query_string"].count(b"&") >= MAX_PARAMETERS:
             raise HTTPException(400, f"The URL has more than {MAX_PARAMETERS} parameters.")
-
-    @property
-    def accepts_gzip(self) -> bool:
-        """Whether Accept-Encoding allows gzip."""
-        found = _GZIP.search(b",".join(self.headers.get(b"accept-encoding", ())).lower())
-        return found is not None and not _IS_ZERO.fullmatch((found[1] or b"").replace(b" ", b""))
 
     @property
     def page(self) -> Hashable:
@@ -102,10 +98,6 @@ class Exchange:
         scope = {name: self.scope[name] for name in _ASKED}
         scope["query_string"] = b"&".join([*asked, b"cursor=" + cursor.encode()])
         return replace(self, scope=scope, messages=[])
-
-    def on_url(self, part: bytes) -> None:
-        """A part of the URL (httptools)."""
-        self._url += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header (httptools); blanks around it are not part of its value (RFC 9110, 5.5).

@@ -32,24 +32,19 @@ class FairQueue:
         self.in_flight = 0
 
     async def acquire(self, client: str) -> None:
-        """Wait for a slot; HTTPException 503 if there is no room for another waiting request of this client."""
+        """Wait for a slot; HTTPException 503 if there is no room for another waiting request of this client.
+
+        Nobody stops waiting but at the end of the service.
+        """
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(turn)
         self.in_flight += 1
         if self.in_flight > self._room:
             busiest = max(self._waiting, key=lambda name: (len(self._waiting[name]), name == client))
-            newest = self._waiting[busiest][-1]
-            self._leave(busiest, newest)
-            newest.set_exception(errors.overloaded())
+            self._taken(busiest, newest=True).set_exception(errors.overloaded())
+            self.in_flight -= 1
         asyncio.get_running_loop().call_soon(self._start)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.cancelled():
-                self._leave(client, turn)
-            elif turn.exception() is None:
-                self.release(client)
-            raise
+        await turn
 
     def release(self, client: str) -> None:
         """Free a slot for the next client."""
@@ -71,22 +66,17 @@ class FairQueue:
         client = min(self._waiting, key=self._running.__getitem__)
         own, running = self._running[client], self._running.total()
         if running < self._slots and own < (self._client_slots if own == running else 1):
-            turns = self._waiting[client]
-            turn = turns.popleft()
             self._waiting.move_to_end(client)
-            if not turns:
-                del self._waiting[client]
-            if turn.cancelled():
-                self.in_flight -= 1
-            else:
-                self._running[client] += 1
+            turn = self._taken(client)
+            self._running[client] += 1
+            if not turn.done():
                 turn.set_result(None)
             asyncio.get_running_loop().call_soon(self._start)
 
-    def _leave(self, client: str, turn: asyncio.Future[None]) -> None:
-        turns = self._waiting.get(client)
-        if turns and turn in turns:
-            self.in_flight -= 1
-            turns.remove(turn)
-            if not turns:
-                del self._waiting[client]
+    def _taken(self, client: str, *, newest: bool = False) -> asyncio.Future[None]:
+        """The first request of a client that waits, or the last, which waits no longer."""
+        turns = self._waiting[client]
+        turn = turns.pop() if newest else turns.popleft()
+        if not turns:
+            del self._waiting[client]
+        return turn

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import compress, count
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from marketdata.archive.storage.parquet import Recent
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
-from marketdata.service.parameters import ListingQuery, Order, SortField
+from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery, Order, SortField
 from marketdata.times import parse_iso
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
 
 Record = dict[str, Any]
-# Cached listings (8 bytes a record each), so that a later page costs no more than the first.
-CACHED_LISTINGS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Parent:
-    """The series or event that a listing is limited to."""
-
-    field: Literal["series", "event"]
-    id: str | None = None
-    slug: str | None = None
+# Whether a listing has a record, which is named by its place.
+Passes = Callable[[int], bool]
 
 
 class _Records:
-    """The records of one kind at one version of the archive, with cached listings."""
+    """The records of one kind at one version of the archive."""
 
     def __init__(self, version: int, records: list[Record]) -> None:
         self.version = version
@@ -46,8 +33,6 @@ class _Records:
         self.marks = [hashlib.sha256(str(r.get("id")).encode()).hexdigest()[:24] for r in self.records]
         self.places = {mark: place for place, mark in enumerate(self.marks)}
         self.orders: dict[tuple[str, str], list[int]] = {}
-        # Where the records that pass the filters stand in their order, rising.
-        self.listings = Recent[Facts, "array[int]"](CACHED_LISTINGS)
 
     @cached_property
     def words(self) -> list[str]:
@@ -59,8 +44,8 @@ class _Records:
         return {name: [_micros(record.get(name)) for record in self.records] for name in ("start_date", "end_date")}
 
     @cached_property
-    def tags(self) -> set[str]:
-        return {tag for record in self.records for tag in _tags(record)}
+    def tags(self) -> list[set[str]]:
+        return [set(_tags(record)) for record in self.records]
 
     def order(self, by: SortField, order: Order) -> list[int]:
         """Places of the records in the order of a field; those without it come last."""
@@ -93,25 +78,25 @@ class Listings:
 
     def tags(self) -> list[str]:
         """Every tag in use, sorted."""
-        return sorted(set[str]().union(*(self._current(kind).tags for kind in KINDS)))
+        return sorted(set[str]().union(*(tags for kind in KINDS for tags in self._current(kind).tags)))
 
-    def page(
-        self, kind: RecordKind, query: ListingQuery, cursors: Cursors, parent: Parent | None = None
-    ) -> tuple[list[Record], str | None]:
+    def page(self, kind: RecordKind, query: ListingQuery, cursors: Cursors) -> tuple[list[Record], str | None]:
         """Records of one page, and the cursor of the next; HTTPException 400 if the cursor is of another listing."""
-        facts = _facts(kind, query, parent)
+        facts: Facts = ("listing", kind, *query.model_dump(exclude={"limit", "cursor"}).values())
         behind = None if query.cursor is None else cursors.read(facts, query.cursor)
-        current = self._current(kind)
-        order, listing, start = current.order(query.sort, query.order), self._listing(current, facts, query, parent), 0
+        current, start = self._current(kind), 0
+        order, filters = current.order(query.sort, query.order), list(self._filters(query, current))
         if behind is not None:
             place = current.places.get(behind)
             if place is None:
                 raise invalid_cursor()
-            start = bisect_right(listing, order.index(place))
-        places = [order[rank] for rank in listing[start : start + query.limit]]
-        goes_on = start + query.limit < len(listing)
-        following = cursors.give(facts, current.marks[places[-1]]) if goes_on else None
-        return [current.records[place] for place in places], following
+            start = order.index(place) + 1
+        # Each page looks on where the one before it ended, so that all of them look at each record once.
+        some = (place for place in islice(order, start, None) if all(passes(place) for passes in filters))
+        places = list(islice(some, query.limit + 1))
+        goes_on = len(places) > query.limit
+        following = cursors.give(facts, current.marks[places[query.limit - 1]]) if goes_on else None
+        return [current.records[place] for place in places[: query.limit]], following
 
     def _current(self, kind: RecordKind) -> _Records:
         version = self._source.version(kind)
@@ -125,59 +110,49 @@ class Listings:
                 found = self._by_kind[kind] = _Records(version, records)
             return found
 
-    def _listing(self, current: _Records, facts: Facts, query: ListingQuery, parent: Parent | None) -> array[int]:
-        children = None
-        if parent is not None and (parent.id is not None or parent.slug is not None):
-            parents = self._current("series" if parent.field == "series" else "events")
-            # The records of parents decide which children are theirs.
-            facts, children = (*facts, parents.version), _is_child(parent, parents.records)
-        found = current.listings.get(facts)
-        if found is None:
-            passes = _filter(query, current)
-            order = current.order(query.sort, query.order)
-            some = (passes(p) and (children is None or children(current.records[p])) for p in order)
-            found = current.listings[facts] = array("q", compress(count(), some))
-        return found
+    def _filters(self, query: ListingQuery, current: _Records) -> Iterator[Passes]:
+        """What a record has to pass, for what the query names."""
+        records = current.records
+        if isinstance(query, EventQuery):
+            yield from self._children("series", "series", query.series_id, query.series_slug, records)
+        if isinstance(query, MarketQuery):
+            yield from self._children("events", "event", query.event_id, query.event_slug, records)
+        if query.status is not None:
+            yield lambda place: records[place].get("status") == query.status
+        if tags := set(query.wanted_tags):
+            least = len(tags) if query.tags_match == "all" else 1
+            yield lambda place: len(tags & current.tags[place]) >= least
+        for name, low, high in query.bounds:
+            yield partial(_is_within, current.dates[name], low, high)
+        for word in (query.search or "").casefold().split():
+            yield partial(_has_word, current.words, word)
 
+    def _children(
+        self, kind: RecordKind, name: str, parent_id: str | None, slug: str | None, records: list[Record]
+    ) -> Iterator[Passes]:
+        """Whether a record names its parent by id or slug, which the parent's own record joins."""
+        if parent_id is None and slug is None:
+            return
+        parents = self.records(kind)
+        wanted = [r for r in parents if parent_id in (None, r.get("id")) and slug in (None, r.get("slug"))]
+        ids, slugs = ({r.get(field) for r in wanted} - {None} for field in ("id", "slug"))
 
-def _filter(query: ListingQuery, current: _Records) -> Callable[[int], bool]:
-    words = (query.search or "").casefold().split()
-    combine = any if query.tags_match == "any" else all
-    tags, bounds = query.wanted_tags, query.bounds
-
-    def passes(place: int) -> bool:
-        record = current.records[place]
-        return (
-            (query.status is None or record.get("status") == query.status)
-            and all(word in current.words[place] for word in words)
-            and (not tags or combine(tag in _tags(record) for tag in tags))
-            and all(
-                (date := current.dates[name][place]) is not None and low <= date <= high for name, low, high in bounds
+        def passes(place: int) -> bool:
+            by_id, by_slug = (records[place].get(f"{name}_{field}") for field in ("id", "slug"))
+            return (parent_id is None or (by_id == parent_id if by_id is not None else by_slug in slugs)) and (
+                slug is None or (by_slug == slug if by_slug is not None else by_id in ids)
             )
-        )
 
-    return passes
-
-
-def _is_child(parent: Parent, parents: list[Record]) -> Callable[[Record], bool]:
-    """Whether a record names its parent by id or slug, which the parent's own record joins."""
-    wanted = [r for r in parents if parent.id in (None, r.get("id")) and parent.slug in (None, r.get("slug"))]
-    ids, slugs = ({r.get(name) for r in wanted} - {None} for name in ("id", "slug"))
-
-    def test(record: Record) -> bool:
-        by_id, by_slug = record.get(f"{parent.field}_id"), record.get(f"{parent.field}_slug")
-        return (parent.id is None or (by_id == parent.id if by_id is not None else by_slug in slugs)) and (
-            parent.slug is None or (by_slug == parent.slug if by_slug is not None else by_id in ids)
-        )
-
-    return test
+        yield passes
 
 
-def _facts(kind: RecordKind, query: ListingQuery, parent: Parent | None) -> Facts:
-    bounds = [part for bound in query.bounds for part in bound]
-    of = (None, None) if parent is None else (parent.id, parent.slug)
-    shown = (query.search, query.sort, query.order, query.status, ",".join(query.wanted_tags), query.tags_match)
-    return ("listing", kind, *of, *shown, *bounds)
+def _is_within(dates: Sequence[int | None], low: int, high: int, place: int) -> bool:
+    date = dates[place]
+    return date is not None and low <= date <= high
+
+
+def _has_word(texts: Sequence[str], word: str, place: int) -> bool:
+    return word in texts[place]
 
 
 def _value(record: Record, name: str) -> Any:

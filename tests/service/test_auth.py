@@ -24,9 +24,10 @@ from service.web import START, Web, raw, window
 
 from marketdata.errors import ConfigError, MarketDataWarning
 from marketdata.service import auth as keys_module
+from marketdata.service.access import network_of
 from marketdata.service.auth import Entry, Grant, KeyFile, Keys, create_key_file, digest, read_key_file
 from marketdata.service.plans import DAY, AccessPlan
-from marketdata.service.rate_limit import FailedAttempts
+from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.server import Service, serve
 
 REFUSED = {"detail": "Invalid or expired API key."}
@@ -410,25 +411,26 @@ def test_a_proxy_may_pass_the_name_of_the_host(archive: MemoryArchive) -> None:
 @pytest.mark.fault("S33")
 def test_an_ipv6_client_is_its_network() -> None:
     """Who has 64 bits of addresses to choose from is one client; mapped IPv4 addresses are many."""
-    wrong = FailedAttempts(2)
-    assert [wrong.wait(f"2001:db8::{i:x}") is None for i in range(4)] == [True, True, False, False]
-    assert wrong.wait("2001:db8:0:1::1") is None
-    assert [wrong.wait(f"::ffff:10.0.0.{i}") is None for i in range(4)] == [True] * 4
+    assert {network_of(f"2001:db8::{i:x}") for i in range(4)} == {"2001:db8::/64"}
+    assert network_of("2001:db8:0:1::1") == "2001:db8:0:1::/64"
+    assert network_of("fe80::1%eth0") == "fe80::/64"
+    assert len({network_of(f"::ffff:10.0.0.{i}") for i in range(4)}) == 4
+    assert network_of("10.0.0.1") == "10.0.0.1"
 
 
 @pytest.mark.fault("S33")
 def test_the_table_of_addresses_is_bounded() -> None:
     """As many addresses as one likes do not fill memory, and a minute later an address starts anew."""
     clock = Clock(0.0)
-    wrong = FailedAttempts(2, addresses=100, clock=clock)
+    wrong = RateLimiter(most=100, clock=clock)
     for i in range(10_000):
-        wrong.wait(f"10.0.{i // 250}.{i % 250}")
-    assert len(wrong) == 100
-    assert [wrong.wait("a") for _ in range(3)] == [None, None, 61]
+        wrong.wait(f"10.0.{i // 250}.{i % 250}", 2)
+    assert len(wrong._rings) == 100
+    assert [wrong.wait("a", 2) for _ in range(3)] == [None, None, 61]
     clock.now = 30.5
-    assert wrong.wait("a") == 30
+    assert wrong.wait("a", 2) == 30
     clock.now = 61.0
-    assert wrong.wait("a") is None
+    assert wrong.wait("a", 2) is None
 
 
 def test_a_clock_that_moves_expires_a_key() -> None:

@@ -13,9 +13,9 @@ from service.memory import MemoryArchive
 from service.web import Web
 
 from marketdata.archive import Archive
-from marketdata.service.listings import Listings, Parent
+from marketdata.service.listings import Listings
 from marketdata.service.pagination import Cursors
-from marketdata.service.parameters import ListingQuery
+from marketdata.service.parameters import ListingQuery, MarketQuery
 from marketdata.service.server import Service, serve
 
 
@@ -98,7 +98,7 @@ found_records = st.lists(
     max_size=12,
 )  # fmt: skip
 queries = st.builds(
-    ListingQuery,
+    MarketQuery,
     limit=st.integers(1, 5),
     cursor=st.none(),
     search=st.one_of(st.none(), texts),
@@ -139,14 +139,15 @@ def plainly_listed(markets: list[dict], query: ListingQuery, event_slug: str | N
 
 
 @given(found_records, queries, st.one_of(st.none(), texts))
-def test_a_listing_is_what_a_plain_loop_lists(markets: list[dict], query: ListingQuery, event_slug: str | None) -> None:
+def test_a_listing_is_what_a_plain_loop_lists(markets: list[dict], query: MarketQuery, event_slug: str | None) -> None:
     """Filters, order and pages give what a loop over all records gives, whatever they hold."""
     archive, cursors = MemoryArchive(), Cursors(b"0123456789abcdef")
     for i, market in enumerate(markets):
         archive.add_record("markets", id=f"{i:02}", tokens=[], **market)
-    listings, got = Listings(archive), []
+    listings, got = Listings(archive), list[str]()
+    query = query.model_copy(update={"event_slug": event_slug})
     while True:
-        records, following = listings.page("markets", query, cursors, Parent("event", None, event_slug))
+        records, following = listings.page("markets", query, cursors)
         got += [record["id"] for record in records]
         if following is None:
             break

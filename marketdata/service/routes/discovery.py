@@ -10,7 +10,6 @@ from fastapi.responses import Response
 from marketdata.points.records import RecordKind, names
 from marketdata.service import errors
 from marketdata.service.dependencies import Context, RequestContext
-from marketdata.service.listings import Parent
 from marketdata.service.parameters import EventQuery, IdOrSlug, ListingQuery, MarketQuery
 from marketdata.service.responses import NOT_FOUND, to_json
 from marketdata.service.routes.router import v1_router
@@ -28,13 +27,13 @@ def list_series(query: Annotated[ListingQuery, Query()], context: Context) -> Re
 @router.get("/events", response_model=models.Listing)
 def list_events(query: Annotated[EventQuery, Query()], context: Context) -> Response:
     """Events, of one series if its id or slug is given."""
-    return _listing("events", query, context, Parent("series", query.series_id, query.series_slug))
+    return _listing("events", query, context)
 
 
 @router.get("/markets", response_model=models.Listing)
 def list_markets(query: Annotated[MarketQuery, Query()], context: Context) -> Response:
     """Markets, of one event if its id or slug is given."""
-    return _listing("markets", query, context, Parent("event", query.event_id, query.event_slug))
+    return _listing("markets", query, context)
 
 
 @router.get("/markets/{id_or_slug}", response_model=models.MarketDetail, responses=NOT_FOUND)
@@ -54,7 +53,7 @@ def list_tags(context: Context) -> Response:
     return context.respond(to_json({"count": len(tags), "data": tags}))
 
 
-def _listing(kind: RecordKind, query: ListingQuery, context: RequestContext, parent: Parent | None = None) -> Response:
-    records, following = context.parts.listings.page(kind, query, context.parts.cursors, parent)
+def _listing(kind: RecordKind, query: ListingQuery, context: RequestContext) -> Response:
+    records, following = context.parts.listings.page(kind, query, context.parts.cursors)
     metadata = {"count": len(records), "limit": query.limit, "next_cursor": following}
     return context.respond(to_json({"data": records, "metadata": metadata}))
