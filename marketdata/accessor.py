@@ -220,4 +220,4 @@ def to_frame(columns: Data, frame: frames.FrameKind) -> Any:
 
 def register(frame: frames.FrameKind) -> None:
     """Give the frames of one kind their ``.md``."""
-    (register_pandas if frame == "pandas" else register_polars)()
+    (register_pandas if frames.frame_kind(frame) == "pandas" else register_polars)()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import SupportsFloat, SupportsIndex, TypeVar
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import TypeVar
+
+import numpy as np
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import Floats
 
 # One of the values that an argument may have.
 T = TypeVar("T")
@@ -14,27 +19,63 @@ T = TypeVar("T")
 
 def whole(name: str, value: object, least: int = 1, most: float = math.inf) -> int:
     """The argument as a whole number from ``least`` to ``most``; anything else is a ConfigError."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not least <= value.__index__() <= most:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
         bounds = f"from {least}" if most == math.inf else f"from {least} to {most}"
         raise ConfigError(f"{name}={value!r} is refused; allowed are whole numbers {bounds}.")
-    return value.__index__()
+    return int(value)
 
 
-def number(name: str, value: object, *, least: float | None = None) -> float:
-    """The argument as a finite number, from ``least`` or without it above 0; anything else is a ConfigError."""
-    given = float(value) if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
-    if not math.isfinite(given) or (given <= 0 if least is None else given < least):
-        allowed = "above 0" if least is None else f"from {least:g}"
+def number(name: str, value: object, *, least: float | None = None, most: float = math.inf) -> float:
+    """The argument as a finite number, from ``least`` or without it above 0, to ``most``; else a ConfigError."""
+    given = float(value) if isinstance(value, Real | Decimal) and not isinstance(value, bool) else math.nan
+    if not math.isfinite(given) or (given <= 0 if least is None else given < least) or given > most:
+        allowed = ("above 0" if least is None else f"from {least:g}") + ("" if most == math.inf else f" to {most:g}")
         raise ConfigError(f"{name}={value!r} is refused; allowed are finite numbers {allowed}.")
     return given
 
 
+def numbers(**given: object) -> list[Floats]:
+    """Arguments that are numbers or arrays of them, as arrays of one shape; a null is NaN, no number a ConfigError."""
+    arrays = []
+    for name, value in given.items():
+        try:
+            if np.asarray(value).dtype.kind in "bUS":  # numpy reads texts of digits
+                raise TypeError
+            arrays.append(np.asarray(value, float))
+        except (TypeError, ValueError):
+            allowed = "is refused; allowed are a number and an array of numbers."
+            raise ConfigError(allowed, argument=name, value=value) from None
+    try:
+        return list(np.broadcast_arrays(*arrays))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in zip(given, arrays, strict=True))
+        raise ConfigError(f"Arrays of different shapes: {shapes}; give numbers, or arrays of one shape.") from None
+
+
 def choice(name: str, value: object, allowed: Iterable[T]) -> T:
     """The argument, if it is one of those allowed; anything else is a ConfigError."""
-    known = tuple(allowed)
-    if value not in known:
-        raise ConfigError(f"does not exist; allowed are {', '.join(map(str, known))}.", argument=name, value=value)
-    return known[known.index(value)]
+    known = {one: one for one in allowed}
+    try:
+        return known[value]  # type: ignore[index]
+    except (KeyError, TypeError):  # a frame or a list is no key at all
+        problem = f"does not exist; allowed are {', '.join(map(str, known))}."
+        raise ConfigError(problem, argument=name, value=value) from None
+
+
+def text(name: str, value: object, what: str) -> str:
+    """The argument, if it is a text; anything else is a ConfigError."""
+    if not isinstance(value, str):
+        raise ConfigError(f"is refused; pass {what} as text.", argument=name, value=value)
+    return value
+
+
+def texts(name: str, value: object, what: str) -> list[str]:
+    """The argument, a text or several, as a list of each once; anything else is a ConfigError."""
+    some = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    for one in some:
+        if not isinstance(one, str) or not one:
+            raise ConfigError(f"{name}={one!r} is refused; pass {what} as text, or a list of them.")
+    return list(dict.fromkeys(map(str, some)))
 
 
 def names(name: str, value: object, what: str = "an id or slug") -> list[str]:
@@ -42,8 +83,4 @@ def names(name: str, value: object, what: str = "an id or slug") -> list[str]:
     if isinstance(value, Mapping) or hasattr(value, "columns"):
         column = "token_id" if name == "token_id" else "market_id"
         raise ConfigError(f"{name} is a {type(value).__name__}; pass {what}, or a list of them: frame[{column!r}].")
-    some = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    for one in some:
-        if not isinstance(one, str) or not one:
-            raise ConfigError(f"{name}={one!r} is refused; pass {what} as text, or a list of them.")
-    return list(dict.fromkeys(map(str, some)))
+    return texts(name, value, what)

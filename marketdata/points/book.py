@@ -58,7 +58,7 @@ def depth(books: Books, *, levels: int | None = None, within: float | None = Non
         raise ConfigError(f"levels={levels!r} and within={within!r} exclude each other; give one of them.")
     sides = {"bid_depth": books.bids, "ask_depth": books.asks}
     if within is not None:
-        number("within", within, least=0.0)
+        within = number("within", within, least=0.0)
         missing = np.isnan(books.mid)
         return {name: np.where(missing, np.nan, _near(side, books.mid, within)) for name, side in sides.items()}
     if levels is not None:

@@ -13,7 +13,7 @@ from typing import Self, overload
 import numpy as np
 
 from marketdata.errors import ConfigError
-from marketdata.points.arguments import number, whole
+from marketdata.points.arguments import choice, number, numbers, whole
 from marketdata.points.columns import Books, Floats, Ints
 
 # Prices and shares of trades, and the fee of each [USD].
@@ -27,7 +27,7 @@ ALLOWED = (
 )
 # Decimals of a fee [USD] where none are given.
 _DECIMALS = 5
-# Rounding error of a product of decimals [last digits of a fee]: it is not rounded up to the next digit.
+# Rounding error of a product of decimals [last digits of a fee]: it moves no fee to another digit.
 _LAST_BITS = 1e-7
 
 
@@ -39,14 +39,13 @@ def flat(price: Floats, shares: Floats, *, rate: float) -> Floats:
 def quadratic(
     price: Floats, shares: Floats, *, rate: float, decimals: int | None = _DECIMALS, up: bool = False
 ) -> Floats:
-    """Shares * rate * price * (1 - price), rounded to the nearest or up; greatest at 0.5, nothing at 0 and 1."""
+    """Shares * rate * price * (1 - price), rounded to the nearest, a half up, or up; greatest at 0.5, 0 at 0 and 1."""
     fee = shares * rate * price * (1 - price)
     if decimals is None:
         return fee
-    if not up:
-        return np.round(fee, decimals)
     scale = 10.0**decimals
-    return np.ceil(fee * scale - _LAST_BITS) / scale
+    # A half is rounded up whatever the last bits of the product are; numpy's round goes by these, or to even.
+    return (np.ceil(fee * scale - _LAST_BITS) if up else np.floor(fee * scale + 0.5 + _LAST_BITS)) / scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +73,7 @@ class Schedule:
         """Fees of trades of so many ``shares`` at a ``price`` [USD each]: a number or an array."""
         if self.formula is None:
             raise ConfigError("These fees differ by market; fees.of_market(market_id) gives those of one.")
-        p, s = np.broadcast_arrays(np.asarray(price, float), np.asarray(shares, float))
+        p, s = numbers(price=price, shares=shares)
         fees = np.asarray(self.formula(p, s), float)
         if fees.shape != p.shape or not np.isfinite(fees[np.isfinite(p) & np.isfinite(s)]).all():
             raise ConfigError(
@@ -113,19 +112,20 @@ class Schedule:
     @classmethod
     def flat(cls, rate: float) -> Self:
         """Fees that are a share of the notional: rate * price * shares; 0 says that there are none."""
-        rate = number("rate", rate, least=0.0)
+        rate = number("rate", rate, least=0.0, most=1.0)
         return cls(f"{rate:g} x price x shares" if rate else "none", partial(flat, rate=rate), rate)
 
     @classmethod
     def quadratic(cls, rate: float, *, decimals: int | None = _DECIMALS, up: bool = False) -> Self:
         """Fees of shares * rate * price * (1 - price) for each trade, rounded to ``decimals``; ``up``: always up.
 
-        ``decimals=None`` does not round;
+        A half is rounded up; ``decimals=None`` does not round;
         ``quadratic(0.07, decimals=2, up=True)`` rounds up to the cent, as some venues do.
         """
-        rate = number("rate", rate, least=0.0)
+        rate = number("rate", rate, least=0.0, most=1.0)
         if decimals is not None:
             whole("decimals", decimals, least=0, most=12)
+        choice("up", up, (False, True))
         rounded = "" if decimals is None else f", rounded {'up ' if up else ''}to {decimals} decimals"
         formula = partial(quadratic, rate=rate, decimals=decimals, up=bool(up))
         return cls(f"shares x {rate:g} x price x (1 - price){rounded}" if rate else "none", formula, rate)
@@ -137,4 +137,4 @@ def schedule(fees: object) -> Schedule:
         return fees
     if isinstance(fees, bool | str) or not (callable(fees) or isinstance(fees, int | float)):
         raise ConfigError(f"fees={fees!r} is refused; {ALLOWED}.")
-    return Schedule("a function", fees) if callable(fees) else Schedule.flat(number("fees", fees, least=0.0))
+    return Schedule("a function", fees) if callable(fees) else Schedule.flat(number("fees", fees, least=0.0, most=1.0))

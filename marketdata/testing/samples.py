@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from marketdata import accessor
-from marketdata.errors import ConfigError
+from marketdata.points.arguments import whole
 from marketdata.points.columns import Books, Ints, Series, Token
 from marketdata.resolution import Resolution
 from marketdata.tidy import records
@@ -23,24 +23,25 @@ _MOVES = (0, 1, 3, 2, 4, 2, 1)
 
 
 def _tokens(markets: int) -> tuple[Token, ...]:
-    if not 1 <= markets <= len(_NAMES):
-        raise ConfigError(f"markets={markets!r} is not available; allowed are 1 to {len(_NAMES)}.")
+    markets = whole("markets", markets, most=len(_NAMES))
     labels = ("Yes", "No")
     return tuple(Token(_NAMES[m], f"{m + 1}{t + 1}", labels[t]) for m in range(markets) for t in range(2))
 
 
 def _head(tokens: tuple[Token, ...], buckets: int, resolution: str) -> tuple[tuple[Token, ...], Ints, Ints]:
     """Tokens, bounds and times of columns."""
-    if buckets < 0:
-        raise ConfigError(f"buckets={buckets!r} is not available; allowed are 0 and more.")
     ts = _START + np.arange(buckets, dtype=np.int64) * Resolution.of(resolution).micros
     tokens = tokens if buckets else ()
     return tokens, np.arange(len(tokens) + 1) * buckets, np.tile(ts, len(tokens))
 
 
+def _moves(buckets: int) -> Ints:
+    return np.resize(np.array(_MOVES, dtype=np.int64), whole("buckets", buckets, least=0))
+
+
 def _mids(markets: int, buckets: int) -> Ints:
     """The mid in cents, one row per token: that of No is 100 less that of Yes."""
-    moves = np.resize(np.array(_MOVES, dtype=np.int64), buckets)
+    moves = _moves(buckets)
     yes = [40 + 10 * m + moves for m in range(markets)]
     return np.stack([row for mid in yes for row in (mid, 100 - mid)])
 
@@ -60,9 +61,8 @@ def books(
     >>> books.select("token_label", "side", "level", "price", "size").row(1)
     ('Yes', 'bid', 1, 0.38, 200.0)
     """
-    if not 1 <= levels <= 30:
-        raise ConfigError(f"levels={levels!r} is not available; allowed are 1 to 30.")
-    tokens, mids, deep = _tokens(markets), _mids(markets, buckets), np.arange(levels)
+    tokens, mids = _tokens(markets), _mids(markets, buckets)
+    deep = np.arange(whole("levels", levels, most=30))
     own, other = 100.0 * (deep + 1), 100.0 * (deep + 3)
     # Yes has the smaller bids; what rests on the bid side of Yes rests on the ask side of No.
     sizes = np.array([[[own, other]], [[other, own]]] * markets)
@@ -83,7 +83,7 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
 def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
     """Metrics of the markets of `books`: ``ts market_id volume liquidity spread``; see `books`."""
     named = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
-    volume = 100.0 + 10.0 * np.tile(np.resize(np.array(_MOVES, dtype=np.int64), buckets), markets)
+    volume = 100.0 + 10.0 * np.tile(_moves(buckets), markets)
     values = {"volume": volume, "liquidity": np.full(len(volume), 1000.0), "spread": np.full(len(volume), 0.02)}
     return accessor.to_frame(Series(*_head(named, buckets, resolution), values), frame)
 

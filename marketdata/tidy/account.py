@@ -15,7 +15,7 @@ from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import account as rules
 from marketdata.points.account import Path, Quotes
-from marketdata.points.arguments import number
+from marketdata.points.arguments import number, numbers
 from marketdata.points.columns import Columns, Ints, Side
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
@@ -137,15 +137,17 @@ def kelly(probability: Any, price: Any, fees: Any, *, size: Any = None, bankroll
     """
     if (size is None) != (bankroll is None):
         raise ConfigError("size= and bankroll= go together: shares on offer bound the share of a sum of money.")
-    given = {"probability": probability, "price": price, "size": size, "bankroll": bankroll}
-    arrays = {name: np.asarray(value, float) for name, value in given.items() if value is not None}
-    for name, array in arrays.items():
+    given = {"probability": probability, "price": price} | (
+        {} if size is None else {"size": size, "bankroll": bankroll}
+    )
+    arrays = numbers(**given)
+    for name, array in zip(given, arrays, strict=True):
         wrong = array[outside_0_1(array)] if name in ("probability", "price") else array[array < 0]
         if wrong.size:
             allowed = NOT_0_1 if name in ("probability", "price") else "below 0; allowed are numbers from 0."
             raise ConfigError(f"{name} is {wrong.flat[0]:g}, {allowed}")
     known = schedule(fees)
-    p, at, *bound = np.broadcast_arrays(*arrays.values())
+    p, at, *bound = arrays
     shares, money = bound or (None, np.ones_like(at))
     out = rules.kelly(p, at, known, shares, money)
     return out if out.ndim else float(out)

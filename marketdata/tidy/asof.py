@@ -15,6 +15,7 @@ from marketdata.adapters.engines import apply, apply_to_both, in_order_of, is_en
 from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import order
+from marketdata.points.arguments import choice, text, texts
 from marketdata.points.asof import Keyed, latest
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
@@ -97,12 +98,12 @@ def asof_join(
     """
     left, right = read(left), read(right)
     how = _Join(
-        on,
-        (by,) if isinstance(by, str) else None if by is None else tuple(by),
+        text("on", on, "the name of a column"),
+        None if by is None else tuple(texts("by", by, "the name of a column")),
         None if right_resolution is None else BucketWidth.of(right_resolution),
         None if tolerance is None else to_duration(tolerance, "tolerance"),
-        allow_exact_matches,
-        suffix,
+        choice("allow_exact_matches", allow_exact_matches, (False, True)),
+        text("suffix", suffix, "what is added to a name"),
     )
     if is_dask(left) or is_dask(right):
         raise ConfigError("Dask frames are not joined as of a time; compute() both, or write Parquet and use polars.")

@@ -11,7 +11,6 @@ from marketdata.adapters import frames
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import baskets
-from marketdata.points.arguments import choice
 from marketdata.points.baskets import Event, Legs
 from marketdata.points.columns import Books, Floats, Ints
 from marketdata.points.fees import ALLOWED, Schedule, schedule
@@ -62,7 +61,6 @@ def events_of(given: Any) -> list[Event]:
 
 def refuse_unused(by: str, **given: object) -> None:
     """ConfigError for arguments that the chosen ``by`` does not use."""
-    choice("by", by, ("market", "event"))
     unused = [name for name, value in given.items() if value is not None]
     if unused:
         raise ConfigError(f"by={by!r} does not use {', '.join(f'{name}=' for name in unused)}; leave it out.")

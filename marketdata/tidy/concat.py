@@ -27,6 +27,8 @@ def concat(frames: Iterable[F]) -> F:
     >>> both["market_id"].cat.categories.tolist()
     ['rain', 'snow']
     """
+    if not isinstance(frames, Iterable):
+        raise ConfigError("is refused; pass a list of frames.", argument="frames", value=frames)
     some: list[Any] = [read(frame) for frame in ([frames] if hasattr(frames, "columns") else frames)]
     if not some:
         raise ConfigError("frames is empty; pass a list of at least one frame.")

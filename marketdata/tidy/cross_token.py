@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, run
@@ -13,7 +13,7 @@ from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import baskets as basket_rules
 from marketdata.points import cross_token as rules
-from marketdata.points.arguments import number, whole
+from marketdata.points.arguments import choice, number, whole
 from marketdata.points.columns import Series
 from marketdata.points.cross_token import Counts
 from marketdata.points.schema import BOOKS, refuse_cents
@@ -86,7 +86,7 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
     >>> sums.select("event_id", "markets", pl.col("ask_sum").round(9)).rows()
     [('weather-tomorrow', 3, 1.53)]
     """
-    if by == "event":
+    if choice("by", by, get_args(By)) == "event":
         baskets.refuse_unused(by, tokens=tokens)
         sums = partial(baskets.of_books, events=baskets.events_of(events), rule=basket_rules.prices)
         return run(frame, sums, KINDS, together="all")
@@ -139,7 +139,7 @@ def arbitrage(
     >>> baskets.select("legs", shown).row(0)
     (3, 316.29, 400.0, 83.71)
     """
-    if by == "event":
+    if choice("by", by, get_args(By)) == "event":
         baskets.refuse_unused(by, tokens=tokens)
         known, sets = baskets.known_fees(fees), None if size is None else number("size", size)
         rule = partial(basket_rules.costs, fees=known, size=sets)
@@ -194,7 +194,7 @@ def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: An
     >>> md.probabilities(prices)["probability"].to_list()
     [0.4, 0.6]
     """
-    if by == "event":
+    if choice("by", by, get_args(By)) == "event":
         baskets.refuse_unused(by, tokens=tokens)
         scaled = partial(baskets.probabilities, events=baskets.events_of(events))
         return run(frame, scaled, ("prices", *KINDS), together="all")

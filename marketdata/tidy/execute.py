@@ -20,6 +20,7 @@ from marketdata.points.fills import RESULT, Fill, Ladders, Ledger, Order, Token
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
 from marketdata.points.scores import sums
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.grids import refuse_off_grid
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
 
@@ -47,8 +48,8 @@ def execute(
     The last step of a study, not a backtester: orders take what rests in one snapshot, best level first, in the order
     of ``orders``, and no share that is not there; they do not move later books. Only shares bought before are sold. No
     order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on) or one
-    that begins at or after ``resolved_at``. NotTidyError for a ``ts`` off the grid or a limit outside of 0 to 1;
-    NoBookWarning if no order met a book.
+    that begins at or after ``resolved_at``. ConfigError for a ``ts`` off the grid, NotTidyError for a limit outside of
+    0 to 1; NoBookWarning if no order met a book.
 
     Returns ``Execution``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's).
     ``fills``: one row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id
@@ -89,18 +90,20 @@ def execute(
     >>> done.markets["profit"].to_list()
     [86.37]
     """
-    width = BucketWidth.of(resolution).micros
-    delay = whole("latency", latency, least=0)
-    hold = None if exit_after is None else whole("exit_after", exit_after) * width
+    width = BucketWidth.of(resolution)
+    delay = whole("latency", latency, least=0) * width.micros
+    hold = None if exit_after is None else whole("exit_after", exit_after) * width.micros
     known = schedule(fees)
     own = in_memory(books, ("books",))
     snapshots = frames.books(own)
     for one in (snapshots.bids, snapshots.asks):
         refuse_cents("price", one.price)
     ladders = Ladders(snapshots)
-    given = _orders(orders, delay * width)
-    for name, times in (("books", snapshots.ts), ("orders", np.array([order.signal_ts for order in given]))):
-        _check_grid(name, times, resolution, width)
+    given = _orders(orders, delay)
+    # An order is filled from the book of exactly its bucket.
+    advice = f"md.resample(books, {resolution!r}) puts books on it, and orders have the ts of a book"
+    for name, times in (("books", snapshots.ts), ("orders", np.array([order.signal_ts for order in given], np.int64))):
+        refuse_off_grid(times, width, advice, name)
     payoffs = (
         None if outcomes is None else Payoffs(outcomes, [(*token, label) for token, label in ladders.labels.items()])
     )
@@ -127,16 +130,6 @@ def execute(
         like.build({**ids, **results}, len(ledgers)),
         like.build({"market_id": markets.tolist(), **totals}, len(markets)),
     )
-
-
-def _check_grid(name: str, times: Ints, resolution: str, width: int) -> None:
-    """NotTidyError if a time is not the start of a bucket: an order is filled from the book of exactly its bucket."""
-    off = times[times % width != 0]
-    if len(off):
-        raise NotTidyError(
-            f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a bucket "
-            f"of {resolution}. md.resample(books, {resolution!r}) puts books on it; orders have the ts of a book."
-        )
 
 
 def _warn_of_no_book(orders: Sequence[Order], ladders: Ladders, resolution: str) -> None:

@@ -131,7 +131,7 @@ def _own_rate(market: str, record: Mapping[str, object]) -> float | None:
             )
         rate = schedule.get("rate", schedule.get("r"))
         if rate is not None:
-            return number(f"The rate in {name} of market {market!r}", rate, least=0.0)
+            return number(f"The rate in {name} of market {market!r}", rate, least=0.0, most=1.0)
     return None
 
 
@@ -146,13 +146,17 @@ def _decoded(text: str) -> object:
 def _rates(categories: Native | Sequence[CategoryRate], at: int) -> dict[str, float]:
     """The rate of each category at a time."""
     if isinstance(categories, list | tuple):
-        columns = dict(zip(_TABLE, zip(*categories, strict=True), strict=True))
+        try:
+            columns = dict(zip(_TABLE, zip(*categories, strict=True), strict=True))
+        except (TypeError, ValueError):
+            wanted = f"is refused; it is a frame, or rows of {' '.join(_TABLE)}, as md.fees.CATEGORIES."
+            raise ConfigError(wanted, argument="categories", value=categories) from None
     else:
         columns = {name: tuple(values) for name, values in columns_of(categories, _TABLE, "a table of rates").items()}
         require("A table of rates", _TABLE, columns)
     given = zip(columns["category"], columns["since"], columns["rate"], strict=True)
     rows = sorted((to_micros(since, "since"), str(name).lower(), rate) for name, since, rate in given)
-    return {name: number(f"The rate of {name}", rate, least=0.0) for since, name, rate in rows if since <= at}
+    return {name: number(f"The rate of {name}", rate, least=0.0, most=1.0) for since, name, rate in rows if since <= at}
 
 
 __all__ = ["CATEGORIES", "CategoryRate", "Fees"]

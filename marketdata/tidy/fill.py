@@ -12,6 +12,7 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, is_in_memory, is_lazy, kind_name, run
 from marketdata.adapters.frame import Frame, Levels, Native, Texts
 from marketdata.errors import ConfigError
+from marketdata.points.arguments import choice
 from marketdata.points.columns import Columns, Ints, ranges
 from marketdata.points.grid import on_grid
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, is_count
@@ -26,8 +27,7 @@ _FILLS = ("null", "forward")
 
 def check_fill(frame: object, fill: Fill) -> None:
     """ConfigError if a fill does not exist, or is not supported for the frame."""
-    if fill not in (None, *_FILLS):
-        raise ConfigError(f"fill={fill!r} does not exist; allowed are None (no row), 'null' and 'forward'.")
+    choice("fill", fill, (None, *_FILLS))
     if not (is_in_memory(frame) or is_lazy(frame)):
         raise ConfigError(
             f"A regular grid needs a pandas, polars or Arrow frame, not a {kind_name(frame)}; resample without fill, "

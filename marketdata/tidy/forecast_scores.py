@@ -17,7 +17,7 @@ from marketdata.adapters.engines import is_engine
 from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
 from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
 from marketdata.points import scores
-from marketdata.points.arguments import choice, number, whole
+from marketdata.points.arguments import choice, number, texts, whole
 from marketdata.points.columns import Ints, Series, Token
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ID_COLUMNS, Kind
@@ -239,7 +239,8 @@ def _options(
 
 
 def _edges(horizons: Horizons) -> tuple[int, ...]:
-    given = [horizons] if isinstance(horizons, str | dt.timedelta) else list(horizons or ())
+    is_one = isinstance(horizons, str) or not isinstance(horizons, Iterable)
+    given: Any = [horizons] if is_one else horizons
     edges = (0, *(to_duration(one, "horizons") for one in given))
     if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
         raise ConfigError(f"horizons={horizons!r} is refused; allowed are durations that rise, as ['1h', '1d', '1w'].")
@@ -248,7 +249,7 @@ def _edges(horizons: Horizons) -> tuple[int, ...]:
 
 def _columns_by(outcomes: Outcomes, by: By) -> tuple[list[str], Frame | None, dict[str, int], Ints]:
     """Columns of a frame of outcomes or records, the group of each market, in order, and a row of each group."""
-    names = [by] if isinstance(by, str) else list(by or ())
+    names = [] if by is None else texts("by", by, "a column of market records")
     if not names:
         return names, None, {}, np.zeros(0, np.int64)
     if isinstance(outcomes, Mapping):

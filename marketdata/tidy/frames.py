@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Native
-from marketdata.errors import ConfigError
+from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Series
 from marketdata.points.schema import ID_COLUMNS, LISTS, require
 from marketdata.points.views import VIEWS, View, view_of
@@ -19,9 +19,7 @@ FrameKind = Literal["pandas", "polars"]
 
 def frame_kind(value: object) -> FrameKind:
     """The ``frame`` argument, if it is "pandas" or "polars"; else a ConfigError."""
-    if value not in ("pandas", "polars"):
-        raise ConfigError(f"frame={value!r} does not exist; allowed are 'pandas' and 'polars'.")
-    return value
+    return choice("frame", value, get_args(FrameKind))
 
 
 def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:

@@ -10,6 +10,7 @@ from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import returns as rules
+from marketdata.points.arguments import choice, text
 from marketdata.points.columns import Series
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, refuse_cents, value_columns
@@ -33,11 +34,12 @@ def value_of(frame: Frame, value: str | None) -> tuple[Series, str]:
     def is_number(name: str) -> bool:
         return best is not None or frame.is_number(name)
 
-    chosen = value or next((c for c in ("price", "mid") if c in columns), None)
+    given = None if value is None else text("value", value, "the name of a column")
+    chosen = given if given is not None else next((c for c in ("price", "mid") if c in columns), None)
     numbers = [c for c in columns if c == chosen or is_number(c)]
     if chosen is None and len(numbers) == 1:
         chosen = numbers[0]
-    if chosen is None or chosen not in numbers or (value and len(frame) and not is_number(value)):
+    if chosen is None or chosen not in numbers or (given is not None and len(frame) and not is_number(given)):
         numbers = [c for c in numbers if c != value]
         raise ConfigError(
             f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
@@ -96,8 +98,7 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     >>> md.returns(prices)["returns"].round(3).to_list()
     [None, 0.025, None, -0.017]
     """
-    if how not in get_args(How):
-        raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
+    choice("how", how, get_args(How))
     width = None if resolution is None else BucketWidth.of(resolution)
     watch = None if width is None else partial(coarser_grid, width=width, argument="resolution")
 

@@ -23,6 +23,8 @@ from marketdata.times import to_micros
 
 # Columns that name a snapshot.
 KEYS = ("ts", *ID_COLUMNS)
+# More than a price has ticks; each is four columns.
+_MOST_LEVELS = 10_000
 # A lazy frame is not read to count its levels.
 _NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
 # Columns of wide books, from which levels are counted.
@@ -74,7 +76,7 @@ def to_wide(frame: F, levels: int | None = None) -> F:
     (['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00'], True)
     """
     if levels is not None:
-        whole("levels", levels)
+        whole("levels", levels, most=_MOST_LEVELS)
     elif is_lazy(frame) or is_engine(frame):
         raise ConfigError(_NO_LEVELS)
     return run(frame, partial(_wide, levels=levels), ["books"], together="snapshot")

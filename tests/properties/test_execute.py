@@ -172,11 +172,22 @@ def test_times_off_the_grid_are_refused() -> None:
     books = md.testing.books("polars", buckets=3)
     off = pl.col("ts") + pl.duration(seconds=7)
     for signals, rows_, match in (
-        (orders_on(books, 2, ts=off), books, "ts of the orders is 2026-01-01T00:00:07Z .2 rows"),
-        (orders_on(books), books.with_columns(ts=off), "ts of the books is 2026-01-01T00:00:07Z .*md.resample"),
+        (orders_on(books, 2, ts=off), books, "Some orders are off the grid of 1m; .* at 2026-01-01T00:00:07"),
+        (
+            orders_on(books),
+            books.with_columns(ts=off),
+            "Some books are off the grid of 1m; md.resample.*00:00:07",
+        ),
     ):
-        with pytest.raises(md.NotTidyError, match=match):
+        with pytest.raises(md.ConfigError, match=match):
             md.execute(signals, rows_, "1m", fees=0)
+
+
+def test_orders_of_weeks_meet_the_books_of_weeks() -> None:
+    """Weeks begin on Mondays, the epoch on a Thursday."""
+    books = md.resample(md.testing.books("polars", buckets=3), "1w")
+    assert books["ts"].dt.weekday().unique().to_list() == [1]
+    assert md.execute(orders_on(books, 1), books, "1w", fees=0, latency=0).fills["status"].to_list() == ["filled"]
 
 
 def test_orders_that_all_miss_the_books_are_warned_of() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from kinds import KINDS, close, of_kind, rows
 from properties.test_measures import SLACK, amounts, walk
@@ -85,6 +86,18 @@ def test_a_fee_is_rounded_as_it_says(price: float, shares: float, rate: float, d
     least, most = (true - unit * Fraction(1, 10**6), true + unit) if up else (true - unit / 2, true + unit / 2)
     assert float(least) - 1e-9 <= got <= float(most) + 1e-9
     assert math.isclose(got, round(got, decimals), abs_tol=1e-9)
+
+
+@given(
+    price=st.decimals("0.001", "0.999", places=3), shares=st.decimals(0, 10_000, places=2),
+    rate=st.sampled_from(["0.03", "0.04", "0.05", "0.07", "0.072"]),
+)  # fmt: skip
+@example(price=Decimal("0.010"), shares=Decimal(5), rate="0.03")
+@example(price=Decimal("0.935"), shares=Decimal(100), rate="0.07")
+def test_a_fee_at_a_half_is_rounded_up(price: Decimal, shares: Decimal, rate: str) -> None:
+    """What exact decimals say; the last bits of a product of floats do not decide."""
+    want = (shares * Decimal(rate) * price * (1 - price)).quantize(Decimal("0.00001"), ROUND_HALF_UP)
+    assert md.Fees.quadratic(float(rate))(float(price), float(shares)) == pytest.approx(float(want), abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "lazy"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from marketdata.adapters.frame import Native
 from marketdata.errors import ConfigError
+from marketdata.points.arguments import text, whole
 from marketdata.points.columns import Books, Floats, Token
 from marketdata.points.fees import schedule
 from marketdata.points.schema import require
@@ -96,12 +97,14 @@ def to_nautilus_instruments(
     >>> yes["id"], yes["outcome"], yes["price_increment"], yes["taker_fee"]
     ('11.MARKETDATA', 'Yes', '0.001', '0.05')
     """
+    text("venue", venue, "its name")
+    text("currency", currency, "its name")
     fields = ("market_id", "token_ids", "token_labels", "question", "start_date", "end_date")
     data = columns_of(markets, fields)
     require("A frame of market records", fields[:3], data)
     rows = len(data["market_id"])
     places: dict[str, int | str] = {}
-    for what, n in zip(("price", "size"), digits, strict=True):
+    for what, n in zip(("price", "size"), _given(digits) or (3, 2), strict=True):
         places |= {f"{what}_precision": n, f"{what}_increment": f"{10.0**-n:.{n}f}"}
     known = schedule(fees)
     for market, ids, labels, question, start, end in zip(*(data.get(c, [None] * rows) for c in fields), strict=True):
@@ -166,7 +169,7 @@ def write_nautilus_catalog(
 
     columns = book_columns(books, BucketWidth.of(resolution))
     price, size = columns.levels()
-    places = digits or (max(3, _digits(price)), _digits(size))
+    places = _given(digits) or (max(3, _digits(price)), _digits(size))
     ids = {f"{token.token_id}.{venue}" for token in columns.tokens}
     options = to_nautilus_instruments(markets, fees=fees, venue=venue, digits=places, currency=currency)
     instruments = [BinaryOption.from_dict(record) for record in options if record["id"] in ids]
@@ -188,18 +191,29 @@ def _nanoseconds(value: object, name: str) -> int:
 
 def _read(frame: Native, resolution: str, digits: tuple[int, int] | None) -> tuple[Books, BucketWidth, tuple[int, int]]:
     """The books of a frame, the width of their buckets, and the decimals of their prices and sizes."""
-    width = BucketWidth.of(resolution)
+    width, given = BucketWidth.of(resolution), _given(digits)
     books = book_columns(frame, width)
     price, size = books.levels()
     found = _digits(price), _digits(size)
-    for name, needed, most in zip(("price", "size"), found, digits or (_MOST_DIGITS, _MOST_DIGITS), strict=True):
+    for name, needed, most in zip(("price", "size"), found, given or (_MOST_DIGITS, _MOST_DIGITS), strict=True):
         if needed > most:
             raise ConfigError(f"digits={digits!r}: some {name} needs more than {most} decimals.")
-    return books, width, digits or found
+    return books, width, given or found
+
+
+def _given(digits: object) -> tuple[int, int] | None:
+    """The argument ``digits``, if it is one; ConfigError for anything else."""
+    if digits is None:
+        return None
+    if not isinstance(digits, Sequence) or isinstance(digits, str) or len(digits) != 2:
+        raise ConfigError("is refused; pass two, of prices and of sizes.", argument="digits", value=digits)
+    price, size = (whole("digits", n, least=0, most=_MOST_DIGITS) for n in digits)
+    return price, size
 
 
 def _texts(books: Books, width: BucketWidth, places: tuple[int, int], venue: str) -> Iterator[Written]:
     """Instrument, time [ns], bids and asks as pairs of texts, in time order."""
+    text("venue", venue, "its name")
     named: dict[str | None, Token] = {}
     for token in books.tokens:
         if named.setdefault(token.token_id, token) != token:

@@ -1,0 +1,111 @@
+"""Arguments of a wrong type or value: every one is a named error of this library, or is taken as what it is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import marketdata as md
+
+BOOKS = md.testing.books("polars", buckets=2)
+PRICES = md.testing.prices("polars", buckets=2)
+MARKETS = md.testing.markets("polars")
+EVENTS = MARKETS.with_columns(exclusive=True, open_list=False)
+YES = BOOKS.filter(pl.col("token_label") == "Yes")
+ORDERS = PRICES.head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=10.0)
+FILLS = md.execute(ORDERS, BOOKS, "1m", fees=0).fills
+WRONG = [
+    "x", "", 5, -1, 2.5, float("nan"), float("inf"), None, True, [], ["x"], [1], [None], (), {"a": 1}, {1}, b"x", 1j,
+    np.int64(-3), np.float64("nan"), np.array([1, 2]), Decimal("NaN"), dt.date(2026, 1, 1), dt.timedelta(1), object(),
+    pd.Timestamp("2026-01-01"), pd.NA, pd.NaT, pl.Series([1, 2]), pd.Series(["x", "y"]), pl.DataFrame(), pd.DataFrame(),
+    PRICES, range(3), int,
+]  # fmt: skip
+
+
+def called(function: Callable[..., Any], **given: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """A function, and arguments that it takes."""
+    return function, given
+
+
+CALLS = [
+    called(md.resample, frame=BOOKS, resolution="1h", fill="null"),
+    called(md.align, frame=PRICES, resolution="1m"),
+    called(md.depth, frame=BOOKS),
+    called(md.imbalance, frame=BOOKS),
+    called(md.features, frame=BOOKS, measures=["mid"]),
+    called(md.fill_price, frame=BOOKS, size=1),
+    called(md.sweep, frame=BOOKS, side="buy", size=1),
+    called(md.ladder, frame=BOOKS, ts="2026-01-01"),
+    called(md.to_wide, frame=BOOKS),
+    called(md.complement, frame=BOOKS),
+    called(md.overround, frame=BOOKS, by="event", events=EVENTS),
+    called(md.arbitrage, frame=BOOKS, by="event", events=EVENTS, fees=0),
+    called(md.probabilities, frame=PRICES),
+    called(md.time_to_resolution, frame=PRICES, outcomes=MARKETS),
+    called(md.around, frame=PRICES, moments=PRICES.select("ts"), before="1m", after="1m"),
+    called(md.brier, frame=PRICES, outcomes=MARKETS),
+    called(md.log_score, frame=PRICES, outcomes=MARKETS),
+    called(md.calibration, frame=PRICES, outcomes=MARKETS),
+    called(md.available_at, frame=PRICES, resolution="1m"),
+    called(md.asof_join, left=PRICES, right=BOOKS.md.bbo(), right_resolution="1m"),
+    called(md.gaps, frame=PRICES, resolution="1m"),
+    called(md.ohlc, frame=PRICES, resolution="1h"),
+    called(md.returns, frame=PRICES),
+    called(md.log_odds, frame=PRICES),
+    called(md.check, frame=PRICES),
+    called(md.pivot, frame=PRICES),
+    called(md.concat, frames=[PRICES]),
+    called(md.execute, orders=ORDERS, books=BOOKS, resolution="1m", fees=0),
+    called(md.account, fills=FILLS, prices=PRICES, resolution="1m"),
+    called(md.kelly, probability=0.5, price=0.4, fees=0, size=1, bankroll=10),
+    called(md.to_hftbacktest, frame=YES, resolution="1m"),
+    called(md.to_nautilus_quotes, frame=BOOKS, resolution="1m"),
+    called(md.to_nautilus_depth, frame=BOOKS, resolution="1m"),
+    called(md.to_nautilus_instruments, markets=MARKETS, fees=0),
+    called(md.Fees.flat, rate=0.1),
+    called(md.Fees.quadratic, rate=0.1),
+    called(md.Fees.of, markets=MARKETS, categories=md.fees.CATEGORIES, at="2026-07-01"),
+    called(md.testing.books),
+    called(md.testing.prices),
+    called(md.testing.metrics),
+    called(md.testing.markets),
+]
+# A time in 1970 makes a grid of millions of buckets, and a function of fees raises what it raises.
+LEFT_OUT = {(md.align, "start"), *((f, "fees") for f, _ in CALLS)}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0].__name__)
+def test_no_wrong_argument_ends_in_an_error_of_the_inside(call: tuple[Callable[..., Any], dict[str, Any]]) -> None:
+    """What is refused is refused by name, for each argument and each thing that it is not."""
+    function, given = call
+    for argument in inspect.signature(function).parameters:
+        for wrong in WRONG if (function, argument) not in LEFT_OUT else []:
+            with suppress(md.MarketDataError):
+                out = function(**{**given, argument: wrong})
+                if inspect.isgenerator(out):
+                    list(out)
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("probability", "0.5"), ("price", ["a"]), ("size", [1, 2, 3])])
+def test_a_stake_is_of_numbers(name: str, wrong: Any) -> None:
+    """Texts and arrays that do not fit are named."""
+    given = {"probability": [0.5, 0.6], "price": 0.4, "size": 1, "bankroll": 10} | {name: wrong}
+    with pytest.raises(md.ConfigError, match=name):
+        md.kelly(fees=0, **given)
+
+
+@pytest.mark.parametrize("call", [md.Fees.flat, md.Fees.quadratic, lambda rate: md.kelly(0.5, 0.4, rate)])
+def test_a_fee_in_basis_points_is_refused(call: Callable[[float], Any]) -> None:
+    """A rate is a share."""
+    with pytest.raises(md.ConfigError, match=r"=500 is refused; .* from 0 to 1"):
+        call(500)
