@@ -95,11 +95,13 @@ class Pull:
         elif todo:
             with contextlib.ExitStack() as stack:
                 wanted_by = sorted({(view, m) for view, m, _ in todo})
-                for view, m in wanted_by if len(wanted_by) <= _LOCKED else ():
+                locked = wanted_by if len(wanted_by) <= _LOCKED else []
+                for view, m in locked:
                     name = f"fetching {view} of market {m[:200]!r}"
                     stack.enter_context(lock(self.store.root, f"{view}\x1f{m}", _WAIT, name))
-                # Another process may have filled them while this one waited.
-                todo = [(v, m, gap) for v, m in dict.fromkeys(t[:2] for t in todo) for gap in self._gaps(v, m, wanted)]
+                if locked:  # another process may have filled them while this one waited
+                    names = dict.fromkeys(t[:2] for t in todo)
+                    todo = [(v, m, gap) for v, m in names for gap in self._gaps(v, m, wanted)]
                 if todo:
                     self._fetch(todo)
 

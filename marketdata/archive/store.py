@@ -279,14 +279,13 @@ class ArchiveStore:
         those of ``join`` with more effort. Returns by how many points there are more.
         """
         table, new_times = self.points[view], times_of(columns)
-        hulls = {m: Range(min(r.start for r in some), max(r.end for r in some)) for m, some in ranges.items()}
         whole: list[DataFile] | None = None  # the files of all points, which no plan makes twice
         growth = 0
 
         def plan(version: Version) -> Plan | None:
             nonlocal growth, whole
             before = self.coverage.of(view, ranges)
-            files = list(table.touched(version, hulls))
+            files = list(table.touched(version, ranges))
             drops, left, changes, there = self._changes(view, files, columns, ranges, keep, before)
             records = {}
             for market in ranges:

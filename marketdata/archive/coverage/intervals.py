@@ -79,27 +79,32 @@ def _part(record: CoverageRecord, start: int, end: int) -> CoverageRecord:
 
 def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRecord]:
     """The records inside a range, cut at its ends."""
+    first, last = wanted
     out = []
     for record in records:
-        start, end = max(record.start, wanted.start), min(record.end, wanted.end)
-        if start < end:
-            whole = (start, end) == (record.start, record.end)
-            out.append(record if whole else _part(record, start, end))
+        start, end = record[:2]
+        if start < last and end > first:
+            whole = first <= start and end <= last
+            out.append(record if whole else _part(record, max(start, first), min(end, last)))
     return out
 
 
-def union(ranges: Iterable[Range]) -> list[Range]:
+def union(ranges: Iterable[tuple[int, int]]) -> list[Range]:
     """Disjoint, sorted, with gaps between."""
-    out: list[Range] = []
-    for one in sorted(r for r in ranges if r.start < r.end):
-        if out and one.start <= out[-1].end:
-            out[-1] = Range(out[-1].start, max(out[-1].end, one.end))
+    # A followed market has a record for each round, so few steps are taken for each.
+    starts, ends = list[int](), list[int]()
+    for start, end in sorted(ranges):
+        if start >= end:
+            continue
+        if ends and start <= ends[-1]:
+            ends[-1] = max(ends[-1], end)
         else:
-            out.append(one)
-    return out
+            starts.append(start)
+            ends.append(end)
+    return list(map(Range, starts, ends))
 
 
-def gaps(others: Iterable[Range], wanted: Range) -> list[Range]:
+def gaps(others: Iterable[tuple[int, int]], wanted: Range) -> list[Range]:
     """The parts of a range that none of the others covers."""
     out, at = [], wanted.start
     for one in union(others):

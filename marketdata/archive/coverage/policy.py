@@ -78,7 +78,7 @@ def gaps_to_fetch(
     if refresh:
         return [Gap(*wanted)]
     records = list(records)
-    known = [p.range for p in records if p.state == CoverageState.FINAL or _empty_answers(p)]
+    known = [p[:2] for p in records if p.state == CoverageState.FINAL or _empty_answers(p)]
     again = [Gap(max(g.start, wanted.start), min(g.end, wanted.end), g.tries) for g in _due(records, clock)]
     return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *(gap for gap in again if gap.start < gap.end)])
 

@@ -596,10 +596,10 @@ class Table:
         known = self._written.get(file.path)
         return self.read(file) if known is None else known
 
-    def touched(self, version: Version, hulls: Mapping[str, Range]) -> Iterator[DataFile]:
-        """The files with rows of a market between the first and the last of its wanted times."""
-        markets = sorted(hulls)
-        wanted = parquet.hull(hulls.values())
+    def touched(self, version: Version, ranges: Mapping[str, Sequence[Range]]) -> Iterator[DataFile]:
+        """The files where a wanted range of a market meets the time from the first of its rows to the last."""
+        markets = sorted(ranges)
+        wanted = parquet.hull(one for some in ranges.values() for one in some)
         for file in parquet.holding(version.files, markets, wanted):
             spans = self._spans.get(file.path)
             if spans is None:
@@ -607,7 +607,11 @@ class Table:
                     continue
                 # Statistics of ids that are hashes exclude nothing; files never change, so this is read once.
                 spans = self._spans[file.path] = parquet.spans_of(self.read(file, names=("market_id", "ts")))
-            if any(spans[m][0] < hulls[m].end and spans[m][1] >= hulls[m].start for m in spans.keys() & hulls.keys()):
+            if any(
+                start <= spans[m][1] and end > spans[m][0]
+                for m in spans.keys() & ranges.keys()
+                for start, end in ranges[m]
+            ):
                 yield file
 
     @contextlib.contextmanager
