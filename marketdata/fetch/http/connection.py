@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import gzip
 import http.client
 import io
-import itertools
 import os
 import socket
 import time
-import weakref
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
-import urllib3
 from requests.adapters import HTTPAdapter
 from requests.utils import get_environ_proxies
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -31,8 +29,6 @@ ATTEMPT: contextvars.ContextVar[tuple[float, float]] = contextvars.ContextVar("m
 # Variables of the environment that name a proxy for https, and the CA bundle; the first one that is set counts.
 PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-# Bytes of a header: 64 KiB, as http.client allows for a line, and what is buffered beyond its end.
-_LONGEST_HEAD = 72 * 1024
 # Connections that are kept: as many as requests are in flight.
 _MOST_IDLE = 96
 # Bytes that are read or inflated at once, so that a bomb is seen before it is in memory.
@@ -45,11 +41,8 @@ class _Timed(io.RawIOBase):
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._raw = sock.makefile("rb", buffering=0)
-        self._until, self._silence = ATTEMPT.get((time.monotonic() + 120.0, 30.0))
-        self.allowed: int | None = None
+        self._until, self._silence = ATTEMPT.get()
         self.is_over = False
-        with _OPEN_LOCK:
-            _OPEN.add(self)
 
     def readable(self) -> bool:
         return True
@@ -63,48 +56,26 @@ class _Timed(io.RawIOBase):
         # Closed by http.client while the answer is still read: then the timeout set before stays.
         with contextlib.suppress(OSError):
             self._sock.settimeout(min(left, self._silence))
-        got = self._raw.readinto(buffer) or 0
-        if self.allowed is not None:
-            self.allowed -= got
-            if self.allowed < 0:
-                raise http.client.HTTPException("the header is larger than 64 KiB")
-        return got
-
-    def shut_down(self) -> None:
-        """End the connection: whoever reads from it sees its end, and it is not used again."""
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(getattr(self._sock, "socket", self._sock), socket.SHUT_RDWR)
+        return self._raw.readinto(buffer)
 
     def close(self) -> None:
-        if not self.closed:
-            self._raw.close()
+        self._raw.close()
         super().close()
-
-
-_OPEN: weakref.WeakSet[_Timed] = weakref.WeakSet()
-_OPEN_LOCK = ForkLock()
-
-
-def shut_down_all() -> None:
-    """End every connection whose answer is being read."""
-    with _OPEN_LOCK:
-        reading = list(_OPEN)
-    for timed in reading:
-        timed.shut_down()
 
 
 class _Answer(io.BufferedReader):
     """An answer; a connection that has sent more than that is not used again: the next request would be given it."""
 
-    def __init__(self, timed: _Timed) -> None:
-        super().__init__(timed)
-        self._timed = timed
+    def __init__(self, sock: socket.socket) -> None:
+        self._timed, self._sock = _Timed(sock), getattr(sock, "socket", sock)
+        super().__init__(self._timed)
 
     def close(self) -> None:
         if not self.closed:
             self._timed.is_over = True  # so that peek shows what was received, and reads nothing
             if self.peek(1):
-                self._timed.shut_down()
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
         super().close()
 
 
@@ -112,17 +83,13 @@ class _TimedResponse(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
         self.fp.close()
-        self._timed = _Timed(sock)
-        self.fp = _Answer(self._timed)
+        self.fp = _Answer(sock)
 
     def begin(self) -> None:
-        self._timed.allowed = _LONGEST_HEAD
         super().begin()
-        # http.client passes over 100 alone; the bytes allowed for a header bound all of them together.
-        while 101 < self.status < 200:
+        while 101 < self.status < 200:  # http.client passes over 100 alone
             self.headers = self.msg = None  # type: ignore[assignment]
             super().begin()
-        self._timed.allowed = None
         if self.status in (101, 204, 304):
             self.will_close = True  # what follows is not read, whatever the header says of it
         # Behind a line that is none all headers are lost, the length of the body among them.
@@ -138,16 +105,14 @@ class _TimedHTTPS(HTTPSConnection):
     response_class = _TimedResponse
 
 
-_TIMED: dict[Any, Any] = {HTTPConnection: _TimedHTTP, HTTPSConnection: _TimedHTTPS}
-
-
 class Adapter(HTTPAdapter):
     """Connections with a total deadline; any other connection class, as of a recorder, stays."""
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
         """A pool whose connections obey the deadline."""
         pool: Any = super().get_connection_with_tls_context(*args, **options)
-        pool.ConnectionCls = _TIMED.get(pool.ConnectionCls, pool.ConnectionCls)
+        timed = {HTTPConnection: _TimedHTTP, HTTPSConnection: _TimedHTTPS}
+        pool.ConnectionCls = timed.get(pool.ConnectionCls, pool.ConnectionCls)
         return pool
 
 
@@ -191,7 +156,7 @@ class Sessions(ForkLock):
 
 
 class _Read(ForkLock):
-    """Decoded bytes of the answers that all threads are reading; a forked child reads none."""
+    """Bytes of the answers that all threads are reading; a forked child reads none."""
 
     def open(self) -> None:
         super().open()
@@ -207,66 +172,44 @@ class _Read(ForkLock):
 _READ = _Read()
 
 
-def read_body(raw: Any, encoding: str, policy: Policy, until: float) -> bytes:
-    """Read an answer of urllib3 to its verified end, at the latest by ``until`` [steady s].
+def read_body(raw: Any, encoding: str, policy: Policy) -> bytes:
+    """Read an answer of urllib3 to its verified end.
 
-    NetworkError if it is cut, corrupt or too slow; PayloadTooLargeError if larger than any page; ContractError for an
-    encoding that was not requested.
+    NetworkError if it is cut or corrupt; PayloadTooLargeError if larger than any page; ContractError for an encoding
+    that was not requested.
     """
     name = encoding.strip().lower()
     if name not in ("", "identity", "gzip", "x-gzip"):
         raise ContractError(f"The answer is encoded as {name[:40]!r}; gzip or nothing was requested.")
-    # A recorder's answer has no such option.
-    options = {"decode_content": False} if isinstance(raw, urllib3.BaseHTTPResponse) else {}
-    received = decoded = 0
-
-    def arriving() -> Iterator[bytes]:
-        nonlocal received
-        while data := raw.read1(_STEP, **options):
-            if time.monotonic() > until:
-                raise NetworkError(f"The answer took longer than {policy.total:g} s.")
-            received += len(data)
-            yield data
-
-    chunks = arriving()
-    first = next(chunks, b"")
-    chunks = itertools.chain([first], chunks)
+    body = _whole(raw.read1, policy.largest_body, policy)
     # A recorder or a proxy may undo gzip and leave its header; gzip never begins as JSON and Arrow streams do.
-    zipped = "gzip" in name and not first.startswith((b"{", b"[", b"\xff\xff\xff\xff"))
-    parts: list[bytes] = []
+    if "gzip" not in name or body.startswith((b"{", b"[", b"\xff\xff\xff\xff")):
+        return body
+    most = min(policy.largest_body, max(policy.ratio_from, policy.largest_ratio * len(body)))
     try:
-        for out in _inflated(chunks) if zipped else chunks:
-            decoded += len(out)
-            total = _READ.add(len(out))
-            if decoded > policy.largest_body:
-                raise PayloadTooLargeError(f"The answer is larger than {policy.largest_body} bytes; reading stopped.")
-            if decoded > policy.total_from and total > policy.largest_total:
+        return _whole(gzip.GzipFile(fileobj=io.BytesIO(body)).read1, most, policy)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise NetworkError("The answer is a gzip stream that is corrupt or cut.") from None
+
+
+def _whole(read: Callable[[int], bytes], most: int, policy: Policy) -> bytes:
+    """All that can be read in bounded steps, at most so many bytes, and so many of all answers together."""
+    parts, size = [], 0
+    try:
+        while part := read(_STEP):
+            parts.append(part)
+            size += len(part)
+            total = _READ.add(len(part))
+            if size > most:
+                raise PayloadTooLargeError(
+                    f"The answer is larger than {policy.largest_body} bytes, or grows more than "
+                    f"{policy.largest_ratio}-fold; reading stopped."
+                )
+            if size > policy.total_from and total > policy.largest_total:
                 raise PayloadTooLargeError(
                     f"Answers read at once are larger than {policy.largest_total} bytes together, and this one than "
                     f"{policy.total_from}; reading stopped."
                 )
-            if decoded > policy.ratio_from and decoded > policy.largest_ratio * received:
-                raise PayloadTooLargeError(f"The answer grows more than {policy.largest_ratio}-fold; reading stopped.")
-            parts.append(out)
         return b"".join(parts)
     finally:
-        _READ.add(-decoded)
-
-
-def _inflated(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Gzip, of one member or several, in bounded steps; the end of the stream and its checksum must have been seen."""
-    stream = zlib.decompressobj(31)
-    try:
-        for chunk in chunks:
-            data = chunk
-            while data:
-                if stream.eof:
-                    stream = zlib.decompressobj(31)
-                yield stream.decompress(data, _STEP)
-                data = stream.unused_data if stream.eof else stream.unconsumed_tail
-        while not stream.eof and (out := stream.decompress(b"", _STEP)):
-            yield out
-    except zlib.error:
-        raise NetworkError("The answer is a corrupt gzip stream.") from None
-    if not stream.eof:
-        raise NetworkError("The answer is a cut gzip stream: its end or its checksum is missing.")
+        _READ.add(-size)

@@ -9,21 +9,12 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
 
-from marketdata.errors import (
-    ConfigError,
-    ContractError,
-    MarketDataError,
-    PayloadTooLargeError,
-    RedirectError,
-    RequestError,
-)
+from marketdata.errors import MarketDataError
 from marketdata.fetch.http.fork_lock import ForkLock
 
 # Statuses of failures that may pass.
 RETRYABLE = frozenset({408, 500, 502, 503, 504})
 Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
-ONCE: frozenset[Again] = frozenset({"once", "new_key"})
-FAILED: frozenset[Again] = frozenset({"yes", "soon", "at_once"})
 # The first wait and the longest, where they are not those of any failure [s].
 _BACKOFF: dict[Again, tuple[float, float]] = {"soon": (0.1, 0.8), "throttled": (1.0, 60.0), "at_once": (0.0, 0.0)}
 
@@ -35,12 +26,18 @@ class Failure(NamedTuple):
     again: Again = "no"
     wait: float | None = None
 
+    @property
+    def is_outage(self) -> bool:
+        """Whether the service did not answer, or could not."""
+        return self.again in ("yes", "soon", "at_once")
 
-def again_after(error: MarketDataError) -> Again:
-    """Whether an error that reading raised is worth another attempt."""
-    if isinstance(error, PayloadTooLargeError | RedirectError | RequestError | ConfigError):
-        return "no"
-    return "once" if isinstance(error, ContractError) else "yes"
+    def backoff(self, tried: int, draw: random.Random) -> float:
+        """Wait before the next attempt, with jitter [s]: more after a 429, less where nothing answers."""
+        if self.wait is not None:
+            return self.wait + draw.uniform(0, 1)
+        base, cap = _BACKOFF.get(self.again, (0.5, 20.0))
+        longest = min(cap, base * 2.0 ** min(tried - 1, 30))
+        return draw.uniform(longest / 2 if self.again == "throttled" else 0, longest)
 
 
 def server_date(value: str | None) -> float | None:
@@ -84,13 +81,6 @@ class Policy:
     ratio_from: int = 1 << 20
     largest_total: int = 64 << 20
     total_from: int = 4 << 20
-
-
-def backoff(again: Again, tried: int, draw: random.Random) -> float:
-    """Wait before the next attempt, with jitter [s]: more after a 429, less where nothing answers at the address."""
-    base, cap = _BACKOFF.get(again, (0.5, 20.0))
-    longest = min(cap, base * 2.0 ** min(tried - 1, 30))
-    return draw.uniform(longest / 2 if again == "throttled" else 0, longest)
 
 
 class Outage:

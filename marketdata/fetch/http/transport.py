@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import requests
 import urllib3
@@ -26,24 +26,13 @@ from marketdata.errors import (
     ServiceOddityWarning,
     warn,
 )
+from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
 from marketdata.fetch.http.connection import ATTEMPT, Sessions, read_body
 from marketdata.fetch.http.errors import network_failure, redirect_text, refusal
 from marketdata.fetch.http.fork_lock import ForkLock
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
-from marketdata.fetch.http.retry import (
-    FAILED,
-    ONCE,
-    RETRYABLE,
-    Again,
-    Failure,
-    Outage,
-    Policy,
-    again_after,
-    backoff,
-    retry_after,
-    server_date,
-)
+from marketdata.fetch.http.retry import RETRYABLE, Again, Failure, Outage, Policy, retry_after, server_date
 from marketdata.fetch.http.url import check_base_url, target
 from marketdata.fetch.http.workers import STOP
 from marketdata.wire import reference_decoder
@@ -52,13 +41,10 @@ E = TypeVar("E", bound=MarketDataError)
 
 
 _AGENT = "marketdata-python"
-_LIBRARY_ERRORS = (
-    requests.RequestException,
-    urllib3.exceptions.HTTPError,
-    http.client.HTTPException,
-    OSError,
-    ValueError,
-)
+# What `requests` raises, its own errors (which are OSErrors) and those of the libraries below it.
+_LIBRARY_ERRORS = (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError)
+# What reading raises that is worth another attempt.
+_AGAIN: dict[type[MarketDataError], Again] = {ContractError: "once", NetworkError: "yes"}
 _USAGE = ("usage",)
 # Characters: a URL with a longer one is refused by common servers.
 _LONGEST_CURSOR = 8192
@@ -75,13 +61,6 @@ class Answer:
     url: str
     attempts: int = 1
     notes: tuple[str, ...] = ()
-
-
-class Counts(Protocol):
-    """Where requests are counted, and how many of them were retries."""
-
-    requests: int
-    retries: int
 
 
 class Transport:
@@ -136,7 +115,7 @@ class Transport:
         *,
         stop: threading.Event | None = None,
         deadline: float | None = None,
-        counts: Counts | None = None,
+        counts: Report | None = None,
         root: str = "/v1",
         accept: str = "application/json",
     ) -> Any:
@@ -152,39 +131,35 @@ class Transport:
             self.learn_limits()
         stop = stop or STOP.get()
         began = self._clock.monotonic()
-        tried, given_up = 0, self.outage.given_up
-        once: set[Again] = set()
-        failure: Failure | None = None
-        is_trying = False
+        given_up, failures, is_trying = self.outage.given_up, list[Failure](), False
         try:
             while True:
                 self.pacer.wait(stop)
                 is_trying = is_trying or self.outage.wait(stop)
                 if stop is not None and stop.is_set():
                     raise NetworkError("The request was given up before it was sent.")
-                if failure is not None and self.outage.lasts and self.outage.given_up != given_up:
+                if failures and self.outage.lasts and self.outage.given_up != given_up:
                     break  # another one has tried meanwhile, and was given up
                 with self._count:
-                    for count in filter(None, (self, counts)):
+                    counted: list[Transport | Report] = [self] if counts is None else [self, counts]
+                    for count in counted:
                         count.requests += 1
-                        count.retries += tried > 0
-                tried += 1
-                outcome = self._attempt(path, tried, read, accept)
+                        count.retries += bool(failures)
+                outcome = self._attempt(path, len(failures) + 1, read, accept)
+                self.outage.count(failed=isinstance(outcome, Failure) and outcome.is_outage)
                 if not isinstance(outcome, Failure):
-                    self.outage.count(failed=False)
                     return outcome
-                failure = outcome
-                self.outage.count(failed=failure.again in FAILED)
+                failures.append(outcome)
                 left = None if deadline is None else deadline - (self._clock.monotonic() - began)
-                if failure.again in once or not self._wait_to_retry(failure, tried, left, stop):
-                    self.outage.given_up += tried > 1
+                if not self._wait_to_retry(failures, left, stop):
+                    self.outage.given_up += len(failures) > 1
                     break
-                once |= {failure.again} & ONCE
         finally:
             if is_trying:
                 self.outage.leave()
-        failure.error.attempts = tried
-        raise failure.error
+        error = failures[-1].error
+        error.attempts = len(failures)
+        raise error
 
     def get_json(
         self,
@@ -231,11 +206,7 @@ class Transport:
         limits = usage.get("limits") if isinstance(usage, dict) else None
         if not isinstance(limits, dict):
             return
-        rate, left, reset_at = (
-            limits.get("requests_per_minute"),
-            limits.get("requests_remaining"),
-            usage.get("reset_at"),
-        )
+        rate, left, reset_at = map({**limits, **usage}.get, ("requests_per_minute", "requests_remaining", "reset_at"))
         if type(rate) is int and rate >= 1:
             reset_in = float(reset_at) - self._clock.time() if isinstance(reset_at, int | float) else None
             self.pacer.allow(rate, left if type(left) is int else None, reset_in)
@@ -244,14 +215,15 @@ class Transport:
         """Close idle connections."""
         self._sessions.close()
 
-    def _wait_to_retry(self, failure: Failure, tried: int, left: float | None, stop: threading.Event | None) -> bool:
+    def _wait_to_retry(self, failures: list[Failure], left: float | None, stop: threading.Event | None) -> bool:
         """Wait for one more attempt, if there shall be one."""
-        again, wait = failure.again, failure.wait
-        if again == "no" or tried >= self.policy.attempts or not self.outage.may_retry():
+        *before, (_, again, wait) = failures
+        is_second = again in ("once", "new_key") and any(failure.again == again for failure in before)
+        if again == "no" or is_second or len(failures) >= self.policy.attempts or not self.outage.may_retry():
             return False
         if again == "new_key":
             return True
-        seconds = backoff(again, tried, self._random) if wait is None else wait + self._random.uniform(0, 1)
+        seconds = failures[-1].backoff(len(failures), self._random)
         if (wait or 0.0) > self.policy.longest_wait or (left is not None and seconds > left):
             return False
         if again == "throttled" or wait is not None:
@@ -267,7 +239,7 @@ class Transport:
         url = whole.partition("?")[0]
         headers = {"X-API-Key": key, "Accept": accept, "Accept-Encoding": "gzip", "User-Agent": _AGENT}
         began = time.monotonic()
-        token = ATTEMPT.set((began + policy.total, policy.silence))
+        ATTEMPT.set((began + policy.total, policy.silence))
         try:
             session = self._sessions.get()
             prepared = session.prepare_request(requests.Request("GET", whole, headers=headers))
@@ -279,20 +251,18 @@ class Transport:
                 if 300 <= status < 400 and status != 304:
                     raise RedirectError(redirect_text(status, head.get("Location", "")))
                 encoding = head.get("Content-Encoding", "")
-                body = read_body(response.raw, encoding, policy, began + policy.total)
+                body = read_body(response.raw, encoding, policy)
         except MarketDataError as error:
             self.redacted(error)
             if isinstance(error, NetworkError):
                 error.url = url
-            return Failure(error, again_after(error))
+            return Failure(error, _AGAIN.get(type(error), "no"))
         except _LIBRARY_ERRORS as problem:
             failed = network_failure(problem, url)
             if self.latency is not None and tried == 1 and failed.again == "yes":
                 self._sessions.close()  # it was answered before: idle connections may have been closed meanwhile
                 return failed._replace(again="at_once")
             return failed
-        finally:
-            ATTEMPT.reset(token)
         self.offers_days = head.get("X-Days") == "1"
         date, now = server_date(head.get("Date")), time.monotonic()
         kind = head.get("Content-Type", "").partition(";")[0].strip().lower()

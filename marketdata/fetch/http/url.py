@@ -6,7 +6,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from marketdata.errors import ConfigError
 
@@ -22,40 +22,38 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
     ConfigError for a user, password, query or fragment, another scheme than https, and ``http`` beyond this machine
     unless ``allow_insecure``.
     """
+
+    def refused(problem: str, hint: str = "") -> ConfigError:
+        return ConfigError(problem, argument="base_url", hint=hint)
+
     given = base_url if base_url is not None else os.environ.get(VARIABLE)
     if not given:
         hint = f"Pass base_url=... or set {VARIABLE}; md.serve(md.simulate()) is a service to try it with."
-        raise ConfigError("is missing.", argument="base_url", hint=hint)
+        raise refused("is missing.", hint)
     if not isinstance(given, str):
-        raise ConfigError(f"is a text such as 'https://host', not {type(given).__name__}.", argument="base_url")
+        raise refused(f"is a text such as 'https://host', not {type(given).__name__}.")
     try:
         parts = urlsplit(given.strip())
         port, host = parts.port, parts.hostname or ""
     except ValueError:
-        raise ConfigError("is not an address; it looks like 'https://host'.", argument="base_url") from None
+        raise refused("is not an address; it looks like 'https://host'.") from None
     if "@" in parts.netloc:
-        problem = "contains a user or a password; give the address alone, the key is another argument."
-        raise ConfigError(problem, argument="base_url")
+        raise refused("contains a user or a password; give the address alone, the key is another argument.")
     if parts.scheme not in ("https", "http"):
         # Not quoted: it may be the key, given in the wrong place.
-        raise ConfigError(
-            "does not begin with https://, or http:// for a service on this machine, as in 'http://127.0.0.1:8000'.",
-            argument="base_url",
-        )
-    if parts.query or parts.fragment or "?" in given or "#" in given:
-        raise ConfigError("contains a query or a fragment; give scheme, host and path alone.", argument="base_url")
+        where = "for a service on this machine, as in 'http://127.0.0.1:8000'"
+        raise refused(f"does not begin with https://, or http:// {where}.")
+    if "?" in given or "#" in given:
+        raise refused("contains a query or a fragment; give scheme, host and path alone.")
     netloc_host = f"[{host}]" if ":" in host else host
     if not _HOST.fullmatch(netloc_host):
-        raise ConfigError("has no valid host; it looks like 'https://host'.", argument="base_url")
+        raise refused("has no valid host; it looks like 'https://host'.")
     if parts.scheme == "http" and not allow_insecure and not is_loopback(host):
-        raise ConfigError(
-            f"is http to {host}: the key would travel unencrypted; use https.",
-            argument="base_url",
-            hint="Pass allow_insecure=True to send it all the same.",
-        )
+        hint = "Pass allow_insecure=True to send it all the same."
+        raise refused(f"is http to {host}: the key would travel unencrypted; use https.", hint)
     path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
     if quote(path, safe="/-._~") != path or any(s in (".", "..") for s in path.split("/")):
-        raise ConfigError("has a path that would have to be rewritten; give a plain one.", argument="base_url")
+        raise refused("has a path that would have to be rewritten; give a plain one.")
     return f"{parts.scheme}://{netloc_host}{f':{port}' if port is not None else ''}{path}"
 
 
@@ -87,6 +85,5 @@ def check_segment(segment: str) -> str:
 def target(segments: Sequence[str], params: Mapping[str, object] | None, root: str = "/v1") -> str:
     """Path and query, each segment and value quoted whole: "a/b" becomes ``/v1/markets/a%2Fb/books?limit=200``."""
     path = "/".join(quote(check_segment(s), safe="") for s in segments)
-    given = {k: str(v) for k, v in (params or {}).items() if v is not None}
-    query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in given.items())
-    return f"{root}/{path}" + (f"?{query}" if query else "")
+    query = urlencode({k: v for k, v in (params or {}).items() if v is not None}, quote_via=quote, safe="")
+    return f"{root}/{path}?{query}".removesuffix("?")

@@ -9,39 +9,35 @@ import time
 import weakref
 from collections.abc import Callable
 
-from marketdata.fetch.http.connection import shut_down_all
 from marketdata.fetch.http.fork_lock import ForkLock
 
-# How long the end of the interpreter waits for threads, once their connections are shut down [s].
-_LONGEST_END = 5.0
+# How long the end of the interpreter waits for threads [s].
+_LONGEST_END = 1.0
 _LOCK = ForkLock()
 _THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_STOPS: weakref.WeakSet[Stop] = weakref.WeakSet()
 
 
 class Stop(threading.Event):
-    """Set it, and nothing more is sent; what is linked to it is set with it, and all at the end of the interpreter."""
+    """Set it, and nothing more is sent; those of which it is the parent are set with it, and all at the end."""
 
-    def __init__(self, parent: Stop | None = None, *, is_root: bool = False) -> None:
+    def __init__(self, parent: Stop | None = None) -> None:
         super().__init__()
-        self.linked: weakref.WeakSet[Stop] = weakref.WeakSet()
-        if is_root:
-            return
-        parent = parent or _ROOT
+        self.parent = parent
         with _LOCK:
-            parent.linked.add(self)
-        if parent.is_set():
+            _STOPS.add(self)
+        if parent is not None and parent.is_set():
             self.set()
 
     def set(self) -> None:
         """Send nothing more."""
         super().set()
         with _LOCK:
-            linked = list(self.linked)
-        for one in linked:
-            one.set()
+            linked = [stop for stop in _STOPS if stop.parent is self]
+        for stop in linked:
+            stop.set()
 
 
-_ROOT = Stop(is_root=True)
 # Of the call that this thread makes for a coroutine.
 STOP: contextvars.ContextVar[Stop | None] = contextvars.ContextVar("marketdata_stop", default=None)
 
@@ -57,16 +53,15 @@ def start(work: Callable[[], object], name: str) -> threading.Thread:
 
 @atexit.register
 def _end() -> None:
-    """Stop all threads.
+    """Stop all threads, and wait for those that read an answer that came.
 
     A thread that wants the interpreter while it is finalized is ended where it is: inside a C++ library, such as the
-    JSON parser, that aborts the process.
+    JSON parser, that aborts the process. One that waits for an answer ends there unharmed.
     """
-    _ROOT.set()
-    until = time.monotonic() + _LONGEST_END
     with _LOCK:
-        threads = list(_THREADS)
+        stops, threads = list(_STOPS), list(_THREADS)
+    for stop in stops:
+        stop.set()
+    until = time.monotonic() + _LONGEST_END
     for thread in threads:
-        while thread.is_alive() and time.monotonic() < until:
-            shut_down_all()  # again: an attempt may just have connected
-            thread.join(0.1)
+        thread.join(max(0.0, until - time.monotonic()))
