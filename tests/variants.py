@@ -37,7 +37,7 @@ def serve_variants(archive: Archive, variants: Mapping[str, str], *, requests_pe
     key, plan = new_key(), AccessPlan("local", requests_per_minute)
     keys = Keys([Entry("local", digest(key.encode()), plan.name)], {plan.name: plan})
     access = build(archive, keys)
-    access._app.state.parts = replace(access._app.state.parts, pages=_VariedPages(archive, chosen))
+    access.parts.pages = _VariedPages(archive, chosen)
     return start(access, api_key=key)
 
 

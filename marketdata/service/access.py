@@ -7,14 +7,14 @@ import ipaddress
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from email.utils import formatdate
 from itertools import count
-from typing import Any
 
 from starlette.exceptions import HTTPException
 
 from marketdata.service import errors
+from marketdata.service.app import create_app
 from marketdata.service.auth import Grant, Keys
 from marketdata.service.dependencies import Parts
 from marketdata.service.exchange import Exchange
@@ -36,21 +36,13 @@ _ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-stor
 
 
 class Access:
-    """Answers requests by an ASGI application, for Host headers with a name of ``hosts`` (None: any)."""
+    """Answers requests by the application, for Host headers with a name of ``hosts`` (None: any)."""
 
     def __init__(
-        self,
-        app: Callable[[Any, Any, Any], Awaitable[None]],
-        *,
-        parts: Parts,
-        keys: Keys,
-        hosts: Iterable[str] | None = None,
-        trusted_proxies: Sequence[str] = (),
+        self, parts: Parts, keys: Keys, *, hosts: Iterable[str] | None = None, trusted_proxies: Sequence[str] = ()
     ) -> None:
-        self._app = app
-        self._pages, self._clock, self._rate_limiter = parts.pages, parts.clock, parts.rate_limiter
-        self.warm = parts.warm
-        self._keys = keys
+        self.parts, self.keys = parts, keys
+        self._app = create_app(parts)
         self._wrong_keys = RateLimiter(most=_NETWORKS)
         self._hosts = None if hosts is None else frozenset(h.lower() for h in hosts)
         self._proxies = [ipaddress.ip_network(proxy) for proxy in trusted_proxies]
@@ -84,7 +76,7 @@ class Access:
                 exchange.id,
             )
         # The date is that of the service's clock, not the machine's.
-        date = formatdate(self._clock(), usegmt=True).encode()
+        date = formatdate(self.parts.clock(), usegmt=True).encode()
         return exchange.answer([*self._always, (b"date", date)]), exchange.goes_on
 
     async def _answer(self, exchange: Exchange, head: bytes) -> None:
@@ -103,7 +95,7 @@ class Access:
         needs_key = problem is None and (exchange.path in WITH_KEY or exchange.path.startswith(BELOW))
         given = exchange.headers.get(b"x-api-key", ()) if needs_key else ()
         key = given[0] if len(given) == 1 else b""
-        grant = self._keys.find(key) if key else None
+        grant = self.keys.find(key) if key else None
         # Refusals wait for their turn too: a client that repeats them without pause delays itself.
         exchange.client = address if grant is None else f"key {grant.key_id}"
         await self.queue.acquire(exchange.client)
@@ -112,24 +104,24 @@ class Access:
                 raise problem
             if needs_key:
                 # It may have been revoked meanwhile. A changed file is read beside the loop.
-                if self._keys.is_stale:
-                    await asyncio.to_thread(self._keys.refresh)
-                grant = self._keys.find(key) if key else None
+                if self.keys.is_stale:
+                    await asyncio.to_thread(self.keys.refresh)
+                grant = self.keys.find(key) if key else None
                 if grant is None:
                     wait = self._wrong_keys.wait(network_of(address), WRONG_KEYS) if given and given[0] else None
                     raise HTTPException(401, errors.INVALID_KEY) if wait is None else errors.rate_exceeded(wait)
                 exchange.scope["state"] = {"grant": grant, "exchange": exchange}
-                wait = self._rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
+                wait = self.parts.rate_limiter.wait(grant.key_id, grant.plan.requests_per_minute)
                 if wait is not None:
                     raise errors.rate_exceeded(wait)
             page = exchange.page
             if page in self._ahead:
                 await asyncio.wait([self._ahead[page]])
-            kept = self._pages.cache.find(page)
+            kept = self.parts.pages.cache.find(page)
             # The archive may be slow to say whether it has newer points.
-            if kept is not None and await asyncio.to_thread(self._pages.is_current, kept, self._clock()):
+            if kept is not None and await asyncio.to_thread(self.parts.pages.is_current, kept, self.parts.clock()):
                 assert grant is not None
-                grant.plan.check(kept.view, kept.resolution, kept.start, self._clock())
+                grant.plan.check(kept.view, kept.resolution, kept.start, self.parts.clock())
                 await kept.response(exchange.scope, exchange.receive, exchange.send)
             else:
                 await self._app(exchange.scope, exchange.receive, exchange.send)
@@ -141,11 +133,11 @@ class Access:
 
     def _read_ahead(self, exchange: Exchange, grant: Grant) -> None:
         """While the client of a pagination reads, and nobody waits, have its next page made: one at a time."""
-        kept = self._pages.cache.find(exchange.page)
+        kept = self.parts.pages.cache.find(exchange.page)
         if kept is None or kept.following is None or self.queue.in_flight or self._ahead:
             return
         following = exchange.following(kept.following)
-        if self._pages.cache.find(following.page) is None:
+        if self.parts.pages.cache.find(following.page) is None:
             following.scope["state"] = {"grant": grant, "exchange": following}
             self._ahead[following.page] = asyncio.create_task(self._make(following))
 

@@ -224,16 +224,13 @@ class KeyFile(Keys):
 
 def create_key_file(path: str | Path, plans: Mapping[str, AccessPlan]) -> None:
     """Create a key file with these plans and no key, unless it exists."""
-    import tomlkit
-
-    with _locked(Path(path)) as target:
-        if not target.exists():
+    with _edit(Path(path)) as document:
+        if not document:
             tables = {plan.name: asdict(plan) for plan in plans.values()}
-            for table in tables.values():
-                del table["name"]
-                if table["max_history_days"] is None:
-                    del table["max_history_days"]
-            _replace(target, _COMMENT + tomlkit.dumps({"plans": tables}))
+            document["plans"] = {
+                name: {field: value for field, value in table.items() if field != "name" and value is not None}
+                for name, table in tables.items()
+            }
 
 
 def read_key_file(path: Path) -> tuple[tuple[Entry, ...], dict[str, AccessPlan]]:
@@ -272,32 +269,26 @@ def _parse(file: str, text: str) -> tuple[tuple[Entry, ...], dict[str, AccessPla
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[Path]:
-    """The resolved file, while no other process edits it."""
+def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
+    """Read, change and replace the file, or make it, while no other process edits it; comments and order stay."""
+    import tomlkit
+
     target = path.resolve()
     try:
         lock = os.open(target.with_name(target.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as problem:
         raise ConfigError(f"The key file {path} cannot be edited: {problem.strerror} in {target.parent}.") from problem
-    try:
+    with os.fdopen(lock, "rb"):
         with contextlib.suppress(ImportError):  # only where there is flock
             import fcntl
 
             _give(lock, target if target.exists() else target.parent)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield target
-    finally:
-        os.close(lock)
-
-
-@contextlib.contextmanager
-def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
-    """Read, change and replace the file; comments and order stay."""
-    import tomlkit
-
-    with _locked(path) as target:
-        read_key_file(target)
-        document = tomlkit.parse(target.read_bytes().decode("utf-8"))
+        before = ""
+        if target.exists():
+            read_key_file(target)
+            before = target.read_bytes().decode("utf-8")
+        document = tomlkit.parse(before or _COMMENT)
         yield document
         # Nothing is written that could not be read again.
         try:
@@ -306,7 +297,8 @@ def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
             _parse(target.name, text)
         except (ConfigError, UnicodeError) as problem:
             raise ConfigError(f"The key file {path.name} was left as it was: {problem}") from problem
-        _replace(target, text)
+        if text != before:
+            _replace(target, text)
 
 
 def _replace(target: Path, text: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request, Response
@@ -13,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from marketdata.points.views import VIEWS
 from marketdata.service import errors
 from marketdata.service.auth import Grant
+from marketdata.service.cache import CACHE_BYTES
 from marketdata.service.coverage import CoverageCache
 from marketdata.service.exchange import Exchange
 from marketdata.service.listings import Listings
@@ -28,17 +31,24 @@ GZIP_FROM = 1_000
 _REFUSED_AS_400 = {"start_ts", "end_ts", "cursor"}
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of the service, which the application's state has."""
+    """The parts of the service, which the application's state has; processes with one ``folder`` count together."""
 
-    source: Archive
-    pages: Pages
-    cursors: Cursors
-    listings: Listings
-    rate_limiter: RateLimiter
-    clock: Callable[[], float]
-    coverage: CoverageCache
+    def __init__(
+        self,
+        source: Archive,
+        secret: bytes,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        clock: Callable[[], float] = time.time,
+        folder: Path | None = None,
+    ) -> None:
+        self.source, self.clock = source, clock
+        self.pages = Pages(source, cache_bytes=cache_bytes)
+        self.cursors = Cursors(secret, clock=clock)
+        self.listings = Listings(source)
+        self.coverage = CoverageCache(source)
+        self.rate_limiter = RateLimiter(folder)
 
     def warm(self) -> None:
         """Load what the first request would otherwise wait for."""

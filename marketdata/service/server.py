@@ -20,16 +20,12 @@ from typing import TYPE_CHECKING, Any, Self
 from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.points.arguments import whole
 from marketdata.service.access import LOOPBACK_NAMES, Access
-from marketdata.service.app import create_app
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.cache import CACHE_BYTES
 from marketdata.service.connections import BACKLOG
-from marketdata.service.coverage import CoverageCache
 from marketdata.service.dependencies import Parts
-from marketdata.service.listings import Listings
-from marketdata.service.pagination import Cursors, Pages, stored_secret
+from marketdata.service.pagination import stored_secret
 from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan
-from marketdata.service.rate_limit import RateLimiter
 from marketdata.service.workers import Worker, Workers
 
 if TYPE_CHECKING:
@@ -198,23 +194,9 @@ def build(
     folder: Path | None = None,
 ) -> Access:
     """The whole service but its connections; processes with one ``folder`` count requests together."""
-    parts = Parts(
-        source=archive,
-        pages=Pages(archive, cache_bytes=cache_bytes),
-        cursors=Cursors(secret or _secret(archive), clock=clock),
-        listings=Listings(archive),
-        rate_limiter=RateLimiter(folder),
-        clock=clock,
-        coverage=CoverageCache(archive),
-    )
-
-    return Access(
-        create_app(parts),
-        parts=parts,
-        keys=keys,
-        hosts=LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None,
-        trusted_proxies=trusted_proxies,
-    )
+    parts = Parts(archive, secret or _secret(archive), cache_bytes=cache_bytes, clock=clock, folder=folder)
+    hosts = LOOPBACK_NAMES | {host.lower(), *host_names} if _is_loopback(host) else set(host_names) or None
+    return Access(parts, keys, hosts=hosts, trusted_proxies=trusted_proxies)
 
 
 def _keys(

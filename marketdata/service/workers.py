@@ -32,7 +32,7 @@ class Worker:
 
     def __init__(self, access: Access, listener: socket.socket) -> None:
         self.connections = Connections(listener, access.respond)
-        self._warm = access.warm
+        self._warm = access.parts.warm
         self._started, self._is_warm, self._end = threading.Event(), threading.Event(), asyncio.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="marketdata-service", daemon=True)
 
@@ -73,6 +73,7 @@ class Workers:
 
     def __init__(self, listener: socket.socket, number: int, build: Callable[..., Access]) -> None:
         if os.name != "posix":
+            listener.close()
             raise ConfigError("needs POSIX for more than 1.", argument="workers", value=number)
         home = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
         self._folder = tempfile.TemporaryDirectory(prefix="marketdata-service-", dir=home)

@@ -269,8 +269,7 @@ def test_a_page_that_is_kept_is_the_one_that_would_be_made(asked: list[tuple[str
     plans = {"all": AccessPlan("all"), "prices": AccessPlan("prices", views=("prices",), max_history_days=1)}
     keys = Keys([Entry(name, digest(name.encode()), name) for name in plans], plans, clock=lambda: now[0])
     sides = [build(archive, keys, secret=b"0123456789abcdef", clock=lambda: now[0]) for _ in range(2)]
-    plain = Unkept(archive)
-    sides[1]._pages = plain
+    sides[1].parts.pages = Unkept(archive)
     with start(sides[0]) as ours, start(sides[1]) as reference, requests.Session() as session:
         for view, market, resolution, limit, encoding, key, change in asked:
             cursor: str | None = ""
@@ -317,7 +316,7 @@ def test_the_page_behind_is_made_while_its_client_reads() -> None:
         def kept() -> int:
             while access._ahead:
                 time.sleep(0.01)
-            return sum(isinstance(page, KeptPage) for page, _ in access._pages.cache._kept.values())
+            return sum(isinstance(page, KeptPage) for page, _ in access.parts.pages.cache._kept.values())
 
         cursor = follow(None)
         assert kept() == 1
