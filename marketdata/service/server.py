@@ -205,19 +205,19 @@ def _keys(
     requests_per_minute: int,
     clock: Callable[[], float],
 ) -> tuple[Keys, str | None]:
-    named = {n: p if isinstance(p, AccessPlan) else AccessPlan.read(n, p) for n, p in (plans or {}).items()}
+    tables = plans or {"local": {"requests_per_minute": requests_per_minute}}
+    named = {n: p if isinstance(p, AccessPlan) else AccessPlan.read(n, p) for n, p in tables.items()}
     if isinstance(given, Keys):
         return given, None
     if isinstance(given, str | Path):
         return KeyFile(given, clock=clock), None
-    named = named or {"local": AccessPlan.read("local", {"requests_per_minute": requests_per_minute})}
-    if given is not None:
-        if not all(given):
-            raise ConfigError("keys has an empty key; a key is a text that is not empty.")
-        entries = [Entry(f"key{i}", digest(k.encode()), plan) for i, (k, plan) in enumerate(given.items())]
-        return Keys(entries, named, clock=clock), None
-    key, plan = new_key(), next(iter(named.values()))
-    return Keys([Entry("local", digest(key.encode()), plan.name)], named, clock=clock), key
+    if given is None:
+        key = new_key()
+        return Keys([Entry("local", digest(key.encode()), next(iter(named)))], named, clock=clock), key
+    if not all(given):
+        raise ConfigError("keys has an empty key; a key is a text that is not empty.")
+    entries = [Entry(f"key{i}", digest(k.encode()), plan) for i, (k, plan) in enumerate(given.items())]
+    return Keys(entries, named, clock=clock), None
 
 
 def _check_address(host: str, trusted_proxies: Sequence[str], *, given_keys: bool) -> None:

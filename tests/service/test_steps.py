@@ -22,7 +22,7 @@ from marketdata.service.server import serve
 PACKAGE = Path(marketdata.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "how_it_works.md"
 # Functions of the package that a page which is read may enter, and those of the service among them.
-MOST, MOST_OF_SERVICE = 120, 46
+MOST, MOST_OF_SERVICE = 117, 44
 
 
 @pytest.fixture
