@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -94,19 +94,17 @@ class Catalog:
 
     def records(self) -> list[Record]:
         """All records in the order of their ids."""
-        return sorted(
-            (record for rows in self._rows().values() for record in rows.records()), key=lambda r: str(r["id"])
-        )
+        return sorted((record for rows in self._rows().values() for record in rows.records()), key=_identity)
 
     def find(self, id_or_slug: str) -> Record | None:
         """The record with this id, else with this slug."""
         files = self._rows().values()
         with_slug = [rows.record(rows.by_slug[id_or_slug]) for rows in files if id_or_slug in rows.by_slug]
-        return _of_id(files, id_or_slug) or min(with_slug, key=lambda r: str(r["id"]), default=None)
+        return self.of_id(id_or_slug) or min(with_slug, key=_identity, default=None)
 
     def of_id(self, identity: str) -> Record | None:
         """The record with this id."""
-        return _of_id(self._rows().values(), identity)
+        return _of_id(self._rows(), identity)
 
     def token(self, token_id: str, market_id: str | None = None) -> tuple[Record, str | None] | None:
         """The market that has this token, the first of several or the one that is named, and the token's label."""
@@ -121,20 +119,19 @@ class Catalog:
 
     def _with_token(self, token_id: str) -> list[Record]:
         found = (rows.record(at) for rows in self._rows().values() for at in rows.by_token.get(token_id, ()))
-        return sorted(found, key=lambda r: str(r["id"]))
+        return sorted(found, key=_identity)
 
     def labels(self, markets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
         """The label of each token of some markets (None: all) that has one, by market and token."""
         wanted, out = None if markets is None else list(markets), dict[tuple[str, str], str]()
         for rows in self._rows().values():
-            if wanted is None:
-                columns = (rows.columns[name].to_pylist() for name in ("market_id", "token_ids", "token_labels"))
-                every = zip(*columns, strict=True)
-                some = [(m, *t) for m, ids, labels in every for t in zip(ids or (), labels or (), strict=False)]
-            else:
-                records = (rows.record(rows.by_id[market]) for market in wanted if market in rows.by_id)
-                some = [(str(r["id"]), t.get("id"), t.get("label")) for r in records for t in r.get("tokens") or ()]
-            out |= {(market, token): label for market, token, label in some if token and label is not None}
+            found = rows.columns.select(["market_id", "token_ids", "token_labels"])
+            if wanted is not None:
+                here = [rows.by_id[market] for market in wanted if market in rows.by_id]
+                found = found.take(pa.array(here, pa.int64()))
+            for market, *lists in zip(*(column.to_pylist() for column in found.columns), strict=True):
+                tokens = zip(*(some or () for some in lists), strict=False)
+                out |= {(market, token): label for token, label in tokens if token and label is not None}
         return out
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:
@@ -172,7 +169,7 @@ class Catalog:
 
         def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
             files = self._rows(version)
-            known = {identity: _of_id(files.values(), identity) for identity in new}
+            known = {identity: _of_id(files, identity) for identity in new}
             both = {identity: _merge(known[identity] or {}, record) for identity, record in new.items()}
             changed = [identity for identity, record in both.items() if record != known[identity]]
             if not changed:
@@ -180,8 +177,11 @@ class Catalog:
             # Only what has a record that changes is written again, but for what is joined once there are many.
             is_whole = len(files) >= (_MANY_REMOTE if self.table.remote else _MANY_FILES)
             old = {path for path, rows in files.items() if is_whole or not rows.by_id.keys().isdisjoint(changed)}
-            stay = [_without(files[path].columns, changed) for path in old]
-            merged = pa.concat_tables([*stay, table_rows(self.kind, [both[identity] for identity in changed])])
+            gone = pa.array(changed, pa.string())
+            stay = [
+                rows.filter(pc.invert(pc.is_in(_id_column(rows), gone))) for rows in (files[p].columns for p in old)
+            ]
+            merged = pa.concat_tables([*stay, _table_rows(self.kind, [both[identity] for identity in changed])])
             merged = merged.take(pc.sort_indices(_id_column(merged))).combine_chunks()
             return self.table.put(merged), [file for file in version.files if file.path in old]
 
@@ -189,14 +189,13 @@ class Catalog:
             self.table.plan(make)
 
 
-def _of_id(files: Iterable[_Rows], identity: str) -> Record | None:
+def _of_id(files: Mapping[str, _Rows], identity: str) -> Record | None:
     """The record of an id, if one of the files has it."""
-    return next((rows.record(rows.by_id[identity]) for rows in files if identity in rows.by_id), None)
+    return next((rows.record(rows.by_id[identity]) for rows in files.values() if identity in rows.by_id), None)
 
 
-def _without(rows: pa.Table, ids: Sequence[str]) -> pa.Table:
-    """The rows of other ids."""
-    return rows.filter(pc.invert(pc.is_in(_id_column(rows), pa.array(ids, pa.string()))))
+def _identity(record: Record) -> str:
+    return str(record["id"])
 
 
 def _id_column(rows: pa.Table) -> Any:
@@ -204,25 +203,16 @@ def _id_column(rows: pa.Table) -> Any:
 
 
 def _merge(old: Record, new: Record) -> Record:
-    out = dict(old)
-    for name, value in new.items():
-        if value is not None and not (value == [] and out.get(name)):
-            out[name] = value
-        else:
-            out.setdefault(name, value)
-    return out
+    """The old record with what the new one knows: what is null there stays, and lists that are empty."""
+    return old | {k: v for k, v in new.items() if k not in old or (v is not None and not (v == [] and old[k]))}
 
 
-def table_rows(kind: RecordKind, records: list[Record]) -> pa.Table:
+def _table_rows(kind: RecordKind, records: list[Record]) -> pa.Table:
     """Records as rows of the table of their kind."""
-    rows: list[Record] = []
+    rows = []
     for record in records:
-        row = {**record, "market_id": record["id"], "record": json.dumps(record, ensure_ascii=False)}
-        row["token_ids"] = [t["id"] for t in record.get("tokens", ())]
-        row["token_labels"] = [t.get("label") for t in record.get("tokens", ())]
-        rows.append({name: _text(row.get(name)) for name in SCHEMAS[kind].names})
+        tokens = record.get("tokens", ())
+        lists = {"token_ids": [t["id"] for t in tokens], "token_labels": [t.get("label") for t in tokens]}
+        row = {**record, **lists, "market_id": record["id"], "record": json.dumps(record, ensure_ascii=False)}
+        rows.append({n: v if (v := row.get(n)) is None or isinstance(v, list) else str(v) for n in SCHEMAS[kind].names})
     return pa.Table.from_pylist(rows, schema=SCHEMAS[kind])
-
-
-def _text(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | list) else str(value)

@@ -90,48 +90,45 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
         given = [row.pop(name) for name in called if name in row]
         if given or field.of in ("listing", "archive"):
             value = next((one for one in given if one is not None), None)
-            out[field.name] = _typed(field.type, value, called[0])
+            if value is None:
+                # A list that all records have is empty; what some have is null where it is not known.
+                out[field.name] = [] if field.type == "texts" and field.of != "some" else None
+            else:
+                out[field.name] = _typed(field.type, value, called[0])
     if kind != "markets" and out["id"] is None:
         out["id"] = out["slug"]
     if out["id"] is None:
         lacks = "no market_id" if kind == "markets" else "neither an id nor a slug"
         raise ConfigError(f"a row of the {kind} frame has {lacks}; it has {given_names}.")
     if kind == "markets":
-        lists = [_listed(name, row.pop(name, None)) for name in TOKEN_LISTS]
+        ids, labels = (_listed(name, row.pop(name, None)) for name in TOKEN_LISTS)
         if out["tokens"] is None:
-            out["tokens"] = _tokens(out["id"], *lists)
+            if len(ids) != len(labels):
+                raise ConfigError(
+                    f"market {out['id'][:80]!r} has {len(ids)} token_ids and {len(labels)} token_labels; each id needs "
+                    "a label."
+                )
+            pairs = zip(ids, labels, strict=True)
+            out["tokens"] = [{"id": text_id(i, "token id"), "label": None if w is None else str(w)} for i, w in pairs]
     if out["status"] is None and row.get("closed") is not None:
         out["status"] = "closed" if row["closed"] else "active"
     return {**out, **row}
 
 
 def _typed(kind: str, value: Any, what: str) -> Any:
+    """A value that is not null as one of a field of this kind."""
     if kind == "texts":
-        some = [value] if value is None or isinstance(value, str) else list(value)
-        return [str(one) for one in some if one is not None]
-    if kind == "tokens" and value is not None:
-        return [
-            {**t, "id": text_id(t.get("id", t.get("token_id")), "token id"), "label": t.get("label")} for t in value
-        ]
-    if kind == "text" and value is not None:
-        return str(value)
-    return text_id(value, what) if kind == "id" else value
+        return [str(one) for one in ([value] if isinstance(value, str) else value) if one is not None]
+    if kind == "tokens":
+        ids = (text_id(t.get("id", t.get("token_id")), "token id") for t in value)
+        return [{**t, "id": identity, "label": t.get("label")} for t, identity in zip(value, ids, strict=True)]
+    return text_id(value, what) if kind == "id" else str(value) if kind == "text" else value
 
 
 def _listed(name: str, value: Any) -> list[Any]:
     if isinstance(value, str):
         raise ConfigError(f"{name} is the text {value[:80]!r}; it is a list: json.loads makes one of a text of JSON.")
     return list(value or ())
-
-
-def _tokens(market_id: str, ids: list[Any], labels: list[Any]) -> list[Record]:
-    if len(ids) != len(labels):
-        raise ConfigError(
-            f"market {market_id[:80]!r} has {len(ids)} token_ids and {len(labels)} token_labels; each id needs a label."
-        )
-    return [
-        {"id": text_id(i, "token id"), "label": None if w is None else str(w)} for i, w in zip(ids, labels, strict=True)
-    ]
 
 
 def derive(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +32,22 @@ class Selection:
     The ways are the arguments of `Archive.pull`; None for those that were not chosen.
     """
 
-    def __init__(self, store: ArchiveStore, client: Any, **given: Any) -> None:
+    def __init__(self, store: ArchiveStore, client: Any, **ways: Any) -> None:
         if not hasattr(client, "iter_columns"):
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
-        ways = {way: value for way, value in given.items() if value is not None}
-        if len(ways) != 1:
-            found = f"these are {', '.join(ways)}" if ways else "there is none"
+        given = {way: value for way, value in ways.items() if value is not None}
+        if len(given) != 1:
+            found = f"these are {', '.join(given)}" if given else "there is none"
             raise ConfigError(f"pull needs exactly one of {_WAYS}; {found}.")
-        ((way, value),) = ways.items()
+        ((self._way, value),) = given.items()
         if isinstance(value, str) and not value:
-            raise ConfigError("names nothing; all_markets=True takes every market.", argument=way, value="")
-        self._store = store
-        self._client = client
-        self._way = way
-        self._value: Any = value
-        if way in ("markets", "file"):
-            self._value = names("markets", value) if way == "markets" else list(dict.fromkeys(names_in(value)))
+            raise ConfigError("names nothing; all_markets=True takes every market.", argument=self._way, value="")
+        self._store, self._client, self._value = store, client, value
+        if self._way in ("markets", "file"):
+            self._value = names("markets", value) if self._way == "markets" else list(dict.fromkeys(names_in(value)))
             if not self._value:
                 problem = "names nothing; pass an id or slug as text, or a list of them."
-                raise ConfigError(problem, argument=way, value=value)
+                raise ConfigError(problem, argument=self._way, value=value)
 
     @property
     def is_cached(self) -> bool:
@@ -60,11 +58,26 @@ class Selection:
         """Ids of the markets, unknown names unchanged; NotFoundError if none is listed; ``refresh`` lists anew."""
         if self._way in ("markets", "file"):
             return self._named()
-        if self._way in ("search", "all_markets"):
-            found = self._listed({"search": self._value} if self._way == "search" else {})
+
+        def once(what: str, listed: Callable[[], list[str]]) -> None:
+            """List anew, unless it was a short while ago; that there is nothing is not remembered."""
+            known = self._store.coverage.records(_DISCOVERY, what)
+            if (refresh or not any(is_fresh(one.fetched_at, clock().now) for one in known)) and listed():
+                record = CoverageRecord(0, 1, CoverageState.FINAL, None, clock().now, 0)
+                self._store.coverage.append((_DISCOVERY, what), record)
+
+        if self.is_cached:
+            events = [self._value]
+            if self._way == "series":
+                once(f"series:{self._value}", self._listed_events)
+                stored = self._store.catalog["events"].records()
+                events = [str(e["slug"]) for e in stored if e.get("series_slug") == self._value and e.get("slug")]
+            for event in events:
+                once(f"event:{event}", partial(self._listed, event_slug=event))
+            stored = self._store.catalog["markets"].records()
+            found = [str(m["id"]) for event in events for m in stored if m.get("event_slug") == event]
         else:
-            events = [self._value] if self._way == "event" else self._events(clock, refresh=refresh)
-            found = [m for event in events for m in self._markets(event, clock, refresh=refresh)]
+            found = self._listed(search=self._value) if self._way == "search" else self._listed()
         if not found:
             what = "no market" if self._way == "all_markets" else f"no market of {self._way}={self._value!r}"
             argument = self._way if self._way == "search" else "event"
@@ -82,39 +95,23 @@ class Selection:
         known = [(name, markets.find(name)) for name in names]
         return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
 
-    def _listed(self, filters: Mapping[str, Any], event: str | None = None) -> list[str]:
+    def _listed(self, **filters: str) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""
-        found = [records.read("markets", row) for row in records.rows_of(self._client.markets(**filters))]
-        named = [{**m, "event_slug": m.get("event_slug") or event} for m in found]
+        rows, slug = records.rows_of(self._client.markets(**filters)), filters.get("event_slug")
+        found = [records.read("markets", row) for row in rows]
+        found = [{**m, "event_slug": m.get("event_slug") or slug} for m in found]
         events = self._store.catalog["events"]
-        self._store.catalog["markets"].upsert(named)
-        derived = records.derive("events", [dict(m) for m in named])
+        self._store.catalog["markets"].upsert(found)
+        derived = records.derive("events", found)
         events.upsert(e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None)
-        return [str(m["id"]) for m in named]
+        return [str(m["id"]) for m in found]
 
-    def _events(self, clock: Callable[[], ServerTime], *, refresh: bool) -> list[str]:
-        catalog, series = self._store.catalog["events"], self._value
-
-        def listed() -> list[str]:
-            found = [records.read("events", row) for row in records.rows_of(self._client.events(series_slug=series))]
-            catalog.upsert([{**e, "series_slug": e.get("series_slug") or series} for e in found])
-            return [str(e["id"]) for e in found]
-
-        self._list(f"series:{series}", listed, clock, refresh=refresh)
-        return [str(e["slug"]) for e in catalog.records() if e.get("series_slug") == series and e.get("slug")]
-
-    def _markets(self, event: str, clock: Callable[[], ServerTime], *, refresh: bool) -> list[str]:
-        self._list(f"event:{event}", lambda: self._listed({"event_slug": event}, event), clock, refresh=refresh)
-        return [str(m["id"]) for m in self._store.catalog["markets"].records() if m.get("event_slug") == event]
-
-    def _list(
-        self, what: str, listed: Callable[[], list[str]], clock: Callable[[], ServerTime], *, refresh: bool
-    ) -> None:
-        """List anew, unless it was a short while ago; that there is nothing is not remembered."""
-        known = self._store.coverage.records(_DISCOVERY, what)
-        if (refresh or not any(is_fresh(p.fetched_at, clock().now) for p in known)) and listed():
-            record = CoverageRecord(0, 1, CoverageState.FINAL, None, clock().now, 0)
-            self._store.coverage.append((_DISCOVERY, what), record)
+    def _listed_events(self) -> list[str]:
+        """Ids of the events of the series that the service lists; their records are stored."""
+        rows = records.rows_of(self._client.events(series_slug=self._value))
+        found = [records.read("events", row) for row in rows]
+        self._store.catalog["events"].upsert([{**e, "series_slug": e.get("series_slug") or self._value} for e in found])
+        return [str(e["id"]) for e in found]
 
 
 # The hint where no event or series has the name.

@@ -73,6 +73,13 @@ def test_tags_are_texts(archive: md.Archive, given: Any, shown: list[str]) -> No
         assert [m["id"] for m in web.get("/v1/markets", tags="politics").body["data"]] == ["m"] * (given == "politics")
 
 
+def test_tags_that_are_not_known_stay_null(archive: md.Archive) -> None:
+    """A frame has null where a market's tags are not known, and an empty list where it has none."""
+    archive.add(markets=[market("a", tags=None), market("b", tags=[]), market("c", tags=["x"])])
+    assert [record["tags"] for record in archive.records("markets")] == [None, [], ["x"]]
+    assert archive.markets(frame="polars")["tags"].to_list() == [None, [], ["x"]]
+
+
 def test_an_event_spans_markets_that_came_one_by_one(archive: md.Archive) -> None:
     """Tags, dates and state of a derived event are those of all its markets; a slug finds the event that has an id."""
     first = market("a", event_id="E", event_slug="e", tags=["x"], start_date="2026-01-01", status="closed")
