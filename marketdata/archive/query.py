@@ -94,9 +94,7 @@ class Query:
         # What is aggregated is read in parts, which are small: all at once may be too much.
         for points in self.stored(self.width if in_parts or self.width != self.base else None):
             # Stored labels may be from before a record changed.
-            tokens = [
-                t._replace(token_label=known.get((t.market_id, t.token_id or ""), t.token_label)) for t in points.tokens
-            ]
+            tokens = [Token(m, token, known.get((m, token or ""), label)) for m, token, label in points.tokens]
             out = points if tuple(tokens) == points.tokens else points.of_codes(tokens, points.token).sort()
             if self.width != self.base:
                 out = resample_columns(out, self.width, counts=self.counts)
@@ -143,6 +141,9 @@ class Query:
             start, end = ranges[0] if is_one else np.array(ranges, dtype=np.int64).T[:, codes]
             ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
             mask = (ts >= start) & (ts < end)
+            if mask.all() and self.token_id is None:
+                out.append(batch)
+                continue
             if self.token_id is not None:
                 codes, names = dictionary_of(batch.column("token_id"))
                 mask &= np.array([name == self.token_id for name in names])[codes]

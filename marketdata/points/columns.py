@@ -33,7 +33,8 @@ class Token(NamedTuple):
     @property
     def sort_key(self) -> tuple[str, bool, str, str]:
         """Order of tidy frames: by market, then token id (a missing one last), then label."""
-        return self.market_id, self.token_id is None, self.token_id or "", self.token_label or ""
+        market_id, token_id, label = self
+        return market_id, token_id is None, token_id or "", label or ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +108,10 @@ class Columns:
 
     def is_sorted(self) -> bool:
         """Whether entries are in tidy order."""
+        return self._is_sorted
+
+    @cached_property
+    def _is_sorted(self) -> bool:
         keys = [t.sort_key for t in self.tokens]
         return keys == sorted(keys) and bool((self.steps() >= 0).all())
 

@@ -124,9 +124,8 @@ def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, 
         for codes, _ in arrays:
             change[1:] |= codes[1:] != codes[:-1]
         starts = np.flatnonzero(change)
-        found = [
-            index.setdefault(Token(*(names[codes[i]] for codes, names in arrays)), len(index)) for i in starts.tolist()
-        ]
+        ids = [[names[code] for code in codes[starts].tolist()] for codes, names in arrays]
+        found = [index.setdefault(token, len(index)) for token in map(Token, *ids)]
         lengths = np.diff(np.append(starts, chunk.num_rows))
         parts.append(np.repeat(np.array(found, dtype=np.int32), lengths))
     return tuple(index), np.concatenate(parts)

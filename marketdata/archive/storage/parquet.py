@@ -392,10 +392,11 @@ def read_groups(
                 last = footer.groups[stop - 1]
                 _fetched(source, footer.groups[start].begin, last.begin + last.size, body)
     with errors.parsing(_what(file.path)):
+        stored = footer.metadata.schema.names  # made at each call
         reader = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(body)),
             metadata=footer.metadata,
-            read_dictionary=[name for name in ID_COLUMNS if name in footer.metadata.schema.names],
+            read_dictionary=[name for name in ID_COLUMNS if name in stored],
             page_checksum_verification=True,
         )
         rows = reader.read_row_groups(some, columns=names, use_threads=len(some) >= _MANY_GROUPS)
