@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from marketdata.fetch.reader import Fetched, Part, merged, same
+import numpy as np
+
+from marketdata.fetch.reader import Fetched, Part, in_time, merged
 from marketdata.fetch.windows import MarketInfo, Spans, Window
 from marketdata.points.columns import Data
 from marketdata.times import DAY, Range
@@ -39,14 +40,12 @@ class Track:
         self.rest = [window.rng]
         self.at = window.rng.start
         self.labels = info.labels(window)
-        self._todo: deque[Part] = deque()
         self._info = info
         self.spans = Spans(self.labels or 2, window.limit)
         self._seen: list[Data] = []  # what came and is requested again
-        self._is_ordered = True  # unless pages were seen that are not
+        self._in_time: bool | None = None  # whether the order of its pages was seen to be that of time
         self._ends = {rng.end for rng, _ in info.parts(window)}  # where a window ends whatever is cut
         self._wasted = 0.0  # pages that complete windows lacked which end anywhere else
-        self._rises = False  # whether the order of its pages was seen to be that of time
         self.is_dense = False  # whether the last day had more than a page
         self._days = info.days(window) if has_days else None
         if self._days is not None:
@@ -57,12 +56,12 @@ class Track:
     @property
     def next(self) -> int | None:
         """Where the part begins that is requested next; None: all is requested."""
-        return self._todo[0].window.rng.start if self._todo else self.rest[0].start if self.rest else None
+        return self.rest[0].start if self.rest else None
 
     @property
     def next_is_day(self) -> bool:
         """Whether what is requested next is a whole day."""
-        return bool(self.rest) and not self._todo and self._is_in_days(self.rest[0])
+        return bool(self.rest) and self._is_in_days(self.rest[0])
 
     @property
     def unrequested(self) -> float:
@@ -79,7 +78,7 @@ class Track:
         for part in self.parts:
             if part.window.rng.start == at and part.fetched is not None:
                 at = part.window.rng.end
-        return bool(self._todo) or self.next == at
+        return self.next == at
 
     @property
     def done(self) -> int:
@@ -103,7 +102,21 @@ class Track:
         return self._wasted + self.spans.cost * sum(end not in self._ends for end in ends)
 
     def see(self, part: Part) -> None:
-        """Take in how many buckets the last page of a part spans: from the page before it on, or the first point."""
+        """Take in the last page of a part, and end the part if it follows the others in no order."""
+        self._see_span(part)
+        if part.most is None:
+            return
+        pages = [page.columns for page in part.pages]
+        order = in_time(pages[-2:] if self._in_time else pages, is_one=self.labels == 1)
+        if self._in_time is None:
+            self._in_time = order
+        if self._in_time and order is not False:
+            part.kept = len(pages)
+        elif order is False or (len(pages) > 1 and self.pages(self._to_come(part)) > LONGEST):
+            part.most = len(pages)  # what is in no order is requested in windows that are not divided
+
+    def _see_span(self, part: Part) -> None:
+        """How many buckets the last page of a part spans: from the page before it on, or the first point."""
         width, (start, end), ts = self.window.resolution.micros, part.window.rng, part.pages[-1].columns.ts
         is_full = bool(part.pages[-1].next_cursor)
         if not is_full and not self._info.parts(part.window)[0][1]:
@@ -115,12 +128,19 @@ class Track:
         self.spans.see(part.pages[-1].points, max(1, (last - first) // width), is_full=is_full)
 
     def left(self, part: Part) -> float:
-        """How many pages of a part are still to come; 0 where it cannot be divided."""
-        if part.most is None or part.fetched is not None:
+        """How many pages of a part are still to come; 0 where it cannot be divided, as nothing of it could be kept."""
+        rng = self._to_come(part)
+        if part.most is None or part.fetched is not None or self._in_time is False:
             return 0
+        if part.pages and (rng.start == part.window.rng.start or (self._in_time is None and len(part.pages) > 1)):
+            return 0
+        return self.pages(rng)
+
+    def _to_come(self, part: Part) -> Range:
+        """What is left of a part behind its pages."""
         start, end = part.window.rng
         came = max([start, *(int(page.columns.ts.max(initial=0)) for page in part.pages[-1:])])
-        return self.pages(Range(min(came, end - 1), end))
+        return Range(min(came, end - 1), end)
 
     def pages(self, rng: Range) -> float:
         """How many pages a range of it has, by those that came."""
@@ -129,8 +149,6 @@ class Track:
 
     def take(self, windows: int, longest: int | None = None) -> Part:
         """The next part, where what is left may become so many windows, each of at most so many pages."""
-        if self._todo:
-            return self._todo.popleft()
         is_day = self.next_is_day
         rest = replace(self.window, rng=self.rest.pop(0))
         # The first request reads on to the first point, whenever that is.
@@ -139,8 +157,8 @@ class Track:
             window = replace(rest, rng=Range(rest.rng.start, rest.rng.start + DAY))
         if window.rng.end < rest.rng.end:
             self.rest.insert(0, Range(window.rng.end, rest.rng.end))
-        most = LONGEST if self._is_ordered and not is_day else None
-        part = Part(window, most, list(self._seen), labels=self.labels or 2, is_day=is_day)
+        most = LONGEST if self._in_time is not False and not is_day else None
+        part = Part(window, most, list(self._seen), is_day=is_day)
         insort(self.parts, part, key=_start)
         return part
 
@@ -150,9 +168,9 @@ class Track:
         rng, is_active = self._info.parts(rest)[0]
         left = self.pages(rng)
         pages = max(_FEWEST, math.ceil(left / max(1, windows)))
-        if longest is not None or not self._is_ordered:  # what is in no order is requested again if any page fails
-            pages = min(pages, longest or LONGEST // 4)
-        if not is_active or pages >= left or (windows < 2 and self._is_ordered):
+        if longest is not None or self._in_time is False:  # what is in no order is requested again if any page fails
+            pages = min(pages, LONGEST)
+        if not is_active or pages >= left or (windows < 2 and self._in_time is not False):
             return replace(rest, rng=rng)
         return rest.part(rng.start, self.spans.width(pages))
 
@@ -163,11 +181,9 @@ class Track:
             self._receive_day(part)
         elif fetched is None:
             part = self._divide(part)
-            if not part.waits and part.fetched is not None:
-                yield part.fetched
         elif part.window.rng.end not in self._ends and part.pages:
             self._wasted += max(0.0, 1 - part.pages[-1].points / self.spans.page)
-        yield from self._confirm(part)
+        yield from self._settle(part)
 
     def _receive_day(self, part: Part) -> None:
         """After a day that is refused, or fits a page, what is left is requested as pages."""
@@ -182,55 +198,54 @@ class Track:
                 self.rest.append(Range(start, rng.end))
 
     def _divide(self, part: Part) -> Part:
-        """Replace a part by the one that has come, which waits for what follows; what is left is cut again."""
-        came, end = part.prefix()
-        window = part.window
-        if came.labels != self._labels(came):
-            end = window.rng.start  # pages may come label after label
-        self._is_ordered = self._is_ordered and end > window.rng.start
-        self._rises |= self._is_ordered and came.pages > 1  # two pages that rise show the order of all
-        if self._rises and end > window.rng.start:
-            end = min(window.part(end, 1).rng.end, window.rng.end)
-        seen = [columns.between(self.at, self.window.rng.end) for columns in [*self._seen, came.columns]]
-        self._seen = [columns for columns in seen if len(columns)]
+        """Replace a part by what has come in order of time; what is left of it is cut again."""
+        # A page alone shows no order: it waits for what follows.
+        keeps = part.kept or (self._in_time is None and len(part.pages) == 1)
+        came, end = part.prefix(len(part.pages) if not keeps else int(keeps))
+        start, rng = part.window.rng.start, part.window.rng
+        if not keeps:
+            end = start
+        elif self._in_time and np.count_nonzero(came.columns.ts == end) == (self.labels or max(2, came.labels)):
+            end = min(part.window.part(end, 1).rng.end, rng.end)
         self.parts.remove(part)
-        insort(self.rest, Range(end, window.rng.end))
-        window = replace(window, rng=Range(window.rng.start, end))
-        first = Part(window, seen=[came.columns], fetched=came, waits=not self._rises)
-        if end > window.rng.start:
-            insort(self.parts, first, key=_start)
+        self._ask_again(Range(end, rng.end), came.columns)
+        if end == start:
+            self._in_time = False
+            return part
+        window = replace(part.window, rng=Range(start, end))
+        first = Part(window, fetched=_cut_off(window, came, end), waits=True)
+        insort(self.parts, first, key=_start)
         return first
 
-    def _labels(self, came: Fetched) -> int:
-        """Tokens of the market, which has two or more if nothing is known of it."""
-        return self.labels or max(2, came.labels)
+    def _ask_again(self, rng: Range, came: Data) -> None:
+        """Request a range later; what came of it must come again."""
+        if rng.start < rng.end:
+            insort(self.rest, rng)
+        width = self.window.resolution.micros
+        again = [came.between(rng.start // width * width, rng.end), *self._seen]
+        self._seen = [columns for each in again if len(columns := each.between(self.at // width * width, rng.end))]
 
-    def _confirm(self, part: Part) -> Iterator[Fetched]:
-        """What came before a part is complete if it brings the last bucket again, equal, and later ones."""
-        start, after = part.window.rng.start, part.fetched
-        for before in self.parts:
-            if not before.waits or before.window.rng.end != start or before.fetched is None or after is None:
-                continue
+    def _settle(self, part: Part) -> Iterator[Fetched]:
+        """Decide on what waits, once it is known whether pages are in order of time: the part behind it says so."""
+        start, end = part.window.rng
+        waiting = [(before, before.fetched) for before in self.parts if before.waits and before.fetched is not None]
+        for before, came in waiting:
+            if self._in_time is None and before.window.rng.end == start and part.fetched is not None:
+                later = part.fetched.columns.between(part.window.part(start, 1).rng.end, end)
+                self._in_time = bool(in_time([came.columns, later], is_one=self.labels == 1))
+        for before, came in waiting if self._in_time is not None else ():
             before.waits = False
-            both = [f.columns.between(start, start + part.window.resolution.micros) for f in (before.fetched, after)]
-            is_later = self._rises or after.columns.ts.max(initial=0) > before.fetched.columns.ts.max()
-            if before.fetched.labels == after.labels == self._labels(before.fetched) and is_later and same(*both):
-                self._rises = True
-                yield _cut_off(before.window, before.fetched, start)
+            if self._in_time:
+                yield came
             else:
-                before.fetched = None
-                self._is_ordered = False
-                self._todo.append(before)
+                self.parts.remove(before)
+                self._ask_again(before.window.rng, came.columns)
 
     def keep(self) -> Iterator[Fetched]:
         """Keep what came of parts on their way when a fetch ends, where pages were seen to be in time order."""
         for part in list(self.parts):
             if part.fetched is None and part.pages:
                 yield from self.receive(part, None)
-        for part in self.parts if self._rises else ():
-            if part.waits and part.fetched is not None and part.fetched.labels == self._labels(part.fetched):
-                part.waits = False
-                yield _cut_off(part.window, part.fetched, part.window.rng.end)
 
     def pop(self, end: int) -> list[Fetched]:
         """What came before a time up to which all is complete."""

@@ -60,21 +60,21 @@ class Part:
     """A part of a range: it is requested by one thread, which follows its cursor for ``most`` pages.
 
     ``is_day``: it is a whole day, which is requested as such.
-    ``seen``: what came of it before; all of that must come again. ``pages``: what has come so far. ``fetched``: what
-    came in all; if it ``waits``, that is complete only if what follows says so. ``labels``: the fewest that
-    pages name.
+    ``seen``: what came of it before; all of that must come again. ``pages``: what has come so far, of which the first
+    ``kept`` are known to be in order of time. ``fetched``: what came in all; if it ``waits``, that is complete only if
+    pages turn out to be in that order.
     """
 
     window: Window
     most: int | None = None
     seen: list[Data] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
+    kept: int = 0
     date: float | None = None
     fetched: Fetched | None = None
     waits: bool = False
     tries: int = 1
     bound: int = 1
-    labels: int = 1
     is_day: bool = False
 
     def halves(self, tries: int) -> list[Part]:
@@ -82,31 +82,20 @@ class Part:
         windows = self.window.halves() if self.window.buckets > 1 else [self.window]
         return [Part(window, seen=self.seen, tries=tries, bound=self.bound) for window in windows]
 
-    def is_long(self) -> bool:
-        """Whether another part is to follow: after ``most`` pages, or where these are not seen to be in time order."""
-        if self.most is None:
-            return False
-        return len(self.pages) >= self.most or _labels(self.pages) < self.labels or not _rise(self.pages[-2:])
-
     def advances(self) -> bool:
-        """Whether it may end here, as several pages in order of time came of it."""
-        return self.most is not None and len(self.pages) > 1 and self.prefix()[1] > self.window.rng.start
+        """Whether it may end here, as pages in order of time came of it."""
+        return self.kept > 0 and self.prefix(self.kept)[1] > self.window.rng.start
 
-    def prefix(self) -> tuple[Fetched, int]:
-        """What has come so far; before the time it lacks nothing if pages have points of a token in rising order."""
-        pages = list(self.pages)
-        while not _rise(pages) and len(pages) > 1:
-            pages.pop()
-        fetched = collected(self.window, pages, self.date)
+    def prefix(self, pages: int) -> tuple[Fetched, int]:
+        """What came on so many first pages, and its last bucket, which may be cut; all before it came if in order."""
+        fetched = collected(self.window, self.pages[:pages], self.date)
         fetched.notes.pop("cursor_empty", None)  # what follows shows whether it was the end
-        # A token that has a point here has come up to here; all of them have where all have a point.
-        at, points = np.unique(fetched.columns.ts, return_counts=True)
-        whole = at[points == fetched.labels]
-        if len(pages) > 1 and np.count_nonzero(np.diff(fetched.columns.bounds)) == fetched.labels:
-            # Pages that follow each other in time bring nothing of before; the last bucket may be cut.
-            whole = np.union1d(whole, at[:-1])
         start = self.window.rng.start
-        return fetched, max(start, int(whole[-1])) if _rise(pages) and fetched.complete and len(whole) else start
+        return fetched, max(start, int(fetched.columns.ts.max(initial=start))) if fetched.complete else start
+
+    def restart(self) -> None:
+        """Forget the pages that came: they are requested again."""
+        self.pages, self.kept, self.date = [], 0, None
 
 
 class Reader:
@@ -166,7 +155,7 @@ class Reader:
                 raise
         with self._lock:
             report.restarts += 1
-        part.pages = []
+        part.restart()
         halves = part.halves(part.tries + (is_one or lacks == "count"))
         for half in halves if fetched is not None else ():
             with suppress(PaginationStalledError):
@@ -202,7 +191,7 @@ class Reader:
         self, part: Part, report: Report, stop: threading.Event | None, came: Callable[[Part], object]
     ) -> Fetched | None:
         """The points of a part, page after page; None if there are more than ``part.most``."""
-        part.pages, part.date = [], None
+        part.restart()
         name = part.window.view, part.window.id
         window = replace(part.window, limit=max(part.window.limit, self._limits.get(name, 1)))
 
@@ -217,7 +206,7 @@ class Reader:
             for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
                 part.pages.append(page)
                 came(part)
-                if page.next_cursor and part.is_long():
+                if page.next_cursor and part.most is not None and len(part.pages) >= part.most:
                     return None
         except LimitTooSmallError as error:
             if error.minimum is None or not window.limit < error.minimum <= LARGEST_LIMIT:
@@ -291,6 +280,22 @@ def merged(window: Window, parts: Sequence[Fetched]) -> Fetched:
     )
 
 
+def in_time(pages: Iterable[Data], *, is_one: bool) -> bool | None:
+    """Whether pages that follow each other show that points come in order of time; None: they do not tell.
+
+    The points of each token rise, and no page begins before the end of another. That could be all the same where
+    tokens come one after the other, unless there ``is_one`` alone; but then two pages share the token that is cut
+    between them, and no other.
+    """
+    some = [page for page in pages if len(page)]
+    if not all(bool((page.steps() > 0).all()) for page in some):
+        return False
+    if any(before.ts.max() > after.ts.min() for before, after in pairwise(some)):
+        return False
+    tokens = [token for page in some for token in page.tokens]
+    return (len(some) > 1 and (is_one or len(tokens) >= len(set(tokens)) + len(some))) or None
+
+
 def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
     """(label, t) of each point of a page."""
     return _keys(page.columns)
@@ -314,14 +319,6 @@ def _with_all(part: Part, fetched: Fetched) -> Fetched:
             "lost them, or should not have sent them."
         )
     return fetched
-
-
-def _rise(pages: Iterable[Page]) -> bool:
-    """Whether the points of each token are in time order on each page, and those of all from page to page."""
-    some = [page.columns for page in pages if len(page.columns)]
-    return all(bool((columns.steps() > 0).all()) for columns in some) and all(
-        before.ts.max() <= after.ts.min() for before, after in pairwise(some)
-    )
 
 
 def _labels(pages: Iterable[Page]) -> int:
