@@ -22,7 +22,8 @@ _WORTH_INFO = 20
 LONGEST = 16
 # Pages of a window at least: each window but the last costs half a page, where pages may end anywhere.
 _FEWEST = 2
-# A range of fewer pages than this, if every bucket has its points, is requested at once.
+
+# A range of fewer pages than this, if it is known how many, is requested at once.
 _SHORT = 20
 
 
@@ -91,8 +92,8 @@ class Track:
 
     @property
     def is_short(self) -> bool:
-        """Whether it has few pages, and so many points that it is known how many."""
-        return self.spans.filled > 0.5 and self.window.buckets * (self.labels or 2) < _SHORT * self.window.limit
+        """Whether it has few pages, and it is known how many."""
+        return self.spans.is_regular and self.pages(self.window.rng) < _SHORT
 
     @property
     def waste(self) -> float:
@@ -100,6 +101,11 @@ class Track:
         on_way = [part.window.rng for part in self.parts if part.fetched is None and not part.is_day]
         ends = [rng.end for rng in (*self.rest, *on_way)]
         return self._wasted + self.spans.cost * sum(end not in self._ends for end in ends)
+
+    def cost(self, part: Part) -> float:
+        """Pages that dividing a part may waste: at the end of a window, and as its last bucket is requested again."""
+        ts = part.pages[-1].columns.ts
+        return self.spans.cost + np.count_nonzero(ts == ts.max(initial=0)) / self.spans.page
 
     def see(self, part: Part) -> None:
         """Take in the last page of a part, and end the part if it follows the others in no order."""
@@ -125,14 +131,15 @@ class Track:
         first = int(part.pages[-2].columns.ts.max(initial=start)) + width if len(part.pages) > 1 else start
         if len(ts) and (first > ts.min() or not self.spans.known):
             first = int(ts.min())
-        self.spans.see(part.pages[-1].points, max(1, (last - first) // width), is_full=is_full)
+        self.spans.see(np.unique(ts, return_counts=True)[1], max(1, (last - first) // width), is_full=is_full)
 
     def left(self, part: Part) -> float:
         """How many pages of a part are still to come; 0 where it cannot be divided, as nothing of it could be kept."""
-        rng = self._to_come(part)
+        rng, start = self._to_come(part), part.window.rng.start
         if part.most is None or part.fetched is not None or self._in_time is False:
             return 0
-        if part.pages and (rng.start == part.window.rng.start or (self._in_time is None and len(part.pages) > 1)):
+        # Before order is known the first page alone is taken on trust.
+        if part.pages and (rng.start == start or (self._in_time is None and (len(part.pages) > 1 or start > self.at))):
             return 0
         return self.pages(rng)
 
@@ -209,6 +216,7 @@ class Track:
             end = min(part.window.part(end, 1).rng.end, rng.end)
         self.parts.remove(part)
         self._ask_again(Range(end, rng.end), came.columns)
+        self._wasted += np.count_nonzero(came.columns.ts >= end) / self.spans.page
         if end == start:
             self._in_time = False
             return part

@@ -223,17 +223,18 @@ class Scheduler:
         """The next part of a track: it is for as many workers as its share of all that is left."""
         own = track.unrequested
         share = 1 if self._waiting or not own else round(self._workers * own / self._left)
-        part = track.take(min(share, self._cuts(track) + 1), None if self._buffer is None else LONGEST)
+        cuts = self._budget(track) / track.spans.cost
+        part = track.take(int(min(share, cuts + 1)), None if self._buffer is None else LONGEST)
         self._days_on_way += part.is_day
         return part
 
-    def _cuts(self, track: Track) -> int:
-        """How often windows may be cut: each cut may waste a page, as it is not known where pages end."""
+    def _budget(self, track: Track) -> float:
+        """Pages that may be wasted from now on: each cut may waste some, as it is not known where pages end."""
         if track.is_short:
-            return self._workers
+            return math.inf
         waste = self._wasted + sum(one.waste for one in self._tracks)
         pages = min(sum(one.pages(one.window.rng) for one in self._tracks), _FORESIGHT * self._came)
-        return int((_WASTE + pages / _PAGES_A_WASTE - waste) / track.spans.cost)
+        return _WASTE + pages / _PAGES_A_WASTE - waste
 
     def _note_page(self, track: Track, part: Part) -> None:
         """A page came: what is left of its part is divided if that is more than its share, and workers are free."""
@@ -243,7 +244,9 @@ class Scheduler:
             self._start()
             if self._active == self._workers or any(self._may_take(one) for job in self._begun for one in job.open):
                 return
-            if track.left(part) > max(WORTH_DIVIDING, self._left / self._workers) and self._cuts(track) > 0:
+            if track.left(part) > max(WORTH_DIVIDING, self._left / self._workers) and self._budget(track) > track.cost(
+                part
+            ):
                 part.most = len(part.pages)
 
     # -- a thread

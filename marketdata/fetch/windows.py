@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
+from marketdata.points.columns import Ints
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 from marketdata.times import DAY, Range, to_text
@@ -21,8 +22,10 @@ WORTH_DIVIDING = 3
 _RECENT = 16
 # How much fuller one page may be than another where chance alone says so, and the margin for chance in a window.
 _EVEN, _DEVIATIONS = 2.0, 1.7
-# Pages that a window may waste at its end: at least, as pages may differ, and for each deviation of a page by chance.
-_LEAST_COST, _COST_OF_CHANCE = 0.25, 1.2
+# The variance of the points of a bucket over their mean where it hardly matters; that of a coin is a half.
+_REGULAR = 0.5
+# Pages that a window may waste at its end: at least, as pages may differ, and for each deviation of so many pages.
+_LEAST_COST, _COST_OF_CHANCE, _TYPICAL = 0.25, 1.2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +122,24 @@ class Spans:
         self._labels, self._limit = labels, limit
         self._seen: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # points and buckets of pages
         self._full: deque[int] = deque(maxlen=_RECENT)  # points of pages behind which another one came
-        self._count, self._emptiest, self._fullest = 0, 1.0, 0.0
+        self._count, self._emptiest, self._fullest = 0, math.inf, 0.0  # full pages, and points a bucket of them
+        self._variance = 0.0  # of the points of a bucket over their mean, on the page where that is most
         self.page: float = limit
         self.buckets = limit / labels
 
-    def see(self, points: int, buckets: int, *, is_full: bool) -> None:
-        """A page of so many points in so many buckets; behind a full one another one follows."""
-        self._seen.append((points, buckets))
-        if is_full and points:
-            share = points / (buckets * self._labels)
-            self._full.append(points)
+    def see(self, points: Ints, buckets: int, *, is_full: bool) -> None:
+        """A page of so many buckets, of which some have points; behind a full one another one follows."""
+        came = int(points.sum())
+        self._seen.append((came, buckets))
+        if is_full and came:
+            mean = came / buckets
+            self._full.append(came)
             self._count += 1
-            self._emptiest, self._fullest = min(self._emptiest, share), max(self._fullest, share)
+            self._emptiest, self._fullest = min(self._emptiest, mean), max(self._fullest, mean)
+            self._variance = max(self._variance, float((points**2).sum()) / came - mean)
             self.page = fmean(self._full)
-        every, came = (sum(pair[k] for pair in self._seen) for k in (1, 0))
-        self.buckets = self.page * every / max(1, came)
+        every, of_all = (sum(pair[k] for pair in self._seen) for k in (1, 0))
+        self.buckets = self.page * every / max(1, of_all)
 
     @property
     def known(self) -> bool:
@@ -141,18 +147,28 @@ class Spans:
         return bool(self._seen)
 
     @property
-    def filled(self) -> float:
-        """The share of buckets with a point, of the emptiest page; 0 if pages differ by more than chance."""
-        return self._emptiest if self._fullest <= _EVEN * self._emptiest else 0.0
+    def is_even(self) -> bool:
+        """Whether pages differ by no more than chance."""
+        return self._fullest <= _EVEN * self._emptiest
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether it is known of pages to come how many points they have, but for a few."""
+        return self._count > 0 and self.is_even and self._variance < _REGULAR
 
     @property
     def cost(self) -> float:
         """Pages that a window may waste at its end: one, or less the more pages were alike, and the fuller they are."""
-        chance = _COST_OF_CHANCE * math.sqrt(1 - self.filled)
-        return min(1.0, max(chance, 2 / (2 + self._count), _LEAST_COST))
+        if not self.is_even:
+            return 1.0
+        return min(1.0, max(1 / (1 + self._count), _LEAST_COST + _COST_OF_CHANCE * self._deviation(_TYPICAL)))
+
+    def _deviation(self, pages: float) -> float:
+        """By how many pages the points of a window of so many may differ from what the pages that came say."""
+        return math.sqrt(self._variance / self._limit * pages * (1 + pages / max(1, len(self._full))))
 
     def width(self, pages: int) -> int:
         """Buckets of a window of so many pages: narrower by what chance adds, so that the last does not run over."""
-        chance = (1 - (self.filled or 1)) * self._labels / self._limit * pages * (1 + pages / max(1, len(self._full)))
+        chance = _DEVIATIONS * self._deviation(pages) if self.is_even else 0
         # Of few points in many tokens chance would leave nothing of it.
-        return max(1, round(self.buckets * max(pages / 2, pages - _DEVIATIONS * math.sqrt(chance))))
+        return max(1, round(self.buckets * max(pages / 2, pages - chance)))
