@@ -457,7 +457,8 @@ def test_frames_take_any_width_that_divides_a_day_and_a_service_does_not(text: s
     """Frames are resampled to it; a client's resolution says that an archive and resample can."""
     assert BucketWidth.of(text).micros == micros * 10**6
     out = md.resample(prices([0, 7, 16_000]), text)
-    assert (out["ts"].dt.timestamp("us") == BucketWidth.of(text).floor(out["ts"].dt.timestamp("us").to_numpy())).all()
+    ts = out["ts"].dt.timestamp("us").to_numpy()
+    assert (ts == BucketWidth.of(text).floor(ts)).all()
     with pytest.raises(md.ConfigError, match=r"the service has 1m.*df\.md\.resample take"):
         Resolution.of(text)
 
@@ -693,7 +694,7 @@ def test_ids_that_are_numbers_are_texts_in_records_too() -> None:
     frame = prices([0], token_id=str(big)).to_pandas()
     assert md.brier(frame, thin)["outcome"].tolist() == [1.0]
     with pytest.raises(md.NotTidyError, match="price contains a number above"):
-        md.returns(prices([0]).to_pandas().assign(price=[10**400]))
+        md.returns(prices([0]).to_pandas().assign(price=pd.Series([10**400], dtype=object)))
     moments = pd.DataFrame({"ts": [T0], "market_id": ["m"], "note": [big]})
     with pytest.raises(md.NotTidyError, match="note contains a whole number"):
         md.around(frame, moments, before="1m", after="1m")

@@ -87,9 +87,7 @@ def test_answers_go_on_where_the_last_one_ended(archive, market, rows) -> None:
 def test_nothing_is_shown_that_came_later(archive, market, as_of) -> None:
     """A bucket is shown once it has ended, and a market once it had begun, without its outcome."""
     tools = Tools(archive, as_of)
-    moment = pl.Series([as_of]).str.to_datetime(time_zone="UTC", strict=False).fill_null(
-        pl.Series([f"{as_of}T00:00:00Z"]).str.to_datetime(time_zone="UTC", strict=False)
-    )[0]  # fmt: skip
+    moment = pl.Series([as_of if "T" in as_of else f"{as_of}T00:00:00Z"]).str.to_datetime(time_zone="UTC")[0]
     for answer in (
         tools.prices(market, START, END, "1h"),
         tools.features(market, START, END, ["mid"], "10m", rows=5_000),

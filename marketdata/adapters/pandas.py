@@ -130,7 +130,7 @@ def _column(name: str, column: Column, wanted: Any) -> Any:
         )
     if isinstance(column, list):
         if name not in TEXTS:
-            return pd.array(column, dtype="str")
+            return pd.Series(column, dtype="str")  # before pandas 3 an array of this type makes a text of None
         column = Texts.of(column)
     if isinstance(column, Texts):
         return _texts(column, wanted)
@@ -159,7 +159,7 @@ def _of_polars(column: pl.Series, wanted: Any) -> Any:
         instants = instants.fill_null(NO_TIME) if instants.null_count() else instants
         return pd.Series(instants.to_numpy(writable=True), copy=False).astype("datetime64[us, UTC]")
     if dtype == pl.String:
-        return pd.array(column.to_list(), dtype="str")
+        return pd.Series(column.to_list(), dtype="str")
     if column.name == "level" or (dtype.is_integer() and column.null_count()):  # a level has one type everywhere
         return pd.arrays.IntegerArray(
             column.fill_null(0).to_numpy(writable=True), column.is_null().to_numpy(writable=True)
