@@ -250,7 +250,7 @@ class ServiceOddityWarning(MarketDataWarning):
 
 
 class EmptyRangeWarning(MarketDataWarning):
-    """There are no rows: the range lies before or after the life of the market."""
+    """There are no rows: the range lies before or after the life of the market, or no record has the value."""
 
 
 class NoBookWarning(MarketDataWarning):

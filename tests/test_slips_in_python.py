@@ -56,6 +56,18 @@ def test_a_typo_in_an_event_or_series_is_no_success(tmp_path: Path) -> None:
             archive.pull(client, client.markets()["slug"][0], start="2990-01-01")
 
 
+def test_a_typo_in_a_listing_is_told() -> None:
+    """Records of an event or series that there is not are none, with a warning that names those that are near."""
+    archive = md.simulate(events=2, days=1)
+    slugs = [event["slug"] for event in archive.records("events")]
+    with pytest.warns(md.EmptyRangeWarning, match=rf"No markets .* event_slug='{slugs[0]}s'.*Near: '{slugs[0]}'"):
+        assert len(archive.markets(slugs[0] + "s")) == 0
+    with pytest.warns(md.EmptyRangeWarning, match="No events of the archive have series_slug='nope'"):
+        assert len(archive.events("nope")) == 0
+    with pytest.raises(md.ConfigError, match="event_slug=5"):
+        archive.markets(5)  # type: ignore[call-overload]
+
+
 def test_something_else_than_a_client_or_address_is_named(tmp_path: Path) -> None:
     """An address where a client belongs, and a service where an address belongs."""
     with pytest.raises(md.ConfigError, match=r"client is str; pass md\.Client"):

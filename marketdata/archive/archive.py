@@ -9,6 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
@@ -25,8 +26,8 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
-from marketdata.errors import ConfigError, NotArchivedError
-from marketdata.points.arguments import choice, names, number, whole
+from marketdata.errors import ConfigError, EmptyRangeWarning, NotArchivedError, warn
+from marketdata.points.arguments import choice, names, number, text, whole
 from marketdata.points.columns import Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
@@ -794,12 +795,22 @@ class Archive(Generic[Frame]):
         from marketdata.tidy.records import to_frame
 
         def is_meant(record: dict[str, Any]) -> bool:
-            text = "\n".join(str(record.get(name) or "") for name in SEARCHED).casefold()
-            is_found = search is None or search.casefold() in text
+            words = "\n".join(str(record.get(name) or "") for name in SEARCHED).casefold()
+            is_found = search is None or search.casefold() in words
             return is_found and all(value in (None, record.get(name)) for name, value in filters.items())
 
         store = self._opened()
-        records = [record for record in store.catalog[kind].records() if is_meant(record)]
+        stored = list(store.catalog[kind].records())
+        for name, value in filters.items():
+            known = {str(record[name]) for record in stored if record.get(name) is not None}
+            if value is not None and text(name, value, "one") not in known:
+                near = ", ".join(map(repr, get_close_matches(value, known, n=3, cutoff=0.0)))
+                warn(
+                    f"No {kind} of the archive have {name}={value!r}.",
+                    EmptyRangeWarning,
+                    hint=near and f"Near: {near}.",
+                )
+        records = [record for record in stored if is_meant(record)]
         if at is not None:
             began = partial(universe.first_rows, store.coverage)
             records = universe.existed(records, to_micros(at, "at"), began, is_open=is_open)

@@ -181,8 +181,9 @@ def depth(
     """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
 
     Returns the chart, y: price [probability], x: time [UTC] in ``bins`` columns, shade: log10(1 + shares) in cells of
-    0.01, the mean over the snapshots of a column; hatched where the frame has no snapshot. ``token`` is an id or a
-    label, by default the first token of the frame's one market (Yes before No). For the others see `prices`.
+    0.01, the mean over the snapshots of a column, of a cell with bids and asks the difference of the two; hatched where
+    the frame has no snapshot. ``token`` is an id or a label, by default the first token of the frame's one market (Yes
+    before No). For the others see `prices`.
     """
     return draw([[_depth_panel(*_chosen(frame, token), bins)]], ax, **look)
 

@@ -118,8 +118,9 @@ def complement(rows: Columns, levels: LevelRows, edges: Ints, counts: Counts) ->
     wrong = sorted({token.market_id for token, n in pairs if n != 2 or here[token.market_id] != 2})
     if wrong:
         raise ConfigError(
-            f"{len(wrong)} markets of the frame do not have two tokens, for example {', '.join(wrong[:3])}; a "
-            "complement is of a market with two tokens, both of them in the frame."
+            # An engine sees some markets at a time, so they are not counted.
+            f"Some markets of the frame do not have two tokens, for example {wrong[0]!r}; a complement is of a market "
+            "with two tokens, both of them in the frame."
         )
     # Levels of each snapshot: first its asks, which become bids, then its bids.
     begins, lengths = (pairs.reshape(-1, 2)[:, ::-1].ravel() for pairs in (edges[:-1], np.diff(edges)))

@@ -146,7 +146,7 @@ def test_probabilities_sum_to_one_or_are_null(kind: str, columns: Any) -> None:
 
 @given(books=book_columns(), p=prices)
 def test_markets_without_two_tokens_have_no_complement(books: Any, p: float) -> None:
-    """The error counts them and names one."""
+    """The error names one."""
     tokens = {books.tokens[i] for i in books.token}
     frame = to_frame(books, "polars")
     if len(tokens) in (0, 2):
