@@ -183,7 +183,7 @@ def test_imports_name_the_slip(tmp_path: Path) -> None:
     archive, path = md.Archive(tmp_path / "a", frame="polars"), tmp_path / "feed.jsonl"
     message = {"event_type": "book", "asset_id": "1", "market": "m", "timestamp": 1767225600000, "bids": [], "asks": []}
     path.write_text(json.dumps(message))
-    with pytest.raises(md.ConfigError, match=r"paths=\[\] names nothing"):
+    with pytest.raises(md.ConfigError, match=r"paths=\[\] .*at least one"):
         archive.add_files([])
     with pytest.raises(md.ConfigError, match=r"no time for clock='seen'; its fields are .*asset_id"):
         archive.add_files(path, clock="seen")
