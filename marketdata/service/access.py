@@ -157,19 +157,21 @@ class Access:
         return next((hop for hop in hops if not self._is_proxy(hop)), hops[-1])
 
     def _is_proxy(self, address: str) -> bool:
-        try:
-            found = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(found in network for network in self._proxies)
+        found = ip_of(address)
+        return found is not None and any(found in network for network in self._proxies)
+
+
+def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a text says, without the zone of an IPv6 one; None if it says none."""
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
 
 
 def network_of(address: str) -> str:
     """The network of a client: an IPv6 client may choose any address with the same first 64 bits."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if found.version == 4 or found.ipv4_mapped is not None:
+    found = ip_of(address)
+    if found is None or found.version == 4 or found.ipv4_mapped is not None:
         return address
     return str(ipaddress.ip_network((found, 64), strict=False))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.points.arguments import whole
-from marketdata.service.access import LOOPBACK_NAMES, Access
+from marketdata.service.access import LOOPBACK_NAMES, Access, ip_of
 from marketdata.service.auth import Entry, KeyFile, Keys, digest, new_key
 from marketdata.service.cache import CACHE_BYTES
 from marketdata.service.connections import BACKLOG
@@ -244,12 +244,8 @@ def _check_address(host: str, trusted_proxies: Sequence[str], *, given_keys: boo
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    found = ip_of(host)
+    return host == "localhost" or (found is not None and found.is_loopback)
 
 
 def _listen(host: str, port: int) -> socket.socket:
