@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -199,3 +201,19 @@ def from_arrow(table: Any) -> pl.DataFrame:
             f"Arrow columns of types that polars cannot read: {', '.join(wrong)}; cast numbers to float64, or drop the "
             "columns."
         ) from None
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path beside another, whose file takes the other's place when the block ends, and is removed if it fails.
+
+    A file of some rows looks like one of all.
+    """
+    path = path.resolve()
+    part = path.with_name(f".{path.name}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)

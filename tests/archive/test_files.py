@@ -23,9 +23,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.archive import Archive
+from marketdata.archive.files import write
 from marketdata.archive.storage.parquet import _narrowed
 from marketdata.cli import output
-from marketdata.errors import ConfigError
+from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import Data, Token, joined
 from marketdata.tidy.records import to_frame as records_frame
 
@@ -111,6 +112,24 @@ def test_one_market_can_be_exported_at_any_resolution(archive: Archive, tmp_path
     assert pl.read_parquet(tmp_path / "all.parquet").height == wrote.height
     with pytest.raises(ConfigError, match="parquet"):
         archive.export("books", tmp_path / "b.xlsx")
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.jsonl"])
+def test_an_export_that_fails_leaves_no_part_of_it(tmp_path: Path, name: str) -> None:
+    """A file of some of the rows would be taken for all; one of before stays."""
+    (tmp_path / name).write_text("of before")
+
+    def full(rows: pl.DataFrame) -> pl.DataFrame:
+        if rows.height and rows["row"][-1] >= 150_000:
+            raise OSError("no space left")
+        return rows
+
+    rows = pl.LazyFrame({"row": range(200_000)})
+    with pytest.raises(ArchiveError, match=f"Writing '{name}' failed"):
+        write(rows.map_batches(full, streamable=True), tmp_path / name)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "of before")]
+    write(rows, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_raw_book_messages_become_books(archive: Archive, recorded: Path) -> None:
