@@ -32,6 +32,7 @@ from marketdata.errors import ArchiveError
 from marketdata.points.columns import Data, Token, joined
 from marketdata.points.views import View, empty
 from marketdata.resolution import BASES
+from marketdata.times import Range
 from marketdata.wire.arrow import to_table, tokens_of
 
 M, N = MARKETS
@@ -65,6 +66,21 @@ def test_an_interval_without_points_is_emptied(archive: Archive) -> None:
     record = CoverageRecord(START + 2 * MINUTE, START + 4 * MINUTE, CoverageState.FINAL, None, 2**53)
     archive._store.commit("books", empty("books"), {M: [record]})
     assert [(int(t) - START) // MINUTE for t in archive.columns("books", M).ts] == 2 * [0, 1, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_write_reads_nothing_of_what_lies_between_its_ranges(archive: Archive) -> None:
+    """Following asks again for an hour ago and a week ago: what is damaged between them is of no concern."""
+    for day in range(3):
+        archive.add(prices=prices(M, day * 1440, 30))
+    files = sorted(archive._store.points["prices"].version().files, key=lambda file: file.ts_min)
+    path = Path(archive.location, "prices", files[1].path)
+    path.write_bytes(bytes(path.stat().st_size))
+    ranges = [(START + day * 1440 * MINUTE, START + (day * 1440 + 5) * MINUTE) for day in (0, 2)]
+    records = [CoverageRecord(*one, CoverageState.FINAL, None, 2**53) for one in ranges]
+    new = joined([prices(M, 0, 5, 0.7), prices(M, 2880, 5, 0.7)]).sort()
+    assert archive._store.commit("prices", new, {M: records}) == 0
+    found = archive.columns("prices", M, Range(ranges[1][0], ranges[1][0] + 30 * MINUTE))
+    assert sorted(found.values["price"].tolist()) == [0.5] * 25 + [0.7] * 5
 
 
 @pytest.mark.parametrize("view", ["books", "prices"])
