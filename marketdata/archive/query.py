@@ -47,8 +47,6 @@ _THREADS = min(8, os.cpu_count() or 1)
 # What is aggregated is read so many bytes of files at a time, a market of more than the second in ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
-# A slice of so many rows of a batch costs less than a copy of them.
-_LONG_SLICE = 1_000
 # A read warns of these states.
 _UNCERTAIN = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
 
@@ -137,22 +135,13 @@ class Query:
                 is_here = name is not None and part.first <= name < part.last
                 own = part.span if limits is None else limits.get(name or "", _NEVER)
                 ranges.append((max(own.start, part.span.start), min(own.end, part.span.end)) if is_here else _NEVER)
-            is_one = len(set(ranges[:-1])) == 1 and not batch.column("market_id").null_count
-            start, end = ranges[0] if is_one else np.array(ranges, dtype=np.int64).T[:, codes]
+            start, end = np.array(ranges, dtype=np.int64).T[:, codes]
             ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
             mask = (ts >= start) & (ts < end)
-            if mask.all() and self.token_id is None:
-                out.append(batch)
-                continue
             if self.token_id is not None:
                 codes, names = dictionary_of(batch.column("token_id"))
                 mask &= np.array([name == self.token_id for name in names])[codes]
-            # Rows are sorted, so that they are mostly a few slices, which cost no copy.
-            slices = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2).tolist()
-            if len(slices) > max(1, int(mask.sum()) // _LONG_SLICE):
-                out.append(batch.filter(pa.array(mask)))
-            else:
-                out += [batch.slice(a, b - a) for a, b in slices]
+            out.append(batch if mask.all() else batch.filter(pa.array(mask)))
         return [pa.Table.from_batches(out)] if out else []
 
 
