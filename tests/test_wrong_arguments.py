@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,31 @@ def test_no_wrong_argument_ends_in_an_error_of_the_inside(call: tuple[Callable[.
                 out = function(**{**given, argument: wrong})
                 if inspect.isgenerator(out):
                     list(out)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_wrong_argument_of_an_archive_ends_in_an_error_of_the_inside(tmp_path: Path) -> None:
+    """Listings, reads and exports refuse by name what is no text, time, path or kind of frames."""
+    archive = md.Archive(tmp_path / "archive")
+    archive.add(markets=MARKETS, prices=PRICES)
+    (market,) = MARKETS["market_id"]
+    calls: dict[Callable[..., Any], dict[str, Any]] = {
+        archive.markets: {}, archive.events: {}, archive.series: {}, archive.universe: {"at": "2026-01-02"},
+        archive.coverage: {}, archive.prices: {"market": market},
+        archive.export: {"view": "prices", "path": tmp_path / "prices.csv", "market": market},
+    }  # fmt: skip
+    for function, given in calls.items():
+        for argument in inspect.signature(function).parameters:
+            for wrong in WRONG:
+                with suppress(md.MarketDataError):
+                    function(**{**given, argument: wrong})
+
+
+@pytest.mark.parametrize("given", [{"ax": "x"}, {"bins": 0}, {"bins": "many"}, {"token": YES}])
+def test_a_chart_names_what_it_cannot_draw(given: dict[str, Any]) -> None:
+    """Axes that are none, columns that are no number, and a token that is a frame."""
+    with pytest.raises(md.ConfigError, match=next(iter(given))):
+        md.plot.depth(YES, **given)
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("probability", "0.5"), ("price", ["a"]), ("size", [1, 2, 3])])

@@ -269,7 +269,7 @@ class Archive(Generic[Frame]):
         >>> archive.add_files(path)[["kind", "rows"]].to_numpy().tolist()
         [['markets', 1]]
         """
-        chosen, found = frame_kind(frame or self._frame), recordings.expanded(paths)
+        chosen, found = self._kind(frame), recordings.expanded(paths)
         gap, age = to_duration(max_gap, "max_gap", least="1s"), to_duration(max_age, "max_age", least="1s")
         share = number("max_disagreement", max_disagreement, least=0.0)
         self.add(markets=files.read(Path(markets)).data if isinstance(markets, str | os.PathLike) else markets)
@@ -337,7 +337,7 @@ class Archive(Generic[Frame]):
         selection = Selection(self._store, client, markets=markets, **ways)
         run = Pull(self._store, client, dry_run=dry_run, refresh=refresh, progress=progress)
         run.run(selection, checked_views(views), wanted_range(start, end))
-        return query.report(FetchedRange, sorted(run.fetched), frame or self._frame)
+        return query.report(FetchedRange, sorted(run.fetched), self._kind(frame))
 
     def follow(
         self,
@@ -682,7 +682,7 @@ class Archive(Generic[Frame]):
         records = {name: getattr(self, name)(frame="polars").to_arrow() for name in kinds}
         _made = sql.define(connection, points, records)
         rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement)))
-        return cast("Frame", query.of_kind(rows, frame or self._frame))
+        return cast("Frame", query.of_kind(rows, self._kind(frame)))
 
     @overload
     def markets(
@@ -785,6 +785,10 @@ class Archive(Generic[Frame]):
         """One row per series: ``series_id slug title status start_date end_date`` and more; see `markets`."""
         return self._records("series", search, frame)
 
+    def _kind(self, frame: FrameKind | None) -> FrameKind:
+        """The kind of frames that an argument ``frame`` names, by default that of the archive."""
+        return self._frame if frame is None else frame_kind(frame)
+
     def _records(
         self, kind: RecordKind, search: str | None, frame: FrameKind | None, at: Any = None, *,
         is_open: bool = False, **filters: str | None,
@@ -794,10 +798,11 @@ class Archive(Generic[Frame]):
         from marketdata.tidy.answers import without_answers
         from marketdata.tidy.records import to_frame
 
+        wanted = "" if search is None else text("search", search, "words").casefold()
+
         def is_meant(record: dict[str, Any]) -> bool:
             words = "\n".join(str(record.get(name) or "") for name in SEARCHED).casefold()
-            is_found = search is None or search.casefold() in words
-            return is_found and all(value in (None, record.get(name)) for name, value in filters.items())
+            return wanted in words and all(value in (None, record.get(name)) for name, value in filters.items())
 
         store = self._opened()
         stored = list(store.catalog[kind].records())
@@ -814,8 +819,8 @@ class Archive(Generic[Frame]):
         if at is not None:
             began = partial(universe.first_rows, store.coverage)
             records = universe.existed(records, to_micros(at, "at"), began, is_open=is_open)
-        register(frame or self._frame)
-        out = to_frame(kind, records, frame or self._frame)
+        register(chosen := self._kind(frame))
+        out = to_frame(kind, records, chosen)
         return cast("Frame", out if at is None else without_answers(out))
 
     def export(
@@ -844,6 +849,8 @@ class Archive(Generic[Frame]):
         >>> len(pd.read_csv(path))
         48
         """
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError("is refused; pass the path of a file.", argument="path", value=path)
         store, view, wanted = self._opened(exists=True), choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
         ranges = None if ids is None else query.covered_ranges(store.coverage, view, ids, start, end, "warn")
@@ -887,7 +894,7 @@ class Archive(Generic[Frame]):
         >>> archive.coverage()["state"].unique().tolist()
         ['final']
         """
-        return cast("Frame", query.coverage_frame(self._opened().coverage, frame or self._frame))
+        return cast("Frame", query.coverage_frame(self._opened().coverage, self._kind(frame)))
 
     def plot_coverage(
         self,
@@ -941,7 +948,7 @@ class Archive(Generic[Frame]):
         0
         """
         found = maintenance.repair(self._opened()) if repair else maintenance.verify(self._opened())
-        return query.report(maintenance.Damage, found, frame or self._frame)
+        return query.report(maintenance.Damage, found, self._kind(frame))
 
     def rebuild(self, *, frame: FrameKind | None = None) -> Any:
         """Recreate damaged or missing commit logs from the data files, then repair as `verify` does.
@@ -951,7 +958,7 @@ class Archive(Generic[Frame]):
         ArchiveError in an object store.
         """
         maintenance.rebuild(self._opened())
-        return query.report(maintenance.Damage, maintenance.repair(self._store), frame or self._frame)
+        return query.report(maintenance.Damage, maintenance.repair(self._store), self._kind(frame))
 
     def _read(
         self,
@@ -976,7 +983,7 @@ class Archive(Generic[Frame]):
                 self._opened().coverage, view, self._market_ids(market), start, end, missing
             )
             what = query_of(store, view, ranges, ranges, resolution, levels=levels)
-            return cast("Frame", to_frame(what.columns(), frame or self._frame))
+            return cast("Frame", to_frame(what.columns(), self._kind(frame)))
 
     def _filled(self, view: View, market: _Names | None, start: _When, end: _When) -> dict[str, Range]:
         """The range of each market, pulled from the attached client."""

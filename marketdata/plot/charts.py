@@ -38,7 +38,7 @@ from marketdata.plot.chart import (
     theme_of,
 )
 from marketdata.points import schema
-from marketdata.points.arguments import choice
+from marketdata.points.arguments import choice, text, whole
 from marketdata.points.columns import Books
 from marketdata.points.ladder import ladder as ladder_of
 from marketdata.points.resample import buckets, means
@@ -202,7 +202,7 @@ def metrics(
     ``spread``: probability), x: time [UTC]. For the means of hours pass ``frame.md.resample("1h")``.
     """
     table = in_memory(frame, ["metrics"])
-    if column not in (allowed := schema.value_columns(table.names)):
+    if text("column", column, "its name") not in (allowed := schema.value_columns(table.names)):
         raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
     known, _ = _questions(markets)
     panel, tokens = Panel(_metric_label(column, look)), list(_tokens(table, [column], known))
@@ -524,6 +524,8 @@ def draw(
             panel.marks += [Moment(at, text if panel in rows[0] else "") for text, at in moments.items()]
     if ax is not None and backend == "plotly":
         raise ConfigError("ax= is for matplotlib; with backend='plotly' a new figure is returned.")
+    if ax is not None and not hasattr(ax, "set_title"):
+        raise ConfigError("is refused; pass Axes of matplotlib.", argument="ax", value=ax)
     if ax is not None and len(chart.panels) > 1:
         raise ConfigError(
             f"ax= takes one market, the frame has {len(chart.panels)}; filter it on one market_id, or omit ax."
@@ -651,6 +653,8 @@ def _last(values: Array) -> float:
 
 def _chosen(frame: Any, token: str | None) -> tuple[str, Books | None]:
     """Label and books of the chosen token of books; None without rows."""
+    if token is not None:
+        text("token", token, "an id or a label")
     books, none = frames.books(in_memory(frame, ["books"])), np.empty(0)
     if not books.tokens:
         return "", None
@@ -770,7 +774,7 @@ def _heat(one: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
     step = int(np.median(np.diff(one.ts))) if len(one) > 1 else MINUTE
     first, last = one.ts[0], one.ts[-1] + step
     # No column is narrower than the step of the frame: it would be empty between two snapshots.
-    edges = np.linspace(first, last, max(1, min(bins, (last - first) // step)) + 1)
+    edges = np.linspace(first, last, max(1, min(whole("bins", bins), (last - first) // step)) + 1)
     snapshots = np.histogram(one.ts, edges)[0][:, None]
     shade, shares = np.zeros((2, len(edges) - 1, len(_EDGES) - 1))
     for side, sign in ((one.bids, 1.0), (one.asks, -1.0)):
