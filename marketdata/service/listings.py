@@ -33,6 +33,13 @@ class _Records:
         self.marks = [hashlib.sha256(str(r.get("id")).encode()).hexdigest()[:24] for r in self.records]
         self.places = {mark: place for place, mark in enumerate(self.marks)}
         self.orders: dict[tuple[str, str], list[int]] = {}
+        self._fields: dict[str, list[Any]] = {}
+
+    def field(self, name: str) -> list[Any]:
+        """The value of a field of each record, or None."""
+        if name not in self._fields:
+            self._fields[name] = [record.get(name) for record in self.records]
+        return self._fields[name]
 
     @cached_property
     def words(self) -> list[str]:
@@ -41,7 +48,7 @@ class _Records:
     @cached_property
     def dates(self) -> dict[str, list[int | None]]:
         """Start and end dates [microseconds]; None without a valid one."""
-        return {name: [_micros(record.get(name)) for record in self.records] for name in ("start_date", "end_date")}
+        return {name: [_micros(text) for text in self.field(name)] for name in ("start_date", "end_date")}
 
     @cached_property
     def tags(self) -> list[set[str]]:
@@ -85,14 +92,16 @@ class Listings:
         facts: Facts = ("listing", kind, *query.model_dump(exclude={"limit", "cursor"}).values())
         behind = None if query.cursor is None else cursors.read(facts, query.cursor)
         current, start = self._current(kind), 0
-        order, filters = current.order(query.sort, query.order), list(self._filters(query, current))
+        order = current.order(query.sort, query.order)
         if behind is not None:
             place = current.places.get(behind)
             if place is None:
                 raise invalid_cursor()
             start = order.index(place) + 1
         # Each page looks on where the one before it ended, so that all of them look at each record once.
-        some = (place for place in islice(order, start, None) if all(passes(place) for passes in filters))
+        some: Iterator[int] = islice(order, start, None)
+        for passes in self._filters(query, current):
+            some = filter(passes, some)
         places = list(islice(some, query.limit + 1))
         goes_on = len(places) > query.limit
         following = cursors.give(facts, current.marks[places[query.limit - 1]]) if goes_on else None
@@ -112,33 +121,33 @@ class Listings:
 
     def _filters(self, query: ListingQuery, current: _Records) -> Iterator[Passes]:
         """What a record has to pass, for what the query names."""
-        records = current.records
         if isinstance(query, EventQuery):
-            yield from self._children("series", "series", query.series_id, query.series_slug, records)
+            yield from self._children("series", "series", query.series_id, query.series_slug, current)
         if isinstance(query, MarketQuery):
-            yield from self._children("events", "event", query.event_id, query.event_slug, records)
+            yield from self._children("events", "event", query.event_id, query.event_slug, current)
         if query.status is not None:
-            yield lambda place: records[place].get("status") == query.status
+            states = current.field("status")
+            yield lambda place: states[place] == query.status
         if tags := set(query.wanted_tags):
             least = len(tags) if query.tags_match == "all" else 1
             yield lambda place: len(tags & current.tags[place]) >= least
         for name, low, high in query.bounds:
             yield partial(_is_within, current.dates[name], low, high)
-        for word in (query.search or "").casefold().split():
+        for word in set((query.search or "").casefold().split()):
             yield partial(_has_word, current.words, word)
 
     def _children(
-        self, kind: RecordKind, name: str, parent_id: str | None, slug: str | None, records: list[Record]
+        self, kind: RecordKind, name: str, parent_id: str | None, slug: str | None, current: _Records
     ) -> Iterator[Passes]:
         """Whether a record names its parent by id or slug, which the parent's own record joins."""
         if parent_id is None and slug is None:
             return
-        parents = self.records(kind)
-        wanted = [r for r in parents if parent_id in (None, r.get("id")) and slug in (None, r.get("slug"))]
+        wanted = [r for r in self.records(kind) if parent_id in (None, r.get("id")) and slug in (None, r.get("slug"))]
         ids, slugs = ({r.get(field) for r in wanted} - {None} for field in ("id", "slug"))
+        own_ids, own_slugs = current.field(f"{name}_id"), current.field(f"{name}_slug")
 
         def passes(place: int) -> bool:
-            by_id, by_slug = (records[place].get(f"{name}_{field}") for field in ("id", "slug"))
+            by_id, by_slug = own_ids[place], own_slugs[place]
             return (parent_id is None or (by_id == parent_id if by_id is not None else by_slug in slugs)) and (
                 slug is None or (by_slug == slug if by_slug is not None else by_id in ids)
             )
