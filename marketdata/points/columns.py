@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -365,7 +365,7 @@ def joined(parts: Sequence[D]) -> D:
     number = {t: i for i, t in enumerate(sorted({t for p in parts for t in p.tokens}, key=lambda t: t.sort_key))}
     codes = np.array([number[token] for part in parts for token in part.tokens], np.int64)
     order = np.argsort(codes, kind="stable")
-    lengths = np.concatenate([np.diff(part.bounds) for part in parts])
+    lengths = np.concatenate([part.bounds[1:] - part.bounds[:-1] for part in parts])
     index = ranges((np.cumsum(lengths) - lengths)[order], lengths[order])
     bounds = np.append(0, np.cumsum(np.bincount(codes, lengths, len(number)).astype(np.int64)))
     borders = [part.bounds for part in parts]
@@ -377,8 +377,10 @@ def joined(parts: Sequence[D]) -> D:
     head = (tuple(number), bounds, np.concatenate([part.ts for part in parts])[index])
     if isinstance(parts[0], Books):
         books = [part for part in parts if isinstance(part, Books)]
-        counts = np.concatenate([part.counts.reshape(-1, 2) for part in books])[index].ravel()
-        borders = [np.append(0, np.cumsum(part.counts))[2 * part.bounds] for part in books]
+        every = np.concatenate([part.counts for part in books])
+        counts, ends = every.reshape(-1, 2)[index].ravel(), np.append(0, np.cumsum(every))
+        firsts = accumulate([0, *map(len, books[:-1])])
+        borders = [ends[2 * (first + part.bounds)] - ends[2 * first] for first, part in zip(firsts, books, strict=True)]
         levels = zip(*(part.levels() for part in books), strict=True)
         return Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels))  # type: ignore[return-value]
     series = [part for part in parts if isinstance(part, Series)]

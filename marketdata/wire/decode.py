@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -137,7 +137,7 @@ def _read_books(body: bytes) -> tuple[Books, Envelope]:
     ):
         raise _UnusualPageError
     ts = np.array([time[:-1] for time in times], "datetime64[us]").view(np.int64)
-    bounds = np.append(0, np.cumsum(sizes, dtype=np.int64))
+    bounds = np.array([0, *accumulate(sizes)], np.int64)
     tokens = tuple([known[label] for label in labels])
     books = Books.of_levels(tokens, bounds, ts, np.array(counts, np.int64), numbers[:, 0], numbers[:, 1])
     return books if all(sizes) else books.of_tokens(tokens, bounds), envelope

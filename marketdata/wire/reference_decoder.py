@@ -44,7 +44,7 @@ def load(body: bytes, notes: Counter[str] | None = None) -> Any:
         notes["half_surrogate"] += 1
     text = whole
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+        return _STRICT.decode(text)
     except ContractError:
         raise
     except (ValueError, RecursionError) as problem:
@@ -203,3 +203,6 @@ def _once(pairs: list[tuple[str, Any]]) -> Json:
 
 def _refuse(name: str) -> Callable[[str], float]:
     raise ContractError(f"The answer contains {name}, which is not JSON.")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse)
