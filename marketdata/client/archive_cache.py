@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from marketdata.errors import MarketDataError
 from marketdata.fetch.checkpoint import Report
 from marketdata.points.views import View
+from marketdata.typing import FrameKind
 
 
 class HistoryArchive(Protocol):
@@ -19,7 +20,7 @@ class HistoryArchive(Protocol):
         """The same archive, which fetches what is missing from this client."""
 
 
-class _Counted:
+class Counted:
     """A client whose fetches are counted in one report."""
 
     def __init__(self, client: Any, report: Report | None) -> None:
@@ -30,30 +31,22 @@ class _Counted:
         return getattr(self._client, name)
 
     def iter_columns(self, *what: Any, **how: Any) -> Iterator[Any]:
+        """The same of the client, which fills in the report."""
         found: Iterator[Any] = self._client.iter_columns(*what, **how, report=self._report)
         return found
 
 
 def read_through(
-    archive: HistoryArchive,
-    client: Any,
-    view: View,
-    market: Any,
-    span: tuple[Any, Any],
-    resolution: str,
-    levels: int | None,
-    report: Report | None,
-    progress: bool | None,
+    archive: Any, view: View, market: Any, span: tuple[Any, Any], resolution: str, levels: int | None, frame: FrameKind
 ) -> Any:
-    """A view from an archive, once what is missing was fetched; an error has ``.partial`` and no ``.resume``."""
-    read = getattr(archive.attach(_Counted(client, report), progress=progress), view)
-    if view == "books":
-        read = partial(read, levels=levels)
+    """A view from an attached archive, which fetches what is missing; an error has ``.partial`` and no ``.resume``."""
+    options = {"levels": levels} if view == "books" else {}
+    read = partial(getattr(archive, view), market, *span, resolution, frame=frame, **options)
     try:
-        return read(market, *span, resolution, frame=client.frame, on_missing="fetch")
+        return read(on_missing="fetch")
     except MarketDataError as error:
         # What had arrived is in the archive: the same call continues, and a resume would return less.
         error.resume = None
         with suppress(MarketDataError):
-            error.partial = read(market, *span, resolution, frame=client.frame, on_missing="partial")
+            error.partial = read(on_missing="partial")
         raise

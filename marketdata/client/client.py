@@ -10,11 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
 
 from marketdata.accessor import register
-from marketdata.client.archive_cache import HistoryArchive, read_through
+from marketdata.client.archive_cache import Counted, HistoryArchive, read_through
 from marketdata.client.coroutines import coroutine
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import FetchOptions, History
-from marketdata.client.markets import whole_windows
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.errors import ConfigError, NotFoundError
@@ -27,6 +26,7 @@ from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, names, whole
 from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
+from marketdata.resolution import Resolution
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_range
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
+Span = tuple[TimeLike, TimeLike]
 # Windows that wait for the writer: as many as a commit takes.
 _BUFFERED = 256
 
@@ -99,15 +100,6 @@ class Client(Generic[Frame]):
         base_url: str | None = None,
         api_key: ApiKey | None = None,
         frame: Literal["polars"] = ...,
-        **options: Unpack[_Options],
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self,
-        base_url: str | None = None,
-        api_key: ApiKey | None = None,
-        frame: FrameKind = "pandas",
         **options: Unpack[_Options],
     ) -> None: ...
 
@@ -261,21 +253,21 @@ class Client(Generic[Frame]):
         ... )
         8
         """
-        windows = self._windows("books", "market", market, start, end, resolution)
+        windows = self._windows("books", "market", market, to_range(start, end), resolution)
         return self._history.frames(windows, report, levels, self.frame)
 
     def iter_prices(
         self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
-        windows = self._windows("prices", "market", market, start, end, resolution)
+        windows = self._windows("prices", "market", market, to_range(start, end), resolution)
         return self._history.frames(windows, report, None, self.frame)
 
     def iter_metrics(
         self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
     ) -> Iterator[Frame]:
         """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
-        windows = self._windows("metrics", "market", market, start, end, resolution)
+        windows = self._windows("metrics", "market", market, to_range(start, end), resolution)
         return self._history.frames(windows, report, None, self.frame)
 
     def iter_columns(
@@ -290,8 +282,7 @@ class Client(Generic[Frame]):
         ``requests`` has (view, id or slug, Range [microseconds UTC]). Yields (index of the request, Range that is
         complete for all tokens, its points as columns, whether no page may be missing); the parts of a range touch.
         """
-        limit = self._options.page_limit
-        every = [w for view, name, rng in requests for w in whole_windows(view, "market", name, rng, resolution, limit)]
+        every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, resolution)]
         fetch = self._history.fetch(every, report, buffer=_BUFFERED)
         try:
             for fetched in fetch:
@@ -341,7 +332,7 @@ class Client(Generic[Frame]):
         2880
         """
         choice("view", view, VIEWS)
-        windows = self._windows(view, "market", market, start, end, resolution)
+        windows = self._windows(view, "market", market, to_range(start, end), resolution)
         infos = self._history.markets.look_up_all(window.id for window in windows)
         self._history.markets.refuse_missing(infos)
         tokens = {name: len(info.tokens) or 2 for name, info in infos.items()}
@@ -493,28 +484,24 @@ class Client(Generic[Frame]):
         return record(self._transport, ("usage",), models.Usage)
 
     def _get(
-        self,
-        view: View,
-        kind: IdKind,
-        ids: Any,
-        span: tuple[Any, Any],
-        resolution: str,
-        levels: int | None,
-        report: Report | None,
+        self, view: View, kind: IdKind, ids: Any, span: Span, resolution: str, levels: int | None, report: Report | None
     ) -> Frame:
         if self._archive is not None and kind == "market":
-            progress = self._options.progress
-            frame = read_through(self._archive, self, view, ids, span, resolution, levels, report, progress)
+            archive = self._archive.attach(Counted(self, report), progress=self._options.progress)
+            frame = read_through(archive, view, ids, span, resolution, levels, self.frame)
         else:
-            windows = self._windows(view, kind, ids, *span, resolution)
+            windows = self._windows(view, kind, ids, to_range(*span), resolution)
             [frame] = self._history.frames(windows, report, levels, self.frame, is_whole=True)
         return cast("Frame", frame)
 
-    def _windows(
-        self, view: View, kind: IdKind, ids: Any, start: TimeLike, end: TimeLike, resolution: str
-    ) -> list[Window]:
-        """One uncut window per id."""
-        return whole_windows(view, kind, ids, to_range(start, end), resolution, self._options.page_limit)
+    def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, resolution: str) -> list[Window]:
+        """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
+        name, what = ("market", "an id or slug") if kind == "market" else ("token_id", "an id")
+        given = names(name, ids, what)
+        if not given:
+            raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
+        width = Resolution.of(resolution)
+        return [Window(view, kind, i, rng, width, self._options.page_limit) for i in given]
 
     def _listing(
         self, kind: records.FrameOf, params: dict[str, str | None], max_rows: int | None, page_size: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -30,11 +30,6 @@ class Record(dict[str, Any]):
         return html_table(self.items())
 
 
-class _Listed(NamedTuple):
-    rows: list[dict[str, Any]]
-    next_cursor: str | None
-
-
 def record(transport: Transport, segments: tuple[str, ...], model: type[BaseModel]) -> Record:
     """One record; errors as for any request."""
     what = f"The answer of {'/'.join(segments)}"
@@ -49,19 +44,18 @@ def listing(
     if max_rows == 0:
         return []
 
-    def check(body: Any) -> _Listed:
-        page = models.parse(models.Listing, body, f"The answer of {kind}").model_dump()
-        cursor = page["metadata"].get("next_cursor")
-        transport.check_cursor(cursor)
-        return _Listed(page["data"], cursor)
+    def check(body: Any) -> models.Listing:
+        page = models.parse(models.Listing, body, f"The answer of {kind}")
+        transport.check_cursor(page.next_cursor)
+        return page
 
-    def fetch(cursor: str | None) -> _Listed:
+    def fetch(cursor: str | None) -> models.Listing:
         left = page_size if max_rows is None else min(page_size, max_rows - len(rows))
-        listed: _Listed = transport.get_json((kind,), {**params, "limit": left, "cursor": cursor}, check)
-        return listed
+        page: models.Listing = transport.get_json((kind,), {**params, "limit": left, "cursor": cursor}, check)
+        return page
 
-    for page in paginate(fetch, lambda page: (str(row.get("id")) for row in page.rows), f"the listing of {kind}"):
-        for row in page.rows:
+    for page in paginate(fetch, lambda page: (str(row.get("id")) for row in page.data), f"the listing of {kind}"):
+        for row in page.data:
             # A record comes again if the listing moves between two pages; the later one is the newer.
             name = row.get("id")
             rows[len(rows) if name is None else str(name)] = row

@@ -10,7 +10,6 @@ from typing import Any
 
 from marketdata.errors import (
     AuthenticationError,
-    ConfigError,
     MarketDataError,
     NotFoundError,
     RateLimitError,
@@ -19,11 +18,8 @@ from marketdata.errors import (
 )
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
-from marketdata.fetch.windows import IdKind, MarketInfo, Window
-from marketdata.points.arguments import names
-from marketdata.points.views import View
-from marketdata.resolution import Resolution
-from marketdata.times import Range, parse_iso
+from marketdata.fetch.windows import MarketInfo
+from marketdata.times import parse_iso
 from marketdata.wire.models import LARGEST_LIMIT
 
 # Requests that look for similar names.
@@ -95,17 +91,6 @@ class Markets:
                 if found := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
                     return [slugs[slug] for slug in found]
         return []
-
-
-def whole_windows(view: View, kind: IdKind, ids: Any, rng: Range, resolution: str, limit: int) -> list[Window]:
-    """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
-    name = "market" if kind == "market" else "token_id"
-    what = "an id or slug" if kind == "market" else "an id"
-    given = names(name, ids, what)
-    if not given:
-        raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
-    width = Resolution.of(resolution)
-    return [Window(view, kind, i, rng, width, limit) for i in given]
 
 
 def _info(record: Any) -> MarketInfo:

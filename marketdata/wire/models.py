@@ -191,6 +191,11 @@ class Listing(Body):
     data: list[dict[str, Any]]
     metadata: ListingMetadata = Field(default_factory=ListingMetadata)
 
+    @property
+    def next_cursor(self) -> str | None:
+        """The cursor of the next page."""
+        return self.metadata.next_cursor
+
 
 class Tags(Body):
     """Every tag in use."""

@@ -29,23 +29,18 @@ class Pacer:
         self._round = 0
         self._ease = 1.0  # > 1 after answers of 429: others use the key too
         self._eased_at = 0.0
-        self._announced = False
+        self.known = False  # whether the service has said what the rate of the key is
         self.requests_per_minute: int | None = None
         self.refusals = 0
         if requests_per_minute is not None:
             self.allow(requests_per_minute)
-
-    @property
-    def known(self) -> bool:
-        """Whether the service has said what the rate of the key is."""
-        return self._announced
 
     def allow(self, requests_per_minute: int, remaining: int | None = None, reset_in: float | None = None) -> None:
         """Apply ``usage``: ``remaining`` of this minute, restored in ``reset_in`` [s]; others' count as spent now."""
         now = self._clock.monotonic()
         with self._lock:
             self.requests_per_minute = max(1, int(requests_per_minute))
-            self._announced = True
+            self.known = True
             self._forget(now)
             if remaining is None:
                 return
@@ -115,7 +110,7 @@ class Pacer:
             self._slots.popleft()
 
     def _learn(self, now: float) -> None:
-        if self._announced:
+        if self.known:
             if now - self._eased_at > 1.0:
                 self._ease, self._eased_at = min(4.0, self._ease * 1.1), now
             return
@@ -130,7 +125,4 @@ _REGISTRY = ForkLock()
 def pacer_for(digest: str) -> Pacer:
     """The one pacer of this process for a key at an address, named by ``KeyProvider.digest``."""
     with _REGISTRY:
-        found = _BY_KEY.get(digest)
-        if found is None:
-            found = _BY_KEY[digest] = Pacer()
-        return found
+        return _BY_KEY.setdefault(digest, Pacer())

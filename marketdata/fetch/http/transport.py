@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import requests
@@ -83,7 +84,6 @@ class Transport:
     ) -> None:
         api_key = veiled(api_key)
         self.base_url = check_base_url(base_url, allow_insecure=allow_insecure)
-        self._allow_insecure = allow_insecure
         self.keys = api_key if isinstance(api_key, KeyProvider) else KeyProvider(api_key)
         self.keys.get()
         self.policy = policy or Policy()
@@ -304,11 +304,6 @@ class Transport:
             return "Transport(not made)"
         return f"Transport({self.base_url!r}, {self.keys!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        insecure = self._allow_insecure
-        return {"base_url": self.base_url, "api_key": self.keys, "policy": self.policy, "insecure": insecure}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(  # type: ignore[misc]
-            state["base_url"], state["api_key"], policy=state["policy"], allow_insecure=state["insecure"]
-        )
+    def __reduce__(self) -> tuple[Callable[..., Transport], tuple[str, KeyProvider]]:
+        # The address was allowed when this one was made.
+        return partial(Transport, policy=self.policy, allow_insecure=True), (self.base_url, self.keys)
