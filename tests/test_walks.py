@@ -65,4 +65,4 @@ def test_a_page_is_a_short_walk() -> None:
     head = b'{"market_id":"m","resolution":"1m","tokens":{"Yes":"1"},"data":{"Yes":%b},'
     page = head % books + b'"metadata":{"count":1,"limit":200,"next_cursor":null}}'
     walk = entered(partial(decode_page, "books", page))
-    assert len(walk) <= 14, sorted(walk)
+    assert len(walk) <= 11, sorted(walk)

@@ -36,7 +36,6 @@ from marketdata.wire.models import LARGEST_LIMIT
 
 # Size of a frame of ``iter_books``, ``iter_prices`` and ``iter_metrics``, where a market has as much [bytes].
 _FRAME_BYTES = 34_000_000
-# Parts that may be in memory where rows are given market by market, as they come.
 # Parts that arrived and wait for the one before them, in an iteration: beside the frame they are its memory.
 _BUFFERED = 64
 # Shorter fetches show no bar [s].
@@ -95,29 +94,23 @@ class History:
         """Frames of bounded size in time order, market after market, or one whole; errors have ``.partial``."""
         if levels is not None:
             whole("levels", levels)
-        view, points, has_come = windows[0].view, 0, False
+        view, current, has_come = windows[0].view, 0, False
         parts: list[Data] = []
         named: dict[str, str] = {}
 
         def add(fetched: Fetched) -> None:
             """Add what came of a window, unless the same market was requested under another of its names."""
-            nonlocal points, has_come
             window, columns = fetched.window, fetched.columns
             if window.kind == "market" and named.setdefault(fetched.market_id, window.id) != window.id:
                 return
             if levels is not None and isinstance(columns, Books):
                 columns = columns.cut(levels)
-            if len(columns):
-                parts.append(columns)
-                points += len(columns)
-                has_come = True
+            parts.extend([columns] if len(columns) else [])
 
         def collected() -> Any:
             """The frame of what was added since the last one."""
-            nonlocal points
             every = joined(parts) if parts else empty(view)
             parts.clear()
-            points = 0
             return to_frame(every, frame)
 
         fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else _BUFFERED)
@@ -126,24 +119,21 @@ class History:
         look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": _WORTH_A_BAR}
         with progress_bar(total=total, desc=view, disable=disable, **look) as bar:
             try:
-                current = 0
                 for fetched in fetch:
-                    is_full = points * VIEWS[view].point_bytes >= _FRAME_BYTES
-                    if points and not is_whole and (fetched.request != current or is_full):
+                    is_full = not is_whole and sum(map(len, parts)) * VIEWS[view].point_bytes >= _FRAME_BYTES
+                    if parts and not is_whole and (fetched.request != current or is_full):
+                        has_come = True
                         yield collected()
                     current = fetched.request
                     add(fetched)
                     bar.update(fetched.window.buckets)
-                if points or is_whole:
+                if parts or is_whole:
                     yield collected()
             except MarketDataError as error:
+                has_come = has_come or bool(parts)
                 error.partial = collected()
-                if (
-                    has_come
-                    and isinstance(error, _MAY_PASS)
-                    and not isinstance(error, RedirectError)
-                    and not error.hint
-                ):
+                may_pass = isinstance(error, _MAY_PASS) and not isinstance(error, RedirectError)
+                if has_come and may_pass and not error.hint:
                     error.hint, error.args = _GO_ON, (f"{error} {_GO_ON}",)
                 if isinstance(error, NotFoundError):
                     self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])

@@ -113,7 +113,8 @@ def _read_books(body: bytes) -> tuple[Books, Envelope]:
     end = body.rfind(b"]}") + 2 if grouped else body.rfind(b"]") + 1
     head, known = _head(body[:begin])
     rest = {} if body[end:] == b"}" else reference_decoder.load(b"{" + body[end + 1 :])
-    envelope = envelope_of("books", head | rest)
+    top = head | rest
+    envelope = parse(MarketEnvelope if grouped else TokenEnvelope, top)
     data = _parse(body)["data"]
     labels = list(data) if grouped else list(known)
     groups = [list(data[label]) for label in labels] if grouped else [list(data)]
@@ -131,7 +132,7 @@ def _read_books(body: bytes) -> tuple[Books, Envelope]:
     if not (
         body.translate(None, _OF_NUMBERS) == expected.translate(None, _OF_NUMBERS)
         and all(map(_is_time, times))
-        and grouped == isinstance(envelope, MarketEnvelope)
+        and grouped == ("tokens" in top)
         and len({*labels}) == len(labels)
         and head.keys().isdisjoint(rest)
     ):

@@ -19,37 +19,32 @@ REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_nu
 
 def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
     """The columns with levels best first; every oddity counted in ``notes``."""
-    if resolution in _WIDTHS and len(columns.ts):
-        _note(notes, "time_not_on_a_bucket", columns.ts % _WIDTHS[resolution] != 0)
-    if not isinstance(columns, Books):
-        for name, values in columns.values.items():
-            if view_of(columns) == "prices" and name == "price":
-                _note(notes, "price_outside_0_1", (values < 0) | (values > 1))
-            _note(notes, "null_value", np.isnan(values))
-        return columns
-    books = columns
-    (price, size), counts = books.levels(), books.counts
-    is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
-    equal, wrong = price[1:] == price[:-1], (price[1:] > price[:-1]) != is_ask[1:]
-    borders = np.cumsum(counts[counts > 0])[:-1] - 1
-    equal[borders] = wrong[borders] = False
-    _note(notes, "same_price_twice", equal)
-    wrong &= ~equal
-    if wrong.any():
-        side = np.repeat(np.arange(len(counts)), counts)
-        notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
-        order = np.lexsort((np.where(is_ask, price, -price), side))
-        books = Books.of_levels(books.tokens, books.bounds, books.ts, counts, price[order], size[order])
-    if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
-        _note(notes, "price_outside_0_1", (price < 0) | (price > 1))
-        _note(notes, "size_not_positive", size <= 0)
-    (bid, _), (ask, _) = books.bids.top, books.asks.top
-    _note(notes, "crossed_book", bid > ask)
-    _note(notes, "locked_book", bid == ask)
-    return books
-
-
-def _note(notes: Counter[str], name: str, hits: NDArray[np.generic]) -> None:
-    found = int(np.count_nonzero(hits))
-    if found:
-        notes[name] += found
+    odd: list[tuple[str, NDArray[np.bool_]]] = []
+    if resolution in _WIDTHS:
+        odd.append(("time_not_on_a_bucket", columns.ts % _WIDTHS[resolution] != 0))
+    if isinstance(columns, Books):
+        (price, size), counts = columns.levels(), columns.counts
+        is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
+        equal, wrong = price[1:] == price[:-1], (price[1:] > price[:-1]) != is_ask[1:]
+        borders = np.cumsum(counts[counts > 0])[:-1] - 1
+        equal[borders] = wrong[borders] = False
+        wrong &= ~equal
+        if wrong.any():
+            side = np.repeat(np.arange(len(counts)), counts)
+            notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
+            order = np.lexsort((np.where(is_ask, price, -price), side))
+            columns = Books.of_levels(columns.tokens, columns.bounds, columns.ts, counts, price[order], size[order])
+        odd.append(("same_price_twice", equal))
+        if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
+            odd += [("price_outside_0_1", (price < 0) | (price > 1)), ("size_not_positive", size <= 0)]
+        (bid, _), (ask, _) = columns.bids.top, columns.asks.top
+        odd += [("crossed_book", bid > ask), ("locked_book", bid == ask)]
+    else:
+        odd += [("null_value", np.isnan(values)) for values in columns.values.values()]
+        if view_of(columns) == "prices":
+            price = columns.values["price"]
+            odd.append(("price_outside_0_1", (price < 0) | (price > 1)))
+    for name, hits in odd:
+        if found := np.count_nonzero(hits):
+            notes[name] += int(found)
+    return columns

@@ -9,8 +9,6 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import urllib3
-
 from marketdata.errors import (
     AuthenticationError,
     BadRequestError,
@@ -101,8 +99,8 @@ def _detail(body: bytes, content_type: str) -> Any:
 
 def redirect_text(status: int, location: str) -> str:
     """Names scheme and host of a redirect, nothing more of it."""
-    parts = urllib3.util.parse_url(location) if "://" in location[:10] else None
-    where = f"{parts.scheme}://{parts.host}" if parts else "another path of the same host"
+    parts = urlsplit(location)
+    where = f"{parts.scheme}://{parts.hostname}" if parts.hostname else "another path of the same host"
     return f"The answer is a redirect ({status}) to {where[:200]}; it was not followed. Is base_url right?"
 
 

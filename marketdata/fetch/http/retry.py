@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
@@ -42,12 +43,9 @@ class Failure(NamedTuple):
 
 def server_date(value: str | None) -> float | None:
     """Unix seconds of a ``Date`` header [s], None if it is none."""
-    if not value:
-        return None
-    try:
-        return parsedate_to_datetime(value).timestamp()
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
+    with suppress(ValueError, TypeError, OverflowError, IndexError):
+        return parsedate_to_datetime(value or "").timestamp()
+    return None
 
 
 def retry_after(value: str | None, date: float | None) -> float | None:
@@ -56,9 +54,7 @@ def retry_after(value: str | None, date: float | None) -> float | None:
     if re.fullmatch(r"\d{1,18}", text, re.ASCII):
         return float(text) or None
     moment = server_date(text) if re.match(r"[A-Za-z]{3}", text) else None
-    if moment is None or date is None:
-        return None
-    return moment - date if moment > date else None
+    return moment - date if moment is not None and date is not None and moment > date else None
 
 
 @dataclass(frozen=True)
