@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, Self
 
 from marketdata.errors import MarketDataError
-from marketdata.fetch.checkpoint import Report
 from marketdata.points.views import View
 from marketdata.typing import FrameKind
 
@@ -18,22 +16,6 @@ class HistoryArchive(Protocol):
 
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
         """The same archive, which fetches what is missing from this client."""
-
-
-class Counted:
-    """A client whose fetches are counted in one report."""
-
-    def __init__(self, client: Any, report: Report | None) -> None:
-        self._client = client
-        self._report = report
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def iter_columns(self, *what: Any, **how: Any) -> Iterator[Any]:
-        """The same of the client, which fills in the report."""
-        found: Iterator[Any] = self._client.iter_columns(*what, **how, report=self._report)
-        return found
 
 
 def read_through(

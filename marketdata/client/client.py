@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from copy import copy
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
 
 from marketdata.accessor import register
-from marketdata.client.archive_cache import Counted, HistoryArchive, read_through
+from marketdata.client.archive_cache import HistoryArchive, read_through
 from marketdata.client.coroutines import coroutine
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import FetchOptions, History
@@ -138,14 +139,6 @@ class Client(Generic[Frame]):
         if not hasattr(self, "_transport"):
             return "Client(not made)"
         return f"Client({self._transport.base_url!r}, {self._transport.keys!r}, frame={self.frame!r})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        names = ("_transport", "frame", "_options", "_archive")
-        return {name: getattr(self, name) for name in names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._history = History(self._transport, self._options)
 
     # -- history
 
@@ -487,7 +480,9 @@ class Client(Generic[Frame]):
         self, view: View, kind: IdKind, ids: Any, span: Span, resolution: str, levels: int | None, report: Report | None
     ) -> Frame:
         if self._archive is not None and kind == "market":
-            archive = self._archive.attach(Counted(self, report), progress=self._options.progress)
+            client = copy(self)
+            client.__dict__.update(iter_columns=partial(self.iter_columns, report=report))
+            archive = self._archive.attach(client, progress=self._options.progress)
             frame = read_through(archive, view, ids, span, resolution, levels, self.frame)
         else:
             windows = self._windows(view, kind, ids, to_range(*span), resolution)

@@ -65,6 +65,9 @@ class History:
         self._reader = Reader(transport)
         self._days = Days(self._reader)
 
+    def __reduce__(self) -> tuple[type[History], tuple[Transport, FetchOptions]]:
+        return History, (self._reader.transport, self._options)
+
     def fetch(
         self, windows: Sequence[Window], report: Report | None, *, in_order: bool = False, buffer: int | None = None
     ) -> Scheduler:
