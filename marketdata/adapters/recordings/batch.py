@@ -13,8 +13,8 @@ from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT, Changes, joined
 
 # Rows that are kept as objects, which take several times the memory of arrays.
 _ROWS = 1 << 16
-# The kinds of the columns of changes, from the token on.
-_KINDS = (np.int32, np.int64, np.int64, np.int8, np.int8, np.float64, np.float64, np.float64)
+# The columns of `Changes`, from the token on. As one kind: numpy makes arrays of it three times as fast as of each.
+_ROW: Any = np.dtype("i4, i8, i8, i1, i1, f8, f8, 2f8")
 # No best prices are stated, or there is no level.
 _NAN = (float("nan"), float("nan"))
 
@@ -78,8 +78,6 @@ class Rows:
         return joined(packed)
 
     def _pack(self) -> None:
-        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_KINDS)
-        arrays = [np.array(column, kind) for column, kind in zip(columns, _KINDS, strict=True)]
-        arrays[-1] = arrays[-1].reshape(-1, 2)
-        self._packed.append(Changes(tuple(self._tokens), *arrays))
+        rows = np.array(self._rows, _ROW)
+        self._packed.append(Changes(tuple(self._tokens), *(np.ascontiguousarray(rows[name]) for name in _ROW.names)))
         self._rows = []

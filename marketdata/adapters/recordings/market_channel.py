@@ -132,9 +132,8 @@ class MessageReader:
             self._rows.change(token, ts, seen, side, price, size, stated)
 
     def _token(self, one: Mapping[str, Any], message: Mapping[str, Any], outer: Mapping[str, Any]) -> Token:
-        name: Any = self._token_id
-        for part in (outer, message, one):
-            name = part.get("asset_id") or part.get("token_id") or name
+        parts = (one, message, outer)
+        name: Any = next((n for part in parts if (n := part.get("asset_id") or part.get("token_id"))), self._token_id)
         if name is None:
             raise ConfigError("A message does not name the token of its book; pass token_id=.")
         market = message.get("market") or outer.get("condition_id") or ""
@@ -217,9 +216,9 @@ def _best(stated: Any, empty: float) -> float:
 
 def _time(value: Any) -> int:
     """Microseconds of a Unix time in any unit, or of an ISO 8601 text."""
-    if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
-        return parse_iso(value)
-    return unix_micros(float(value) if isinstance(value, str) and "." in value else value)
+    if isinstance(value, str) and not value.isdigit():
+        return unix_micros(float(value)) if value.replace(".", "", 1).isdigit() else parse_iso(value)
+    return unix_micros(value)
 
 
 def _market(message: Mapping[str, Any]) -> dict[str, Any]:
