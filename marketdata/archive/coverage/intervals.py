@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -47,29 +47,18 @@ def overlay(records: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = 
 
 def _put_over(records: list[CoverageRecord], record: CoverageRecord) -> None:
     """Overlay disjoint sorted records with another one, in place."""
-    if record.start >= record.end:
-        return
-    low = bisect_right(records, record.start, key=lambda r: r.end)
-    high = low
-    kept: list[CoverageRecord] = []
-    while high < len(records) and records[high].start < record.end:
-        kept.extend(cut(records[high], record.start, record.end))
-        high += 1
-    kept.append(record)
-    kept.sort(key=lambda r: r.start)
-    records[low:high] = kept
+    if record.start < record.end:
+        first = bisect_right(records, record.start, key=lambda r: r.end)
+        last = bisect_left(records, record.end, lo=first, key=lambda r: r.start)
+        kept = [part for old in records[first:last] for part in cut(old, record.start, record.end)]
+        records[first:last] = sorted([*kept, record], key=lambda r: r.start)
 
 
 def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
     """What is left of a record outside [start, end)."""
     if end <= record.start or record.end <= start:
         return [record]
-    out = []
-    if record.start < start:
-        out.append(_part(record, record.start, start))
-    if end < record.end:
-        out.append(_part(record, end, record.end))
-    return out
+    return [_part(record, a, b) for a, b in ((record.start, start), (end, record.end)) if a < b]
 
 
 def _part(record: CoverageRecord, start: int, end: int) -> CoverageRecord:
@@ -107,17 +96,11 @@ def union(ranges: Iterable[tuple[int, int]]) -> list[Range]:
 def gaps(others: Iterable[tuple[int, int]], wanted: Range) -> list[Range]:
     """The parts of a range that none of the others covers."""
     out, at = [], wanted.start
-    for one in union(others):
-        if one.end <= at:
-            continue
-        if one.start >= wanted.end:
-            break
-        if one.start > at:
-            out.append(Range(at, one.start))
-        at = one.end
-    if at < wanted.end:
-        out.append(Range(at, wanted.end))
-    return out
+    for start, end in union(others):
+        if at < min(start, wanted.end):
+            out.append(Range(at, min(start, wanted.end)))
+        at = max(at, end)
+    return [*out, Range(at, wanted.end)] if at < wanted.end else out
 
 
 def covered(records: Iterable[CoverageRecord]) -> list[Range]:

@@ -176,16 +176,10 @@ def _after_closing(
     is_pause = tries > 0 and before + done.end - done.start + after < SHORTEST_GAP
     if tries >= _MOST_TRIES or (not len(inside) and (done.end <= old or is_pause)):
         return [_record(*done, CoverageState.FINAL, clock, 0)]
-    out: list[CoverageRecord] = []
-    at = done.start
-    for hole in _holes(done, inside, old, before, after):
-        if hole.start > at:
-            out.append(_record(at, hole.start, CoverageState.FINAL, clock, 0))
-        out.append(_record(hole.start, hole.end, CoverageState.PROVISIONAL, clock, max(tries, hole.tries) + 1))
-        at = hole.end
-    if at < done.end:
-        out.append(_record(at, done.end, CoverageState.FINAL, clock, 0))
-    return out
+    holes = _holes(done, inside, old, before, after)
+    waiting = [_record(*hole[:2], CoverageState.PROVISIONAL, clock, max(tries, hole.tries) + 1) for hole in holes]
+    final = gaps((hole[:2] for hole in holes), done)
+    return sorted([*waiting, *(_record(*one, CoverageState.FINAL, clock, 0) for one in final)])
 
 
 def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
