@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
@@ -83,15 +84,19 @@ def _sweep(table: Table) -> list[str]:
     """Remove files of writers that were killed before they committed, or in it. Foreign files stay."""
     if table.remote:
         return []
-    gone, root = list[str](), Path(table.uri)
+    gone, log = list[str](), Path(table.uri, LOG_FOLDER)
     with errors.writing(f"Vacuuming {table.uri}"):
         named = {file.path for file in table.version().files} | set(table.vacuum(0, dry_run=True))
-        files = [path for path in root.iterdir() if OURS.fullmatch(path.name) and path.name not in named]
-        for path in (*files, *(root / LOG_FOLDER).glob("*.json#*")):
+        for path in (*(path for path in _own_files(table) if path.name not in named), *log.glob("*.json#*")):
             if not path.is_symlink() and time.time() - path.stat().st_mtime > _IN_PROGRESS:
                 path.unlink(missing_ok=True)
                 gone.append(path.name)
     return gone
+
+
+def _own_files(table: Table) -> list[Path]:
+    """The data files in the folder of a table that are from this library."""
+    return [path for path in Path(table.uri).iterdir() if OURS.fullmatch(path.name) and not path.is_symlink()]
 
 
 def verify(store: ArchiveStore) -> list[Damage]:
@@ -275,14 +280,18 @@ def rebuild(store: ArchiveStore) -> None:
             texts = store.tables[kind].read(file, names=["record"])["record"].to_pylist()
             store.catalog[kind].upsert(json.loads(text) for text in texts)
     for view in VIEWS:
-        for file in unnamed.get(view, ()):
-            columns = from_tables(view, [store.points[view].read(file)]).sort()
-            known = {market: store.coverage.records(view, market) for market in times_of(columns)}
-            store.upsert(view, columns, CoverageState.UNPROVEN)
-            # What is known stays: its rows tell which ranges are as they were written; others become missing.
-            store.record(view, lambda _, known=known: known)  # type: ignore[misc]
-        for market in sorted({*_stored_markets(store, view)} - {*store.coverage.markets(view)}):
-            _mend(store, view, market, state=CoverageState.UNPROVEN)  # a pull fetches them
+        _add_again(store, view, unnamed.get(view, ()))
+
+
+def _add_again(store: ArchiveStore, view: View, files: Sequence[DataFile]) -> None:
+    """Add the points of files that no commit names any more; what has no record is for a pull to fetch."""
+    known = store.coverage.of(view, store.coverage.markets(view)) if files else {}
+    for file in files:
+        store.upsert(view, from_tables(view, [store.points[view].read(file)]).sort(), CoverageState.UNPROVEN)
+    # What was known stays: its rows tell which ranges are as they were written; others become missing.
+    store.record(view, lambda _: known)
+    for market in sorted({*_stored_markets(store, view)} - {*store.coverage.markets(view)}):
+        _mend(store, view, market, state=CoverageState.UNPROVEN)
 
 
 def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:
@@ -290,14 +299,11 @@ def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:
     dropped = set(table.vacuum(0, dry_run=True)) if table.version().number >= 0 else set()
     named = {file.path for file in table.version().files}
     found = []
-    for path in Path(table.uri).iterdir():
-        if not OURS.fullmatch(path.name) or path.is_symlink() or (path.name in dropped and path.name not in named):
-            continue
-        try:
-            found.append((path.stat().st_mtime_ns, *file_of(table.store, path.name)))
-        except ArchiveCorruptError:
-            continue
-    return [(file, schema) for _, file, schema in sorted(found, key=lambda one: one[0])]
+    for path in sorted(_own_files(table), key=lambda path: path.stat().st_mtime_ns):
+        if path.name in named or path.name not in dropped:
+            with contextlib.suppress(ArchiveCorruptError):
+                found.append(file_of(table.store, path.name))
+    return found
 
 
 def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], metadata: dict[bytes, bytes]) -> None:
