@@ -103,7 +103,8 @@ def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
     # So the empty minutes of a followed market are fetched together, and not one each minute.
     runs: list[list[CoverageRecord]] = []
     for record in records:
-        if 0 < _empty_answers(record) <= _MOST_TRIES:
+        # Most have no answers to count.
+        if record.tries and 0 < _empty_answers(record) <= _MOST_TRIES:
             if runs and runs[-1][-1].end == record.start:
                 runs[-1].append(record)
             else:
