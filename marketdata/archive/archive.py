@@ -27,7 +27,7 @@ from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, EmptyRangeWarning, NotArchivedError, warn
-from marketdata.points.arguments import choice, names, number, text, whole
+from marketdata.points.arguments import choice, flag, names, number, text, whole
 from marketdata.points.columns import Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
@@ -203,10 +203,11 @@ class Archive(Generic[Frame]):
             State that no point is missing between the first and the last of each market, with all its tokens: the range
             becomes ``final``, and no pull fetches it.
         """
+        ways = {"replace": flag("replace", replace), "complete": flag("complete", complete)}
         ingest.add_records(self._store, markets, events, series)
         for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
             if data is not None:
-                ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
+                ingest.add_points(self._store, view, data, **ways)  # type: ignore[arg-type]
 
     def add_files(
         self,
@@ -947,7 +948,7 @@ class Archive(Generic[Frame]):
         >>> len(archive.verify())
         0
         """
-        found = maintenance.repair(self._opened()) if repair else maintenance.verify(self._opened())
+        found = maintenance.repair(self._opened()) if flag("repair", repair) else maintenance.verify(self._opened())
         return query.report(maintenance.Damage, found, self._kind(frame))
 
     def rebuild(self, *, frame: FrameKind | None = None) -> Any:

@@ -24,7 +24,7 @@ from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import IdKind, Window
-from marketdata.points.arguments import choice, names, whole
+from marketdata.points.arguments import choice, flag, names, whole
 from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
@@ -120,7 +120,7 @@ class Client(Generic[Frame]):
         self.frame = frame_kind(frame)
         if archive is not None and not hasattr(archive, "attach"):
             raise ConfigError(f"archive={archive!r} is no archive; pass md.Archive(path_or_url).")
-        self._transport = Transport(base_url, api_key, allow_insecure=allow_insecure)
+        self._transport = Transport(base_url, api_key, allow_insecure=flag("allow_insecure", allow_insecure))
         self._options = FetchOptions(strict, progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT))
         self._history = History(self._transport, self._options)
         self._archive = archive

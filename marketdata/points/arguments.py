@@ -62,6 +62,11 @@ def choice(name: str, value: object, allowed: Iterable[T]) -> T:
         raise ConfigError(problem, argument=name, value=value) from None
 
 
+def flag(name: str, value: object) -> bool:
+    """The argument, if it is True or False; anything else, such as "no", which would count as true: ConfigError."""
+    return choice(name, value, (False, True))
+
+
 def text(name: str, value: object, what: str) -> str:
     """The argument, if it is a text; anything else is a ConfigError."""
     if not isinstance(value, str):

@@ -13,7 +13,7 @@ from typing import Self, overload
 import numpy as np
 
 from marketdata.errors import ConfigError
-from marketdata.points.arguments import choice, number, numbers, whole
+from marketdata.points.arguments import flag, number, numbers, whole
 from marketdata.points.columns import Books, Floats, Ints
 
 # Prices and shares of trades, and the fee of each [USD].
@@ -125,9 +125,8 @@ class Schedule:
         rate = number("rate", rate, least=0.0, most=1.0)
         if decimals is not None:
             whole("decimals", decimals, least=0, most=12)
-        choice("up", up, (False, True))
-        rounded = "" if decimals is None else f", rounded {'up ' if up else ''}to {decimals} decimals"
-        formula = partial(quadratic, rate=rate, decimals=decimals, up=bool(up))
+        rounded = "" if decimals is None else f", rounded {'up ' if flag('up', up) else ''}to {decimals} decimals"
+        formula = partial(quadratic, rate=rate, decimals=decimals, up=flag("up", up))
         return cls(f"shares x {rate:g} x price x (1 - price){rounded}" if rate else "none", formula, rate)
 
 
