@@ -12,7 +12,7 @@ import numpy as np
 
 from marketdata.fetch.reader import Fetched, Part, in_time, merged
 from marketdata.fetch.windows import MarketInfo, Spans, Window
-from marketdata.points.columns import Data
+from marketdata.points.columns import Data, Page
 from marketdata.times import DAY, Range
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -45,6 +45,7 @@ class Track:
         self.spans = Spans(self.labels or 2, window.limit)
         self._seen: list[Data] = []  # what came and is requested again
         self._in_time: bool | None = None  # whether the order of its pages was seen to be that of time
+        self._is_whole: bool | None = None  # whether pages were seen to end where a bucket does, however many points
         self._ends = {rng.end for rng, _ in info.parts(window)}  # where a window ends whatever is cut
         self._wasted = 0.0  # pages that complete windows lacked which end anywhere else
         self.is_dense = False  # whether the last day had more than a page
@@ -104,8 +105,8 @@ class Track:
 
     def cost(self, part: Part) -> float:
         """Pages that dividing a part may waste: at the end of a window, and as its last bucket is requested again."""
-        ts = part.pages[-1].columns.ts
-        return self.spans.cost + np.count_nonzero(ts == ts.max(initial=0)) / self.spans.page
+        again = np.count_nonzero(part.pages[-1].columns.ts >= self._to_come(part).start)
+        return self.spans.cost + again / self.spans.page
 
     def see(self, part: Part) -> None:
         """Take in the last page of a part, and end the part if it follows the others in no order."""
@@ -116,6 +117,8 @@ class Track:
         order = in_time(pages[-2:] if self._in_time else pages, is_one=self.labels == 1)
         if self._in_time is None:
             self._in_time = order
+        if order is not False and self._is_whole is not False and len(pages) > 1:
+            self._is_whole = self._see_edge(*part.pages[-2:])
         if self._in_time and order is not False:
             part.kept = len(pages)
         elif order is False or (len(pages) > 1 and self.pages(self._to_come(part)) > LONGEST):
@@ -143,11 +146,35 @@ class Track:
             return 0
         return self.pages(rng)
 
+    def _see_edge(self, before: Page, after: Page) -> bool | None:
+        """Whether a page ended where a bucket does because one more had too many points; False: it ended within one."""
+        if not (len(before.columns) and len(after.columns)):
+            return self._is_whole
+        last, first = before.columns.ts.max(), after.columns.ts.min()
+        more = before.points + np.count_nonzero(after.columns.ts == first)
+        if last == first:
+            return False
+        is_short = before.points < self.window.limit < more
+        return True if self._is_whole or is_short else None
+
     def _to_come(self, part: Part) -> Range:
         """What is left of a part behind its pages."""
-        start, end = part.window.rng
-        came = max([start, *(int(page.columns.ts.max(initial=0)) for page in part.pages[-1:])])
+        end = part.window.rng.end
+        came = (
+            self._reached(part, part.pages[-1].columns, len(part.pages[-1].labels))
+            if part.pages
+            else part.window.rng.start
+        )
         return Range(min(came, end - 1), end)
+
+    def _reached(self, part: Part, columns: Data, labels: int) -> int:
+        """Before what time all points of a part came, by those that did: a page may end within its last bucket."""
+        start, end = part.window.rng
+        last = max(start, int(columns.ts.max(initial=start)))
+        is_full = np.count_nonzero(columns.ts == last) == (self.labels or max(2, labels))
+        if self._in_time and len(columns) and (is_full or self._is_whole):
+            return min(part.window.part(last, 1).rng.end, end)
+        return last
 
     def pages(self, rng: Range) -> float:
         """How many pages a range of it has, by those that came."""
@@ -207,13 +234,10 @@ class Track:
     def _divide(self, part: Part) -> Part:
         """Replace a part by what has come in order of time; what is left of it is cut again."""
         # A page alone shows no order: it waits for what follows.
-        keeps = part.kept or (self._in_time is None and len(part.pages) == 1)
-        came, end = part.prefix(len(part.pages) if not keeps else int(keeps))
+        keeps = part.kept or int(self._in_time is None and len(part.pages) == 1)
+        came = part.came(keeps or len(part.pages))
         start, rng = part.window.rng.start, part.window.rng
-        if not keeps:
-            end = start
-        elif self._in_time and np.count_nonzero(came.columns.ts == end) == (self.labels or max(2, came.labels)):
-            end = min(part.window.part(end, 1).rng.end, rng.end)
+        end = self._reached(part, came.columns, came.labels) if keeps and came.complete else start
         self.parts.remove(part)
         self._ask_again(Range(end, rng.end), came.columns)
         self._wasted += np.count_nonzero(came.columns.ts >= end) / self.spans.page

@@ -83,15 +83,16 @@ class Part:
         return [Part(window, seen=self.seen, tries=tries, bound=self.bound) for window in windows]
 
     def advances(self) -> bool:
-        """Whether it may end here, as pages in order of time came of it."""
-        return self.kept > 0 and self.prefix(self.kept)[1] > self.window.rng.start
-
-    def prefix(self, pages: int) -> tuple[Fetched, int]:
-        """What came on so many first pages, and its last bucket, which may be cut; all before it came if in order."""
-        fetched = collected(self.window, self.pages[:pages], self.date)
-        fetched.notes.pop("cursor_empty", None)  # what follows shows whether it was the end
+        """Whether it may end here, as pages in order of time came of it: more than its first bucket."""
+        came = self.came(self.kept) if self.kept else None
         start = self.window.rng.start
-        return fetched, max(start, int(fetched.columns.ts.max(initial=start))) if fetched.complete else start
+        return came is not None and came.complete and int(came.columns.ts.max(initial=start)) > start
+
+    def came(self, pages: int) -> Fetched:
+        """What came on so many first pages; what follows shows whether it was the end."""
+        fetched = collected(self.window, self.pages[:pages], self.date)
+        fetched.notes.pop("cursor_empty", None)
+        return fetched
 
     def restart(self) -> None:
         """Forget the pages that came: they are requested again."""

@@ -244,9 +244,9 @@ class Scheduler:
             self._start()
             if self._active == self._workers or any(self._may_take(one) for job in self._begun for one in job.open):
                 return
-            if track.left(part) > max(WORTH_DIVIDING, self._left / self._workers) and self._budget(track) > track.cost(
-                part
-            ):
+            own = track.left(part)
+            is_worth = own > WORTH_DIVIDING and round(self._workers * own / self._left) > 1
+            if is_worth and self._budget(track) > track.cost(part):
                 part.most = len(part.pages)
 
     # -- a thread

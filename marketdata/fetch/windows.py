@@ -22,8 +22,8 @@ WORTH_DIVIDING = 3
 _RECENT = 16
 # How much fuller one page may be than another where chance alone says so, and the margin for chance in a window.
 _EVEN, _DEVIATIONS = 2.0, 1.7
-# The variance of the points of a bucket over their mean where it hardly matters; that of a coin is a half.
-_REGULAR = 0.5
+# The variance of the points of a bucket over their mean where it hardly matters: nine of ten buckets of two tokens.
+_REGULAR = 0.2
 # Pages that a window may waste at its end: at least, as pages may differ, and for each deviation of so many pages.
 _LEAST_COST, _COST_OF_CHANCE, _TYPICAL = 0.25, 1.2, 4
 
