@@ -159,13 +159,10 @@ class Track:
 
     def _to_come(self, part: Part) -> Range:
         """What is left of a part behind its pages."""
-        end = part.window.rng.end
-        came = (
-            self._reached(part, part.pages[-1].columns, len(part.pages[-1].labels))
-            if part.pages
-            else part.window.rng.start
-        )
-        return Range(min(came, end - 1), end)
+        start, end = part.window.rng
+        for page in part.pages[-1:]:
+            start = self._reached(part, page.columns, len(page.labels))
+        return Range(min(start, end - 1), end)
 
     def _reached(self, part: Part, columns: Data, labels: int) -> int:
         """Before what time all points of a part came, by those that did: a page may end within its last bucket."""
@@ -253,9 +250,9 @@ class Track:
         """Request a range later; what came of it must come again."""
         if rng.start < rng.end:
             insort(self.rest, rng)
-        width = self.window.resolution.micros
+        width, end = self.window.resolution.micros, self.window.rng.end
         again = [came.between(rng.start // width * width, rng.end), *self._seen]
-        self._seen = [columns for each in again if len(columns := each.between(self.at // width * width, rng.end))]
+        self._seen = [columns for each in again if len(columns := each.between(self.at // width * width, end))]
 
     def _settle(self, part: Part) -> Iterator[Fetched]:
         """Decide on what waits, once it is known whether pages are in order of time: the part behind it says so."""

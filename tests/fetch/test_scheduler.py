@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import pickle
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -501,6 +503,41 @@ def test_requests_over_pages(server: Near, transport: Paced, turns: Turns, names
     assert len(rows(fetch(transport, *windows))) == sum(len(o.points) for o in oracles.values())
     pages = sum(max(1, -(-len(o.points) // 200)) for o in oracles.values())
     assert len(history(server)) <= (1.05 * pages if pages >= 20 else pages + len(oracles)) + 2
+
+
+@functools.cache
+def independent(tokens: int, share: float | str, pages: int) -> tuple[Oracle, int, int]:
+    """A market whose tokens have points each for itself, so many minutes of it, and the pages that it has."""
+    draw, names = random.Random(f"{tokens} {share} {pages}"), [f"t{k:03}" for k in range(tokens)]
+    count = round(200 * pages / tokens / (share if isinstance(share, float) else {"growing": 0.5}.get(share, 0.1)))
+    points: dict[tuple[str, int], Any] = {}
+    for t in range(count):
+        of_time = {"growing": t / count, "bursts": float(t % (count // 4 + 1) <= count // 40)}
+        least = share if isinstance(share, float) else of_time[share]
+        points |= {(x, START + t * MINUTE): 0.5 for x in names if draw.random() < least}
+    needed, left = 1, 200
+    for size in Counter(t for _, t in points).values():
+        needed, left = (needed, left - size) if size <= left else (needed + 1, 200 - size)
+    return Oracle(points, {x: f"id{x}" for x in names}), count, needed
+
+
+@pytest.mark.fault("N37")
+@pytest.mark.parametrize(
+    ("tokens", "share", "pages"),
+    [
+        *((tokens, share, 25) for tokens in (3, 30, 190) for share in (1.0, 0.9, 0.5, 0.2, 0.05, "growing")),
+        *((tokens, share, 60) for tokens in (10, 100) for share in (0.5, 0.05, "bursts")),
+        *((tokens, share, 4) for tokens in (10, 200) for share in (0.9, 0.2)),
+    ],
+)
+def test_requests_over_pages_of_many_tokens(
+    server: Near, transport: Paced, tokens: int, share: float | str, pages: int
+) -> None:
+    """The same of markets with tokens that trade each for itself, of which hardly a page has all."""
+    oracle, count, needed = independent(tokens, share, pages)
+    served(server, oracle, Oracle.__call__)
+    assert len(rows(fetch(transport, oracle.request(count)))) == len(oracle.points)
+    assert len(history(server)) <= (1.05 * needed if needed >= 20 else needed + 1) + 2
 
 
 @pytest.mark.fault("P18")
