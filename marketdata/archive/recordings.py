@@ -366,7 +366,7 @@ def expanded(paths: Any) -> tuple[list[Path], set[Path]]:
     some = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
     refused = [one for one in some if not isinstance(one, str | os.PathLike)] if some else [paths]
     if refused:
-        problem = "is refused; allowed are paths of files and folders, at least one."
+        problem = f"{'is refused' if some else 'names nothing'}; pass paths of files and folders, at least one."
         raise ConfigError(problem, argument="paths", value=refused[0])
     out, named = list[Path](), set[Path]()
     for path in map(Path, some):

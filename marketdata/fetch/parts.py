@@ -12,7 +12,7 @@ import numpy as np
 
 from marketdata.fetch.reader import Fetched, Part, in_time, merged
 from marketdata.fetch.windows import MarketInfo, Spans, Window
-from marketdata.points.columns import Data, Page
+from marketdata.points.columns import Data
 from marketdata.times import DAY, Range
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -45,7 +45,6 @@ class Track:
         self.spans = Spans(self.labels or 2, window.limit)
         self._seen: list[Data] = []  # what came and is requested again
         self._in_time: bool | None = None  # whether the order of its pages was seen to be that of time
-        self._is_whole: bool | None = None  # whether pages were seen to end where a bucket does, however many points
         self._ends = {rng.end for rng, _ in info.parts(window)}  # where a window ends whatever is cut
         self._wasted = 0.0  # pages that complete windows lacked which end anywhere else
         self.is_dense = False  # whether the last day had more than a page
@@ -117,8 +116,6 @@ class Track:
         order = in_time(pages[-2:] if self._in_time else pages, is_one=self.labels == 1)
         if self._in_time is None:
             self._in_time = order
-        if order is not False and self._is_whole is not False and len(pages) > 1:
-            self._is_whole = self._see_edge(*part.pages[-2:])
         if self._in_time and order is not False:
             part.kept = len(pages)
         elif order is False or (len(pages) > 1 and self.pages(self._to_come(part)) > LONGEST):
@@ -146,17 +143,6 @@ class Track:
             return 0
         return self.pages(rng)
 
-    def _see_edge(self, before: Page, after: Page) -> bool | None:
-        """Whether a page ended where a bucket does because one more had too many points; False: it ended within one."""
-        if not (len(before.columns) and len(after.columns)):
-            return self._is_whole
-        last, first = before.columns.ts.max(), after.columns.ts.min()
-        more = before.points + np.count_nonzero(after.columns.ts == first)
-        if last == first:
-            return False
-        is_short = before.points < self.window.limit < more
-        return True if self._is_whole or is_short else None
-
     def _to_come(self, part: Part) -> Range:
         """What is left of a part behind its pages."""
         start, end = part.window.rng
@@ -169,7 +155,7 @@ class Track:
         start, end = part.window.rng
         last = max(start, int(columns.ts.max(initial=start)))
         is_full = np.count_nonzero(columns.ts == last) == (self.labels or max(2, labels))
-        if self._in_time and len(columns) and (is_full or self._is_whole):
+        if self._in_time and len(columns) and is_full:
             return min(part.window.part(last, 1).rng.end, end)
         return last
 

@@ -52,13 +52,13 @@ def numbers(**given: object) -> list[Floats]:
         raise ConfigError(f"Arrays of different shapes: {shapes}; give numbers, or arrays of one shape.") from None
 
 
-def choice(name: str, value: object, allowed: Iterable[T]) -> T:
-    """The argument, if it is one of those allowed; anything else is a ConfigError."""
+def choice(name: str, value: object, allowed: Iterable[T], shown: str | None = None) -> T:
+    """The argument, if it is one of those allowed, which a message has as ``shown``; anything else is a ConfigError."""
     known = {one: one for one in allowed}
     try:
         return known[value]  # type: ignore[index]
     except (KeyError, TypeError):  # a frame or a list is no key at all
-        problem = f"does not exist; allowed are {', '.join(map(str, known))}."
+        problem = f"does not exist; allowed are {shown or ', '.join(map(str, known))}."
         raise ConfigError(problem, argument=name, value=value) from None
 
 

@@ -20,7 +20,6 @@ from marketdata.points.fills import RESULT, Fill, Ladders, Ledger, Order, Token
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
 from marketdata.points.scores import sums
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import refuse_off_grid
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
 
@@ -48,8 +47,8 @@ def execute(
     The last step of a study, not a backtester: orders take what rests in one snapshot, best level first, in the order
     of ``orders``, and no share that is not there; they do not move later books. Only shares bought before are sold. No
     order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on) or one
-    that begins at or after ``resolved_at``. ConfigError for a ``ts`` off the grid, NotTidyError for a limit outside of
-    0 to 1; NoBookWarning if no order met a book.
+    that begins at or after ``resolved_at``. NotTidyError for a ``ts`` off the grid or a limit outside of 0 to 1;
+    NoBookWarning if no order met a book.
 
     Returns ``Execution``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's).
     ``fills``: one row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id
@@ -101,9 +100,14 @@ def execute(
     ladders = Ladders(snapshots)
     given = _orders(orders, delay)
     # An order is filled from the book of exactly its bucket.
-    advice = f"md.resample(books, {resolution!r}) puts books on it, and orders have the ts of a book"
     for name, times in (("books", snapshots.ts), ("orders", np.array([order.signal_ts for order in given], np.int64))):
-        refuse_off_grid(times, width, advice, name)
+        off = times[width.floor(times) != times]
+        if len(off):
+            raise NotTidyError(
+                f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a "
+                f"bucket of {resolution}. md.resample(books, {resolution!r}) puts books on it; orders have the ts of "
+                "a book."
+            )
     payoffs = (
         None if outcomes is None else Payoffs(outcomes, [(*token, label) for token, label in ladders.labels.items()])
     )

@@ -27,7 +27,7 @@ _FILLS = ("null", "forward")
 
 def check_fill(frame: object, fill: Fill) -> None:
     """ConfigError if a fill does not exist, or is not supported for the frame."""
-    choice("fill", fill, (None, *_FILLS))
+    choice("fill", fill, (None, *_FILLS), "None (no row), 'null' and 'forward'")
     if not (is_in_memory(frame) or is_lazy(frame)):
         raise ConfigError(
             f"A regular grid needs a pandas, polars or Arrow frame, not a {kind_name(frame)}; resample without fill, "

@@ -19,7 +19,7 @@ FrameKind = Literal["pandas", "polars"]
 
 def frame_kind(value: object) -> FrameKind:
     """The ``frame`` argument, if it is "pandas" or "polars"; else a ConfigError."""
-    return choice("frame", value, get_args(FrameKind))
+    return choice("frame", value, get_args(FrameKind), "'pandas' and 'polars'")
 
 
 def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:

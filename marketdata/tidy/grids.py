@@ -110,9 +110,9 @@ def own_times(ts: Ints, width: BucketWidth) -> None:
     coarser_grid(ts, width, "resolution")
 
 
-def refuse_off_grid(ts: Ints, width: BucketWidth, advice: str, rows: str = "rows") -> None:
+def refuse_off_grid(ts: Ints, width: BucketWidth, advice: str) -> None:
     """ConfigError if a time is no start of a bucket."""
     off = np.flatnonzero(width.floor(ts) != ts)
     if len(off):
         first = to_datetime(int(ts[off[0]])).isoformat()
-        raise ConfigError(f"Some {rows} are off the grid of {width}; {advice}. One is at {first}.")
+        raise ConfigError(f"Some rows are off the grid of {width}; {advice}. One is at {first}.")

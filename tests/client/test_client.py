@@ -386,7 +386,7 @@ def test_other_bad_arguments_are_named() -> None:
     client = md.Client("http://127.0.0.1:9", "a-key-that-is-never-sent")
     with pytest.raises(md.ConfigError, match="levels=0"):
         client.books("m", START, END, "1h", levels=0)
-    with pytest.raises(md.ConfigError, match="allowed are pandas, polars"):
+    with pytest.raises(md.ConfigError, match="'pandas' and 'polars'"):
         md.Client("http://127.0.0.1:9", "k" * 20, frame="arrow")  # type: ignore[arg-type]
     with pytest.raises(md.ConfigError, match="page_size=500"):
         client.markets(page_size=500)
