@@ -977,9 +977,12 @@ class Archive(Generic[Frame]):
         if levels is not None:
             whole("levels", levels)
         missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))
-        self._store.width(resolution)
-        filled = self._filled(view, market, start, end) if missing == "fetch" else {}
+        filled: dict[str, Range] = {}
+        if missing == "fetch":
+            self._store.width(resolution)
+            filled = self._filled(view, market, start, end)
         with self._store.steady() as store:
+            store.width(resolution)
             ranges = filled or query.covered_ranges(
                 self._opened().coverage, view, self._market_ids(market), start, end, missing
             )
