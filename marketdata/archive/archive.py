@@ -675,7 +675,7 @@ class Archive(Generic[Frame]):
         import polars as pl
 
         connection = sql.connect()
-        # Of the tables only those that the statement names are read; one that names none may list them.
+        # Only the tables that the statement names are read; all of them for a statement that names none.
         named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
         views = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]
         points = [query_of(self._opened(), view, None, query.ALL_TIME, "1m", nested=view == "books") for view in views]
@@ -750,7 +750,7 @@ class Archive(Generic[Frame]):
     def outcomes(
         self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
     ) -> Any:
-        """What each token of resolved markets paid; see `marketdata.outcomes`; arguments as for `markets`."""
+        """The payoff of each token of resolved markets; see `marketdata.outcomes`; arguments as for `markets`."""
         from marketdata.tidy.outcomes import outcomes
 
         return outcomes(self.markets(event_slug, search, frame=frame))
@@ -885,7 +885,7 @@ class Archive(Generic[Frame]):
     def coverage(self, *, frame: _Polars) -> PolarsFrame: ...
 
     def coverage(self, *, frame: FrameKind | None = None) -> Any:
-        """What is stored: one row per range of a market's view.
+        """The ranges that are stored: one row per range of a market's view.
 
         Returns a ``frame`` with ``view market_id start end state rows fetched_at``: [start, end) in UTC;
         state is final, provisional, recorded, unproven or missing; rows null if unknown.

@@ -20,7 +20,7 @@ from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError
 from marketdata.points.records import FIELDS, ID_NAMES, KINDS, RecordKind, columns
 
-# From so many files on they are joined; in an object store there is one, as each takes requests to be read.
+# At least this many files are joined; in an object store there is one, as each takes requests to be read.
 _MANY_FILES, _MANY_REMOTE = 64, 1
 # Lists of texts, as the files of Parquet name their elements.
 _TEXTS = pa.list_(pa.field("element", pa.string()))

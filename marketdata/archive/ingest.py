@@ -22,9 +22,9 @@ from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.times import SECOND, TOO_FAR, Range, to_text
 
-# So many rows of a frame become points at once.
+# Rows of a frame that become points at a time.
 _PORTION = 2_000_000
-# From so many times on, a coarse grid is neither chance nor a choice of moments.
+# With at least this many times, a coarse grid is neither chance nor a choice of moments.
 _ENOUGH = 12
 
 
@@ -103,7 +103,7 @@ def _check_values(view: View, columns: Data) -> None:
 
 
 def _row(columns: Data, at: int) -> str:
-    """How a message names a row."""
+    """A row as messages name it."""
     token = columns.token_at(at)
     return f"token {str(token.token_id or token.market_id)[:100]!r} at {to_text(int(columns.ts[at]))}"
 
@@ -115,7 +115,7 @@ def _check_tokens(view: View, columns: Data, markets: Catalog) -> None:
         given.setdefault(market_id, set()).add(token_id)
     for market_id, ids in sorted(given.items()):
         record = markets.of_id(market_id)
-        # Of an unknown market several tokens are all that anybody knows of.
+        # If a market is unknown, several tokens are taken to be all of its tokens.
         if record is None and len(ids) == 1:
             raise ArchiveError(
                 f"complete=True, but the {view} rows hold one token of market {market_id[:200]!r}, which the archive "

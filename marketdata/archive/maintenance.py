@@ -30,7 +30,7 @@ from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import Range
 from marketdata.wire.arrow import from_tables
 
-# Of a compacted file, about a byte per level: it has some eight million levels [bytes].
+# Size of a compacted file [bytes]: at about a byte per level it has some eight million levels.
 _FILE_BYTES = 8_000_000
 # The name of the table of coverage, beside those of views and records.
 _COVERAGE = "coverage"
@@ -100,7 +100,7 @@ def _own_files(table: Table) -> list[Path]:
 
 
 def verify(store: ArchiveStore) -> list[Damage]:
-    """What is not as it was written, by the coverage; ArchiveError if the storage failed."""
+    """All damage: what differs from what was written, by the coverage; ArchiveError if the storage failed."""
     lost = []
     for name in (*KINDS, _COVERAGE):
         broken = [

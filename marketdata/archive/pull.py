@@ -28,14 +28,15 @@ from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
 from marketdata.times import SECOND, Range, TimeLike, to_micros, to_text
 
-# What arrived is committed from so many levels on, or after so many seconds.
+# Points that arrived are committed at this many levels, or after this time [s].
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
-# Up to so many views of markets, a lock each keeps two processes from fetching the same; more may, without doubles.
+# Pulls of at most this many views of markets lock each of them, so that no two processes fetch the same; larger
+# ones may fetch the same, and store it once.
 _LOCKED = 64
-# How long a pull waits for another one of the same [s].
+# A pull waits for another one of the same for up to this [s].
 _WAIT = 600.0
-# So many unknown names are looked up for similar ones, and so many are named.
+# Unknown names that are looked up for similar ones, and named in a message.
 _LOOKED_UP = 10
 _LISTED = 50
 
@@ -71,7 +72,7 @@ class Pull:
     progress: bool | None = None
     stop: threading.Event | None = None
     fetched: list[FetchedRange] = field(default_factory=list)
-    # By how many points the archive has grown: others were fetched again.
+    # Points by which the archive has grown: others were fetched again.
     added: int = 0
 
     def __post_init__(self) -> None:
@@ -210,7 +211,7 @@ class _Sink:
         self._since = time.monotonic()
 
     def _beside(self, view: View, market: str, fetched: Sequence[Range]) -> list[CoverageRecord]:
-        """What is stored of a market near the fetched ranges, and outside them."""
+        """Stored records of a market near the fetched ranges, and outside them."""
         first, last = min(r.start for r in fetched), max(r.end for r in fetched)
         near = within(
             self._store.coverage.records(view, market),

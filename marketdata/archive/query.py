@@ -41,10 +41,10 @@ Labels = Mapping[tuple[str, str], str]
 _NEVER = Range(0, 0)
 # A range before and after all times that are stored [microseconds].
 ALL_TIME = Range(-(2**61), 2**61)
-# From so many files on they are read by threads.
+# At least this many files are read by threads.
 _MANY_FILES = 4
 _THREADS = min(8, os.cpu_count() or 1)
-# What is aggregated is read so many bytes of files at a time, a market of more than the second in ranges of time.
+# Points to aggregate are read this many bytes of files at a time; a larger market is read in ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
 # A read warns of these states.
@@ -89,7 +89,7 @@ class Query:
         from marketdata.points.resample import resample_columns
 
         known: Labels = self.labels or {}
-        # What is aggregated is read in parts, which are small: all at once may be too much.
+        # Points to aggregate are read in small parts: all at once may not fit into memory.
         for points in self.stored(self.width if in_parts or self.width != self.base else None):
             # Stored labels may be from before a record changed.
             tokens = [Token(m, token, known.get((m, token or ""), label)) for m, token, label in points.tokens]
@@ -146,7 +146,7 @@ class Query:
 
 
 class _Part(NamedTuple):
-    """What is read at a time: of markets from the first name to before the last, the points of a span."""
+    """Points that are read at a time: those of markets from the first name to before the last, in a span."""
 
     first: str
     last: str
@@ -185,7 +185,7 @@ def _runs(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K
 
 
 def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> list[T]:
-    """What is made of all files, by threads if there are many: fetching and decoding release the interpreter."""
+    """The result for each file, by threads if there are many: fetching and decoding release the interpreter."""
     if len(files) < _MANY_FILES:
         return [one for file in files for one in made(file)]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -208,7 +208,7 @@ def stored_ranges(table: Table, market: str, wanted: Range) -> list[Range]:
 def inside(
     tokens: Sequence[Token], codes: NDArray[np.integer], ts: Ints, ranges: Mapping[str, Sequence[Range]]
 ) -> NDArray[np.bool_]:
-    """Which points lie in a range of their market."""
+    """True for points that lie in a range of their market."""
     merged = {market: union(some) for market, some in ranges.items()}
     out = np.zeros(len(ts), dtype=bool)
     for n in range(max((len(some) for some in merged.values()), default=0)):
@@ -272,7 +272,7 @@ def _covered_range(
 
 def _report(name: str, missing: list[Range], records: Sequence[CoverageRecord], on_missing: Missing) -> None:
     """Warn or raise for what of a range is missing or uncertain."""
-    # What waits to be fetched again, as empty ranges do, is complete as far as anybody knows.
+    # A range that is only to be asked again, as empty ones are, is complete as far as is known.
     open_ = [p for p in records if p.state != CoverageState.PROVISIONAL or not p.tries]
     found = {"missing": missing} | {str(s): union(p.range for p in open_ if p.state == s) for s in _UNCERTAIN}
     reasons = {f"are {what} in {_show(some)}": some for what, some in found.items() if some}

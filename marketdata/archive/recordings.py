@@ -46,7 +46,7 @@ OTHER = f"of another kind; names that end in these are read: {ENDS}"
 
 
 class Options(NamedTuple):
-    """How recordings are read; a file is imported again if one of the first four differs."""
+    """Options of reading recordings; a file is imported again if one of the first four differs."""
 
     clock: str
     max_gap: int
@@ -58,7 +58,7 @@ class Options(NamedTuple):
 
 
 class ImportedFile(NamedTuple):
-    """What ``Archive.add_files`` did with a file; numbers are None where they do not apply, or it was left out."""
+    """The result of ``Archive.add_files`` for a file; numbers are None if they do not apply, or it was left out."""
 
     file: str
     kind: str | None = None
@@ -159,7 +159,7 @@ class Import:
         return sum(ingest.add_points(self.store, "books", part)[1] for part in parts)
 
 
-# What is said of files in other than time order, or of times that two of them have.
+# Messages about files in no order of time, and about times that two files have.
 _EARLY = (
     "token with times before those of a file before this one: of a bucket that both have, the book of this file is "
     "kept; if it should not be, add the files in the order of time to a new archive"
@@ -282,7 +282,7 @@ _JOURNAL = "journal.npz"
 
 
 class Journal:
-    """Which files are in the archive, and the books that were open at the end of the last one: one file, replaced."""
+    """The imported files, and the books that were open at the end of the last one: one file, replaced."""
 
     def __init__(self, store: ArchiveStore) -> None:
         self._place = Store(f"{store.root.rstrip('/')}/imports", store.options)
@@ -352,7 +352,7 @@ def _in_order(paths: Iterable[Path]) -> list[Path]:
 
 
 def _digest(recording: RecordingFile, key: str) -> str:
-    """What tells a file from others: its size, how it begins and ends, and how it is read."""
+    """The fingerprint of a file: its size, its beginning and end, and the options by which it is read."""
     key = key if recording.token_id is None else f"{key} {recording.token_id}"
     with recording.path.open("rb") as file:
         size = recording.path.stat().st_size

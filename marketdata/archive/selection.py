@@ -18,7 +18,7 @@ from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.arguments import names
 from marketdata.times import SECOND
 
-# How long a listing can be used again, by the server's clock.
+# A listing can be used again for this time [microseconds], by the server's clock.
 LISTED_AGAIN = 600 * SECOND
 # The view under which coverage has the time of each listing.
 _DISCOVERY = "discovery"

@@ -38,13 +38,13 @@ from marketdata.wire.arrow import SCHEMAS, from_tables, to_table, tokens_of
 
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"
-# How long a writer waits for another one of the same view [s].
+# A writer waits for another one of the same view for up to this [s].
 _WAIT = 600.0
 # Points of these may be the user's own: a fetch replaces those that it brings, and leaves the others.
 _OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
-# What stays as it is when points are added to it.
+# States that stay when points are added.
 _STAYS = (CoverageState.FINAL, CoverageState.RECORDED)
-# From so many small files on, in a folder or an object store, a write joins them.
+# At least this many small files, in a folder or an object store, are joined by a write.
 _TAIL_FILES, _TAIL_REMOTE = 64, 4
 # A small file has less [bytes].
 _TAIL_BYTES = 500_000
@@ -73,7 +73,7 @@ class Change:
 
     @staticmethod
     def count(times: Ints, within: Range | CoverageRecord) -> int:
-        """How many of the times are in a range."""
+        """The number of times in a range."""
         first, last = np.searchsorted(times, (within.start, within.end))
         return int(last - first)
 
@@ -85,7 +85,7 @@ class Change:
 
 
 Coverage = Mapping[str, Sequence[CoverageRecord]]
-# Which stored rows in the ranges stay; the records of a market after a write.
+# True for stored rows in the ranges that stay; and the records of a market after a write.
 Keep = Callable[[Rows, Coverage], Any]
 After = Callable[[str, Sequence[CoverageRecord], Change], Sequence[CoverageRecord]]
 
@@ -248,7 +248,7 @@ class ArchiveStore:
             complete = [r for r in before if r.state in stays]
             out = [CoverageRecord(*r, state, None, now) for r in subtract([hull], [r.range for r in complete])]
             for old in split(before, hull):
-                # Of one that another writer recorded meanwhile nothing was read.
+                # Nothing was read of a record that another writer made meanwhile.
                 if any(one.start <= old.start and old.end <= one.end for one in ranges[market]):
                     out += cut(old, *hull)
             for old in complete:
@@ -416,7 +416,7 @@ def _small(table: Table, version: Version, drops: Sequence[DataFile], row_bytes:
 
 
 def _row_bytes(columns: Data) -> float:
-    """What a row of such points takes in memory, about [bytes]."""
+    """The memory of a row of such points, about [bytes]."""
     levels = len(columns.bids.price) + len(columns.asks.price) if isinstance(columns, Books) else 0
     return 64 + 16 * levels / max(len(columns), 1)
 
@@ -430,7 +430,7 @@ def _portions(columns: Data) -> Iterator[Data]:
 
 
 def _identity(token: Token) -> tuple[str | None, ...]:
-    """What identifies a token: its id, or its label if it has none."""
+    """The key of a token: its id, or its label if it has none."""
     return (token.market_id, token.token_id, None if token.token_id else token.token_label)
 
 
@@ -441,7 +441,7 @@ def _codes_in(columns: Data, tokens: Sequence[Token]) -> Ints:
 
 
 def _places(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Ints]:
-    """What gives the place of the one of the sorted columns with the token and time of a row, -1 without one."""
+    """A function from tokens and times of rows to places in the sorted columns, -1 for a row that is not there."""
     first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
     reach = (last - first) // base.micros + 1
 
@@ -464,7 +464,7 @@ def _places(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], Any,
 
 
 def _equal(view: View, rows: pa.Table, columns: Data, at: Ints) -> NDArray[np.bool_]:
-    """Which rows have the label and values of the points at these places; none if they are in another order."""
+    """True for rows with the label and values of the points at these places; none if they are in another order."""
     with contextlib.suppress(ArchiveError):  # what is no point is replaced
         stored = from_tables(view, [rows])
         if (np.diff(tokens_of(view, rows)[1]) >= 0).all() and (np.diff(at) > 0).all():
@@ -492,12 +492,12 @@ def _spans(columns: Data) -> Any:
 
 
 def minutes_of(times: Ints) -> Range:
-    """From the minute of the first time to the end of that of the last."""
+    """The range from the minute of the first time to the end of the minute of the last."""
     return minutes_around(int(times.min()), int(times.max()))
 
 
 def minutes_around(first: int, last: int) -> Range:
-    """From the minute of a time to the end of that of another one: coverage is known by the minute."""
+    """The range from the minute of one time to the end of the minute of another: coverage is by the minute."""
     return Range(first // MINUTE * MINUTE, last // MINUTE * MINUTE + MINUTE)
 
 

@@ -1,4 +1,4 @@
-"""Which markets existed at a time, as far as their records say."""
+"""The markets that existed at a time, as far as their records tell."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def existed(
 
 
 def first_rows(coverage: CoverageTable) -> dict[str, int]:
-    """Where the stored rows of each market begin [microseconds]."""
+    """The time of the first stored row of each market [microseconds]."""
     found = coverage.all().filter(pl.col("view").is_in(VIEWS), pl.col("rows").fill_null(1) > 0)
     return dict(found.group_by("market_id").agg(pl.min("start")).iter_rows())
 

@@ -27,7 +27,7 @@ def read_through(
     try:
         return read(on_missing="fetch")
     except MarketDataError as error:
-        # What had arrived is in the archive: the same call continues, and a resume would return less.
+        # Points that arrived are in the archive: the same call continues, and a resume would return less.
         error.resume = None
         with suppress(MarketDataError):
             error.partial = read(on_missing="partial")

@@ -299,7 +299,7 @@ class Client(Generic[Frame]):
     def verify(
         self, market: str, start: TimeLike, end: TimeLike, *, fine: str = "1m", coarse: str = "1h"
     ) -> Verification:
-        """How the service behaves where the interface leaves a choice (interface 2.3, 4.1 to 4.4); see `books`.
+        """The behaviour of the service where the interface leaves a choice (interface 2.3, 4.1 to 4.4); see `books`.
 
         Returns a Verification with one finding per choice: what ``t`` names (label), what means are computed over
         (averages), which book of a bucket is given (books), what an empty bucket has (empty), what ``limit`` counts
@@ -314,7 +314,7 @@ class Client(Generic[Frame]):
         return verify(self._transport, market, to_range(start, end), fine, coarse)
 
     def plan(self, view: View, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m") -> Plan:
-        """What a fetch of a ``view`` would cost, without fetching; parameters and errors as for `books`.
+        """The cost of a fetch of a ``view``, without fetching; parameters and errors as for `books`.
 
         Returns a Plan ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of
         the frame, and the parts that the plan of the key does not allow.

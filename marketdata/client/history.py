@@ -44,12 +44,12 @@ _WORTH_A_BAR = 1.0
 _FEW = 3
 # Errors after which the same request may succeed.
 _MAY_PASS = (NetworkError, ContractError, ServerError, RateLimitError)
-# What the message then adds.
+# The hint of an error that has rows and a resume.
 _GO_ON = "The rows that came are in .partial; client.resume(error.resume) fetches the rest."
 
 
 class FetchOptions(NamedTuple):
-    """How a client fetches; see `Client`."""
+    """Options of the fetches of a client; see `Client`."""
 
     strict: bool = False
     progress: bool | None = None

@@ -1,4 +1,4 @@
-"""What is known of markets: their tokens, when they were active, and slugs similar to a mistyped one."""
+"""Known markets: their tokens, when they were active, and slugs similar to a mistyped one."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Markets:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._known: dict[str, MarketInfo] = {}
-        # What the service said of the markets that it does not have.
+        # Answers of the service about markets that it does not have.
         self._missing: dict[str, NotFoundError] = {}
 
     def known(self, id_or_slug: str) -> MarketInfo | None:
-        """What is known of a market without a request."""
+        """The record of a market as known without a request."""
         return self._known.get(id_or_slug)
 
     def remember(self, record: Any) -> None:
@@ -47,7 +47,7 @@ class Markets:
                 self._known[str(record[name])] = info
 
     def look_up(self, id_or_slug: str) -> MarketInfo:
-        """What the service says of a market, an empty record if nothing; raises only if it cannot be reached."""
+        """The record of a market by the service, empty if it has none; raises only if it cannot be reached."""
         if id_or_slug not in self._known:
             try:
                 self._known[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))

@@ -20,7 +20,7 @@ _OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_po
 
 @dataclass
 class Report:
-    """What a fetch repaired, found odd and cost; pass one to a call, which fills it in; see `marketdata.Client.books`.
+    """The repairs, oddities and cost of a fetch; pass one to a call, which fills it in; see `marketdata.Client.books`.
 
     ``repairs`` (duplicates dropped, points sorted), ``warnings`` (oddities whose data was kept) and ``observed`` (null
     values, crossed books) are counts by name; ``requests`` (of which ``retries``), ``restarts`` (windows requested

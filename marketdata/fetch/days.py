@@ -32,7 +32,7 @@ from marketdata.resolution import Resolution
 from marketdata.times import DAY, to_text
 from marketdata.wire.models import ARROW_STREAM
 
-# So many days are worth a request that shows whether they are offered.
+# At least this many days are worth a request that shows whether days are offered.
 _WORTH_ASKING = 4
 
 

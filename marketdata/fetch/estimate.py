@@ -19,7 +19,7 @@ _NAMES = re.compile(rf"\b({'|'.join(Resolution)})\b")
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fetch costs if every bucket of the range has its points.
+    """The cost of a fetch if every bucket of the range has its points.
 
     ``requests`` are pages and ``points`` token x bucket; ``minutes`` is the time at the key's ``requests_per_minute``,
     None if that is not known; ``memory`` the size of the tidy frame [bytes], with 40 levels a book; ``refused`` are the
@@ -71,7 +71,7 @@ def make_plan(
         points += window.buckets * count
         memory += window.buckets * count * VIEWS[window.view].point_bytes
         page = max(1, window.limit // count)  # it has whole buckets
-        # Where one request does not do, the second one begins with the last bucket of the first.
+        # If one request is not enough, the second one begins with the last bucket of the first.
         overlap = window.buckets > WORTH_DIVIDING * page
         pages += max(1, math.ceil((window.buckets + overlap) / page))
         refused += _refusals(window, limits, now)

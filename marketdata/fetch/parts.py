@@ -1,4 +1,4 @@
-"""How a range is cut into parts: by the pages that came, from the front, and by token where a market is too wide."""
+"""A range cut into parts: by the pages that came, from the front, and by token where a market is too wide."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from marketdata.points.columns import Data
 from marketdata.times import DAY, Range
 from marketdata.wire.models import LARGEST_LIMIT
 
-# From so many pages on, a request to learn when a market was active is worth its cost.
+# With at least this many pages, a request to learn when a market was active is worth its cost.
 _WORTH_INFO = 20
 # Pages of a part: in memory at once, and fetched again if one of them fails.
 LONGEST = 16
@@ -56,7 +56,7 @@ class Track:
 
     @property
     def next(self) -> int | None:
-        """Where the part begins that is requested next; None: all is requested."""
+        """The start of the part that is requested next; None: all is requested."""
         return self.rest[0].start if self.rest else None
 
     @property
@@ -66,7 +66,7 @@ class Track:
 
     @property
     def unrequested(self) -> float:
-        """How many pages are in no part yet, days left out."""
+        """The number of pages that are in no part yet, without days."""
         return sum(self.pages(rng) for rng in self.rest if not self._is_in_days(rng))
 
     def _is_in_days(self, rng: Range) -> bool:
@@ -122,7 +122,7 @@ class Track:
             part.most = len(pages)  # what is in no order is requested in windows that are not divided
 
     def _see_span(self, part: Part) -> None:
-        """How many buckets the last page of a part spans: from the page before it on, or the first point."""
+        """Take in the buckets that the last page of a part spans: from the page before it on, or the first point."""
         width, (start, end), ts = self.window.resolution.micros, part.window.rng, part.pages[-1].columns.ts
         is_full = bool(part.pages[-1].next_cursor)
         if not is_full and not self._info.parts(part.window)[0][1]:
@@ -134,7 +134,7 @@ class Track:
         self.spans.see(np.unique(ts, return_counts=True)[1], max(1, (last - first) // width), is_full=is_full)
 
     def left(self, part: Part) -> float:
-        """How many pages of a part are still to come; 0 where it cannot be divided, as nothing of it could be kept."""
+        """The number of pages of a part still to come; 0 if it cannot be divided, as nothing of it could be kept."""
         rng, start = self._to_come(part), part.window.rng.start
         if part.most is None or part.fetched is not None or self._in_time is False:
             return 0
@@ -144,7 +144,7 @@ class Track:
         return self.pages(rng)
 
     def _to_come(self, part: Part) -> Range:
-        """What is left of a part behind its pages."""
+        """The range of a part behind the pages that came."""
         start, end = part.window.rng
         for page in part.pages[-1:]:
             start = self._reached(part, page.columns, len(page.labels))
@@ -160,7 +160,7 @@ class Track:
         return last
 
     def pages(self, rng: Range) -> float:
-        """How many pages a range of it has, by those that came."""
+        """The number of pages of a range, by those that came."""
         width = self.window.resolution.micros
         return (-(-rng.end // width) - rng.start // width) / self.spans.buckets
 
@@ -263,7 +263,7 @@ class Track:
                 yield from self.receive(part, None)
 
     def pop(self, end: int) -> list[Fetched]:
-        """What came before a time up to which all is complete."""
+        """Take what came before a time up to which all is complete."""
         out: list[Fetched] = []
         for part in self.parts:
             if part.window.rng.start < end and part.fetched is not None:
@@ -274,7 +274,7 @@ class Track:
         return out
 
     def leave(self) -> tuple[list[Fetched], list[Window]]:
-        """What is complete behind a gap, and the windows that are left to request."""
+        """Take what is complete behind a gap, and the windows that are left to request."""
         ends = [(part.window, part.fetched) for part in self.parts if part.fetched is not None and not part.waits]
         done = [_cut_off(window, fetched, window.rng.end) for window, fetched in ends]
         edges = [self.at, *(edge for window, _ in ends for edge in window.rng), self.window.rng.end]
@@ -315,14 +315,14 @@ class Job:
     def begin(self, info: MarketInfo) -> bool:
         """Begin with what is known of the market, and say whether it is requested by token."""
         is_wide = info.labels(self.window) > LARGEST_LIMIT
-        # Where a token has no point one request says so, whenever its market was active.
+        # A token without points takes one request, whenever its market was active.
         windows = [replace(self.window, kind="token", id=token) for token in info.tokens] if is_wide else [self.window]
         known = MarketInfo() if is_wide else info
         self.tracks = [Track(window, known, has_days=self.has_days and not is_wide) for window in windows]
         return is_wide
 
     def pop(self) -> Iterator[Fetched]:
-        """What is complete from the front on."""
+        """Take what is complete from the front on."""
         end = min((track.done for track in self.tracks), default=self.at)
         if end > self.at:
             window = replace(self.window, rng=Range(self.at, end))
@@ -332,7 +332,7 @@ class Job:
             yield got._replace(request=self.index)
 
     def leave(self, *, in_order: bool) -> tuple[list[Fetched], list[Window]]:
-        """What is complete behind a gap, where order does not matter, and what is left to request."""
+        """Take what is complete behind a gap, if order does not matter, and the windows that are left to request."""
         both = [track.leave() for track in self.tracks]
         done = [fetched._replace(request=self.index) for some, _ in both for fetched in some]
         if in_order or not done:
@@ -345,7 +345,7 @@ def _start(part: Part) -> int:
 
 
 def _cut_off(window: Window, fetched: Fetched, end: int) -> Fetched:
-    """What came of a window before a time."""
+    """The points of a window before a time."""
     window = replace(window, rng=Range(window.rng.start, min(end, window.rng.end)))
     columns: Data = fetched.columns.between(window.first_bucket, window.rng.end)
     return fetched._replace(window=window, columns=columns)

@@ -26,14 +26,14 @@ from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
 
-# How often one bucket is requested, and how often a part whose count stays wrong is halved.
+# Requests of one bucket, and halvings of a part whose count stays wrong.
 _MOST_TRIES = 3
 # Pages of a part that came in vain, over the pages that it can have, at which it is given up.
 _BUDGET = 2
 
 
 class Fetched(NamedTuple):
-    """What came of a window: all its points if ``complete``, in so many ``pages`` of a market of ``labels`` tokens.
+    """The points of a window that came: all if ``complete``, on ``pages`` pages of a market of ``labels`` tokens.
 
     ``notes`` are oddities by name; ``request`` is the place of the range among those that were asked for.
     """
@@ -168,7 +168,7 @@ class Reader:
         return merged(part.window, [fetched for fetched in parts if fetched is not None])
 
     def _lacks(self, part: Part, fetched: Fetched) -> str:
-        """What does not show that all points came, if smaller windows can tell."""
+        """The reason to doubt that all points came, if smaller windows can tell."""
         if fetched.notes["count_mismatch"] and part.tries <= _MOST_TRIES and not self._counts_otherwise:
             return "count"
         if not fetched.notes["cursor_empty"] or len(fetched.columns) >= part.window.buckets * fetched.labels:
@@ -267,7 +267,7 @@ def collected(window: Window, pages: Sequence[Page], date: float | None) -> Fetc
 
 
 def merged(window: Window, parts: Sequence[Fetched]) -> Fetched:
-    """What came of the parts of a window, in order of time or of several tokens, as one."""
+    """The parts of a window, in order of time or of several tokens, as one."""
     if len(parts) == 1:
         return parts[0]._replace(window=window)
     return Fetched(
@@ -309,7 +309,7 @@ def same(first: Data, second: Data) -> bool:
 
 
 def _with_all(part: Part, fetched: Fetched) -> Fetched:
-    """What came of a part, if it includes all that came before; else a ContractError."""
+    """The points of a part, if they include all that came before; else a ContractError."""
     window = part.window
     inside = (columns.between(window.first_bucket, window.rng.end) for columns in part.seen)
     before = {key for columns in inside for key in _keys(columns)}

@@ -30,7 +30,7 @@ Task = Callable[[], None]
 _DAYS = 4
 # Requests in flight: where the plan is unknown, at least, and at most.
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
-# From so many pages on, a request to learn the rate is worth its cost.
+# With at least this many pages, a request to learn the rate is worth its cost.
 _WORTH_USAGE = 8
 # Pages that may be wasted at the ends of windows; one more for so many pages that a range has; how many of those are
 # believed in, over those that came.
@@ -39,13 +39,13 @@ _STUCK = "The fetch has windows left, and none of them can be requested: this is
 
 
 class Markets(Protocol):
-    """Where the active range and the tokens of markets are looked up."""
+    """A source of the active range and the tokens of markets."""
 
     def known(self, id_or_slug: str) -> MarketInfo | None:
-        """What is known without a request."""
+        """The record as known without a request."""
 
     def look_up(self, id_or_slug: str) -> MarketInfo:
-        """What the service says; an empty record where it says nothing."""
+        """The record by the service; an empty one if it has none."""
 
 
 def worker_count(pacer: Pacer, latency: float | None) -> int:
@@ -137,7 +137,7 @@ class Scheduler:
         self.close()
         with self._change:
             for track in self._tracks:
-                # What cannot be read as it came is requested again.
+                # A part that cannot be joined with the others is requested again.
                 with suppress(MarketDataError):
                     for fetched in track.keep():
                         fetched.note(self.report)
@@ -199,7 +199,7 @@ class Scheduler:
                 return self._transport.learn_limits
         has_room = self._buffer is None or self._pending < max(self._buffer, 0 if self._fixed else 2 * self._workers)
         for job in self._begun:
-            # What arrives is yielded behind the first part, where nothing can arrive: it may always be requested.
+            # Points are yielded in order, behind those of the first part, so that it may always be requested.
             may_begin = self._in_order and job is self._begun[0] and not self._ready
             is_begun = any(track.parts for track in job.tracks)
             for track in list(filter(self._may_take, job.open))[:1]:

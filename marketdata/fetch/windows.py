@@ -20,7 +20,7 @@ IdKind = Literal["market", "token"]
 WORTH_DIVIDING = 3
 # Pages by which the width of windows is estimated.
 _RECENT = 16
-# How much fuller one page may be than another where chance alone says so, and the margin for chance in a window.
+# One page may be fuller than another by this factor by chance alone; standard deviations that a window leaves free.
 _EVEN, _DEVIATIONS = 2.0, 1.7
 # The variance of the points of a bucket over their mean where it hardly matters: nine of ten buckets of two tokens.
 _REGULAR = 0.2
@@ -70,7 +70,7 @@ class Window:
         return Range(first, last) if first < last else None
 
     def part(self, start: int, buckets: int) -> Window:
-        """So many buckets from ``start`` on, cut at a bucket edge and at the end of the range."""
+        """The first ``buckets`` from ``start`` on, cut at a bucket edge and at the end of the range."""
         width = self.resolution.micros
         end = start // width * width + buckets * width
         return replace(self, rng=Range(start, min(end, self.rng.end)))
@@ -86,7 +86,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class MarketInfo:
-    """What discovery says of a market: its tokens, and when it was active [microseconds UTC]."""
+    """The record of a market by discovery: its tokens, and when it was active [microseconds UTC]."""
 
     tokens: tuple[str, ...] = ()
     start: int | None = None
@@ -113,7 +113,7 @@ class MarketInfo:
 
 
 class Spans:
-    """How many ``buckets`` the pages of a market of so many tokens span, as they came; ``page``: points of a full one.
+    """The mean number of ``buckets`` of the pages of a market that came, and ``page``, the points of a full one.
 
     Both are asked for far more often than a page comes.
     """
@@ -164,11 +164,11 @@ class Spans:
         return min(1.0, max(1 / (1 + self._count), _LEAST_COST + _COST_OF_CHANCE * self._deviation(_TYPICAL)))
 
     def _deviation(self, pages: float) -> float:
-        """By how many pages the points of a window of so many may differ from what the pages that came say."""
+        """Standard deviation of the pages of a window that should have this many, by the pages that came."""
         return math.sqrt(self._variance / self._limit * pages * (1 + pages / max(1, len(self._full))))
 
     def width(self, pages: int) -> int:
         """Buckets of a window of so many pages: narrower by what chance adds, so that the last does not run over."""
         chance = _DEVIATIONS * self._deviation(pages) if self.is_even else 0
-        # Of few points in many tokens chance would leave nothing of it.
+        # With few points of many tokens, chance would leave nothing of the window.
         return max(1, round(self.buckets * max(pages / 2, pages - chance)))

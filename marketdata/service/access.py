@@ -23,13 +23,13 @@ from marketdata.service.rate_limit import RateLimiter
 
 # Paths that need a key, and beginnings of such paths.
 WITH_KEY, BELOW = (b"/v1", b"/coverage"), (b"/v1/", b"/days/")
-# What the Host header may say of a service that only this machine reaches: no page of another site has such a name.
+# Names in the Host header of a service that only this machine reaches: no page of another site has such a name.
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # Wrong keys that a network may send in a minute, and networks of which they are counted.
 WRONG_KEYS, _NETWORKS = 300, 4_096
 _log = logging.getLogger("marketdata.service")
 _access = logging.getLogger("marketdata.service.access")
-# From a random start; counted, as drawing each one releases the interpreter lock, which another thread then holds.
+# Ids count from a random start: drawing each one would release the interpreter lock, which another thread then holds.
 _IDS = count(secrets.randbits(63))
 # Clients that know the route of whole days see by the last one that this service has it.
 _ALWAYS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"), (b"x-days", b"1")]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_KEY = 512
 RELOAD_SECONDS = 0.25
 _log = logging.getLogger("marketdata.service")
-# What stands before a hash in the file, so that another kind could follow.
+# The prefix of a hash in the file, so that another kind could follow.
 _HASH = "sha256:"
 _COMMENT = "# Keys of the local service: hashes only. Only its owner may read it (mode 0600).\n\n"
 
@@ -118,7 +118,7 @@ class Keys:
         for entry in entries:
             entry.check(plans)
         self.entries, self.plans = entries, plans
-        # Of two entries of one key the stricter counts: the revoked one, else the one that expires first.
+        # If a key has two entries the stricter counts: the revoked one, else the one that expires first.
         ends = {entry.hash: (entry, entry.ends) for entry in sorted(entries, key=lambda e: e.ends, reverse=True)}
         self._by_hash: dict[bytes, tuple[Entry | None, float]] = dict(ends)
 

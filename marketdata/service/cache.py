@@ -62,7 +62,7 @@ class CachedChunk:
 
 
 class Sized(Protocol):
-    """What a cache keeps."""
+    """A value of a cache."""
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +74,7 @@ S = TypeVar("S", bound=Sized)
 
 
 class Cache:
-    """What was used last, up to ``max_bytes``."""
+    """The values used last, up to ``max_bytes``."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -84,7 +84,7 @@ class Cache:
         self.nbytes = 0
 
     def find(self, key: Hashable) -> Any:
-        """What is kept under a key, or None."""
+        """The value of a key, or None."""
         with self._lock:
             if key not in self._kept:
                 return None
@@ -92,7 +92,7 @@ class Cache:
             return self._kept[key][0]
 
     def get(self, key: Hashable, make: Callable[[], S]) -> tuple[S, bool]:
-        """What is kept under a key, and whether it had to be made: by one thread, while others wait for it."""
+        """The value of a key, and whether it had to be made: by one thread, while others wait for it."""
         found = self.find(key)
         if found is not None:
             return found, False

@@ -45,7 +45,7 @@ class Connections:
         self._listener.listen(BACKLOG)
         await end.wait()
         self._ends = True
-        # What was accepted in these turns is finished too: a server that is closed before would forget to close it.
+        # Connections accepted in these turns are finished too: a server closed before would forget to close them.
         with contextlib.suppress(NotImplementedError):  # of the loop of Windows
             asyncio.get_running_loop().remove_reader(self._listener)
         for _ in range(_TURNS):

@@ -1,4 +1,4 @@
-"""Which ranges of markets have points by the coverage of the archive, as the start page shows them."""
+"""The ranges of markets with points, by the coverage of the archive, as the start page shows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from marketdata.times import Range
 
 
 class CoverageCache:
-    """Which ranges have points by the coverage, as of the newest commit of points, which has their coverage too."""
+    """The ranges with points by the coverage, as of the newest commit of points, which has their coverage too."""
 
     def __init__(self, source: Archive) -> None:
         self._source: Any = source

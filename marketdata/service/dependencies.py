@@ -69,7 +69,7 @@ class RequestContext:
         """A response of bytes, compressed if that is accepted and worth it."""
         headers = {"Vary": "Accept-Encoding", **headers}
         if self.exchange.accepts_gzip and len(content) >= GZIP_FROM:
-            # Of the fastest level: a page of books is about a third as long.
+            # The fastest level makes a page of books about a third as long.
             packer = zlib.compressobj(1, zlib.DEFLATED, 31)
             content, headers["Content-Encoding"] = packer.compress(content) + packer.flush(), "gzip"
         return Response(content, media_type=media_type, headers=headers)

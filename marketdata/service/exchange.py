@@ -23,10 +23,10 @@ Message = MutableMapping[str, Any]
 Header = tuple[bytes, bytes]
 # Status lines.
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus}
-# What allows gzip in Accept-Encoding, with its weight, and a weight that refuses (RFC 9110, 12.4.2).
+# A value of Accept-Encoding that allows gzip, with its weight, and a weight that refuses (RFC 9110, 12.4.2).
 _GZIP = re.compile(rb"(?:^|,)\s*(?:gzip|\*)\s*(?:;([^,]*))?(?=,|$)")
 _IS_ZERO = re.compile(rb"q=0(\.0{0,3})?")
-# What a scope has from the request, and not from those who answer it.
+# Entries of a scope that come from the request.
 _ASKED = ("type", "http_version", "method", "scheme", "path", "raw_path", "root_path", "query_string", "headers")
 # Methods that the parser knows, and the beginning of a request with another one.
 _METHODS = "DELETE|GET|HEAD|POST|PUT|CONNECT|OPTIONS|TRACE|PATCH"

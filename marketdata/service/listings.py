@@ -120,7 +120,7 @@ class Listings:
             return found
 
     def _filters(self, query: ListingQuery, current: _Records) -> Iterator[Passes]:
-        """What a record has to pass, for what the query names."""
+        """The conditions of a query on records."""
         if isinstance(query, EventQuery):
             yield from self._children("series", "series", query.series_id, query.series_slug, current)
         if isinstance(query, MarketQuery):

@@ -77,7 +77,7 @@ class Pages:
         self._stored = lru_cache(CACHED)(lambda _, *asked: source.stored_ranges(*asked))
 
     def versions(self, view: View) -> tuple[int, int]:
-        """What changes with the points of a view, or with a record."""
+        """A value that changes with the points of a view, and with a record."""
         return self._source.version("markets"), self._source.version(view)
 
     def is_current(self, kept: KeptPage, now: float) -> bool:
@@ -146,7 +146,7 @@ def labels_of(market: dict[str, Any]) -> dict[str, str]:
     return out
 
 
-# How long a cursor is valid [s]: a fetch may be continued on the same day. Its characters: it is part of a URL.
+# Time for which a cursor is valid [s]: a fetch may be continued on the same day. Its characters: it is part of a URL.
 LIFETIME = 24 * 3600
 MAX_LENGTH = 512
 _SHAPE = re.compile(r"([0-9]{1,12})\.(-?[0-9a-f]{1,40})\.[A-Za-z0-9_-]{43}", re.ASCII)
@@ -180,7 +180,7 @@ class Cursors:
         return match[2]
 
     def until(self, cursor: str | None) -> float:
-        """Until when a page that is asked by a cursor, and names another, may be answered again."""
+        """The time until which a page that was asked by a cursor, and names another, may be answered again."""
         again = self._clock() + self._lifetime / 24
         return again if cursor is None else min(again, int(cursor.partition(".")[0]) + self._lifetime)
 

@@ -57,7 +57,7 @@ class RateLimiter:
 
     @contextlib.contextmanager
     def _ring(self, name: str, size: int) -> Iterator[memoryview[float]]:
-        """How many requests of a name passed, and the times of the last ``size`` or more: number i is at 1 + i % size.
+        """The number of passed requests of a name, and times of the last ``size`` or more: number i is at 1 + i % size.
 
         For no other thread or process at the same time.
         """

@@ -16,7 +16,7 @@ from marketdata.service.pagination import ServedPage
 from marketdata.wire import models
 
 Described = dict[int | str, dict[str, Any]]
-# What the description says of each refusal.
+# The description of each refusal.
 REFUSALS: Described = {
     400: {"model": models.ErrorResponse, "description": "Invalid timestamp, limit, cursor, market or host."},
     401: {"model": models.ErrorResponse, "description": "Key missing, invalid or expired."},

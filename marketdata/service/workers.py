@@ -61,7 +61,7 @@ class Worker:
         warming.add_done_callback(lambda _: self._is_warm.set())
         self._started.set()
         await self.connections.serve(self._end)
-        # What fails here, fails again where a request needs it.
+        # An error here comes again when a request needs the same.
         await asyncio.gather(warming, return_exceptions=True)
 
 

@@ -41,7 +41,7 @@ class _UnusualPageError(Exception):
     """A page that the fast decoder leaves to the reference decoder."""
 
 
-# What the fast decoder raises for a page that does not have its form.
+# Errors of the fast decoder for a page of another form.
 _UNUSUAL = (_UnusualPageError, ContractError, TypeError, ValueError, LookupError, RuntimeError, AttributeError)
 
 
@@ -97,7 +97,7 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str
 
 
 def envelope_of(view: View, top: object) -> Envelope:
-    """What an answer has beside its points; ContractError if it does not follow the interface."""
+    """The envelope of an answer; ContractError if it does not follow the interface."""
     if not isinstance(top, dict):
         raise ContractError(f"The answer is a JSON {type(top).__name__}, not an object.")
     model: type[Envelope] = Envelope

@@ -1,1 +1,1 @@
-"""What an archive has of each market: intervals with a state, their table, and the refetch policy."""
+"""Coverage of each market: intervals with a state, their table, and the refetch policy."""

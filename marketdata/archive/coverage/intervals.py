@@ -11,7 +11,7 @@ from marketdata.times import Range
 
 
 class CoverageRecord(NamedTuple):
-    """What is known of [start, end): rows, None if not counted; ordered by ``seq``, then coverage ``commit``.
+    """The state of [start, end), and its rows, None if not counted; ordered by ``seq``, then coverage ``commit``.
 
     ``tries`` counts the answers without points.
     """
@@ -55,7 +55,7 @@ def _put_over(records: list[CoverageRecord], record: CoverageRecord) -> None:
 
 
 def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
-    """What is left of a record outside [start, end)."""
+    """The parts of a record outside [start, end)."""
     if end <= record.start or record.end <= start:
         return [record]
     return [_part(record, a, b) for a, b in ((record.start, start), (end, record.end)) if a < b]

@@ -84,7 +84,7 @@ def gaps_to_fetch(
 
 
 def _empty_answers(record: CoverageRecord) -> int:
-    """How often the service answered that it has no points there, or none beside those that are stored."""
+    """The number of times that the service answered with no points there, or none beside those that are stored."""
     return record.tries if record.state in (CoverageState.RECORDED, CoverageState.PROVISIONAL) else 0
 
 
@@ -154,7 +154,7 @@ def coverage_after(
     if done.start < cut and not complete:
         out.append(_record(done.start, cut, CoverageState.UNPROVEN, clock, tries))
     elif done.start < cut:
-        # What lies behind the settle time is no more than seen yet, but ends a hole.
+        # Points behind the settle time are not settled yet, but they end a hole.
         beside = [*beside, *answered(Range(cut, done.end), times)]
         out += _after_closing(Range(done.start, cut), times, clock, tries, beside)
     if cut < done.end:
@@ -184,9 +184,9 @@ def _after_closing(
 
 
 def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
-    """How long it is empty from ``at`` to what is final; an hour, which is a hole, where that is not known."""
+    """The length of the empty range from ``at`` to the next final one; an hour, which is a hole, if it is unknown."""
     length = 0
-    # What is younger than the settle time, and has no answer that counts, ends nothing and is no silence.
+    # A range younger than the settle time, without an answer that counts, neither ends a hole nor adds to it.
     while (record := touching.get(at)) is not None and record.rows == 0 and _is_waiting(record):
         length += record.end - record.start
         at = record.start if record.end == at else record.end

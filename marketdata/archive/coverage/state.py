@@ -8,7 +8,7 @@ from marketdata.errors import ArchiveError
 
 
 class CoverageState(StrEnum):
-    """What is known about a range of a market's view; whether it has points is told by its rows.
+    """The state of a range of a market's view; its rows tell whether it has points.
 
     ``final``: complete, will not change. ``provisional``: complete when fetched, and fetched again, as it is young,
     empty or has long gaps. ``recorded``: points that were added, not stated to be complete. ``unproven``: stored, but

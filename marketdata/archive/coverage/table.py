@@ -41,16 +41,16 @@ SCHEMA = pa.schema(
         ("commit", pa.int64()),
     ]
 )
-# What names the records of a market, and the columns of times.
+# Columns that identify the records of a market, and the columns of times.
 _KEY, _TIMES = ["view", "market_id"], ["start", "end", "fetched_at"]
 # The order of rows: of records that begin together the newest is last.
 _ORDER = [*_KEY, "start", "seq", "commit"]
 # No records; times are microseconds. Nothing is computed here: a process that is forked later cannot use the threads of
 # polars that would do it.
 _NONE = pl.DataFrame(schema={f.name: pl.String if pa.types.is_string(f.type) else pl.Int64 for f in SCHEMA})
-# Of format 1: a range without points had a state of its own, and counted the answers before.
+# A state of format 1: a range without points, which counted the answers before.
 _EMPTY = "empty_observed"
-# From so many files on, in a folder or an object store, they are joined.
+# At least this many files, in a folder or an object store, are joined.
 _MANY_FILES, _MANY_REMOTE = 16, 4
 # After so many notes that it has read, a process looks whether the table has them.
 _MANY_NOTES = 32
@@ -99,7 +99,7 @@ class _File:
 
     @cached_property
     def places(self) -> dict[CoverageKey, tuple[int, int]]:
-        """Where the records of each market's view begin, and how many there are."""
+        """The first record of each market's view, and the number of its records."""
         found = self.rows.with_row_index().group_by(_KEY, maintain_order=True).agg(pl.first("index"), count=pl.len())
         return {(view, market): (at, count) for view, market, at, count in found.iter_rows()}
 
@@ -109,7 +109,7 @@ class _File:
 
 
 class CoverageTable:
-    """Which ranges of which market and view are stored.
+    """The ranges of each market and view that are stored.
 
     A commit of points has their coverage in its note, so that there is never one without the other. The table has what
     the notes said up to a version of the points, which is half of the largest ``seq`` of the view.
@@ -306,7 +306,7 @@ def _merged(rows: pl.DataFrame) -> pl.DataFrame:
         is_known=pl.col("rows").is_not_null(),
         # Ranges that are due at different times stay apart.
         due=pl.when(waits).then(pl.col("fetched_at") // _APART),
-        # What is empty says how long there was no point: what has some is not added to it.
+        # An empty range tells how long there was no point, so that one with points is not merged with it.
         is_empty=pl.when(waits).then(pl.col("rows").eq_missing(0)),
     )
     alike = (pl.col("start") == pl.col("end").shift()) & _same([*_KEY, "state", "tries", "is_known", "due", "is_empty"])

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from marketdata.archive.storage.parquet import DataFile, statistics
 
-# What tables of ours need of who writes to them: nothing beyond the first protocol with columns' metadata.
+# The protocol that our tables need of readers and writers: the first one with metadata of columns.
 _PROTOCOL = (1, 2)
 
 
@@ -85,7 +85,7 @@ def library_commit(
 
 
 def properties(info: Mapping[str, str]) -> Any:
-    """What the library writes into a commit, and that it makes it once: it would else make it of a newer version."""
+    """Properties of a commit by the library, which tries once: another attempt would be on a newer version."""
     from deltalake import CommitProperties
 
     return CommitProperties(custom_metadata=dict(info), max_commit_retries=0)

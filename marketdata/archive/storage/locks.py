@@ -43,7 +43,7 @@ def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
             time.sleep(_STEP)
         # The process id is only for the message above: without room for it the lock is held all the same.
         with contextlib.suppress(OSError):
-            # Of one length: where a file is made empty and written, ext4 waits for the disk when it is closed.
+            # Always of one length: ext4 waits for the disk when a file is closed that was emptied and written.
             os.pwrite(handle, f"{os.getpid():<{_DIGITS}}".encode(), 0)
         yield
     finally:

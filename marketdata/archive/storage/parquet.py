@@ -33,12 +33,12 @@ _Value = TypeVar("_Value")
 GROUP_LEVELS = 100_000
 FILE_LEVELS = 8_000_000
 _GROUP_ROWS = (512, 65_536)
-# So many short markets are one row group, of so many rows at least.
+# Short markets in a row group at most, and its rows at least.
 _GROUP_MARKETS, _GROUP_SHORT = 64, 8_192
 # Compression levels: fast for a write, better for compaction.
 WRITE_EFFORT = 3
 COMPACT_EFFORT = 9
-# From so many row groups on a second core is worth its start.
+# With at least this many row groups a second core is worth its start.
 _MANY_GROUPS = 4
 # The names of our files: an id, and the checksum of the footer, which has the id under the key.
 OURS = re.compile(r"[0-9a-f]{32}-([0-9a-f]{8})\.parquet")
@@ -191,7 +191,7 @@ def holding(parts: Iterable[DataFile], markets: Sequence[str] | None, wanted: Ra
 
 
 def hull(ranges: Iterable[Range]) -> Range:
-    """From the start of the first to the end of the last."""
+    """The range from the first start to the last end."""
     some = list(ranges)
     return Range(min((r.start for r in some), default=0), max((r.end for r in some), default=0))
 
@@ -209,7 +209,7 @@ def write_rows(store: Store, table: pa.Table, effort: int) -> Iterator[tuple[Dat
 
 
 def _level_rows(table: pa.Table) -> Any:
-    """How many level rows each row becomes; 1 for rows without levels."""
+    """The number of level rows of each row; 1 for rows without levels."""
     sides = [name for name in ("bid_price", "ask_price") if name in table.schema.names]
     out = np.zeros(table.num_rows, dtype=np.int64)
     for name in sides:

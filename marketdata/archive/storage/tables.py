@@ -33,13 +33,13 @@ from marketdata.errors import (
 )
 from marketdata.times import Range, to_datetime, to_text
 
-# So many footers of files are in memory.
+# Footers of files kept in memory.
 _FOOTERS = 4096
 # A commit is given up after so many were refused, as others came first.
 _TRIES = 100
 # A writer whose commit was refused waits at most so long before the second and before any attempt [s].
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.004, 0.5
-# So many files that were written are in memory, of less than so many bytes there.
+# Written files kept in memory, and the size below which one is kept [bytes].
 _MANY, _SMALL = 64, 250_000
 # A log is read so often before it counts as damaged.
 _MOST_READS = 3
@@ -62,7 +62,7 @@ _NOTE = "marketdata.note"
 _NOTES = 64
 
 
-# What the library says of a file, in the order of `DataFile`, and what stands for what it does not know.
+# Names that the library gives to the facts of a file, in the order of `DataFile`, and values for unknown ones.
 _ENTRY = {
     "path": "", "size_bytes": 0, "num_records": -1, "min.market_id": "", "max.market_id": parquet.LAST_NAME,
     "min.ts": -parquet.FAR, "max.ts": parquet.FAR,
@@ -71,7 +71,7 @@ _ENTRY = {
 Mark = tuple[int, int, int]
 # New files, files to drop, and a note.
 Plan = tuple[Sequence[DataFile], Sequence[DataFile]] | tuple[Sequence[DataFile], Sequence[DataFile], str]
-# What a writer holds that shares nothing with others.
+# The lock of a writer that shares nothing with others.
 _NOT_ALONE = contextlib.nullcontext()
 
 
@@ -149,7 +149,7 @@ class Table:
         self._is_plain = False
         # The mark of the newest known commit.
         self._seen: Mark | None = None
-        # What is known of the files that were read or written last, which never change.
+        # Facts of the files that were read or written last; files never change.
         self._footers = Recent[str, Footer](_FOOTERS)
         self._spans = Recent[str, Spans](_FOOTERS)
         self._notes = Recent[int, str](_NOTES)
@@ -257,7 +257,7 @@ class Table:
 
     def _open(self) -> None:
         """Open the table; its log is damaged if it is refused again after all of its bytes could be read."""
-        # Where a call of the file system fails, the library may read the log without a commit.
+        # If a call of the file system fails, the library may read the log without one of its commits.
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -328,7 +328,7 @@ class Table:
         return self.remote or (self._info(version.number) or {}).get(_FILES) in (None, version.fingerprint)
 
     def _info(self, number: int) -> dict[str, Any] | None:
-        """What a commit says of itself, None if there is none; read by number: a handle's history is of the newest."""
+        """The metadata of a commit, None if there is none; read by number: a handle's history is of the newest."""
         name = f"{LOG_FOLDER}/{number:020d}.json"
         try:
             with errors.reading(f"The commit {name} of {self.uri}"), self.store.open(name) as source:
@@ -406,7 +406,7 @@ class Table:
             try:
                 DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self.options)
             except (DeltaError, OSError):
-                # Of two that create at once the slower one fails, and then finds the table.
+                # If two create the table at once, the slower one fails, and then finds it.
                 if not DeltaTable.is_deltatable(self.uri, self.options):
                     raise
             if not self.remote:

@@ -1,4 +1,4 @@
-"""Where the API key comes from, and how it is never shown."""
+"""The source of the API key, which is never shown."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _hint(status: int, url: str) -> str:
 
 
 def _detail(body: bytes, content_type: str) -> Any:
-    """What the body says: its ``detail``, whatever else it is as JSON, or the start of its text."""
+    """The message of a body: its ``detail``, else all of it as JSON, or the start of its text."""
     top = None
     if "html" not in content_type:
         with suppress(ValueError, RecursionError):
@@ -104,7 +104,7 @@ def redirect_text(status: int, location: str) -> str:
     return f"The answer is a redirect ({status}) to {where[:200]}; it was not followed. Is base_url right?"
 
 
-# What the classes and texts of an error and its causes mean, and whether a retry can help; the first that fits.
+# Classes and texts of an error and its causes, what they mean, and whether a retry can help; the first match counts.
 _FAILURES: tuple[tuple[str, str, Again], ...] = (
     (
         "TLS CA certificate bundle|NO_CERTIFICATE_OR_CRL_FOUND",

@@ -42,9 +42,9 @@ E = TypeVar("E", bound=MarketDataError)
 
 
 _AGENT = "marketdata-python"
-# What `requests` raises, its own errors (which are OSErrors) and those of the libraries below it.
+# Errors that `requests` raises: its own (which are OSErrors) and those of the libraries below it.
 _LIBRARY_ERRORS = (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError)
-# What reading raises that is worth another attempt.
+# Errors of reading an answer that are worth another attempt.
 _AGAIN: dict[type[MarketDataError], Again] = {ContractError: "once", NetworkError: "yes"}
 _USAGE = ("usage",)
 # Characters: a URL with a longer one is refused by common servers.
@@ -233,7 +233,7 @@ class Transport:
         return True
 
     def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any], accept: str) -> Any:
-        """What ``read`` makes of the answer to one request, or a Failure; errors of libraries are not chained."""
+        """The result of ``read`` for the answer to one request, or a Failure; errors of libraries are not chained."""
         # They contain the header with the key.
         whole, policy, key = self.base_url + path, self.policy, self.keys.get()
         url = whole.partition("?")[0]

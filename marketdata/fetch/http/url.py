@@ -1,4 +1,4 @@
-"""Where the service is, and paths that no slug can change."""
+"""Addresses of the service, and paths that no slug can change."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from marketdata.fetch.http.fork_lock import ForkLock
 
-# How long the end of the interpreter waits for threads [s].
+# The end of the interpreter waits for threads up to this [s].
 _LONGEST_END = 1.0
 _LOCK = ForkLock()
 _THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -38,7 +38,7 @@ class Stop(threading.Event):
             stop.set()
 
 
-# Of the call that this thread makes for a coroutine.
+# The stop of the call that this thread makes for a coroutine.
 STOP: contextvars.ContextVar[Stop | None] = contextvars.ContextVar("marketdata_stop", default=None)
 
 
