@@ -802,14 +802,15 @@ class Archive(Generic[Frame]):
         wanted = "" if search is None else text("search", search, "words").casefold()
 
         def is_meant(record: dict[str, Any]) -> bool:
-            words = "\n".join(str(record.get(name) or "") for name in SEARCHED).casefold()
-            return wanted in words and all(value in (None, record.get(name)) for name, value in filters.items())
+            is_named = all(record.get(name) == value for name, value in given.items())
+            return is_named and (not wanted or any(wanted in str(record.get(n) or "").casefold() for n in SEARCHED))
 
         store = self._opened()
+        given = {name: text(name, value, "one") for name, value in filters.items() if value is not None}
         stored = list(store.catalog[kind].records())
-        for name, value in filters.items():
+        for name, value in given.items():
             known = {str(record[name]) for record in stored if record.get(name) is not None}
-            if value is not None and text(name, value, "one") not in known:
+            if value not in known:
                 near = ", ".join(map(repr, get_close_matches(value, known, n=3, cutoff=0.0)))
                 warn(
                     f"No {kind} of the archive have {name}={value!r}.",

@@ -103,9 +103,8 @@ def verify(store: ArchiveStore) -> list[Damage]:
     """All damage: what differs from what was written, by the coverage; ArchiveError if the storage failed."""
     lost = []
     for name in (*KINDS, _COVERAGE):
-        broken = [
-            found for file in store.tables[name].version().files for _, found in _pieces(store.tables[name], file)
-        ]
+        table = store.tables[name]
+        broken = [found for file in table.version().files for _, found in _pieces(table, file)]
         lost += [Damage(name, "", None, None, one.problem) for one in broken if isinstance(one, ArchiveCorruptError)]
     for view in VIEWS:
         try:

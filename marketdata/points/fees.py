@@ -125,8 +125,9 @@ class Schedule:
         rate = number("rate", rate, least=0.0, most=1.0)
         if decimals is not None:
             whole("decimals", decimals, least=0, most=12)
-        rounded = "" if decimals is None else f", rounded {'up ' if flag('up', up) else ''}to {decimals} decimals"
-        formula = partial(quadratic, rate=rate, decimals=decimals, up=flag("up", up))
+        up = flag("up", up)
+        rounded = "" if decimals is None else f", rounded {'up ' if up else ''}to {decimals} decimals"
+        formula = partial(quadratic, rate=rate, decimals=decimals, up=up)
         return cls(f"shares x {rate:g} x price x (1 - price){rounded}" if rate else "none", formula, rate)
 
 

@@ -20,6 +20,7 @@ from marketdata.points.fills import RESULT, Fill, Ladders, Ledger, Order, Token
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
 from marketdata.points.scores import sums
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.grids import off_grid
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
 
@@ -101,7 +102,7 @@ def execute(
     given = _orders(orders, delay)
     # An order is filled from the book of exactly its bucket.
     for name, times in (("books", snapshots.ts), ("orders", np.array([order.signal_ts for order in given], np.int64))):
-        off = times[width.floor(times) != times]
+        off = off_grid(times, width)
         if len(off):
             raise NotTidyError(
                 f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a "

@@ -110,9 +110,15 @@ def own_times(ts: Ints, width: BucketWidth) -> None:
     coarser_grid(ts, width, "resolution")
 
 
+def off_grid(ts: Ints, width: BucketWidth) -> Ints:
+    """The times that are no start of a bucket."""
+    off: Ints = ts[width.floor(ts) != ts]
+    return off
+
+
 def refuse_off_grid(ts: Ints, width: BucketWidth, advice: str) -> None:
     """ConfigError if a time is no start of a bucket."""
-    off = np.flatnonzero(width.floor(ts) != ts)
+    off = off_grid(ts, width)
     if len(off):
-        first = to_datetime(int(ts[off[0]])).isoformat()
+        first = to_datetime(int(off[0])).isoformat()
         raise ConfigError(f"Some rows are off the grid of {width}; {advice}. One is at {first}.")
