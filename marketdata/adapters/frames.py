@@ -329,7 +329,7 @@ def to_frame(
         same = [*(frame.ids if columns.bounds is known.bounds else ()), *(["ts"] if columns.ts is known.ts else ())]
         passed = frame.tidy.intersection(same)
     names = list(dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names)
-    new = heads(columns, [c for c in names if c not in passed and c not in values])
+    new = entry_columns(columns, [c for c in names if c not in passed and c not in values])
     out: dict[str, Column] = {}
     for name in names:
         if name in values:
@@ -347,7 +347,7 @@ def to_frame(
     return frame.build(out, len(columns.ts))
 
 
-def heads(columns: Columns, names: Sequence[str]) -> dict[str, Column]:
+def entry_columns(columns: Columns, names: Sequence[str]) -> dict[str, Column]:
     """The columns of times and ids among ``names``, a row an entry."""
     lengths, codes = np.diff(columns.bounds), np.arange(len(columns.tokens))
     out: dict[str, Column] = {"ts": columns.ts.view("M8[us]")} if "ts" in names else {}

@@ -446,7 +446,7 @@ def _places(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], Any,
     reach = (last - first) // base.micros + 1
 
     @functools.cache
-    def mine() -> Ints:
+    def numbers() -> Ints:
         """A rising number for each of the points, only if others are compared with them: it takes as much memory."""
         return columns.token.astype(np.int64) * reach + (columns.ts - first) // base.micros
 
@@ -456,8 +456,8 @@ def _places(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], Any,
         near = np.flatnonzero((same >= 0) & (ts >= first) & (ts <= last))
         if len(near):
             wanted = same[near] * reach + (ts[near] - first) // base.micros
-            at = np.minimum(np.searchsorted(mine(), wanted), len(columns) - 1)
-            out[near] = np.where(mine()[at] == wanted, at, -1)
+            at = np.minimum(np.searchsorted(numbers(), wanted), len(columns) - 1)
+            out[near] = np.where(numbers()[at] == wanted, at, -1)
         return out
 
     return places

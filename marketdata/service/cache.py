@@ -99,15 +99,15 @@ class Cache:
         with self._lock:
             waiting = self._making.get(key)
             if waiting is None:
-                mine = self._making[key] = Future()
+                own = self._making[key] = Future()
         if waiting is not None:
             return waiting.result(), False
         try:
             made = make()
             self.keep(key, made)
-            mine.set_result(made)
+            own.set_result(made)
         except BaseException as problem:
-            mine.set_exception(problem)
+            own.set_exception(problem)
             raise
         finally:
             with self._lock:

@@ -100,7 +100,7 @@ def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | Non
 
 def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
     entries, shown, observed = on_grid(columns, grid, forward=fill == "forward")
-    values = frames.heads(entries, frame.names)
+    values = frames.entry_columns(entries, frame.names)
     # A filled value has a count of 0, so that it has no weight when means are averaged again.
     for name in (c for c in frame.names if is_count(c, frame.names)):
         count = np.append(np.nan_to_num(frame.numbers(name)), 0)[np.where(observed, shown, -1)]
@@ -123,7 +123,7 @@ def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:
     price, size = (np.append(values, np.nan)[at] for values in (levels.price, levels.size))
     bounds = np.append(0, np.cumsum(lengths))[entries.bounds]
     whole = Columns(entries.tokens, bounds, np.repeat(entries.ts, lengths))
-    values = frames.heads(whole, frame.names) | {
+    values = frames.entry_columns(whole, frame.names) | {
         "side": Texts(side, [BID, ASK]),
         "level": Levels(np.append(levels.level, 0)[at], np.isnan(price)),
         "price": price,

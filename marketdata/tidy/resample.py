@@ -95,7 +95,7 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
         rows = frames.rows(frame)
         last = rules.last_of(rows, width)
         # The label of a token may be in a row that is left out.
-        labels = frames.heads(rows.take(last), [c for c in frame.ids if c == "token_label"])
+        labels = frames.entry_columns(rows.take(last), [c for c in frame.ids if c == "token_label"])
         return frames.rows_to_frame(frame, last, labels)
     values = _averaged(frame)
     series = frames.series(frame, _with_counts(frame, values))

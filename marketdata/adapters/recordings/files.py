@@ -132,20 +132,20 @@ class RecordingFile:
         import polars as pl
 
         ways = {"csv": self._csv_frames, "json": self._json_frames, "parquet": self._parquet_frames}
-        held, size = list[pl.DataFrame](), 0.0
+        block, size = list[pl.DataFrame](), 0.0
         try:
             for frame in ways[str(self.form)](columns):
-                held.append(frame)
+                block.append(frame)
                 size += frame.estimated_size()
                 if self.is_part(size):
-                    yield pl.concat(held, how="diagonal_relaxed")
-                    held, size = [], 0.0
+                    yield pl.concat(block, how="diagonal_relaxed")
+                    block, size = [], 0.0
         except DamagedFileError:
-            if held:
-                yield pl.concat(held, how="diagonal_relaxed")
+            if block:
+                yield pl.concat(block, how="diagonal_relaxed")
             raise
-        if held:
-            yield pl.concat(held, how="diagonal_relaxed")
+        if block:
+            yield pl.concat(block, how="diagonal_relaxed")
 
     def is_part(self, size: float) -> bool:
         """Whether so many bytes are a part; ConfigError if a file that is read as one part has more than fit."""

@@ -18,7 +18,7 @@ MINUTE = Resolution.M1.micros
 # So long without a point is a gap: between points that are an hour apart lie 59 empty buckets.
 SHORTEST_GAP = 60 * MINUTE
 # Gaps that are nearer to each other are one: a page of a market of two tokens has so many buckets.
-FEW = 100 * MINUTE
+SAME_GAP = 100 * MINUTE
 # The settle time: a bucket may still change for so long after its end, then it is final.
 FINALIZE_AFTER = 600 * SECOND
 # Without the server's clock nothing younger than this counts as final.
@@ -214,7 +214,7 @@ def _holes(done: Range, inside: Ints, old: int, before: int, after: int) -> list
     out: list[Gap] = []
     for hole in found:
         last_one = out[-1] if out else None
-        if last_one is not None and last_one.tries == hole.tries and hole.start - last_one.end < FEW:
+        if last_one is not None and last_one.tries == hole.tries and hole.start - last_one.end < SAME_GAP:
             out[-1] = last_one._replace(end=hole.end)
         else:
             out.append(hole)

@@ -537,7 +537,7 @@ class Table:
         """
         self.create()
         others = frozenset(self._drafts.files)
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as locks:
 
             def attempt(n: int) -> Version | None:
                 version = self.version()
@@ -545,7 +545,7 @@ class Table:
                 if wanted is None:
                     return version
                 if n == 0:
-                    held.enter_context(alone)
+                    locks.enter_context(alone)
                 return self.commit(version, *wanted, data_change=data_change)
 
             try:
