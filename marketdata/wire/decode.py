@@ -135,6 +135,7 @@ def _read_books(body: bytes) -> tuple[Books, Envelope]:
         and grouped == ("tokens" in top)
         and len({*labels}) == len(labels)
         and head.keys().isdisjoint(rest)
+        and "token_label" not in rest  # tokens are made of what stands before the points
     ):
         raise _UnusualPageError
     ts = np.array([time[:-1] for time in times], "datetime64[us]").view(np.int64)

@@ -60,11 +60,30 @@ def same(a: Page | str, b: Page | str) -> bool:
     ) == (b.market_id, b.resolution, b.labels, b.count, b.limit, b.next_cursor, b.notes)
 
 
+def of_one_token(page: dict[str, Any]) -> dict[str, Any]:
+    """The page of the first token that a page shows."""
+    label, points = next(iter(page["data"].items()))
+    own = {"token_id": page["tokens"][label], "token_label": label, "data": points}
+    return {key: value for key, value in page.items() if key not in ("tokens", "data")} | own
+
+
 @given(st.data())
 def test_fast_decoder_equals_the_plain_one_on_every_page(data: st.DataObject) -> None:
     """Whatever a page holds and however its JSON is written, both decoders give the same columns and notes."""
-    body = data.draw(encodings(data.draw(book_pages())))
+    page = data.draw(book_pages())
+    body = data.draw(encodings(data.draw(st.sampled_from([page, of_one_token(page)]))))
     assert same(outcome(body, fast=True), outcome(body, fast=False))
+
+
+@pytest.mark.parametrize("key", ["market_id", "token_id", "token_label", "resolution"])
+def test_what_is_written_behind_the_points_of_a_token_is_read(key: str) -> None:
+    """The order of keys is that of the service: a label that stands behind the points is that of their token."""
+    page: dict[str, Any] = {"market_id": "m", "token_id": "1", "token_label": "Yes", "resolution": "1m"}
+    page["data"] = [{"t": "2026-01-01T00:00:00Z", "bids": [[0.5, 1]], "asks": []}]
+    page["metadata"] = {"count": 1, "limit": 200}
+    page[key] = page.pop(key)
+    (token,) = decode_page("books", compact(page)).columns.tokens
+    assert token == ("m", "1", "Yes")
 
 
 @st.composite
