@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ BOOKS = md.testing.books("polars", buckets=2)
 PRICES = md.testing.prices("polars", buckets=2)
 MARKETS = md.testing.markets("polars")
 EVENTS = MARKETS.with_columns(exclusive=True, open_list=False)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 YES = BOOKS.filter(pl.col("token_label") == "Yes")
 ORDERS = PRICES.head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=10.0)
 FILLS = md.execute(ORDERS, BOOKS, "1m", fees=0).fills
@@ -128,6 +130,56 @@ def test_a_text_is_no_yes(tmp_path: Path) -> None:
     for call in calls:
         with pytest.raises(md.ConfigError, match="='no' does not exist; allowed are False, True"):
             call()
+
+
+def public_functions() -> Iterator[Callable[..., Any]]:
+    """Every public function and method, and the classes that users make objects of."""
+    for name in dir(md):
+        thing = getattr(md, name)
+        if isinstance(thing, ModuleType):
+            yield from (getattr(thing, inner) for inner in getattr(thing, "__all__", []))
+        elif not (isinstance(thing, type) and issubclass(thing, Exception)):
+            members = (getattr(thing, inner) for inner in dir(thing) if inner[0] != "_")
+            yield from filter(callable, (thing, *members) if isinstance(thing, type) else (thing,))
+
+
+FLAGS = {
+    (function, argument.name): argument
+    for function in public_functions()
+    if str(getattr(function, "__module__", "")).startswith("marketdata")
+    for argument in inspect.signature(function).parameters.values()
+    if "bool" in str(argument.annotation) or isinstance(argument.default, bool)
+}
+
+
+@pytest.mark.parametrize(("function", "flag"), FLAGS, ids=lambda of: getattr(of, "__qualname__", of))
+def test_a_flag_is_true_or_false(function: Callable[..., Any], flag: str) -> None:
+    """Any other text, number or null is refused by the name of the flag, whatever the other arguments are."""
+    given = dict.fromkeys(("base_url", "api_key"), "http://localhost") if function is md.Client else {}
+    told = inspect.signature(function).parameters.values()
+    some = [md.Accessor(BOOKS) for one in told if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    for wrong in ["no", "", 0, 1, 1.0, [], b"x", np.array([True, False]), pd.NA]:
+        with pytest.raises(md.ConfigError, match=f"^{flag}=.* does not exist; allowed are False, True") as refused:
+            function(*some, **{**given, flag: wrong})
+        assert refused.value.argument == flag
+
+
+def test_flags_are_found() -> None:
+    """The test above has those of functions, methods and classes."""
+    found = {(getattr(function, "__qualname__", ""), flag) for function, flag in FLAGS}
+    assert {("rebuild", "unchanged"), ("Archive.pull", "dry_run"), ("Client", "strict"), ("prices", "both")} <= found
+
+
+@pytest.mark.parametrize("name", [name for name in md.plot.__all__ if name != "style"])
+def test_a_chart_is_marked_as_simulated_or_not(name: str) -> None:
+    """A text that would count as yes is refused by every chart."""
+    coverage = pl.DataFrame({"view": "books", "market_id": "m", "start": EPOCH, "end": EPOCH, "state": "final"})
+    given = {
+        "account": [md.account(FILLS, BOOKS, "1m").total], "calibration": [PRICES, MARKETS], "coverage": [coverage],
+        "ladder": [YES], "metrics": [md.testing.metrics("polars")], "outcomes": [PRICES], "prices": [PRICES],
+    }  # fmt: skip
+    with pytest.raises(md.ConfigError, match=r"^simulated='no' does not exist; allowed are False, True"):
+        getattr(md.plot, name)(*given.get(name, [YES]), simulated="no")
 
 
 @pytest.mark.parametrize("given", [{"ax": "x"}, {"bins": 0}, {"bins": "many"}, {"token": YES}])

@@ -27,7 +27,7 @@ from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, EmptyRangeWarning, NotArchivedError, warn
-from marketdata.points.arguments import choice, flag, names, number, text, whole
+from marketdata.points.arguments import choice, names, number, text, whole, with_flags
 from marketdata.points.columns import Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
@@ -169,6 +169,7 @@ class Archive(Generic[Frame]):
         store.base  # noqa: B018  the table that says it also tells an earlier layout
         return store
 
+    @with_flags
     def add(
         self,
         *,
@@ -203,12 +204,12 @@ class Archive(Generic[Frame]):
             State that no point is missing between the first and the last of each market, with all its tokens: the range
             becomes ``final``, and no pull fetches it.
         """
-        ways = {"replace": flag("replace", replace), "complete": flag("complete", complete)}
         ingest.add_records(self._store, markets, events, series)
         for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
             if data is not None:
-                ingest.add_points(self._store, view, data, **ways)  # type: ignore[arg-type]
+                ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
 
+    @with_flags
     def add_files(
         self,
         paths: Any,
@@ -278,6 +279,7 @@ class Archive(Generic[Frame]):
         added = recordings.add_files(self._store, found, options, progress=progress)
         return query.report(recordings.ImportedFile, added, chosen)
 
+    @with_flags
     def pull(
         self,
         client: Any,
@@ -340,6 +342,7 @@ class Archive(Generic[Frame]):
         run.run(selection, checked_views(views), wanted_range(start, end))
         return query.report(FetchedRange, sorted(run.fetched), self._kind(frame))
 
+    @with_flags
     def follow(
         self,
         client: Any,
@@ -549,6 +552,7 @@ class Archive(Generic[Frame]):
         paths = sorted(file.path for file in found.files)
         return hashlib.sha256(repr(paths).encode()).hexdigest()
 
+    @with_flags
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; see `pull`."""
         out = copy.copy(self)
@@ -600,6 +604,7 @@ class Archive(Generic[Frame]):
         engine: EngineName, **more: Unpack[_Scan],
     ) -> Any: ...  # fmt: skip
 
+    @with_flags
     def scan(
         self,
         view: View,
@@ -935,6 +940,7 @@ class Archive(Generic[Frame]):
         """
         return maintenance.vacuum(self._opened(), retention_hours)
 
+    @with_flags
     def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
         """Read everything back, with the checksums of its pages, and compare it with the row counts of the coverage.
 
@@ -949,7 +955,7 @@ class Archive(Generic[Frame]):
         >>> len(archive.verify())
         0
         """
-        found = maintenance.repair(self._opened()) if flag("repair", repair) else maintenance.verify(self._opened())
+        found = maintenance.repair(self._opened()) if repair else maintenance.verify(self._opened())
         return query.report(maintenance.Damage, found, self._kind(frame))
 
     def rebuild(self, *, frame: FrameKind | None = None) -> Any:

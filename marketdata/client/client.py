@@ -121,7 +121,10 @@ class Client(Generic[Frame]):
         if archive is not None and not hasattr(archive, "attach"):
             raise ConfigError(f"archive={archive!r} is no archive; pass md.Archive(path_or_url).")
         self._transport = Transport(base_url, api_key, allow_insecure=flag("allow_insecure", allow_insecure))
-        self._options = FetchOptions(strict, progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT))
+        progress = None if progress is None else flag("progress", progress)
+        self._options = FetchOptions(
+            flag("strict", strict), progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT)
+        )
         self._history = History(self._transport, self._options)
         self._archive = archive
 

@@ -38,7 +38,7 @@ from marketdata.plot.chart import (
     theme_of,
 )
 from marketdata.points import schema
-from marketdata.points.arguments import choice, text, whole
+from marketdata.points.arguments import choice, text, whole, with_flags
 from marketdata.points.columns import Books
 from marketdata.points.ladder import ladder as ladder_of
 from marketdata.points.resample import buckets, means
@@ -95,6 +95,7 @@ _COVERAGE = ("view", "market_id", "start", "end", "state")
 _SIMULATED_UNITS = {"volume": "USD traded so far", "liquidity": "USD"}
 
 
+@with_flags
 def prices(
     frame: Any,
     ax: Any = None,
@@ -152,6 +153,7 @@ def prices(
     return draw(rows, ax, **look)
 
 
+@with_flags
 def price_band(
     frame: Any,
     ax: Any = None,
@@ -498,6 +500,7 @@ def style(
         ACTIVE_THEME.reset(before)
 
 
+@with_flags
 def draw(
     rows: list[list[Panel | None]],
     ax: Any = None,

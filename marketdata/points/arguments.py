@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from functools import wraps
 from numbers import Integral, Real
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats
 
-# One of the values that an argument may have.
+# One of the values that an argument may have, or what a function returns.
 T = TypeVar("T")
+# The arguments of a function.
+P = ParamSpec("P")
 
 
 def whole(name: str, value: object, least: int = 1, most: float = math.inf) -> int:
@@ -64,7 +67,26 @@ def choice(name: str, value: object, allowed: Iterable[T], shown: str | None = N
 
 def flag(name: str, value: object) -> bool:
     """The argument, if it is True or False; anything else, such as "no", which would count as true: ConfigError."""
-    return choice(name, value, (False, True))
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigError("does not exist; allowed are False, True.", argument=name, value=value)
+    return bool(value)
+
+
+def with_flags(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, which refuses what is no `flag` for its arguments that are annotated as one, before all else.
+
+    Flags are given by name. None is left, as it is, to those that may be None.
+    """
+    kinds = {name: kind for name, kind in function.__annotations__.items() if kind in ("bool", "bool | None")}
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name, value in kwargs.items():
+            if name in kinds and not (value is None and "None" in kinds[name]):
+                kwargs[name] = flag(name, value)
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def text(name: str, value: object, what: str) -> str:

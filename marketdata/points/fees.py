@@ -13,7 +13,7 @@ from typing import Self, overload
 import numpy as np
 
 from marketdata.errors import ConfigError
-from marketdata.points.arguments import flag, number, numbers, whole
+from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
 
 # Prices and shares of trades, and the fee of each [USD].
@@ -116,6 +116,7 @@ class Schedule:
         return cls(f"{rate:g} x price x shares" if rate else "none", partial(flat, rate=rate), rate)
 
     @classmethod
+    @with_flags
     def quadratic(cls, rate: float, *, decimals: int | None = _DECIMALS, up: bool = False) -> Self:
         """Fees of shares * rate * price * (1 - price) for each trade, rounded to ``decimals``; ``up``: always up.
 
@@ -125,7 +126,6 @@ class Schedule:
         rate = number("rate", rate, least=0.0, most=1.0)
         if decimals is not None:
             whole("decimals", decimals, least=0, most=12)
-        up = flag("up", up)
         rounded = "" if decimals is None else f", rounded {'up ' if up else ''}to {decimals} decimals"
         formula = partial(quadratic, rate=rate, decimals=decimals, up=up)
         return cls(f"shares x {rate:g} x price x (1 - price){rounded}" if rate else "none", formula, rate)

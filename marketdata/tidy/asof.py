@@ -15,7 +15,7 @@ from marketdata.adapters.engines import apply, apply_to_both, in_order_of, is_en
 from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import order
-from marketdata.points.arguments import flag, text, texts
+from marketdata.points.arguments import text, texts, with_flags
 from marketdata.points.asof import Keyed, latest
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
@@ -54,6 +54,7 @@ def available_at(frame: F, resolution: str) -> F:
     return run(frame, with_end, _KINDS, together="row", further=True, watch=watch)
 
 
+@with_flags
 def asof_join(
     left: F,
     right: Any,
@@ -102,7 +103,7 @@ def asof_join(
         None if by is None else tuple(texts("by", by, "the name of a column")),
         None if right_resolution is None else BucketWidth.of(right_resolution),
         None if tolerance is None else to_duration(tolerance, "tolerance"),
-        flag("allow_exact_matches", allow_exact_matches),
+        allow_exact_matches,
         text("suffix", suffix, "what is added to a name"),
     )
     if is_dask(left) or is_dask(right):

@@ -14,7 +14,7 @@ from marketdata.adapters.frame import Frame, Native, Texts
 from marketdata.adapters.recordings.market_channel import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
-from marketdata.points.arguments import choice
+from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Codes, Token, joined
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
 from marketdata.points.views import empty
@@ -31,6 +31,7 @@ _WANTED = ("ts", "token_id", "side", "price", "size")
 _STATED, _RECEIVED, _EVENT, _IS_SNAPSHOT = ("best_bid", "best_ask"), "received_at", "event", "is_snapshot"
 
 
+@with_flags
 def rebuild(
     messages_or_frame: Any,
     every: str = "1s",
