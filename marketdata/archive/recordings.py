@@ -306,14 +306,15 @@ class Journal:
         about = {"key": key, "tokens": feed.open.tokens, "alive": feed.alive, "before": feed.before}
         state = json.dumps({"files": sorted(self.files), **about}).encode()
         arrays = {f.name: getattr(feed.open, f.name) for f in fields(Changes) if f.name != "tokens"}
-        np.savez(body := io.BytesIO(), state=np.frombuffer(state, np.uint8), **arrays)
+        np.savez(file := io.BytesIO(), state=np.frombuffer(state, np.uint8), **arrays)
+        body = file.getvalue()
         with errors.writing(f"Writing the journal of imports to {self._place.uri}"):
             if self._place.remote:
-                self._place.write(_JOURNAL, body.getbuffer())
+                self._place.write(_JOURNAL, body)
                 return
             # Written beside the old one, so that there is always a whole one.
             Path(self._place.uri).mkdir(parents=True, exist_ok=True)
-            self._place.write(made := f"{uuid.uuid4().hex}.part", body.getbuffer())
+            self._place.write(made := f"{uuid.uuid4().hex}.part", body)
             self._place.files.move(made, _JOURNAL)
 
 

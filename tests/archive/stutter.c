@@ -1,4 +1,5 @@
-/* A storage that stutters: the n-th call on a file below a folder fails with an errno. For LD_PRELOAD, armed by ctypes. */
+/* A storage that stutters: the n-th call on a file below a folder fails with an errno. For LD_PRELOAD, armed by ctypes.
+   With errno 0 no call fails: before the n-th another program makes the first commit of the table in the folder. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 
 static char folder[4096];
 static long left = 0;
+static char commit[4096];
 static int wrong = 0, fired = 0;
 static unsigned char ours[65536];
 
@@ -25,12 +27,28 @@ void stutter_arm(const char *path, long nth, int code) {
     __atomic_store_n(&left, nth, __ATOMIC_SEQ_CST);
 }
 
+void stutter_commit(const char *path) { strncpy(commit, path, sizeof commit - 1); }
+
 int stutter_fired(void) { return fired; }
+
+static void other(void) {
+    char name[4200];
+    snprintf(name, sizeof name, "%s", folder);
+    mkdir(name, 0755);
+    snprintf(name, sizeof name, "%s/_delta_log", folder);
+    mkdir(name, 0755);
+    snprintf(name, sizeof name, "%s/_delta_log/%020d.json", folder, 0);
+    link(commit, name); /* fails where there is a first commit */
+}
 
 static int fails(void) {
     if (__atomic_load_n(&left, __ATOMIC_SEQ_CST) <= 0) return 0;
     if (__atomic_sub_fetch(&left, 1, __ATOMIC_SEQ_CST) != 0) return 0;
     fired = 1;
+    if (!wrong) {
+        other();
+        return 0;
+    }
     errno = wrong;
     return 1;
 }

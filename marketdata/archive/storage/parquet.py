@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -93,7 +92,7 @@ class Store:
         self.files: Any = PyFileSystem(self._handler) if self.remote else SubTreeFileSystem(self.uri, LocalFileSystem())
         self.bodies = Recent[str, memoryview](_BODIES)
 
-    def write(self, name: str, body: memoryview) -> None:
+    def write(self, name: str, body: bytes | memoryview) -> None:
         """Write a new file, durable before any commit can name it."""
         if self.remote:
             # Not through pyarrow: its streams pass buffers, and the handler takes bytes only.
@@ -224,7 +223,8 @@ def _rows_of_group(weights: Any, markets: int) -> int:
 
 
 def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryview:
-    memory = io.BytesIO()
+    # Not BytesIO: Python 3.13 may free it before the view of it that the traceback of a failed write holds.
+    memory = pa.BufferOutputStream()
     # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
     repeated = [field for field in table.schema if field.name.endswith(("_id", "_label", "price"))]
     with pq.ParquetWriter(
@@ -242,7 +242,7 @@ def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryvi
             part = table if table.num_rows <= rows else _narrowed(table.slice(first, rows))
             writer.write_table(part, row_group_size=rows)
         writer.add_key_value_metadata({_KEY: identity})
-    return memory.getbuffer()
+    return memoryview(memory.getvalue())
 
 
 def _narrowed(table: pa.Table) -> pa.Table:

@@ -404,7 +404,10 @@ class Table:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
             schema = marked(self._nothing.schema, metadata)
             try:
-                DeltaTable.create(self.uri, schema, mode="ignore", storage_options=self.options)
+                # Tried once: by another attempt the slower of two would replace the columns of the table of the other.
+                DeltaTable.create(
+                    self.uri, schema, mode="ignore", storage_options=self.options, commit_properties=properties({})
+                )
             except (DeltaError, OSError):
                 # If two create the table at once, the slower one fails, and then finds it.
                 if not DeltaTable.is_deltatable(self.uri, self.options):
