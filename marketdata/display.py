@@ -180,10 +180,10 @@ def _polars(series: Any, width: int | None) -> Any:
     return series.cast(pl.String).replace(short) if short else None
 
 
-def progress_bar(**look: Any) -> Any:
-    """A bar of tqdm in a terminal or notebook; as text where the notebook has no widgets."""
+def progress_bar(progress: bool | None, **look: Any) -> Any:
+    """A bar of tqdm, by default in a terminal or notebook only; as text where the notebook has no widgets."""
     if "tqdm.auto" not in sys.modules:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that ipywidgets is not installed
             import_module("tqdm.auto")
-    return sys.modules["tqdm.auto"].tqdm(**look)
+    return sys.modules["tqdm.auto"].tqdm(disable=None if progress is None else not progress, **look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from marketdata.errors import ConfigError
@@ -57,6 +58,16 @@ def parse_iso(text: str) -> int:
     if _ISO.fullmatch(text) is None:
         raise ValueError(f"{text[:80]!r} is not an ISO 8601 time{_dashed(text)}")
     return _of_datetime(dt.datetime.fromisoformat(text.upper()))
+
+
+def first_time(record: Mapping[str, Any], *names: str) -> int | None:
+    """The first of some fields that has an ISO 8601 text, in microseconds; None if none has."""
+    for name in names:
+        try:
+            return parse_iso(record[name])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+    return None
 
 
 def _of_datetime(moment: dt.datetime) -> int:

@@ -141,7 +141,7 @@ import IPython
 IPython.get_ipython = Shell
 before = list(warnings.filters)
 from marketdata.display import progress_bar
-with progress_bar(total=1, disable=True) as bar:
+with progress_bar(False, total=1) as bar:
     bar.update(1)
 assert [one for one in warnings.filters if one not in before] == []
 assert "tqdm.autonotebook" in sys.modules

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
 from marketdata.adapters.normalization import RULES, Raw, from_codes
-from marketdata.errors import NotTidyError
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names
@@ -203,16 +203,20 @@ def from_arrow(table: Any) -> pl.DataFrame:
         ) from None
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A path beside another, whose file takes the other's place when the block ends, and is removed if it fails.
+def write_file(rows: pl.LazyFrame, path: Path) -> None:
+    """Write rows in the format of the suffix, whole or not at all; ConfigError if it is of none.
 
-    A file of some rows looks like one of all.
+    A file of some rows looks like one of all, so it is written beside its place.
     """
+    ways: dict[str, Callable[[Path], object]] = {
+        ".parquet": rows.sink_parquet, ".csv": rows.sink_csv, ".jsonl": rows.sink_ndjson, ".ndjson": rows.sink_ndjson
+    }  # fmt: skip
+    if path.suffix not in ways:
+        raise ConfigError(f"{path.name!r}: names that end in .parquet, .csv, .jsonl and .ndjson can be written.")
     path = path.resolve()
     part = path.with_name(f".{path.name}.part")
     try:
-        yield part
+        ways[path.suffix](part)
         part.replace(path)
     finally:
         with suppress(OSError):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from marketdata.adapters.polars import whole_file
+from marketdata.adapters.polars import write_file
 from marketdata.adapters.recordings.files import ENDS, DamagedFileError, RecordingFile
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import METRICS
@@ -132,18 +132,11 @@ def kind_of(columns: Iterable[str], name: str) -> FileKind:
     )
 
 
-def write(frame: Any, path: Path) -> None:
-    """Write a polars frame, eager or lazy, in the format of the suffix, whole or not at all; ConfigError if unknown."""
+def write(rows: pl.LazyFrame, path: Path) -> None:
+    """Write rows to a file; see `write_file`."""
     import polars as pl
 
-    lazy = frame.lazy()
-    ways = {
-        ".parquet": lazy.sink_parquet, ".csv": lazy.sink_csv, ".jsonl": lazy.sink_ndjson, ".ndjson": lazy.sink_ndjson
-    }  # fmt: skip
-    if path.suffix not in ways:
-        raise ConfigError(f"{path.name!r}: names that end in .parquet, .csv, .jsonl and .ndjson can be written.")
     try:
-        with whole_file(path) as part:
-            ways[path.suffix](part)
+        write_file(rows, path)
     except (OSError, pl.exceptions.PolarsError) as problem:
         raise ArchiveError(f"Writing {path.name!r} failed: {problem}. The archive is as it was.") from problem

@@ -128,12 +128,10 @@ class Pull:
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
         total = sum(policy.minutes([gap]) for *_, gap in todo)
-        disable = None if self.progress is None else not self.progress
-        sink = _Sink(self.store, todo, self.clock)
+        look: dict[str, Any] = {"desc": "pull", "unit": "min", "unit_scale": True, "leave": False, "delay": 1.0}
+        sink = _Sink(self, todo)
         arriving = self.client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")
-        with progress_bar(
-            total=total, desc="pull", unit="min", unit_scale=True, leave=False, delay=1.0, disable=disable
-        ) as bar:
+        with contextlib.closing(arriving), progress_bar(self.progress, total=total, **look) as bar:
             try:
                 for k, done, columns, complete in arriving:
                     sink.take(k, done, columns, complete=complete)
@@ -141,13 +139,7 @@ class Pull:
                     if self.stop is not None and self.stop.is_set():
                         break
             finally:
-                try:
-                    sink.commit()
-                finally:
-                    self.fetched += sink.fetched
-                    self.added += sink.added
-                    if hasattr(arriving, "close"):
-                        arriving.close()
+                sink.commit()
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
         records = self.store.coverage.records(view, market)
@@ -164,14 +156,11 @@ class Pull:
 
 
 class _Sink:
-    """Windows that arrived, of any market and view, committed together every few seconds or some levels."""
+    """Windows of a pull that arrived, of any market and view, committed together every few seconds or some levels."""
 
-    def __init__(self, store: ArchiveStore, todo: Sequence[tuple[View, str, Gap]], clock: ServerTime) -> None:
-        self.fetched: list[FetchedRange] = []
-        self.added = 0
-        self._store = store
+    def __init__(self, run: Pull, todo: Sequence[tuple[View, str, Gap]]) -> None:
+        self._run = run
         self._todo = todo
-        self._clock = clock
         self._arrived: dict[View, list[tuple[int, bool, Range, Data]]] = {}
         self._levels = 0
         self._since = time.monotonic()
@@ -200,21 +189,21 @@ class _Sink:
             for k, complete, done, times in answers:
                 _, market, gap = self._todo[k]
                 for entry in policy.coverage_after(
-                    done, times, self._clock, complete=complete, tries=gap.tries, beside=beside[market]
+                    done, times, self._run.clock, complete=complete, tries=gap.tries, beside=beside[market]
                 ):
                     records.setdefault(market, []).append(entry)
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
                     fetched.append(FetchedRange(view, market, *entry.range, entry.state, rows))
             columns: Data = joined([w[3] for w in windows]).sort()
-            self.added += self._store.commit(view, columns, records)
-            self.fetched += fetched
+            self._run.added += self._run.store.commit(view, columns, records)
+            self._run.fetched += fetched
         self._since = time.monotonic()
 
     def _beside(self, view: View, market: str, fetched: Sequence[Range]) -> list[CoverageRecord]:
         """Stored records of a market near the fetched ranges, and outside them."""
         first, last = min(r.start for r in fetched), max(r.end for r in fetched)
         near = within(
-            self._store.coverage.records(view, market),
+            self._run.store.coverage.records(view, market),
             Range(first - 2 * policy.SHORTEST_GAP, last + 2 * policy.SHORTEST_GAP),
         )
         return [p for p in near if not any(p.start < r.end and r.start < p.end for r in fetched)]

@@ -102,8 +102,7 @@ class Import:
             for i, digest in enumerate(digests)
             if digest not in self._journal.files and digest not in digests[:i]
         }
-        disable = None if progress is None else not progress
-        with progress_bar(total=sum(sizes.values()), unit="B", unit_scale=True, disable=disable) as bar:
+        with progress_bar(progress, total=sum(sizes.values()), unit="B", unit_scale=True) as bar:
             for i, (file, chosen) in enumerate(some):
                 bar.set_description(f"file {i + 1} of {len(some)}")
                 done = ImportedFile(str(file.path), "books", chosen.name, note=BEFORE)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
 
 import polars as pl
 
 from marketdata.archive.coverage.table import CoverageTable
 from marketdata.archive.records import Record
 from marketdata.points.views import VIEWS
-from marketdata.times import parse_iso
+from marketdata.times import first_time
 
 # The states of a market that can no longer be traded.
 _OVER = ("closed", "resolved")
@@ -27,7 +26,7 @@ def existed(
     first = cache(stored)
     out = []
     for record in records:
-        began = _time(record, "start_date", "created_at")
+        began = first_time(record, "start_date", "created_at")
         began = first().get(str(record["id"])) if began is None else began
         if began is not None and began <= at and not (is_open and _closed_by(record, at)):
             out.append(record)
@@ -43,15 +42,5 @@ def first_rows(coverage: CoverageTable) -> dict[str, int]:
 def _closed_by(record: Record, at: int) -> bool:
     """Whether trading had ended by then; a market that is over and does not say when had its scheduled end."""
     over = record.get("status") in _OVER or record.get("resolved_token_id") is not None
-    closed = _time(record, "closed_at", "resolved_at", *(("end_date",) if over else ()))
+    closed = first_time(record, "closed_at", "resolved_at", *(("end_date",) if over else ()))
     return closed is not None and closed <= at
-
-
-def _time(record: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these fields that is a time."""
-    for name in names:
-        try:
-            return parse_iso(record[name])
-        except (KeyError, TypeError, ValueError):
-            continue
-    return None

@@ -109,15 +109,9 @@ def write(data: Any, path: Path, *, as_json: bool = False) -> None:
     """Write a polars frame, eager or lazy, to a file (see `parameters.check_out`), and print how many rows."""
     import polars as pl
 
-    from marketdata.adapters.polars import whole_file
+    from marketdata.adapters.polars import write_file
 
-    with whole_file(path) as part:
-        if path.suffix == ".parquet":
-            data.lazy().sink_parquet(part)
-        elif path.suffix == ".csv":
-            _plain(data, lists=False).sink_csv(part)
-        else:
-            _plain(data).sink_ndjson(part)
+    write_file(data.lazy() if path.suffix == ".parquet" else _plain(data, lists=path.suffix != ".csv"), path)
     rows = data.lazy().select(pl.len()).collect().item()
     _note(rows)
     typer.echo(json.dumps({"rows": rows, "out": str(path)}) if as_json else f"{rows:,} rows in {path}")

@@ -127,6 +127,8 @@ class Client(Generic[Frame]):
         )
         self._history = History(self._transport, self._options)
         self._archive = archive
+        # That of a read through the archive, which fetches without one.
+        self._report: Report | None = None
 
     def close(self) -> None:
         """Close idle connections, as ``with md.Client(...)`` does; a later call opens new ones; see `Client`."""
@@ -279,7 +281,7 @@ class Client(Generic[Frame]):
         complete for all tokens, its points as columns, whether no page may be missing); the parts of a range touch.
         """
         every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, resolution)]
-        fetch = self._history.fetch(every, report, buffer=_BUFFERED)
+        fetch = self._history.fetch(every, report or self._report, buffer=_BUFFERED)
         try:
             for fetched in fetch:
                 if fetched.window.kind == "market":  # what came of some tokens alone completes no range
@@ -484,7 +486,7 @@ class Client(Generic[Frame]):
     ) -> Frame:
         if self._archive is not None and kind == "market":
             client = copy(self)
-            client.__dict__.update(iter_columns=partial(self.iter_columns, report=report))
+            client.__dict__.update(_report=report)
             archive = self._archive.attach(client, progress=self._options.progress)
             frame = read_through(archive, view, ids, span, resolution, levels, self.frame)
         else:

@@ -117,10 +117,9 @@ class History:
             return to_frame(every, frame)
 
         fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else _BUFFERED)
-        total, progress = sum(w.buckets for w in windows), self._options.progress
-        disable = None if progress is None else not progress
         look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": _WORTH_A_BAR}
-        with progress_bar(total=total, desc=view, disable=disable, **look) as bar:
+        total = sum(w.buckets for w in windows)
+        with progress_bar(self._options.progress, total=total, desc=view, **look) as bar:
             try:
                 for fetched in fetch:
                     is_full = not is_whole and sum(map(len, parts)) * VIEWS[view].point_bytes >= _FRAME_BYTES

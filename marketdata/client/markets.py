@@ -19,7 +19,7 @@ from marketdata.errors import (
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import MarketInfo
-from marketdata.times import parse_iso
+from marketdata.times import first_time
 from marketdata.wire.models import LARGEST_LIMIT
 
 # Requests that look for similar names.
@@ -99,11 +99,4 @@ def _info(record: Any) -> MarketInfo:
         ids = tuple(str(token["id"]) for token in tokens)
     except (KeyError, TypeError):
         ids = ()
-    return MarketInfo(ids, _time(record, "start_date"), _time(record, "end_date"))
-
-
-def _time(record: Any, name: str) -> int | None:
-    try:
-        return parse_iso(record[name])
-    except (KeyError, TypeError, ValueError):
-        return None
+    return MarketInfo(ids, first_time(record, "start_date"), first_time(record, "end_date"))

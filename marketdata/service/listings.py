@@ -13,7 +13,7 @@ from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.service.errors import invalid_cursor
 from marketdata.service.pagination import Cursors, Facts
 from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery, Order, SortField
-from marketdata.times import parse_iso
+from marketdata.times import first_time
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
@@ -48,7 +48,7 @@ class _Records:
     @cached_property
     def dates(self) -> dict[str, list[int | None]]:
         """Start and end dates [microseconds]; None without a valid one."""
-        return {name: [_micros(text) for text in self.field(name)] for name in ("start_date", "end_date")}
+        return {name: [first_time(record, name) for record in self.records] for name in ("start_date", "end_date")}
 
     @cached_property
     def tags(self) -> list[set[str]]:
@@ -172,10 +172,3 @@ def _value(record: Record, name: str) -> Any:
 def _tags(record: Mapping[str, Any]) -> Iterable[str]:
     found = record.get("tags")
     return [str(tag) for tag in found] if isinstance(found, list | tuple) else []
-
-
-def _micros(text: Any) -> int | None:
-    try:
-        return parse_iso(text) if isinstance(text, str) else None
-    except (ValueError, OverflowError):
-        return None

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 CURSOR_FILE = "_cursor.secret"
 # The number of the parameter of mallopt in glibc.
 _M_MMAP_THRESHOLD = -3
-# The largest port.
-_LAST_PORT = 65_535
 
 
 class Service:
@@ -252,9 +249,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    if isinstance(port, bool) or not isinstance(port, Integral) or not 0 <= port <= _LAST_PORT:
-        problem = f"is refused; allowed are whole numbers from 0 to {_LAST_PORT}: others cannot be bound."
-        raise ConfigError(problem, argument="port", value=port)
+    whole("port", port, 0, 65_535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Only with IPPROTO_TCP does asyncio turn Nagle's delay off: 40 ms a page.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
