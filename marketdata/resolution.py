@@ -79,8 +79,8 @@ class BucketWidth:
         return other.micros % self.micros == 0 and (other.offset - self.offset) % self.micros == 0
 
     @classmethod
-    def of(cls, value: object) -> BucketWidth:
-        """Read a bucket size as a user writes it; else a ConfigError."""
+    def of(cls, value: object, argument: str = "resolution") -> BucketWidth:
+        """Read a bucket size as a user writes it; else a ConfigError that names the argument."""
         if isinstance(value, cls):
             return value
         text = str(value) if isinstance(value, str) else ""
@@ -94,7 +94,7 @@ class BucketWidth:
         raise ConfigError(
             "does not exist; allowed are whole seconds, minutes or hours that divide a day (1s 30s 1m 5m 15m 1h "
             "4h ...), whole days (1d 2d ...) and 1w.",
-            argument="resolution",
+            argument=argument,
             value=value,
         )
 

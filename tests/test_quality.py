@@ -133,3 +133,12 @@ def test_metrics_are_checked_too() -> None:
     metrics = archive.metrics(archive.records("markets")[0]["id"], frame="polars")
     report = found(md.check(metrics.filter(~third), "1m"))
     assert report["gaps"] >= 20
+
+
+def test_an_example_shows_further_columns_of_any_type() -> None:
+    """Lists and arrays, of which none is equal to itself, are shown; NaN and null are null."""
+    frame = md.testing.prices("polars", buckets=4)[[0, 3]]
+    odd = frame.with_columns(tags=pl.lit([1, 2]), note=pl.lit(None), weight=float("nan"))
+    for one in (odd, odd.to_pandas(), odd.to_arrow()):
+        examples = md.check(one, "1m")["examples"]
+        assert any("note=null weight=null" in str(text) and "tags=" in str(text) for text in examples), examples

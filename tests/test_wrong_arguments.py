@@ -189,6 +189,16 @@ def test_a_chart_names_what_it_cannot_draw(given: dict[str, Any]) -> None:
         md.plot.depth(YES, **given)
 
 
+def test_a_width_is_refused_by_the_name_of_its_argument() -> None:
+    """No width is called ``resolution`` that the caller gave as something else."""
+    calls = ((md.rebuild, []), (md.diff, BOOKS), (md.resample, PRICES, "1h"), (md.asof_join, PRICES, PRICES))
+    for function, *some in calls:
+        (name,) = {"every", "resolution_of", "right_resolution"} & {*inspect.signature(function).parameters}
+        with pytest.raises(md.ConfigError, match=f"^{name}='14s' does not exist") as refused:
+            function(*some, **{name: "14s"})
+        assert refused.value.argument == name
+
+
 @pytest.mark.parametrize(("name", "wrong"), [("probability", "0.5"), ("price", ["a"]), ("size", [1, 2, 3])])
 def test_a_stake_is_of_numbers(name: str, wrong: Any) -> None:
     """Texts and arrays that do not fit are named."""

@@ -101,7 +101,7 @@ def asof_join(
     how = _Join(
         text("on", on, "the name of a column"),
         None if by is None else tuple(texts("by", by, "the name of a column")),
-        None if right_resolution is None else BucketWidth.of(right_resolution),
+        None if right_resolution is None else BucketWidth.of(right_resolution, "right_resolution"),
         None if tolerance is None else to_duration(tolerance, "tolerance"),
         allow_exact_matches,
         text("suffix", suffix, "what is added to a name"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,9 @@ class _View:
         frame = self.frame.take(row)
         parts = [to_text(int(self.ts[row[0]])), *(str(frame.texts(c)[0]) for c in frame.ids[-1:])]
         values = ((c, frame.raw(c)[0]) for c in [c for c in frame.names if c not in {"ts", *ID_COLUMNS}][:4])
-        return " ".join([*parts, *(f"{c}={'null' if v is None or v != v else v}" for c, v in values)])  # noqa: PLR0124
+        # A list or an array is no null, and has no one answer to whether it is itself.
+        shown = ((c, "null" if v is None or (isinstance(v, float) and isnan(v)) else v) for c, v in values)
+        return " ".join([*parts, *(f"{c}={v}" for c, v in shown)])
 
 
 def check(frame: F, resolution: str | None = None) -> F:

@@ -83,7 +83,7 @@ def rebuild(
     >>> md.bbo(md.rebuild([book, change]))["best_bid"].tolist()
     [0.48, 0.48, 0.5]
     """
-    width = BucketWidth.of(every)
+    width = BucketWidth.of(every, "every")
     choice("clock", clock, ("timestamp", "received"))
     like = None
     if isinstance(messages_or_frame, list | tuple | Mapping):
@@ -124,7 +124,7 @@ def diff(books: Any, *, resolution_of: str = "1m") -> Any:
     like = in_memory(books)
     columns = to_columns("books", like.native)
     assert isinstance(columns, Books)
-    width = BucketWidth.of(resolution_of)
+    width = BucketWidth.of(resolution_of, "resolution_of")
     return _frame(like, rule.diff(columns, width))
 
 
