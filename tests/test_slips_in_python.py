@@ -60,12 +60,25 @@ def test_a_typo_in_a_listing_is_told() -> None:
     """Records of an event or series that there is not are none, with a warning that names those that are near."""
     archive = md.simulate(events=2, days=1)
     slugs = [event["slug"] for event in archive.records("events")]
-    with pytest.warns(md.EmptyRangeWarning, match=rf"No markets .* event_slug='{slugs[0]}s'.*Near: '{slugs[0]}'"):
+    with pytest.warns(md.EmptyRangeWarning, match=rf"No markets .* event_slug='{slugs[0]}s'.*Similar: '{slugs[0]}'"):
         assert len(archive.markets(slugs[0] + "s")) == 0
     with pytest.warns(md.EmptyRangeWarning, match="No events of the archive have series_slug='nope'"):
         assert len(archive.events("nope")) == 0
+    slug = archive.records("markets")[0]["slug"]
+    with pytest.warns(md.EmptyRangeWarning, match=f"It is one of the markets itself, which search='{slug}' finds"):
+        assert len(archive.outcomes(slug)) == 0
+    assert set(archive.outcomes(search=slug)["market_id"]) == set(archive.markets(search=slug)["market_id"])
+    with pytest.warns(md.EmptyRangeWarning, match=r"event_slug='nope'.*Give search="):
+        assert list(archive.outcomes("nope")) == list(archive.outcomes())
     with pytest.raises(md.ConfigError, match="event_slug=5"):
         archive.markets(5)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("wrong", [md.testing.prices(), md.testing.prices("polars"), 0, [], object()])
+def test_what_is_no_address_is_named(wrong: Any) -> None:
+    """The error is that of every other argument, also for a frame, which has no truth value."""
+    with pytest.raises(md.ConfigError, match=f"base_url is a text .*not {type(wrong).__name__}"):
+        md.Client(wrong)
 
 
 def test_something_else_than_a_client_or_address_is_named(tmp_path: Path) -> None:

@@ -756,9 +756,9 @@ class Archive(Generic[Frame]):
         self, event_slug: str | None = None, search: str | None = None, *, frame: FrameKind | None = None
     ) -> Any:
         """The payoff of each token of resolved markets; see `marketdata.outcomes`; arguments as for `markets`."""
-        from marketdata.tidy.outcomes import outcomes
+        from marketdata.tidy.outcomes import payoffs
 
-        return outcomes(self.markets(event_slug, search, frame=frame))
+        return payoffs(self.markets(event_slug, search, frame=frame))
 
     @overload
     def events(self, series_slug: str | None = ..., search: str | None = ..., *, frame: None = None) -> Frame: ...
@@ -816,12 +816,11 @@ class Archive(Generic[Frame]):
         for name, value in given.items():
             known = {str(record[name]) for record in stored if record.get(name) is not None}
             if value not in known:
-                near = ", ".join(map(repr, get_close_matches(value, known, n=3, cutoff=0.0)))
-                warn(
-                    f"No {kind} of the archive have {name}={value!r}.",
-                    EmptyRangeWarning,
-                    hint=near and f"Near: {near}.",
-                )
+                near = ", ".join(map(repr, get_close_matches(value, known, n=3)))
+                hint = f"{near and f'Similar: {near}. '}Give search= to find them by words."
+                if store.catalog[kind].find(value) is not None:
+                    hint = f"It is one of the {kind} itself, which search={value!r} finds."
+                warn(f"No {kind} of the archive have {name}={value!r}.", EmptyRangeWarning, hint=hint)
         records = [record for record in stored if is_meant(record)]
         if at is not None:
             began = partial(universe.first_rows, store.coverage)

@@ -139,7 +139,7 @@ class Catalog:
         files, owners = self._rows().values(), self.markets_of(id_or_slug)
         names = [name for rows in files for name in (*rows.by_slug, *rows.by_id)]
         near = difflib.get_close_matches(id_or_slug, names, n=3, cutoff=0.7)
-        hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+        hint = f" Similar: {', '.join(map(repr, near))}." if near else ""
         if owners:
             hint = f" It is a token of market {owners[0]!r}: give that, and filter the rows on token_id."
         count = sum(len(rows.by_id) for rows in files)

@@ -60,7 +60,12 @@ def outcomes(markets: F) -> F:
     >>> md.outcomes(tied)["payoff"].to_list()
     [0.5, 0.5]
     """
-    data = _of_records(columns_of(markets, _FIELDS))
+    return payoffs(markets, _RESOLVED[:1])
+
+
+def payoffs(markets: F, needed: Iterable[str] = ()) -> F:
+    """As `outcomes`; records without the columns of outcomes, as an archive has before any is known, are open."""
+    data = _of_records(columns_of(markets, _FIELDS), needed)
     columns: dict[str, Column] = {c: data[c] for c in ID_COLUMNS}
     columns["payoff"] = np.array(data["payoff"], float)
     for c in _TIMES:
@@ -200,8 +205,12 @@ def _in_range(payoff: Any, market: str) -> float:
     return float(payoff)
 
 
-def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    resolved = () if any(c in data for c in _RESOLVED) else _RESOLVED[:1]
+def _of_records(data: Mapping[str, list[Any]], needed: Iterable[str] = _RESOLVED[:1]) -> dict[str, list[Any]]:
+    """The columns of `outcomes`; NotTidyError without those that all records have, and one of outcomes or ``needed``.
+
+    Of no record nothing is needed to tell what it resolved to.
+    """
+    resolved = () if any(c in data for c in _RESOLVED) or data.get("market_id") == [] else needed
     require("A frame of market records", (*_RECORDS, *resolved), data)
     none = [None] * len(data["market_id"])
     times = {c: data.get(c, none) for c in _TIMES}

@@ -552,6 +552,17 @@ def test_an_archive_keeps_payoffs(kind: Any, tmp_path: Any) -> None:
     assert plain(archive.outcomes())[0][-1] == pd.Timestamp("2026-01-03", tz="UTC")
 
 
+def test_an_archive_of_open_markets_has_outcomes_of_none(tmp_path: Any) -> None:
+    """Its records have no column of outcomes yet; one's own records without one are refused."""
+    archive, records = md.Archive(tmp_path, frame="polars"), shares().drop("payoffs")
+    assert archive.outcomes().is_empty()
+    archive.add(markets=records)
+    assert archive.outcomes()["payoff"].null_count() == len(archive.outcomes()) > 0
+    with pytest.raises(md.NotTidyError, match="resolved_token_id"):
+        md.outcomes(records)
+    assert md.outcomes(records.clear()).columns == archive.outcomes().columns
+
+
 def test_times_of_an_open_market_are_those_of_its_record() -> None:
     """A market may close before its outcome is known; it has resolved when resolved_at says, else when it closed."""
     markets = shares(

@@ -27,11 +27,11 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
         return ConfigError(problem, argument="base_url", hint=hint)
 
     given = base_url if base_url is not None else os.environ.get(VARIABLE)
+    if not isinstance(given, str | None):
+        raise refused(f"is a text such as 'https://host', not {type(given).__name__}.")
     if not given:
         hint = f"Pass base_url=... or set {VARIABLE}; md.serve(md.simulate()) is a service to try it with."
         raise refused("is missing.", hint)
-    if not isinstance(given, str):
-        raise refused(f"is a text such as 'https://host', not {type(given).__name__}.")
     try:
         parts = urlsplit(given.strip())
         port, host = parts.port, parts.hostname or ""
