@@ -26,6 +26,7 @@ from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
+from marketdata.resolution import BASES
 from marketdata.times import SECOND, Range, TimeLike, to_micros, to_text
 
 # Points that arrived are committed at this many levels, or after this time [s].
@@ -127,6 +128,7 @@ class Pull:
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {found}{more}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
+        self.store.fix_base(BASES["1m"])  # before another program, while this one waits for answers
         total = sum(policy.minutes([gap]) for *_, gap in todo)
         look: dict[str, Any] = {"desc": "pull", "unit": "min", "unit_scale": True, "leave": False, "delay": 1.0}
         sink = _Sink(self, todo)

@@ -288,6 +288,22 @@ def test_it_takes_no_pull(tmp_path: Path) -> None:
     assert archive.prices(M, resolution="1s").height == 3
 
 
+def test_a_pull_fixes_the_base_before_it_waits_for_answers(tmp_path: Path) -> None:
+    """Who makes the same archive for seconds meanwhile is refused, and not joined."""
+    archive, source = Archive(tmp_path, frame="polars"), Source()
+    source.points["prices", M, 0, 0] = 0.5
+    answered = source.iter_columns
+
+    def late(*asked: Any) -> Any:
+        with pytest.raises(ConfigError, match="made with base='1m'"):
+            Archive(tmp_path, base="1s").add(prices=quotes([0, 1, 2], market=M))
+        return answered(*asked)
+
+    source.iter_columns = late  # type: ignore[method-assign]
+    archive.pull(source, M, views=["prices"], start=at(0), end=at(600))
+    assert archive.prices(M).height == 1
+
+
 def test_the_base_is_fixed_when_the_archive_is_made() -> None:
     """By the first records or points; another one is refused by name, and without one it is opened as it is."""
     for first in ({"markets": [{"market_id": "m", "slug": "m"}]}, {"prices": quotes([0, 1, 2])}):
