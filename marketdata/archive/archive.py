@@ -987,7 +987,8 @@ class Archive(Generic[Frame]):
         if missing == "fetch":
             self._store.width(resolution)
             filled = self._filled(view, market, start, end)
-        with self._store.steady() as store:
+        store = self._store
+        with store.steady():
             store.width(resolution)
             ranges = filled or query.covered_ranges(
                 self._opened().coverage, view, self._market_ids(market), start, end, missing

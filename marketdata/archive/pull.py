@@ -129,7 +129,7 @@ class Pull:
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
         self.store.fix_base(BASES["1m"])  # before another program, while this one waits for answers
-        total = sum(policy.minutes([gap]) for *_, gap in todo)
+        total = sum(gap.end - gap.start for *_, gap in todo) // MINUTE
         look: dict[str, Any] = {"desc": "pull", "unit": "min", "unit_scale": True, "leave": False, "delay": 1.0}
         sink = _Sink(self, todo)
         arriving = self.client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")

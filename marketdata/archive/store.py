@@ -183,11 +183,9 @@ class ArchiveStore:
         """One writer of a view or another table at a time, among the processes of one machine."""
         return lock(self.root, name, _WAIT, f"writing {name}")
 
-    @contextlib.contextmanager
-    def steady(self) -> Iterator[ArchiveStore]:
+    def steady(self) -> AbstractContextManager[None]:
         """Look for newer versions of each table once in the block: in an object store each look is a request."""
-        with self._looks.once():
-            yield self
+        return self._looks.once()
 
     def commit(self, view: View, columns: Data, fresh: Coverage) -> int:
         """Replace the points inside the ranges of records, and record these; ArchiveError if a point is outside.

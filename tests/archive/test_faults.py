@@ -342,7 +342,8 @@ def test_a_read_in_which_the_log_is_cut_off_knows_all_coverage(archive: Archive)
     """What the removed commits said is in a version of the coverage table that came after the read had looked at it."""
     for n in range(8):
         archive.add(prices=prices(M, 10 * n, 10))
-    with again(archive)._store.steady() as reader:
+    reader = again(archive)._store
+    with reader.steady():
         reader.coverage.table.version()
         archive._store.coverage.fold(["prices"])
         archive._store.points["prices"].checkpoint()

@@ -70,7 +70,7 @@ class MemoryArchive:
         times = sorted({ts for _, ts in self.points[view, market_id] if rng.start <= ts < rng.end})
         return [Range(ts, ts + MINUTE) for ts in times]
 
-    def coverage(self) -> pl.DataFrame:
+    def coverage(self, *, frame: str) -> pl.DataFrame:
         rows = [
             (view, market, to_datetime(ts), to_datetime(ts + MINUTE), "final", 1)
             for (view, market), points in self.points.items()

@@ -140,9 +140,8 @@ def test_a_range_that_was_cut_or_has_unknown_rows_is_looked_at() -> None:
         ("prices", "m", to_datetime(10 * MINUTE), to_datetime(11 * MINUTE), "provisional", 1),
     ]
     frame = pl.DataFrame(rows, schema=COVERAGE, orient="row")
-    for kind in (frame, frame.to_pandas()):
-        found = covered_intervals(kind, "prices")["m"]
-        assert [(r.start // MINUTE, r.end // MINUTE) for r in found] == [(0, 1), (8, 9), (10, 11)]
+    found = covered_intervals(frame, "prices")["m"]
+    assert [(r.start // MINUTE, r.end // MINUTE) for r in found] == [(0, 1), (8, 9), (10, 11)]
     assert covered_intervals(frame.clear(), "prices") == {}
 
 

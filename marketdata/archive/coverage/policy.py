@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketdata.archive.coverage.intervals import CoverageRecord, gaps, union
+from marketdata.archive.coverage.intervals import CoverageRecord, gaps
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.points.columns import Ints
 from marketdata.resolution import Resolution
@@ -223,8 +223,3 @@ def _holes(done: Range, inside: Ints, old: int, before: int, after: int) -> list
 
 def _record(start: int, end: int, state: CoverageState, clock: ServerTime, tries: int) -> CoverageRecord:
     return CoverageRecord(start, end, state, None, clock.now, 0, tries)
-
-
-def minutes(some: Iterable[Gap]) -> int:
-    """Number of buckets in the gaps."""
-    return sum((r.end - r.start) // MINUTE for r in union(g.range for g in some))
