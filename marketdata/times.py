@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from marketdata.errors import ConfigError
@@ -62,11 +63,10 @@ def parse_iso(text: str) -> int:
 
 def first_time(record: Mapping[str, Any], *names: str) -> int | None:
     """The first of some fields that has an ISO 8601 text, in microseconds; None if none has."""
-    for name in names:
-        try:
-            return parse_iso(record[name])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            continue
+    for text in map(record.get, names):
+        if isinstance(text, str):
+            with suppress(ValueError, OverflowError):
+                return parse_iso(text)
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -94,9 +94,9 @@ class Markets:
 
 
 def _info(record: Any) -> MarketInfo:
-    tokens: Sequence[Mapping[str, Any]] = record.get("tokens") or () if isinstance(record, dict) else ()
+    known: dict[str, Any] = record if isinstance(record, dict) else {}
     try:
-        ids = tuple(str(token["id"]) for token in tokens)
+        ids = tuple(str(token["id"]) for token in known.get("tokens") or ())
     except (KeyError, TypeError):
         ids = ()
-    return MarketInfo(ids, first_time(record, "start_date"), first_time(record, "end_date"))
+    return MarketInfo(ids, first_time(known, "start_date"), first_time(known, "end_date"))
