@@ -566,9 +566,7 @@ class Archive(Generic[Frame]):
 
     def version(self, view: View | RecordKind) -> int:
         """Number of the newest commit of a table (``view`` or records), from 0; -1 before it; see `records`."""
-        if view in KINDS:
-            return self._store.catalog[view].table.version().number
-        return self._store.points[choice("view", view, VIEWS)].version().number
+        return self._store.tables[choice("view", view, (*VIEWS, *KINDS))].version().number
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
         """Records as the interface has them (4.5): ``kind`` is "series", "events" or "markets".

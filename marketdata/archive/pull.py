@@ -35,8 +35,6 @@ _BATCH_SECONDS = 3.0
 # Pulls of at most this many views of markets lock each of them, so that no two processes fetch the same; larger
 # ones may fetch the same, and store it once.
 _LOCKED = 64
-# A pull waits for another one of the same for up to this [s].
-_WAIT = 600.0
 # Unknown names that are looked up for similar ones, and named in a message.
 _LOOKED_UP = 10
 _LISTED = 50
@@ -100,7 +98,7 @@ class Pull:
                 locked = wanted_by if len(wanted_by) <= _LOCKED else []
                 for view, m in locked:
                     name = f"fetching {view} of market {m[:200]!r}"
-                    stack.enter_context(lock(self.store.root, f"{view}\x1f{m}", _WAIT, name))
+                    stack.enter_context(lock(self.store.root, f"{view}\x1f{m}", name))
                 if locked:  # another process may have filled them while this one waited
                     names = dict.fromkeys(t[:2] for t in todo)
                     todo = [(v, m, gap) for v, m in names for gap in self._gaps(v, m, wanted)]

@@ -38,8 +38,6 @@ from marketdata.wire.arrow import SCHEMAS, from_tables, to_table, tokens_of
 
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"
-# A writer waits for another one of the same view for up to this [s].
-_WAIT = 600.0
 # Points of these may be the user's own: a fetch replaces those that it brings, and leaves the others.
 _OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
 # States that stay when points are added.
@@ -181,7 +179,7 @@ class ArchiveStore:
 
     def writer(self, name: str) -> AbstractContextManager[None]:
         """One writer of a view or another table at a time, among the processes of one machine."""
-        return lock(self.root, name, _WAIT, f"writing {name}")
+        return lock(self.root, name, f"writing {name}")
 
     def steady(self) -> AbstractContextManager[None]:
         """Look for newer versions of each table once in the block: in an object store each look is a request."""

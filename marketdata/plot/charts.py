@@ -149,8 +149,7 @@ def prices(
         details = [Detail("points", values, ",.0f") for values in counts]
         yield Line(ts, price, token.label, colour, _width(colour), legend=legend, details=details)
 
-    rows = _by_market(_tokens(table, columns), "price", marks, markets, look, both=both, log_odds=log_odds)
-    return draw(rows, ax, **look)
+    return _by_market(_tokens(table, columns), "price", marks, markets, ax, look, both=both, log_odds=log_odds)
 
 
 @with_flags
@@ -168,8 +167,7 @@ def price_band(
     Returns the chart, y: mid [probability]; grey lines have no band. plotly shows bid, ask and their sizes on hover.
     """
     tokens = _tokens(opened(_touch(frame), ["bbo"]), _TOUCH)
-    rows = _by_market(tokens, "mid", _band_marks, markets, look, both=both, log_odds=log_odds)
-    return draw(rows, ax, **look)
+    return _by_market(tokens, "mid", _band_marks, markets, ax, look, both=both, log_odds=log_odds)
 
 
 def depth(
@@ -576,12 +574,13 @@ def _by_market(
     value: str,
     marks: Callable[[_Token, str, str | None], Iterable[Line | Band]],
     markets: Questions,
+    ax: Any,
     look: LookOverTime,
     *,
     both: bool,
     log_odds: bool,
-) -> list[list[Panel | None]]:
-    """A panel per market, those that begin first in front, in rows of two; of one its question becomes the title."""
+) -> Any:
+    """Draw a panel per market, the earliest first, in rows of two; of one its question becomes the title."""
     known, first_tokens = _questions(markets)
     by_market: dict[str, list[_Token]] = {}
     for token in tokens:
@@ -606,13 +605,13 @@ def _by_market(
         look["title"] = look.get("title") or known.get(next(iter(by_market), ""))
         only = panels[0] if panels else Panel(f"{value} [probability]", y_range=(-0.02, 1.02))
         only.title = ""
-        return [[only]]
+        return draw([[only]], ax, **look)
     for panel in panels[:-2]:
         panel.x_label = ""
     for panel in panels[1::2]:
         panel.y_label = ""
     places: list[Panel | None] = [*panels, None]
-    return [places[at : at + 2] for at in range(0, len(panels), 2)]
+    return draw([places[at : at + 2] for at in range(0, len(panels), 2)], ax, **look)
 
 
 def _space_by_log_odds(panel: Panel) -> None:

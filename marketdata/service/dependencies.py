@@ -6,21 +6,23 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from marketdata.points.views import VIEWS
+from marketdata.points.views import VIEWS, View
 from marketdata.service import errors
 from marketdata.service.auth import Grant
 from marketdata.service.cache import CACHE_BYTES
-from marketdata.service.coverage import CoverageCache
+from marketdata.service.coverage import covered_intervals
 from marketdata.service.exchange import Exchange
 from marketdata.service.listings import Listings
 from marketdata.service.pagination import Cursors, Pages
 from marketdata.service.rate_limit import RateLimiter
+from marketdata.times import Range
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
@@ -47,13 +49,17 @@ class Parts:
         self.pages = Pages(source, cache_bytes=cache_bytes)
         self.cursors = Cursors(secret, clock=clock)
         self.listings = Listings(source)
-        self.coverage = CoverageCache(source)
+        self._covered = lru_cache(len(VIEWS))(lambda view, _: covered_intervals(source.coverage(frame="polars"), view))
         self.rate_limiter = RateLimiter(folder)
+
+    def covered(self, view: View) -> dict[str, list[Range]]:
+        """The ranges with points of every market that has some: a commit of points has their coverage too."""
+        return self._covered(view, self.source.version(view))
 
     def warm(self) -> None:
         """Load what the first request would otherwise wait for."""
         for view in VIEWS:
-            self.coverage.by_market(view)
+            self.covered(view)
         self.listings.warm()
 
 

@@ -549,9 +549,9 @@ def test_reads_of_provisional_and_unproven_ranges_say_so(archive: Archive) -> No
 @pytest.mark.fault("AR11")
 def test_a_writer_that_is_stopped_is_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A view that another process writes for too long is an ArchiveBusyError with its process id."""
-    monkeypatch.setattr("marketdata.archive.store._WAIT", 0.05)
+    monkeypatch.setattr("marketdata.archive.storage.locks._WAIT", 0.05)
     with (
-        lock(archive.location, "prices", 1.0, "writing prices"),
+        lock(archive.location, "prices", "writing prices"),
         pytest.raises(ArchiveBusyError, match=str(os.getpid())),
     ):
         archive.add(prices=prices(M, 0, 5))

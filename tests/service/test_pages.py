@@ -25,7 +25,8 @@ from marketdata.resolution import Resolution
 from marketdata.service import cache
 from marketdata.service.auth import Entry, Keys, digest
 from marketdata.service.cache import Cache, CachedChunk, Subject, chunk_ranges
-from marketdata.service.coverage import CoverageCache, covered_intervals
+from marketdata.service.coverage import covered_intervals
+from marketdata.service.dependencies import Parts
 from marketdata.service.pagination import Cursors, KeptPage, Pages, labels_of
 from marketdata.service.plans import AccessPlan
 from marketdata.service.server import build, start
@@ -149,10 +150,10 @@ def test_coverage_is_read_again_after_a_commit() -> None:
     """What a commit added is seen at once."""
     archive = MemoryArchive()
     archive.put("prices", "m", "1", 0, 0.5)
-    coverage = CoverageCache(archive)
-    assert len(coverage.by_market("prices")["m"]) == 1
+    parts = Parts(archive, bytes(16))
+    assert len(parts.covered("prices")["m"]) == 1
     archive.put("prices", "m", "1", 10 * MINUTE, 0.5)
-    assert len(coverage.by_market("prices")["m"]) == 2
+    assert len(parts.covered("prices")["m"]) == 2
 
 
 def one_chunk(size: int) -> CachedChunk:

@@ -16,15 +16,16 @@ from marketdata.errors import ArchiveBusyError, ArchiveError
 
 # The folder of the lock files, one for each name.
 FOLDER = "_locks"
-# Between two looks at a lock [s].
+# A lock is waited for up to this, and looked at so often [s].
+_WAIT = 600.0
 _STEP = 0.02
 # The length of a process id in the file of a lock, with blanks.
 _DIGITS = 20
 
 
 @contextlib.contextmanager
-def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
-    """Hold the lock of this name; ArchiveBusyError with the holder's process id after ``wait`` [s]."""
+def lock(root: str, name: str, what: str) -> Iterator[None]:
+    """Hold the lock of this name; ArchiveBusyError with the holder's process id after ten minutes."""
     if is_url(root) or os.name != "posix":  # where there are no such locks
         yield
         return
@@ -33,12 +34,12 @@ def lock(root: str, name: str, wait: float, what: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        until = time.monotonic() + wait
+        until = time.monotonic() + _WAIT
         while not _taken(handle):
             if time.monotonic() >= until:
                 owner = os.pread(handle, _DIGITS, 0).decode("ascii", "replace").strip() or "unknown"
                 raise ArchiveBusyError(
-                    f"Process {owner} is {what}; it still was after {wait:g} s. Try again later, or end it."
+                    f"Process {owner} is {what}; it still was after {_WAIT:g} s. Try again later, or end it."
                 )
             time.sleep(_STEP)
         # The process id is only for the message above: without room for it the lock is held all the same.

@@ -69,7 +69,7 @@ def create_router(*, simulated: bool) -> APIRouter:
 
 def covered(parts: Parts, query: ListingQuery) -> dict[str, Any]:
     """Markets of a page of the listing with covered intervals of each view; the first page also has totals."""
-    spans = {view: parts.coverage.by_market(view) for view in VIEWS}
+    spans = {view: parts.covered(view) for view in VIEWS}
     records, following = parts.listings.page("markets", query, parts.cursors)
     rows = []
     for record in records:
