@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,7 @@ settings.register_profile("few", settings.get_profile("house"), max_examples=15)
 settings.load_profile("house")
 
 ROOT = Path(__file__).parent
+_FILES = 4096
 EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "optional-dependencies"
 ]
@@ -87,8 +89,20 @@ class Skipped:
             self.path.write_text("\n".join(self.names) + "\n", encoding="utf-8")
 
 
+def allow_many_files() -> None:
+    """Tests of hundreds of connections open more files than many systems allow at first."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """One list a run: workers report to the process that started them."""
+    """Files enough; and one list a run: workers report to the process that started them."""
+    allow_many_files()
     cache = getattr(config, "cache", None)  # none with -p no:cacheprovider
     if cache is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Skipped(cache.mkdir("skipped") / "tests"))

@@ -16,6 +16,8 @@ class Relay:
     """Passes requests on to ``base_url``; give it to a FaultServer as its answer.
 
     ``lives`` is the number of history pages until it dies, None for ever; ``served`` has the points of each whole page.
+    It does not tell the rate of a key, so that clients send eight requests at once: when it dies, no more pages than
+    those are on their way, whoever comes first.
     """
 
     base_url: str
@@ -29,6 +31,8 @@ class Relay:
         self._session.mount("http://", requests.adapters.HTTPAdapter(pool_maxsize=100))
 
     def __call__(self, ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return refuse(404, "Not Found")
         history = ask.path.endswith(HISTORY)
         with self._lock:
             if history and self.lives is not None:

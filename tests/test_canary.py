@@ -22,6 +22,7 @@ from canary import FORMS, KEY, Evidence, watched, with_locals
 from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
 from oracle import Oracle
 from service.web import raw
+from still import SOON
 
 import marketdata as md
 from marketdata.service.server import serve
@@ -328,7 +329,7 @@ def test_command_line(service: Any, evidence: Evidence, words: list[str], url: s
     """A command that is given the key in the environment prints it nowhere, whether it works or not."""
     env = os.environ | {"MARKETDATA_API_KEY": KEY, "MARKETDATA_BASE_URL": url or service.base_url}
     command = [sys.executable, "-m", "marketdata.cli", *words]
-    done = subprocess.run(command, capture_output=True, env=env, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, env=env, timeout=SOON, check=False)
     evidence.add("output", done.stdout, done.stderr)
     assert done.stdout or done.stderr
     assert (done.returncode == 0) == (words == ["usage"] and url is None)

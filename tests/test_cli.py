@@ -22,6 +22,7 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from still import SOON
 from typer.testing import CliRunner
 
 import marketdata as md
@@ -47,7 +48,7 @@ def process(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=120,
+        timeout=SOON,
         env={**clean, "PYTHONPATH": str(Path(md.__file__).parents[1]), "COLUMNS": "100", **env},
     )
 
@@ -86,7 +87,7 @@ def terminal(*words: object, cwd: Path, start: tuple[str, ...] = ("-m", "marketd
         **env,
     }
     process = pexpect.spawn(
-        sys.executable, command, dimensions=(40, 200), encoding="utf-8", timeout=60, env=environment, cwd=str(cwd)
+        sys.executable, command, dimensions=(40, 200), encoding="utf-8", timeout=SOON, env=environment, cwd=str(cwd)
     )
     seen = process.read()
     process.close()
@@ -124,7 +125,7 @@ def service(folder):
         assert link == f"{address}/#key={key}", "the link to simulated data carries its key"
         yield {"MARKETDATA_BASE_URL": address, "MARKETDATA_API_KEY": key}
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(SOON) == 0
 
 
 def test_help_lists_every_verb(folder) -> None:
@@ -202,7 +203,7 @@ def test_an_interrupt_ends_with_130_and_one_line(folder) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         env["MARKETDATA_BASE_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
         process = pexpect.spawn(
-            sys.executable, ["-m", "marketdata.cli", "usage"], encoding="utf-8", timeout=30, env=env, cwd=str(folder)
+            sys.executable, ["-m", "marketdata.cli", "usage"], encoding="utf-8", timeout=SOON, env=env, cwd=str(folder)
         )
         with silent.accept()[0]:
             process.sendintr()

@@ -8,11 +8,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from still import SOON
 from test_cli import marketdata, rows_of
 
 import marketdata as md
@@ -73,16 +73,14 @@ def following(tmp_path: Path, *words: str, **env: str) -> subprocess.Popen[str]:
 @pytest.mark.fault("AR33")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_ends_a_follow_well(name: str, origin: md.Archive, service: dict[str, str], tmp_path: Path) -> None:
-    """A line per round; then a signal ends it in a second with exit code 0, and nothing has to be asked again."""
+    """A line per round, without end; then a signal ends it with exit code 0, and nothing has to be asked again."""
     words = ("--all", "--start", "2025-12-31", "--every", "1s")
     with following(tmp_path, *words, **service) as process:
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(2)]
-        began = time.monotonic()
         process.send_signal(getattr(signal, name))
         lines += process.stderr.readlines()
-        assert process.wait(30) == 0
-    assert time.monotonic() - began < 20
+        assert process.wait(SOON) == 0
     markets = len(origin.records("markets"))
     assert re.fullmatch(rf"marketdata: \S+Z {markets} markets, [1-9]\d* ranges, [\d,]+ points\n", lines[0]), lines
     assert lines[-1] == "marketdata: stopped; the same command goes on from here.\n"
@@ -100,7 +98,7 @@ def test_a_follow_waits_for_a_service_and_ends_at_a_wrong_key(service: dict[str,
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(2)]
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(SOON) == 0
     assert all("0 markets, 0 ranges, 0 points; " in line for line in lines), lines
     done = marketdata(
         "pull", "a", "--follow", *words, cwd=tmp_path, **{**service, "MARKETDATA_API_KEY": "mk_" + 20 * "x"}

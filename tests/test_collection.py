@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from still import SOON
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,7 +22,7 @@ def collected(tmp_path: Path, *words: str, without: str = "") -> subprocess.Comp
     always = ("-q", "-rs", "-c", ROOT / "pyproject.toml", *plugins, "-o", f"cache_dir={tmp_path}")
     run = [sys.executable, "-c", "\n".join(lines), without, *always, *words]
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # those of other packages take most of a start
-    return subprocess.run(run, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(run, cwd=ROOT, env=env, capture_output=True, text=True, timeout=SOON, check=False)
 
 
 def test_a_module_whose_engine_is_absent_is_skipped_by_name(tmp_path: Path) -> None:

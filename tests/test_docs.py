@@ -19,6 +19,7 @@ import examples
 import fault_matrix
 import gallery
 import pytest
+from still import SOON
 
 import marketdata
 
@@ -119,9 +120,10 @@ def test_a_notebook_runs_and_shows_what_it_says(path: Path, kernel: Any) -> None
 
     notebook = nbformat.read(path, as_version=4)
     committed = lines(notebook)
-    client = NotebookClient(notebook, km=kernel, timeout=600, resources={"metadata": {"path": ROOT}})
+    patience = dict.fromkeys(("timeout", "startup_timeout", "iopub_timeout"), SOON)
+    client = NotebookClient(notebook, km=kernel, resources={"metadata": {"path": ROOT}}, **patience)
     client.execute()
-    client.kc.execute("%reset -f", reply=True, timeout=60)
+    client.kc.execute("%reset -f", reply=True, timeout=SOON)
     client.kc.stop_channels()
     for shown, known in zip(lines(notebook), committed, strict=True):
         assert shown <= known
@@ -259,12 +261,16 @@ def test_the_steps_of_a_page_are_those_of_the_page_about_them() -> None:
 
     def watch(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code.co_name in ends:
+            stack: set[tuple[str, str]] = set()
             while frame is not None:
                 file = Path(frame.f_code.co_filename)
                 if package in file.parents and frame.f_code.co_name != "<lambda>":
                     name = frame.f_code.co_qualname.replace(".<locals>", "")
-                    seen.add((file.relative_to(package).as_posix(), name))
+                    stack.add((file.relative_to(package).as_posix(), name))
                 frame = frame.f_back
+            # Whether a thread of the service is a new one, and watched, is a matter of chance.
+            if not any(file.startswith(("service/", "archive/")) for file, _ in stack):
+                seen.update(stack)
 
     archive = marketdata.simulate(events=1, days=0.1, markets=1)
     market = archive.records("markets")[0]["id"]
@@ -277,9 +283,8 @@ def test_the_steps_of_a_page_are_those_of_the_page_about_them() -> None:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
-    fetched = {(file, name) for file, name in seen if not file.startswith(("service/", "archive/"))}
-    assert {name for _, name in fetched} == named
-    assert {file for file, _ in fetched} == files
+    assert {name for _, name in seen} == named
+    assert {file for file, _ in seen} == files
 
 
 def test_the_changelog_knows_the_version() -> None:

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from still import SOON
 
 pytestmark = pytest.mark.packaging
 
@@ -103,7 +104,7 @@ class Environment:
             text=True,
             cwd=cwd or self.path,
             env={**clean, "MPLBACKEND": "agg", "FOREIGN_EXAMPLES": "8"},
-            timeout=540,
+            timeout=SOON,
         )
         assert not ok or done.returncode == 0, f"{words[:4]}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from still import SOON
 
 import marketdata as md
 from marketdata import testing
@@ -156,7 +157,7 @@ def run_with(tmp_path: Path, module: str, line: str, added: str, code: str) -> N
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=120,
+        timeout=SOON,
         env={**os.environ, "PYTHONPATH": str(tmp_path), "DOCS": str(ROOT / "docs")},
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from properties.test_foreign import close, plain_rows
+from still import SOON
 
 import marketdata as md
 from marketdata.accessor import to_frame
@@ -336,7 +337,7 @@ rows = archive.prices("m", resolution="1s")
 archive.add(prices=rows.with_columns(pl.col("ts") + pl.duration(seconds=3)))
 print(rows.height, archive.prices("m").height)
 """
-    out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=120)
+    out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=SOON)
     assert out.stdout.split() == ["3", "1"]
     assert archive.prices("m", resolution="1s").height == 6
 

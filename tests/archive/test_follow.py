@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, CutError, Source, points_of
+from still import stop_time
 
 import marketdata as md
 from marketdata.archive import Archive
@@ -63,7 +64,8 @@ class Living(Source):
 
 
 @pytest.fixture(autouse=True)
-def _virtual() -> Iterator[None]:
+def _virtual(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    stop_time(monkeypatch)
     with md.testing.no_waiting():
         yield
 

@@ -17,6 +17,7 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, points_of
 from archive.test_faults import books, held
 from coded import coded_series
+from still import SOON
 
 from marketdata.archive import Archive
 
@@ -41,7 +42,7 @@ def start(code: str, *arguments: Any) -> subprocess.Popen[str]:
 
 
 def finished(*processes: subprocess.Popen[str]) -> list[str]:
-    out = [p.communicate(timeout=120)[0] for p in processes]
+    out = [p.communicate(timeout=SOON)[0] for p in processes]
     assert [p.returncode for p in processes] == [0] * len(processes)
     return out
 
@@ -204,17 +205,20 @@ def test_readers_see_whole_commits_while_others_write(archive: Archive) -> None:
     """Every read during rewrites of a range shows the points of exactly one writer."""
     archive.add(books=books(M, 0, 50, size=1.0))
     code = (
-        "for n in range(2, 20):\n    a.add(books=books(MARKETS[0], 0, 50, size=float(n)))\n    n % 10 or a.compact()\n"
+        "import itertools, select\n"
+        "for n in itertools.count(2):\n    a.add(books=books(MARKETS[0], 0, 50, size=float(n)))\n"
+        "    n % 10 or a.compact()\n"
+        "    print(flush=True)\n"
+        "    if n > 20 and select.select([sys.stdin], [], [], 0)[0]:\n        break\n"
     )
     writer = start(code, archive.location)
-    reads = 0
-    while writer.poll() is None:
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    for _ in range(12):
         found = held(archive)
         assert len(found) == 100
         assert len({bids[0][1] for bids, _ in found.values()}) == 1
-        reads += 1
-    finished(writer)
-    assert reads > 5
+    finished(writer)  # it ends once its input has
 
 
 @pytest.mark.fault("AR34")

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import requests
 from archive.source import without_notes
+from still import SOON
 
 import marketdata as md
 from marketdata.archive import Archive
@@ -210,7 +211,7 @@ def test_a_service_with_a_clock_of_its_own_dates_every_answer_by_it(sparse: Arch
     archive = Archive(tmp_path / "pulled", frame="polars")
     with md.serve(sparse, clock=lambda: now / 1e6) as service, md.Client(service.base_url, service.api_key) as client:
         for key in (service.api_key, "wrong"):
-            answer = requests.get(f"{service.base_url}/v1/health", headers={"X-API-Key": str(key)}, timeout=10)
+            answer = requests.get(f"{service.base_url}/v1/health", headers={"X-API-Key": str(key)}, timeout=SOON)
             assert answer.headers["Date"] == "Thu, 01 Jan 2026 05:00:00 GMT"
         done = next(archive.follow(client, "rain", views=["prices"], start="2026-01-01"))
     assert done.at == to_datetime(now)

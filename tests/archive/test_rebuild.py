@@ -14,6 +14,7 @@ import pytest
 import requests
 from archive.source import MARKETS, MINUTE, START, Source, columns_of, points_of, without_notes
 from archive.test_faults import books, held, prices
+from still import SOON
 
 import marketdata as md
 from marketdata.archive import Archive
@@ -220,7 +221,7 @@ def test_with_damaged_coverage_a_service_refuses_what_frames_refuse(filled: Arch
     def answered() -> int:
         with md.serve(Archive(filled.location)) as service:
             url = f"{service.base_url}/v1/markets/{quote(M, safe='')}/books"
-            return requests.get(url, hours, headers={"X-API-Key": service.api_key}, timeout=30).status_code
+            return requests.get(url, hours, headers={"X-API-Key": service.api_key}, timeout=SOON).status_code
 
     assert answered() == 500
     filled.verify(repair=True)

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from faults import Act, Ask, FaultServer, ok, refuse
 from oracle import Oracle, minutes
+from still import SOON
 
 import marketdata as md
 from marketdata.fetch.scheduler import THREAD
@@ -277,31 +278,39 @@ def test_calls_work_inside_a_running_loop(client: md.Client, slugs: list[str]) -
     assert asyncio.run(both()) == [len(call(slugs[0], START, END, "1h")) for call in calls]
 
 
-def waiting_service() -> tuple[FaultServer, threading.Event]:
-    """A market of many pages whose answers take a moment; and what tells that requests are on their way."""
-    oracle, asked = Oracle.of_prices(20_000), threading.Event()
+def waiting_service() -> tuple[FaultServer, threading.Event, threading.Event]:
+    """A market of many pages; what tells that answers are waited for, and what lets those behind the 20th come."""
+    oracle, asked, over = Oracle.of_prices(20_000), threading.Event(), threading.Event()
 
     def answer(ask: Ask) -> Act:
         if ask.path == "/v1/usage":
             return ok({"limits": {"requests_per_minute": 6_000}})
         if len(server.asks) > 20:
             asked.set()
-        act = oracle(ask)
-        return Act(act.status, act.body, act.headers, latency=0.1)
+            over.wait(SOON)
+        return oracle(ask)
 
     server = FaultServer(answer)
-    return server, asked
+    return server, asked, over
+
+
+def let_end(over: threading.Event) -> None:
+    """Let the answers come that are waited for, and the threads of the fetch end."""
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name in (THREAD, "marketdata-await"):
+            thread.join(SOON)
 
 
 @pytest.mark.fault("N34")
 def test_a_cancelled_coroutine_sends_nothing_more() -> None:
     """After those on their way no request is sent, and no thread of the fetch stays."""
-    server, asked = waiting_service()
+    server, asked, over = waiting_service()
 
     async def cancelled() -> int:
         client = md.Client(server.base_url, "a-key-of-a-test-0123456789", page_limit=20)
         call = asyncio.create_task(client.aprices("slug", "2026-01-01", "2026-01-14", "1m"))
-        await asyncio.to_thread(asked.wait, 30.0)
+        assert await asyncio.to_thread(asked.wait, SOON)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -309,9 +318,7 @@ def test_a_cancelled_coroutine_sends_nothing_more() -> None:
 
     with server:
         before = asyncio.run(cancelled())
-        for thread in threading.enumerate():
-            if thread.name in (THREAD, "marketdata-await"):
-                thread.join(10.0)
+        let_end(over)
         assert len(server.asks) <= before + 96, "one a worker, which may have been about to send"
         assert len(server.asks) < 900  # fewer than there are pages
 
@@ -319,16 +326,15 @@ def test_a_cancelled_coroutine_sends_nothing_more() -> None:
 @pytest.mark.fault("N34")
 def test_a_closed_iterator_sends_nothing_more() -> None:
     """Who leaves a loop over frames ends the fetch."""
-    server, _ = waiting_service()
+    server, asked, over = waiting_service()
     with server:
         client = md.Client(server.base_url, "a-key-of-a-test-0123456789", page_limit=20)
         frames = client.iter_columns([("prices", "slug", minutes(20_000))])
         next(frames)
+        assert asked.wait(SOON)
         frames.close()  # type: ignore[attr-defined]
         before = len(server.asks)
-        for thread in threading.enumerate():
-            if thread.name == THREAD:
-                thread.join(10.0)
+        let_end(over)
         assert len(server.asks) <= before + 96  # those that were on their way, which are more the later answers come
         assert len(server.asks) < 1_000  # as many as there are pages
 

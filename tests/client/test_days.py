@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from oracle import Oracle
 from polars.testing import assert_frame_equal
 from service.memory import MINUTE, MemoryArchive
+from still import SOON
 
 import marketdata as md
 from marketdata.testing import no_waiting
@@ -44,7 +45,7 @@ class Front:
         self.paths.append(ask.path)
         names = ("X-API-Key", "Accept")
         sent = {name: value for name in names for value in ask.header(name)}
-        found = requests.get(self.base_url + ask.target, headers=sent, timeout=20)
+        found = requests.get(self.base_url + ask.target, headers=sent, timeout=SOON)
         act = Act(found.status_code, found.content).with_header("Content-Type", found.headers["Content-Type"])
         if self.offers:
             act = act.with_header("X-Days", found.headers["X-Days"])
@@ -178,7 +179,7 @@ def test_days_with_other_points_are_refused(front: tuple[Front, FaultServer], we
     passing, server = front
     path = f"/days/{week[1]}/books/2025-12-29?resolution=1m"
     headers = {"X-API-Key": week[0].api_key, "Accept": "application/vnd.apache.arrow.stream"}
-    other = requests.get(week[0].base_url + path, headers=headers, timeout=20).content
+    other = requests.get(week[0].base_url + path, headers=headers, timeout=SOON).content
     passing.days = lambda act: Act(act.status, other, act.headers)
     client = client_of(server.base_url, week)
     client.usage()
@@ -214,7 +215,7 @@ def test_days_of_another_market_are_refused(front: tuple[Front, FaultServer], we
 
     def of_another(act: Act) -> Act:
         path = passing.asked_days[-1].replace(week[1], other)
-        found = requests.get(week[0].base_url + path + "?resolution=1m", headers=headers, timeout=20)
+        found = requests.get(week[0].base_url + path + "?resolution=1m", headers=headers, timeout=SOON)
         return Act(found.status_code, found.content, act.headers)
 
     passing.days = of_another

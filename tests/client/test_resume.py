@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from faults import Act, Ask, FaultServer
 from relay import DEATHS, Relay
+from still import SOON
 
 import marketdata as md
 from marketdata.testing import no_waiting
@@ -94,8 +95,8 @@ def test_partial_and_resume_are_the_whole(
     assert len(parts[0]) > 0 < len(parts[-1])
     assert len(parts[2]) == 0
     assert ("client.resume(error.resume)" in str(said)) is (death != "refuses")
-    # What was on its way when another window failed is asked for again.
-    assert sum(relay.served) - report.points <= LIMIT * 16 * 3
+    # What was on its way when another window failed is asked for again, and the page before where its order is unknown.
+    assert sum(relay.served) - report.points <= LIMIT * 18 * 3
 
 
 def test_levels_are_cut_in_both_halves(service: Any, relay: Relay, front: FaultServer, slugs: list[str]) -> None:
@@ -112,10 +113,13 @@ def test_levels_are_cut_in_both_halves(service: Any, relay: Relay, front: FaultS
 CTRL_C = """
 import json, pickle, sys
 import marketdata as md
+from marketdata.fetch.http.retry import Policy
 
 base_url, key, kind, folder, slugs, span = sys.argv[1:4] + [sys.argv[4]] + [json.loads(a) for a in sys.argv[5:]]
+client = md.Client(base_url, key, frame=kind, page_limit=20)
+client._transport.policy = Policy(silence=1e4, total=1e4)
 try:
-    md.Client(base_url, key, frame=kind, page_limit=20).books(slugs, *span)
+    client.books(slugs, *span)
 except KeyboardInterrupt as stop:
     with open(folder, "wb") as file:
         pickle.dump((stop.partial, stop.resume), file)
@@ -132,7 +136,7 @@ def test_ctrl_c_keeps_what_arrived(service: Any, relay: Relay, slugs: list[str],
         act = relay(ask)
         if len(relay.served) > 30:
             stuck.set()
-            over.wait(60.0)
+            over.wait(SOON)
         return act
 
     kept = tmp_path / "kept.pickle"
@@ -140,10 +144,10 @@ def test_ctrl_c_keeps_what_arrived(service: Any, relay: Relay, slugs: list[str],
         command = [sys.executable, "-c", CTRL_C, front.base_url, service.api_key, kind, str(kept)]
         command += [json.dumps(slugs), json.dumps(RANGE)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
-            assert stuck.wait(60.0)
+            assert stuck.wait(SOON)
             process.send_signal(signal.SIGINT)
-            # Long before any answer would come.
-            out, _ = process.communicate(timeout=20.0)
+            # Before any answer comes.
+            out, _ = process.communicate(timeout=SOON / 2)
         over.set()
     assert (out, process.returncode) == ("left\n", 0)
     partial, resume = pickle.loads(kept.read_bytes())

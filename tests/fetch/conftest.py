@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from faults import FaultServer
+from still import stop_time
 
 from marketdata.clock import Clock
 from marketdata.fetch.http.rate_limit import Pacer
@@ -16,8 +17,9 @@ KEY = "canary-key-0123456789-abcd"
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """A clock that sleeps move, instead of waiting."""
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock that sleeps move, instead of waiting, and nothing else."""
+    stop_time(monkeypatch)
     out = Clock()
     out.begin_virtual()
     return out

@@ -748,7 +748,7 @@ def test_key_rotated_once(server: FaultServer, oracle: Oracle) -> None:
     def answer(ask: Ask) -> Act:
         if ask.header("X-API-Key") == keys[1:]:
             return oracle(ask)
-        ready.wait(10.0)
+        ready.wait()
         return refuse(401, "Invalid or expired API key.")
 
     def source() -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import requests
+from still import SOON
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
@@ -32,7 +33,9 @@ class Browser:
     session: requests.Session
 
     def call(self, method: str, path: str, **body: Any) -> Any:
-        answer = self.session.request(method, self.address + path, json=body if method == "POST" else None, timeout=60)
+        answer = self.session.request(
+            method, self.address + path, json=body if method == "POST" else None, timeout=SOON
+        )
         found = answer.json()["value"]
         assert answer.ok, found
         return found
@@ -59,7 +62,7 @@ class Browser:
     def press(self, *names: str) -> None:
         self.type("".join(KEYS[name] for name in names))
 
-    def wait(self, ready: Callable[[], Any], seconds: float = 20) -> Any:
+    def wait(self, ready: Callable[[], Any], seconds: float = SOON) -> Any:
         until = time.monotonic() + seconds
         while not (found := ready()):
             assert time.monotonic() < until, f"not in {seconds} s; the page says: {self.text('#message')}"
@@ -97,10 +100,10 @@ def chromium(folder: Path) -> Iterator[Browser]:
             options = {"binary": program, "args": [*FLAGS, f"--user-data-dir={folder}"]}
             wanted = {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
             address = f"http://127.0.0.1:{port}/session"
-            made = web.post(address, json={"capabilities": wanted}, timeout=60).json()["value"]
+            made = web.post(address, json={"capabilities": wanted}, timeout=SOON).json()["value"]
             assert "sessionId" in made, made
             browser = Browser(f"{address}/{made['sessionId']}", web)
             yield browser
-            web.delete(browser.address, timeout=20)
+            web.delete(browser.address, timeout=SOON)
         finally:
             running.kill()

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import requests
 import tomlkit
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.memory import MemoryArchive
-from service.web import START, Web, raw, window
+from service.web import START, Web, raw, stop_minute, window
 
 from marketdata.errors import ConfigError, MarketDataWarning
 from marketdata.service import auth as keys_module
@@ -347,9 +347,10 @@ def test_rights_are_asked_on_every_page(archive: MemoryArchive) -> None:
 
 
 @pytest.mark.fault("S33")
-def test_wrong_keys_are_limited_per_address(archive: MemoryArchive) -> None:
+def test_wrong_keys_are_limited_per_address(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """After many wrong keys an address is told to wait, while a good key from there still passes."""
     with serve(archive) as service, requests.Session() as session:
+        stop_minute(service, monkeypatch)
         wrong = Web(service.base_url, "wrong", session)
         answers = [wrong.get("/v1/health") for _ in range(310)]
         assert [a.status for a in answers] == [401] * 300 + [429] * 10
@@ -359,18 +360,20 @@ def test_wrong_keys_are_limited_per_address(archive: MemoryArchive) -> None:
 
 
 @pytest.mark.fault("S43")
-def test_forwarded_addresses_are_not_believed(archive: MemoryArchive) -> None:
+def test_forwarded_addresses_are_not_believed(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong keys of one address are limited together, whatever address their X-Forwarded-For names."""
     with serve(archive) as service, requests.Session() as session:
+        stop_minute(service, monkeypatch)
         wrong = Web(service.base_url, "wrong", session)
         answers = [wrong.get("/v1/health", {"X-Forwarded-For": f"10.1.{i // 250}.{i % 250}"}) for i in range(302)]
         assert [a.status for a in answers] == [401] * 300 + [429] * 2
 
 
 @pytest.mark.fault("S43")
-def test_a_trusted_proxy_is_believed(archive: MemoryArchive) -> None:
+def test_a_trusted_proxy_is_believed(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind a named proxy each forwarded address has its own count, and what a client wrote itself has none."""
     with serve(archive, trusted_proxies=["127.0.0.1"]) as service, requests.Session() as session:
+        stop_minute(service, monkeypatch)
         wrong = Web(service.base_url, "wrong", session)
 
         def status(forwarded: str) -> int:
@@ -384,7 +387,7 @@ def test_a_trusted_proxy_is_believed(archive: MemoryArchive) -> None:
 
 
 @pytest.mark.fault("S43")
-def test_a_trailer_is_no_header(archive: MemoryArchive) -> None:
+def test_a_trailer_is_no_header(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a client sends after its body chooses no address to be counted under, and is no key."""
 
     def status(service: Service, trailer: str, *headers: str) -> int:
@@ -392,6 +395,7 @@ def test_a_trailer_is_no_header(archive: MemoryArchive) -> None:
         return raw(service.base_url, "\r\n".join([*head, "", "0", trailer, "", ""]).encode())[0]
 
     with serve(archive, trusted_proxies=["127.0.0.1"]) as service:
+        stop_minute(service, monkeypatch)
         forwarded = [f"X-Forwarded-For: 10.1.{i // 250}.{i % 250}" for i in range(302)]
         assert status(service, f"X-API-Key: {service.api_key}") == 401
         got = [status(service, trailer, "X-API-Key: wrong", "X-Forwarded-For: 10.9.9.9") for trailer in forwarded]
@@ -487,7 +491,6 @@ def test_an_edit_leaves_what_its_owner_wrote(tmp_path) -> None:
 
 @pytest.mark.fault("S44")
 @given(plan=st.text(), organization=st.text())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_unicode_is_a_name(tmp_path_factory: pytest.TempPathFactory, plan: str, organization: str) -> None:
     """Whatever plan and organization are called, the file is read again with these names, also after an edit."""
     path = tmp_path_factory.mktemp("keys") / "keys.toml"
@@ -579,7 +582,7 @@ toml_values = st.recursive(
 
 @pytest.mark.fault("S44")
 @given(st.dictionaries(st.sampled_from(["plans", "keys", "other"]), toml_values, max_size=3))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=200)
 def test_whatever_a_file_holds_is_read_or_refused_in_words(
     tmp_path_factory: pytest.TempPathFactory, table: dict
 ) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.conftest import delta_archive, small_archive
 from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web, cases, window
+from service.web import START, Web, cases, stop_minute, window
 from starlette.exceptions import HTTPException
 
 from marketdata.archive import Archive
@@ -182,11 +182,12 @@ def test_without_a_place_the_secret_lives_with_the_process(tmp_path) -> None:
 
 
 @pytest.mark.fault("S14")
-def test_a_cursor_goes_on_with_another_key(archive: MemoryArchive) -> None:
+def test_a_cursor_goes_on_with_another_key(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cursor is accepted from another key; rate and plan are those of the key that shows it."""
     plans = {"pro": AccessPlan("pro"), "none": AccessPlan("none", views=("metrics",)), "slow": AccessPlan("slow", 1)}
     keys = {"a": "pro", "b": "pro", "c": "none", "d": "slow"}
     with serve(archive, keys=keys, plans=plans) as service, requests.Session() as session:
+        stop_minute(service, monkeypatch)
         web = {key: Web(service.base_url, key, session) for key in keys}
         cursor = first_cursor(web["a"])
         same = web["a"].history("books", limit=4, cursor=cursor).body["data"]

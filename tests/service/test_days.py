@@ -10,7 +10,8 @@ import pytest
 import requests
 from service.conftest import small_archive
 from service.memory import MINUTE
-from service.web import START, Web, window
+from service.web import START, Web, stop_minute, window
+from still import SOON
 
 import marketdata as md
 from marketdata.service.server import Service, serve
@@ -26,7 +27,7 @@ RESOLUTIONS = ["1m", "10m", "1h", "6h", "1d"]
 def ask_day(service: Service, path: str, **headers: str) -> requests.Response:
     """A day as an Arrow stream, unless other headers say so."""
     given = {"X-API-Key": service.api_key or "", "Accept": ARROW_STREAM, **headers}
-    return requests.get(f"{service.base_url}/days/{path}", headers=given, timeout=20)
+    return requests.get(f"{service.base_url}/days/{path}", headers=given, timeout=SOON)
 
 
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
@@ -94,11 +95,12 @@ def test_what_cannot_be_answered_is_an_error_of_the_interface(
     assert text in str(answer.json()["detail"])
 
 
-def test_keys_plans_and_rates_are_those_of_pages() -> None:
+def test_keys_plans_and_rates_are_those_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a key 401, beyond the plan 403 with the text of a page, beyond the rate 429; a day counts as one."""
     plans = {"p": {"resolutions": ["1h"], "views": ["prices"], "max_history_days": 2, "requests_per_minute": 6}}
     clock = lambda: (START + 2 * DAY) / 1e6  # noqa: E731
     with serve(small_archive(), keys={"k": "p"}, plans=plans, clock=clock) as service:
+        stop_minute(service, monkeypatch)
         assert ask_day(service, "m1/prices/2026-01-05?resolution=1h").status_code == 401
         refused = {
             "m1/books/2026-01-05?resolution=1h": "historical order books",

@@ -6,6 +6,7 @@ import jsonschema
 import pytest
 import requests
 from service.web import LONG_ID, Web, window
+from still import SOON
 
 from marketdata.service.server import Service
 
@@ -14,7 +15,7 @@ BOOKS = "/v1/markets/{id_or_slug}/books"
 
 @pytest.fixture(scope="module")
 def document(local: Service) -> dict:
-    return requests.get(local.base_url + "/openapi.json", timeout=20).json()
+    return requests.get(local.base_url + "/openapi.json", timeout=SOON).json()
 
 
 def test_the_description_has_the_names_of_the_interface(document: dict) -> None:

@@ -10,7 +10,8 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 from service.memory import MemoryArchive
-from service.web import Web
+from service.web import Web, stop_minute
+from still import SOON
 
 from marketdata.archive import Archive
 from marketdata.service.listings import Listings
@@ -262,11 +263,12 @@ def test_tags_are_every_tag_in_use(web: Web) -> None:
     assert web.get("/v1/tags").body == {"count": 2, "data": ["daily", "nature"]}
 
 
-def test_health_and_usage_answer(web: Web) -> None:
+def test_health_and_usage_answer(service: Service, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """Health says ok and when; usage counts itself."""
     health = web.get("/v1/health").body
     assert health["status"] == "ok"
     assert health["timestamp"].endswith("Z")
+    stop_minute(service, monkeypatch)
     first, second = (web.get("/v1/usage").body["limits"]["requests_remaining"] for _ in range(2))
     assert first - second == 1
 
@@ -279,4 +281,6 @@ def test_simulated_data_says_so() -> None:
         web = Web(service.base_url, service.api_key, session)
         assert web.get("/v1/markets/m").headers["x-simulated"] == "true"
         assert web.get("/v1/health").body["simulated"] is True
-        assert "Simulated" in session.get(service.base_url + "/openapi.json", timeout=20).json()["info"]["description"]
+        assert (
+            "Simulated" in session.get(service.base_url + "/openapi.json", timeout=SOON).json()["info"]["description"]
+        )

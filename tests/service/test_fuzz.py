@@ -11,6 +11,7 @@ import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from service.web import LONG_ID, Web, cases
+from still import SOON
 
 from marketdata.service.server import Service
 
@@ -54,7 +55,7 @@ def requests_(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]], str]:
 
 @pytest.fixture(scope="module")
 def document(local: Service) -> dict[str, Any]:
-    return requests.get(local.base_url + "/openapi.json", timeout=20).json()
+    return requests.get(local.base_url + "/openapi.json", timeout=SOON).json()
 
 
 def declared(document: dict[str, Any], shape: str, status: int) -> dict[str, Any] | None:
@@ -71,7 +72,7 @@ def check(local: Service, document: dict[str, Any], asked: tuple[str, list[tuple
     url = local.base_url + path
     prepared = requests.Request("GET", url, params=params, headers={"X-API-Key": str(local.api_key)}).prepare()
     with requests.Session() as session:
-        answer = session.send(prepared, timeout=20)
+        answer = session.send(prepared, timeout=SOON)
         if prepared.path_url.partition("?")[0] == "/":
             assert answer.headers["content-type"] == "text/html; charset=utf-8"
             return
@@ -83,10 +84,10 @@ def check(local: Service, document: dict[str, Any], asked: tuple[str, list[tuple
             jsonschema.validate(body, schema)
         if shape.startswith("/v1/"):
             del prepared.headers["X-API-Key"]
-            assert session.send(prepared, timeout=20).status_code == (401 if "/v1/" in str(prepared.url) else 404)
+            assert session.send(prepared, timeout=SOON).status_code == (401 if "/v1/" in str(prepared.url) else 404)
 
 
-QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+QUIET = [*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture]
 
 
 @pytest.mark.fault("G14")

@@ -22,6 +22,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from service.memory import MemoryArchive
 from service.web import Web, raw
+from still import SOON
 
 from marketdata.service.auth import RELOAD_SECONDS, digest
 from marketdata.service.exchange import MAX_PARAMETERS, MAX_URL
@@ -62,7 +63,7 @@ class Turns:
             done.set()
 
         self._loop.call_soon_threadsafe(begin)
-        assert done.wait(60)
+        assert done.wait(SOON)
 
     def of(self, url: str, request: bytes) -> float:
         """The most while a request is answered."""
@@ -100,7 +101,7 @@ def watched(service: Service, meter: Callable[[], float]) -> Iterator[Turns]:
     gc.collect()
     gc.disable()
     try:
-        assert service._worker._is_warm.wait(60)
+        assert service._worker._is_warm.wait(SOON)
         # What is made at the first request of a kind, such as patterns of the router, is not of each request.
         for target in (f"/v1/markets/m1/books?{WINDOW}", *PLACES) * 3:
             for part in ("", "9", "%"):
@@ -203,7 +204,7 @@ def test_many_short_requests_at_once_share_the_loop(counted: tuple[Service, Turn
     count = 4_000
     host, port = service.base_url.removeprefix("http://").split(":")
     probe.reset()
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection((host, int(port)), timeout=SOON) as connection:
         sending = threading.Thread(target=connection.sendall, args=(b"GET / HTTP/1.1\r\n\r\n" * count,))
         sending.start()
         got, tail = 0, b""
@@ -224,7 +225,7 @@ def test_requests_in_pieces_of_any_size_are_whole(local: Service, size: int) -> 
     head = f"Host: 127.0.0.1\r\nX-API-Key: {local.api_key}\r\n\r\n"
     data = "".join(f"GET {path} HTTP/1.1\r\n{head}" for path in asked).encode()
     host, port = local.base_url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with socket.create_connection((host, int(port)), timeout=SOON) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for at in range(0, len(data), size):
             connection.sendall(data[at : at + size])

@@ -15,8 +15,9 @@ from coded import coded_series
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web
+from service.web import START, Web, stop_minute
 from starlette.exceptions import HTTPException
+from still import SOON
 
 from marketdata.archive.coverage.intervals import union
 from marketdata.points.columns import Series, Token
@@ -282,7 +283,7 @@ def test_a_page_that_is_kept_is_the_one_that_would_be_made(asked: list[tuple[str
                         f"{service.base_url}/v1/markets/{market}/{view}",
                         params=params,
                         headers={"X-API-Key": key, "Accept-Encoding": encoding},
-                        timeout=20,
+                        timeout=SOON,
                     )
                     for service in (ours, ours, reference)
                 ]
@@ -298,7 +299,7 @@ def test_a_page_that_is_kept_is_the_one_that_would_be_made(asked: list[tuple[str
                 now[0] += {"hour": 3_600, "day": 90_000}[change]
 
 
-def test_the_page_behind_is_made_while_its_client_reads() -> None:
+def test_the_page_behind_is_made_while_its_client_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the second page of a pagination on, where nobody waits; for the plan it is no request."""
     archive = MemoryArchive()
     archive.add_market("m", {"Yes": "1"})
@@ -306,6 +307,7 @@ def test_the_page_behind_is_made_while_its_client_reads() -> None:
         archive.put("prices", "m", "1", START + minute * MINUTE, 0.5)
     access = build(archive, Keys([Entry("k", digest(b"k"), "p")], {"p": AccessPlan("p", 20)}))
     with start(access, api_key="k") as service, requests.Session() as session:
+        stop_minute(service, monkeypatch)
         web = Web(service.base_url, "k", session)
 
         def follow(cursor: str | None) -> str:

@@ -23,11 +23,12 @@ from service.apart import process
 from service.conftest import delta_archive, small_archive
 from service.memory import MINUTE, MemoryArchive
 from service.web import START, Web, cases, raw, read_answer, strict_json, window
+from still import SOON
 
 from marketdata.errors import ArchiveCorruptError, ConfigError, MarketDataWarning
 from marketdata.service import run
 from marketdata.service.auth import Entry, Keys, digest
-from marketdata.service.connections import Connections
+from marketdata.service.connections import HEAD_SECONDS, Connections
 from marketdata.service.fair_queue import CLIENT_SLOTS, FairQueue
 from marketdata.service.pagination import MAX_READS
 from marketdata.service.plans import AccessPlan
@@ -41,7 +42,7 @@ def head(service: Service | SimpleNamespace, path: str = "/v1/health", *more: st
 
 def connect(service: Service | SimpleNamespace) -> socket.socket:
     host, port = service.base_url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=20)
+    return socket.create_connection((host, int(port)), timeout=SOON)
 
 
 BODY = "Content-Length: 100000000"
@@ -211,15 +212,23 @@ def test_what_is_not_a_number_is_null(caplog: pytest.LogCaptureFixture) -> None:
         }  # fmt: skip
 
 
+def let_pass(service: Service, seconds: float) -> None:
+    """Tell the loop of a service that so much time has passed."""
+    loop, time = service._worker.loop, service._worker.loop.time
+    loop.time = lambda: time() + seconds  # type: ignore[method-assign]
+    loop.call_soon_threadsafe(lambda: None)
+
+
 @pytest.mark.fault("S34")
-def test_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_heads_are_closed(archive: MemoryArchive) -> None:
     """Connections that send nothing, a part of a head, or blank lines end; others are served meanwhile."""
-    monkeypatch.setattr(local._worker.connections, "head_seconds", 0.3)
-    with contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(connect(local)) for _ in range(60)]
+    with serve(archive) as service, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(service)) for _ in range(60)]
         for i, connection in enumerate(slow):
             connection.sendall([b"", b"GET /v1/health HT", b"GET / HTTP/1.1\r\nA: b\r\n", b"\r\n\r\n"][i % 4])
-        assert raw(local.base_url, head(local))[0] == 200
+        # Answered behind what the others sent.
+        assert raw(service.base_url, head(service))[0] == 200
+        let_pass(service, HEAD_SECONDS)
         for connection in slow:
             with contextlib.suppress(OSError):
                 while connection.recv(1000):
@@ -227,14 +236,15 @@ def test_slow_heads_are_closed(local: Service, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.fault("S34")
-def test_a_kept_connection_owes_a_head_too(local: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_connection_owes_a_head_too(archive: MemoryArchive) -> None:
     """After an answer, the next request on the connection has the same time for its head."""
-    monkeypatch.setattr(local._worker.connections, "head_seconds", 0.2)
-    with connect(local) as connection:
+    with serve(archive) as service, connect(service) as connection:
         for _ in range(2):
-            connection.sendall(head(local))
+            connection.sendall(head(service))
             assert read_answer(connection)[0] == 200
         connection.sendall(b"GET /v1/hea")
+        assert raw(service.base_url, head(service))[0] == 200
+        let_pass(service, HEAD_SECONDS)
         assert connection.recv(1000) == b""
 
 
@@ -243,7 +253,7 @@ def open_connections(service: Service) -> int:
 
 
 def until_closed(service: Service) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + SOON
     while open_connections(service):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -401,7 +411,7 @@ def test_overload_is_503(archive: MemoryArchive) -> None:
 
     class Slow(MemoryArchive):
         def find_market(self, id_or_slug: str):
-            hold.wait(20)
+            hold.wait(SOON)
 
     access = build(Slow(), Keys([Entry("local", digest(b"k"), "p")], {"p": AccessPlan("p")}))
     access.queue = FairQueue(room=3)
@@ -410,7 +420,7 @@ def test_overload_is_503(archive: MemoryArchive) -> None:
             stack.enter_context(connect(service))
 
         def one(_: int) -> requests.Response:
-            return requests.get(service.base_url + "/v1/markets/m", headers={"X-API-Key": "k"}, timeout=30)
+            return requests.get(service.base_url + "/v1/markets/m", headers={"X-API-Key": "k"}, timeout=SOON)
 
         with ThreadPoolExecutor(3) as pool:
             running = [pool.submit(one, i) for i in range(3)]
@@ -433,14 +443,14 @@ def test_the_end_of_the_block_answers_what_runs(archive: MemoryArchive) -> None:
     class Slow(MemoryArchive):
         def find_market(self, id_or_slug: str):
             begun.set()
-            hold.wait(20)
+            hold.wait(SOON)
 
     with ThreadPoolExecutor(2) as pool:
         service = serve(Slow())
         running = pool.submit(
-            requests.get, service.base_url + "/v1/markets/m", headers={"X-API-Key": str(service.api_key)}, timeout=30
+            requests.get, service.base_url + "/v1/markets/m", headers={"X-API-Key": str(service.api_key)}, timeout=SOON
         )
-        assert begun.wait(10)
+        assert begun.wait(SOON)
         closing = pool.submit(service.close)
         hold.set()
         assert running.result().status_code == 404
@@ -462,7 +472,7 @@ def stop_under_load(path: Path, how: signal.Signals, workers: int = 1) -> int:
                         f"{url}/v1/markets/m1/books",
                         params={**window(), "limit": "200"},
                         headers={"X-API-Key": key},
-                        timeout=20,
+                        timeout=SOON,
                     )
                 except requests.exceptions.ChunkedEncodingError:
                     if how != signal.SIGKILL:
@@ -476,10 +486,10 @@ def stop_under_load(path: Path, how: signal.Signals, workers: int = 1) -> int:
 
     with process(path, workers=workers) as (running, url, key), ThreadPoolExecutor(4) as pool:
         asking = [pool.submit(ask, url, key) for _ in range(4)]
-        assert answered.wait(20)
+        assert answered.wait(SOON)
         running.send_signal(how)
         # S46: who asked it to stop sees that nothing failed.
-        assert running.wait(12) == (0 if how == signal.SIGTERM else -how)
+        assert running.wait(SOON) == (0 if how == signal.SIGTERM else -how)
         for f in asking:
             f.result()
     assert len(set(whole)) == 1
@@ -524,7 +534,7 @@ def test_the_event_loop_does_not_wait_for_the_archive() -> None:
 
     class Slow(MemoryArchive):
         def columns(self, *asked):
-            hold.wait(20)
+            hold.wait(SOON)
             return super().columns(*asked)
 
     archive = Slow()
@@ -588,9 +598,9 @@ def test_the_key_is_said_once(tmp_path: Path) -> None:
         assert running.stdout.readline() == "For another terminal:\n"
         exported = running.stdout.readline().split()
         assert exported == ["export", f"MARKETDATA_BASE_URL={url}", f"MARKETDATA_API_KEY={key}"]
-        assert requests.get(f"{url}/v1/health", headers={"X-API-Key": key}, timeout=20).status_code == 200
+        assert requests.get(f"{url}/v1/health", headers={"X-API-Key": key}, timeout=SOON).status_code == 200
         running.send_signal(signal.SIGTERM)
-        out, err = running.communicate(timeout=15)
+        out, err = running.communicate(timeout=SOON)
     assert (out, err, running.returncode) == ("", "", 0)
 
 

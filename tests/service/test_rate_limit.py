@@ -27,8 +27,9 @@ from service.apart import process
 from service.conftest import delta_archive
 from service.memory import MemoryArchive
 from service.noise import noise
-from service.web import Web, read_answer, window
+from service.web import Web, read_answer, stop_minute, window
 from starlette.exceptions import HTTPException
+from still import SOON
 
 from marketdata.service.auth import Entry, Keys, digest
 from marketdata.service.fair_queue import FairQueue
@@ -46,12 +47,15 @@ class Clock:
 
 
 @pytest.mark.fault("S29")
-def test_of_two_hundred_at_once_exactly_the_plan_passes(archive: MemoryArchive) -> None:
+def test_of_two_hundred_at_once_exactly_the_plan_passes(
+    archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """200 concurrent requests of a key with 50 a minute: 50 pass, 150 are 429 with a Retry-After."""
     with serve(archive, keys={"k": "p"}, plans={"p": AccessPlan("p", 50)}) as service:
+        stop_minute(service, monkeypatch)
 
         def one(_: int) -> tuple[int, str | None]:
-            response = requests.get(service.base_url + "/v1/health", headers={"X-API-Key": "k"}, timeout=30)
+            response = requests.get(service.base_url + "/v1/health", headers={"X-API-Key": "k"}, timeout=SOON)
             assert response.json()
             return response.status_code, response.headers.get("retry-after")
 
@@ -114,7 +118,7 @@ def test_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
     class Slow(MemoryArchive):
         def find_market(self, id_or_slug: str):
             if id_or_slug == "slow":
-                hold.wait(20)
+                hold.wait(SOON)
             return super().find_market(id_or_slug)
 
     archive = Slow()
@@ -122,7 +126,7 @@ def test_a_noisy_key_leaves_room_for_a_quiet_one() -> None:
     with serve(archive, keys={"noisy": "p", "quiet": "p"}, plans={"p": AccessPlan("p")}) as service:
 
         def noisy(_: int) -> int:
-            found = requests.get(service.base_url + "/v1/markets/slow", headers={"X-API-Key": "noisy"}, timeout=30)
+            found = requests.get(service.base_url + "/v1/markets/slow", headers={"X-API-Key": "noisy"}, timeout=SOON)
             return found.status_code
 
         with ThreadPoolExecutor(30) as pool, requests.Session() as session:
@@ -142,7 +146,7 @@ def test_a_flood_of_one_key_costs_another_nothing(archive: MemoryArchive) -> Non
     class Slow(MemoryArchive):
         def find_market(self, id_or_slug: str):
             if id_or_slug == "slow":
-                hold.wait(30)
+                hold.wait(SOON)
             return super().find_market(id_or_slug)
 
     archive = Slow()
@@ -152,7 +156,7 @@ def test_a_flood_of_one_key_costs_another_nothing(archive: MemoryArchive) -> Non
     flood = b"GET /v1/markets/slow HTTP/1.1\r\nHost: 127.0.0.1\r\nX-API-Key: a\r\nConnection: close\r\n\r\n"
     with start(access) as service, contextlib.ExitStack() as stack, requests.Session() as session:
         host, port = service.base_url.removeprefix("http://").split(":")
-        waiting = [stack.enter_context(socket.create_connection((host, int(port)), timeout=60)) for _ in range(700)]
+        waiting = [stack.enter_context(socket.create_connection((host, int(port)), timeout=SOON)) for _ in range(700)]
         for connection in waiting:
             connection.sendall(flood)
         while access.queue.in_flight < 700:
@@ -172,7 +176,7 @@ def test_of_a_burst_the_requests_of_others_are_started_first(
     with serve(archive, keys={"a": "p", "b": "p"}, plans={"p": {}}) as service, contextlib.ExitStack() as stack:
         host, port = service.base_url.removeprefix("http://").split(":")
         senders = ["a"] * 200 + ["b"]
-        connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in senders]
+        connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=SOON)) for _ in senders]
 
         def ask_and_read(gate: threading.Event) -> None:
             for connection, key in zip(connections, senders, strict=True):
@@ -186,10 +190,10 @@ def test_of_a_burst_the_requests_of_others_are_started_first(
 
         def hold() -> None:
             held.set()
-            gate.wait(20)
+            gate.wait(SOON)
 
         service._worker.loop.call_soon_threadsafe(hold)
-        held.wait(20)
+        held.wait(SOON)
         ask_and_read(gate)
         answered = [record.getMessage().partition("key=")[2].split()[0] for record in caplog.records]
     assert len(answered) == 201
@@ -379,9 +383,10 @@ def test_keys_have_windows_of_their_own() -> None:
     assert rates.wait("b", 2) is None
 
 
-def test_usage_agrees_with_the_limiter(archive: MemoryArchive) -> None:
+def test_usage_agrees_with_the_limiter(archive: MemoryArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The remaining requests that usage names are exactly those that still pass."""
     with serve(archive, keys={"k": "p"}, plans={"p": AccessPlan("p", 20)}) as service, requests.Session() as session:
+        stop_minute(service, monkeypatch)
         web = Web(service.base_url, "k", session)
         for _ in range(4):
             assert web.history("prices", hours=0.1).status == 200

@@ -12,7 +12,8 @@ import pytest
 import requests
 from service.browser import Browser, chromium
 from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web
+from service.web import START, Web, stop_minute
+from still import SOON
 
 from marketdata.service.server import Service, serve
 
@@ -76,7 +77,7 @@ def loaded(page: Browser) -> bool:
 
 def test_the_page_is_one_document_that_asks_nobody_else(shown: Service) -> None:
     """One HTML answer without a key: no outside address, a policy that lets only its own style and script run."""
-    answer = requests.get(shown.base_url + "/", timeout=20)
+    answer = requests.get(shown.base_url + "/", timeout=SOON)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -91,7 +92,7 @@ def test_the_page_is_one_document_that_asks_nobody_else(shown: Service) -> None:
 
 def test_the_page_tells_nothing_that_needs_a_key(shown: Service) -> None:
     """Neither the key nor a market, a plan or a date of the archive stands in the page."""
-    text = requests.get(shown.base_url + "/", timeout=20).text
+    text = requests.get(shown.base_url + "/", timeout=SOON).text
     for secret in (str(shown.api_key), "will-it-rain", "m-77", "local", "2026-01-05"):
         assert secret not in text
 
@@ -100,12 +101,13 @@ def test_the_page_tells_nothing_that_needs_a_key(shown: Service) -> None:
 def test_coverage_need_a_key(shown: Service, key: str | None) -> None:
     """/coverage is 401 without a good key, in the words of /v1."""
     headers = {"X-API-Key": key} if key else {}
-    answer = requests.get(shown.base_url + "/coverage", headers=headers, timeout=20)
+    answer = requests.get(shown.base_url + "/coverage", headers=headers, timeout=SOON)
     assert (answer.status_code, answer.json()) == (401, {"detail": "Invalid or expired API key."})
 
 
-def test_coverage_count_against_the_rate(asked: Web) -> None:
+def test_coverage_count_against_the_rate(shown: Service, asked: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request for coverage is one request of the plan."""
+    stop_minute(shown, monkeypatch)
     before = asked.get("/v1/usage").body["limits"]["requests_remaining"]
     asked.get("/coverage")
     assert asked.get("/v1/usage").body["limits"]["requests_remaining"] == before - 2
@@ -127,7 +129,7 @@ def test_coverage_tell_a_key_its_own_plan_alone() -> None:
     """Names and limits of other plans are nobody's business: an answer has only the plan of the key that asked."""
     plans = {"mine": {"views": ["prices"]}, "customer-x": {"requests_per_minute": 777}}
     with serve(hostile_archive(), keys={"a": "mine", "b": "customer-x"}, plans=plans) as service:
-        answer = requests.get(service.base_url + "/coverage", headers={"X-API-Key": "a"}, timeout=20)
+        answer = requests.get(service.base_url + "/coverage", headers={"X-API-Key": "a"}, timeout=SOON)
     assert answer.json()["plan"]["name"] == "mine"
     assert "customer-x" not in answer.text
     assert "777" not in answer.text
@@ -141,7 +143,7 @@ def test_coverage_of_many_gaps_stay_small() -> None:
         archive.put("prices", "m", "1", START + minute * MINUTE, 0.5)
     with serve(archive) as service:
         body = requests.get(
-            service.base_url + "/coverage", headers={"X-API-Key": str(service.api_key)}, timeout=20
+            service.base_url + "/coverage", headers={"X-API-Key": str(service.api_key)}, timeout=SOON
         ).json()
     intervals = body["data"][0]["coverage"]["prices"]
     assert len(intervals) <= 201

@@ -63,7 +63,9 @@ def test_a_page_passes_the_functions_that_are_named(tmp_path: Path, ran: set[Cod
         cursor = web.get("/v1/markets/m1/books", **asked).body["metadata"]["next_cursor"]
         web.get("/v1/markets/m1/books", **asked, cursor=cursor)
         # The page behind it is read ahead, once.
-        time.sleep(0.5)
+        access = service._worker.connections._respond.__self__  # type: ignore[union-attr]
+        while access._ahead or access.queue.in_flight:
+            time.sleep(0.01)
         ran.clear()
         assert web.get("/v1/markets/m1/books", **asked, cursor=cursor).headers["content-encoding"] == "gzip"
         found = {file: names for file, names in by_file(ran).items() if file.startswith("service/")}

@@ -6,17 +6,29 @@ import contextlib
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import requests
+from still import SOON
 
+from marketdata.service.server import Service
 from marketdata.times import parse_iso, to_text
 
 START = parse_iso("2026-01-05T00:00:00Z")
 HOUR = 3_600_000_000
 LONG_ID = "7" * 77
+
+
+def stop_minute(service: Service, patch: pytest.MonkeyPatch) -> None:
+    """Let no time pass for the rates of a service: all that a test requests is of one minute, however long it takes."""
+    access = service._worker.connections._respond.__self__  # type: ignore[union-attr]
+    now = time.monotonic()
+    for limiter in (access.parts.rate_limiter, access._wrong_keys):
+        patch.setattr(limiter, "_clock", lambda: now)
 
 
 def cases(usual: int) -> int:
@@ -44,7 +56,7 @@ class Web:
     def get(self, path: str, headers: dict[str, str] | None = None, **params: Any) -> Answer:
         """GET with the key; parameters that are None stay out."""
         found = {**({"X-API-Key": self.api_key} if self.api_key else {}), **(headers or {})}
-        response = self.session.get(self.base_url + path, params=params, headers=found, timeout=20)
+        response = self.session.get(self.base_url + path, params=params, headers=found, timeout=SOON)
         assert response.headers["content-type"] == "application/json", response.text[:200]
         return Answer(response.status_code, strict_json(response.content), response.headers)
 
@@ -67,7 +79,7 @@ class Web:
 def raw(base_url: str, data: bytes) -> tuple[int, dict[str, str], bytes]:
     """Send bytes as they are; status, headers and body of what comes back until the end or the length."""
     host, port = base_url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with socket.create_connection((host, int(port)), timeout=SOON) as connection:
         with contextlib.suppress(OSError):
             connection.sendall(data)
         return read_answer(connection)

@@ -194,9 +194,10 @@ class Transport:
 
     def learn_limits(self) -> None:
         """Request ``usage`` and apply its limits to the pacer; at most once, and without an error."""
-        if self.pacer.known or self._usage_requested:
-            return
-        self._usage_requested = True
+        with self._count:  # of threads that come together one requests it
+            if self.pacer.known or self._usage_requested:
+                return
+            self._usage_requested = True
         with contextlib.suppress(MarketDataError):
             # Not worth a second try: without an answer the rate is learnt from refusals.
             self._follow(reference_decoder.load(self.get(_USAGE, deadline=0.0).body))
