@@ -13,7 +13,11 @@ from typing import Any
 PROGRAM = """
 import json, sys
 from marketdata.archive import Archive
-from marketdata.service import run
+from marketdata.service import connections, run, workers
+# A machine that is busy may need longer to finish answers than a service waits for them.
+longer = "from marketdata.service import connections, workers; connections.GRACE_SECONDS = workers.GRACE_SECONDS = 600"
+exec(longer)
+workers._PROGRAM = workers._PROGRAM.replace("from marketdata", f"{longer}; from marketdata")
 run(Archive(sys.argv[1]), port=0, say=lambda line: print(line, flush=True), **json.loads(sys.argv[2]))
 """
 
