@@ -28,10 +28,8 @@ from marketdata.service.plans import AccessPlan, read_table
 if TYPE_CHECKING:
     import tomlkit
 
-# Bytes of a key, far above those that are made here, so that hashing one costs little. How long a file of keys is not
-# looked at again [s]: a revocation counts within a second.
+# Bytes of a key, far above those that are made here, so that hashing one costs little.
 MAX_KEY = 512
-RELOAD_SECONDS = 0.25
 _log = logging.getLogger("marketdata.service")
 # The prefix of a hash in the file, so that another kind could follow.
 _HASH = "sha256:"
@@ -142,12 +140,11 @@ class Keys:
 
 
 class KeyFile(Keys):
-    """Keys in a TOML file of mode 0600, whose changes apply within a second; ConfigError if it cannot be used."""
+    """Keys in a TOML file of mode 0600, whose changes apply to the next request; ConfigError if it cannot be used."""
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
-        self._looked = time.monotonic()
         self._seen = self._stamp()
         entries, plans = read_key_file(self.path)
         super().__init__(entries, plans, clock=clock)
@@ -158,11 +155,7 @@ class KeyFile(Keys):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the file was changed; it is looked at a few times a second."""
-        now = time.monotonic()
-        if now - self._looked <= RELOAD_SECONDS:
-            return False
-        self._looked = now
+        """Whether the file was changed: a look takes a hundredth of the time of a page."""
         return self._stamp() != self._seen
 
     def refresh(self) -> None:

@@ -24,7 +24,7 @@ from service.memory import MemoryArchive
 from service.web import Web, raw
 from still import SOON
 
-from marketdata.service.auth import RELOAD_SECONDS, digest
+from marketdata.service.auth import digest
 from marketdata.service.exchange import MAX_PARAMETERS, MAX_URL
 from marketdata.service.server import Service, serve
 
@@ -256,7 +256,6 @@ def test_a_key_file_of_any_length_is_read_beside_the_loop(archive: MemoryArchive
     with serve(archive, keys=path) as service, watched(service, Calls()) as probe:
         assert raw(service.base_url, asked)[0] == 200
         path.write_text(f"[plans.p]\n{keys.removesuffix('false')}true\n")
-        time.sleep(2 * RELOAD_SECONDS)
         probe.reset()
         assert raw(service.base_url, asked)[0] == 401
         assert probe.most <= MOST
