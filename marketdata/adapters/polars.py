@@ -206,8 +206,10 @@ def from_arrow(table: Any) -> pl.DataFrame:
 def write_file(rows: pl.LazyFrame, path: Path) -> None:
     """Write rows in the format of the suffix, whole or not at all; ConfigError if it is of none.
 
-    A file of some rows looks like one of all, so it is written beside its place.
+    A file of some rows looks like one of all, so it is written beside its place. Categories are written as texts:
+    before version 23 pyarrow reads those of polars into no frame of pandas.
     """
+    rows = rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
     ways: dict[str, Callable[[Path], object]] = {
         ".parquet": rows.sink_parquet, ".csv": rows.sink_csv, ".jsonl": rows.sink_ndjson, ".ndjson": rows.sink_ndjson
     }  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,6 +49,15 @@ def test_what_is_exported_can_be_added_again(archive: Archive, tmp_path: Path, v
     assert held(other, view) == held(archive, view)
     rows = [a.coverage().drop("fetched_at").rows() for a in (archive, other)]
     assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("view", ["books", "prices"])
+def test_ids_and_sides_of_exported_parquet_are_texts(archive: Archive, tmp_path: Path, view: Any) -> None:
+    """Not categories with unsigned numbers, which pyarrow before version 23 cannot give to pandas."""
+    archive.add(**{view: (books if view == "books" else prices)(M, 0, 20)})
+    archive.export(view, path := tmp_path / "out.parquet")
+    assert not any(pa.types.is_dictionary(field.type) for field in pq.read_schema(path))
+    assert pd.read_parquet(path)["token_id"].tolist() == pl.read_parquet(path)["token_id"].to_list()
 
 
 @pytest.mark.parametrize("label", ["007", "1.50", "1e3", "true", "no\u2028yes"])
