@@ -19,6 +19,7 @@ from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, Open
 from marketdata.points import scores
 from marketdata.points.arguments import choice, number, texts, whole
 from marketdata.points.columns import Ints, Series, Token
+from marketdata.points.order import NO_TIME
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ID_COLUMNS, Kind
 from marketdata.points.scores import Forecasts, Runs
@@ -198,10 +199,10 @@ class _Groups(NamedTuple):
         numbers = np.array([self.number.get(token.market_id, 0) for token in series.tokens], np.int64)[series.token]
         if not self.edges:
             return numbers
-        ends = np.array([self.ends.get(token.market_id, -1) for token in series.tokens], np.int64)[series.token]
-        left = ends - series.ts
-        horizon = np.searchsorted(np.array(self.edges), left, side="right") - 1
-        return np.where((ends < 0) | (left < 0), -1, numbers * len(self.edges) + horizon)
+        # A missing time is before all rows, also before those of times before 1970.
+        ends = np.array([self.ends.get(token.market_id, NO_TIME) for token in series.tokens], np.int64)[series.token]
+        horizon = np.searchsorted(np.array(self.edges), ends - series.ts, side="right") - 1
+        return np.where(ends < series.ts, -1, numbers * len(self.edges) + horizon)
 
     def columns(self, group: Ints) -> dict[str, Column]:
         """The columns that name the groups."""

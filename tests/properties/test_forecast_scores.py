@@ -621,3 +621,16 @@ def test_records_without_an_outcome_are_refused() -> None:
         markets = md.testing.markets("polars").drop("resolved_token_label", lacking)
         with pytest.raises(md.NotTidyError, match=named):
             md.outcomes(markets)
+
+
+def test_horizons_of_times_before_1970_are_those_of_any_time() -> None:
+    """A resolution before 1970 is a time like any other; one that is not known leaves the market out."""
+    before = dt.timedelta(days=56 * 365 + 200)
+    prices, markets = md.testing.prices("polars", markets=2), md.testing.markets("polars", markets=2)
+    options: Any = {"horizons": ["1h", "1d"], "of": "token"}
+    want = md.brier(prices, markets, **options)
+    early = markets.with_columns(pl.col(pl.Datetime) - before)
+    assert len(want)
+    assert md.brier(prices.with_columns(pl.col("ts") - before), early, **options).equals(want)
+    unknown = early.with_columns(closed_at=None)
+    assert not len(md.brier(prices.with_columns(pl.col("ts") - before), unknown, **options))
