@@ -278,6 +278,23 @@ def test_nautilus_trader_reads_the_catalog(tmp_path: Path) -> None:
         md.write_nautilus_catalog(tmp_path / "other", books, "1m", markets.head(1), fees=0)
 
 
+def test_a_catalog_has_the_instrument_of_the_market_of_the_books(tmp_path: Path) -> None:
+    """A record of another market with the same short token ids makes no second instrument of that name."""
+    catalogs = pytest.importorskip(
+        "nautilus_trader.persistence.catalog", reason="nautilus_trader is not installed: make handover"
+    )
+    books, markets = md.testing.books("polars", buckets=1), md.testing.markets("polars")
+    other = markets.with_columns(market_id=pl.lit("other"), question=pl.lit("Another one?"))
+    for records in ([markets, other], [other, markets]):
+        path = tmp_path / str(records[0]["market_id"][0])
+        written = md.write_nautilus_catalog(path, books, "1m", pl.concat(records), fees=0)
+        assert written["instruments"] == 2
+        found = {instrument.description for instrument in catalogs.ParquetDataCatalog(str(path)).instruments()}
+        assert found == {markets["question"][0]}
+    with pytest.raises(md.ConfigError, match="needs more than 9 decimals"):
+        md.write_nautilus_catalog(path, books.with_columns(pl.col("size") / 3), "1m", markets, fees=0)
+
+
 def bought(books: pl.DataFrame, size: float) -> tuple[float, float]:
     """Shares and cost of a market order for Yes on the first book, as `md.execute` fills it."""
     first = books.filter(token_label="Yes").head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"))

@@ -167,15 +167,19 @@ def write_nautilus_catalog(
     from nautilus_trader.model.instruments import BinaryOption
     from nautilus_trader.persistence.catalog import ParquetDataCatalog
 
-    columns = book_columns(books, BucketWidth.of(resolution))
-    price, size = columns.levels()
-    places = _given(digits) or (max(3, _digits(price)), _digits(size))
-    ids = {f"{token.token_id}.{venue}" for token in columns.tokens}
+    columns, _, places = _read(books, resolution, digits)
+    if digits is None:
+        places = max(3, places[0]), places[1]
+    # Short token ids repeat across markets; books need not say of which market they are.
+    market_of = {f"{token.token_id}.{venue}": token.market_id for token in columns.tokens}
     options = to_nautilus_instruments(markets, fees=fees, venue=venue, digits=places, currency=currency)
-    instruments = [BinaryOption.from_dict(record) for record in options if record["id"] in ids]
-    unknown = sorted(ids - {str(instrument.id) for instrument in instruments})
+    own = [record for record in options if market_of.get(record["id"]) in ("", record["info"]["market_id"])]
+    instruments = [BinaryOption.from_dict(record) for record in own]
+    unknown = sorted(market_of.keys() - {record["id"] for record in own})
     if unknown:
         raise ConfigError(f"{len(unknown)} tokens of the books are in no record of markets, such as {unknown[0]!r}.")
+    if len(own) > len(market_of):
+        raise ConfigError("A token of the books is in several records of markets; give the books a column market_id.")
     quotes = [QuoteTick.from_dict(r) for r in to_nautilus_quotes(books, resolution, venue=venue, digits=places)]
     depths = [OrderBookDepth10.from_dict(r) for r in to_nautilus_depth(books, resolution, venue=venue, digits=places)]
     catalog = ParquetDataCatalog(str(path))
