@@ -295,6 +295,26 @@ def test_a_catalog_has_the_instrument_of_the_market_of_the_books(tmp_path: Path)
         md.write_nautilus_catalog(path, books.with_columns(pl.col("size") / 3), "1m", markets, fees=0)
 
 
+def test_a_catalog_is_not_written_twice(tmp_path: Path) -> None:
+    """Later books are added; the same ones again, and an instrument that changed, are refused and not left out."""
+    catalogs = pytest.importorskip(
+        "nautilus_trader.persistence.catalog", reason="nautilus_trader is not installed: make handover"
+    )
+    books, markets = md.testing.books("polars", buckets=4), md.testing.markets("polars")
+    middle = books["ts"].unique().sort()[2]
+    early, late = books.filter(pl.col("ts") < middle), books.filter(pl.col("ts") >= middle)
+    fees = md.Fees.quadratic(0.05)
+    md.write_nautilus_catalog(tmp_path, early, "1m", markets, fees=fees)
+    for again in (early, books, early.with_columns(pl.col("size") + 1)):
+        with pytest.raises(md.ConfigError, match="The catalog has quotes of '11"):
+            md.write_nautilus_catalog(tmp_path, again, "1m", markets, fees=fees)
+    with pytest.raises(md.ConfigError, match="The catalog has another instrument"):
+        md.write_nautilus_catalog(tmp_path, late, "1m", markets, fees=0)
+    md.write_nautilus_catalog(tmp_path, late, "1m", markets, fees=fees)
+    catalog = catalogs.ParquetDataCatalog(str(tmp_path))
+    assert (len(catalog.instruments()), len(catalog.quote_ticks()), len(catalog.order_book_depth10())) == (2, 8, 8)
+
+
 def bought(books: pl.DataFrame, size: float) -> tuple[float, float]:
     """Shares and cost of a market order for Yes on the first book, as `md.execute` fills it."""
     first = books.filter(token_label="Yes").head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"))

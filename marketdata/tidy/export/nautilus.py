@@ -149,9 +149,10 @@ def write_nautilus_catalog(
 ) -> dict[str, int]:
     """Write instruments, quotes and books of ten levels into a ``ParquetDataCatalog`` of nautilus_trader.
 
-    Returns a dict with the numbers of instruments, quotes and books written; other files in the folder ``path`` stay. A
-    token has the same decimals everywhere: by default three or more for prices. ConfigError if a token of ``books`` is
-    in none of ``markets`` (others are left out); ModuleNotFoundError without nautilus_trader, which as of 1.221 needs
+    Returns a dict with the numbers of instruments, quotes and books; other files in the folder ``path`` stay, and later
+    books can be added. A token has the same decimals everywhere: by default three or more for prices. ConfigError if a
+    token of ``books`` is in none of ``markets`` (others are left out), or if the catalog has books of it in the same
+    time, or another instrument; ModuleNotFoundError without nautilus_trader, which as of 1.221 needs
     pandas below 3. ``resolution`` is the bucket width; for ``fees venue digits currency`` see
     `to_nautilus_instruments`.
 
@@ -183,7 +184,19 @@ def write_nautilus_catalog(
     quotes = [QuoteTick.from_dict(r) for r in to_nautilus_quotes(books, resolution, venue=venue, digits=places)]
     depths = [OrderBookDepth10.from_dict(r) for r in to_nautilus_depth(books, resolution, venue=venue, digits=places)]
     catalog = ParquetDataCatalog(str(path))
-    for records in (instruments, quotes, depths):
+    # The package leaves a file that is there as it is, and says so nowhere but on the screen.
+    for name, records in (("quotes", quotes), ("books", depths)):
+        for token in sorted(market_of) if records else ():
+            there = catalog.get_intervals(type(records[0]), token)
+            if any(start <= records[-1].ts_init and end >= records[0].ts_init for start, end in there):
+                raise ConfigError(f"The catalog has {name} of {token!r} in this time; give the path of another folder.")
+    known = {str(one.id): BinaryOption.to_dict(one) for one in catalog.instruments()}
+    for one in instruments:
+        if known.get(str(one.id), BinaryOption.to_dict(one)) != BinaryOption.to_dict(one):
+            problem = "The catalog has another instrument of this name, such as with other decimals or fees:"
+            raise ConfigError(f"{problem} {str(one.id)!r}; give the path of another folder.")
+    new = [one for one in instruments if str(one.id) not in known]
+    for records in (new, quotes, depths):
         if records:
             catalog.write_data(records)
     return {"instruments": len(instruments), "quotes": len(quotes), "books": len(depths)}
