@@ -25,6 +25,7 @@ from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
+from marketdata.archive.storage.tables import looking_once
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, EmptyRangeWarning, NotArchivedError, warn
 from marketdata.points.arguments import choice, names, number, text, whole, with_flags
@@ -986,7 +987,7 @@ class Archive(Generic[Frame]):
             self._store.width(resolution)
             filled = self._filled(view, market, start, end)
         store = self._store
-        with store.steady():
+        with looking_once():
             store.width(resolution)
             ranges = filled or query.covered_ranges(
                 self._opened().coverage, view, self._market_ids(market), start, end, missing

@@ -12,6 +12,7 @@ from marketdata.archive import query, records
 from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.records import Record, rows_of
+from marketdata.archive.storage.tables import looking_once
 from marketdata.archive.store import ArchiveStore, minutes_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token, joined
@@ -47,7 +48,7 @@ def add_points(
     store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False
 ) -> tuple[int, int]:
     """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored."""
-    with store.steady():
+    with looking_once():
         markets, base = store.catalog["markets"], store.base
         read = identified(view, _columns(view, data, markets), markets)
         _check_values(view, read)

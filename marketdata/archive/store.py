@@ -26,7 +26,7 @@ from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.coverage.table import CoverageTable, note_of
 from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import COMPACT_EFFORT, WRITE_EFFORT, DataFile, cuts
-from marketdata.archive.storage.tables import Looks, Plan, Table, Version
+from marketdata.archive.storage.tables import Plan, Table, Version, looking_once
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Token
 from marketdata.points.duplicates import equal_values
@@ -100,10 +100,8 @@ class ArchiveStore:
         self._given_base = base
         self._stored: BucketWidth | None = None
 
-        self._looks = Looks()
-
         def table(name: str, schema: Any, **more: int) -> Table:
-            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of, looks=self._looks, **more)
+            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of, **more)
 
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
         self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
@@ -180,10 +178,6 @@ class ArchiveStore:
     def writer(self, name: str) -> AbstractContextManager[None]:
         """One writer of a view or another table at a time, among the processes of one machine."""
         return lock(self.root, name, f"writing {name}")
-
-    def steady(self) -> AbstractContextManager[None]:
-        """Look for newer versions of each table once in the block: in an object store each look is a request."""
-        return self._looks.once()
 
     def commit(self, view: View, columns: Data, fresh: Coverage) -> int:
         """Replace the points inside the ranges of records, and record these; ArchiveError if a point is outside.
@@ -303,7 +297,7 @@ class ArchiveStore:
             new = [*new, *self._rewritten(view, [*left, *joined.values()], is_small=join is None)]
             return new, [*drops, *joined], note_of(records)
 
-        with self.steady():
+        with looking_once():
             self.fix_base(self.base)  # what cannot be recorded is not written
             table.create(self.metadata_of(self.base))
             if not isinstance(columns, Books):

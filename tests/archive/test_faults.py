@@ -21,6 +21,7 @@ from coded import coded_books, coded_series
 
 from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import Store
+from marketdata.archive.storage.tables import looking_once
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.points.columns import Series, Token
 from marketdata.points.views import View
@@ -343,7 +344,7 @@ def test_a_read_in_which_the_log_is_cut_off_knows_all_coverage(archive: Archive)
     for n in range(8):
         archive.add(prices=prices(M, 10 * n, 10))
     reader = again(archive)._store
-    with reader.steady():
+    with looking_once():
         reader.coverage.table.version()
         archive._store.coverage.fold(["prices"])
         archive._store.points["prices"].checkpoint()

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -95,28 +96,23 @@ class Version:
         return hashlib.blake2b("\n".join(lines).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-class _Written(threading.local):
-    """The files that a thread has written and not committed."""
+# The files that the plan of this thread has written and not committed.
+_WRITTEN: ContextVar[set[DataFile]] = ContextVar("marketdata_written")
+# The tables whose newest version this thread has looked for since its block of `looking_once` began.
+_SEEN: ContextVar[set[Table]] = ContextVar("marketdata_seen")
 
-    def __init__(self) -> None:
-        self.files: set[DataFile] = set()
 
+@contextlib.contextmanager
+def looking_once() -> Iterator[None]:
+    """Look for the newest version of each table once in the block, and again where a commit is refused.
 
-class Looks(threading.local):
-    """The tables whose newest version a thread has looked for since its block began; outside of one it always looks."""
-
-    def __init__(self) -> None:
-        self.seen: set[str] | None = None
-
-    @contextlib.contextmanager
-    def once(self) -> Iterator[None]:
-        """Look once for each table in the block, and again where a commit is refused."""
-        outer = self.seen
-        self.seen = set() if outer is None else outer
-        try:
-            yield
-        finally:
-            self.seen = outer
+    In an object store each look is a request.
+    """
+    before = _SEEN.set(_SEEN.get(set()))
+    try:
+        yield
+    finally:
+        _SEEN.reset(before)
 
 
 class Table:
@@ -134,7 +130,6 @@ class Table:
         *,
         as_of: int | None = None,
         interval: int = _CHECKPOINT_REMOTE,
-        looks: Looks | None = None,
     ) -> None:
         self.uri = uri
         self.remote = parquet.is_url(uri)
@@ -157,9 +152,7 @@ class Table:
         self._written = Recent[str, pa.Table](_MANY)
         # Called before a checkpoint is written, which lets earlier commits of the log go.
         self.before_checkpoint: Callable[[], None] = lambda: None
-        self._looks = looks or Looks()
         self._lock = threading.RLock()
-        self._drafts = _Written()
         # The damage of the commit log: such a table is read up to its last good version, and not written to.
         self.damage: str | None = None
 
@@ -180,10 +173,10 @@ class Table:
     def version(self) -> Version:
         """The newest committed version, or the one of the time ``as_of``."""
         with self._lock:
-            if self._looks.seen is not None:
-                if self.uri in self._looks.seen:
-                    return self._version
-                self._looks.seen.add(self.uri)
+            seen = _SEEN.get(set())
+            if self in seen:
+                return self._version
+            seen.add(self)
             if self._handle is None and self.damage is None:
                 self._open()
             elif self.remote and self._follows():
@@ -203,8 +196,7 @@ class Table:
 
     def look_again(self) -> None:
         """Look for the newest version at its next use, also in a block in which that was done."""
-        if self._looks.seen is not None:
-            self._looks.seen.discard(self.uri)
+        _SEEN.get(set()).discard(self)
 
     def _follows(self) -> bool:
         return self._handle is not None and self._as_of is None and self.damage is None
@@ -495,8 +487,9 @@ class Table:
             return False
         number = version.number + 1
         identity = f"{number}-{uuid.uuid4().hex}"
-        drafts = self._drafts.files.intersection(adds)
-        self._drafts.files -= drafts
+        written = _WRITTEN.get(set())
+        drafts = written.intersection(adds)
+        written -= drafts
         try:
             send({_COMMIT: identity})
         except (DeltaError, OSError):
@@ -504,7 +497,7 @@ class Table:
             if found is None and self.remote:
                 raise  # the request may still be under way: its files stay
             if found is None or found.get(_COMMIT) != identity:
-                self._drafts.files |= drafts
+                written |= drafts
                 if found is None:
                     raise
                 return False
@@ -539,7 +532,8 @@ class Table:
         Returns the version committed, or the newest; ArchiveBusyError if others keep committing.
         """
         self.create()
-        others = frozenset(self._drafts.files)
+        written = set[DataFile]()
+        before = _WRITTEN.set(written)
         with contextlib.ExitStack() as locks:
 
             def attempt(n: int) -> Version | None:
@@ -554,9 +548,9 @@ class Table:
             try:
                 return self._tried(attempt)
             finally:  # what was written, and no commit names or may yet name
-                for file in self._drafts.files - others:
+                _WRITTEN.reset(before)
+                for file in written:
                     self.store.delete(file.path)
-                self._drafts.files &= others
 
     def _tried(self, attempt: Callable[[int], Version | None]) -> Version:
         """The version of an attempt that was not refused, as one is where another commit came first."""
@@ -573,7 +567,7 @@ class Table:
         out: list[DataFile] = []
         with errors.writing(f"Writing to {self.uri}"):
             for file, spans in parquet.write_rows(self.store, rows, effort):
-                self._drafts.files.add(file)
+                _WRITTEN.get(set()).add(file)
                 out.append(file)
                 self._spans[file.path] = spans
             if len(out) == 1 and rows.nbytes < _SMALL:
