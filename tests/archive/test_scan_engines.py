@@ -136,6 +136,14 @@ def test_sql_lists_its_tables_and_answers_in_columns_that_frames_have(filled: Ar
         filled.sql("select interval 1 month as span")
 
 
+def test_arrow_rows_become_those_of_pandas_and_polars(filled: Archive) -> None:
+    """Sides have signed numbers, as pyarrow before version 23 takes no others to pandas; polars finds its type."""
+    rows, want = filled.scan("books", engine="arrow").read_all(), filled.scan("books").collect()
+    assert str(rows.schema.field("side").type.index_type) == "int8"
+    assert_frame_equal(pl.DataFrame(pl.from_arrow(rows)), want)
+    assert rows.to_pandas()["side"].tolist() == want["side"].to_list()
+
+
 @pytest.mark.fault("AR48")
 @pytest.mark.parametrize("folder", ["data [2025]", "h*", "h?", "{h,g}", "50% #1"])
 def test_a_folder_that_is_named_like_a_pattern_is_read_by_all(tmp_path: Path, folder: str) -> None:
