@@ -80,7 +80,7 @@ def test_a_signal_ends_a_follow_well(name: str, origin: md.Archive, service: dic
         lines = [process.stderr.readline() for _ in range(2)]
         process.send_signal(getattr(signal, name))
         lines += process.stderr.readlines()
-        assert process.wait(SOON) == 0
+        assert process.wait(SOON) == 0, lines
     markets = len(origin.records("markets"))
     assert re.fullmatch(rf"marketdata: \S+Z {markets} markets, [1-9]\d* ranges, [\d,]+ points\n", lines[0]), lines
     assert lines[-1] == "marketdata: stopped; the same command goes on from here.\n"

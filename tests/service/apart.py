@@ -29,7 +29,9 @@ def process(path: Path, **options: Any) -> Iterator[tuple[subprocess.Popen[str],
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:
-            url = running.stdout.readline().split()[-1]
+            said = running.stdout.readline()
+            assert said, running.communicate()[1]
+            url = said.split()[-1]
             yield running, url, "" if "keys" in options else running.stdout.readline().split()[-1]
         finally:
             running.kill()
