@@ -189,6 +189,14 @@ def test_a_chart_names_what_it_cannot_draw(given: dict[str, Any]) -> None:
         md.plot.depth(YES, **given)
 
 
+@pytest.mark.parametrize("name", ["latency", "exit_after"])
+def test_buckets_beyond_all_time_are_refused(name: str) -> None:
+    """A number of buckets that no time has is named, as any other wrong number is."""
+    for wrong in (10**8, 10**12, 10**20):
+        with pytest.raises(md.ConfigError, match=f"{name}={wrong} is refused"):
+            md.execute(ORDERS, BOOKS, "1m", fees=0, **{name: wrong})  # type: ignore[arg-type]
+
+
 def test_a_width_is_refused_by_the_name_of_its_argument() -> None:
     """No width is called ``resolution`` that the caller gave as something else."""
     calls = ((md.rebuild, []), (md.diff, BOOKS), (md.resample, PRICES, "1h"), (md.asof_join, PRICES, PRICES))

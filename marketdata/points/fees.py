@@ -15,6 +15,7 @@ import numpy as np
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
+from marketdata.points.schema import NOT_0_1, outside_0_1
 
 # Prices and shares of trades, and the fee of each [USD].
 Formula = Callable[[Floats, Floats], Floats]
@@ -74,10 +75,20 @@ class Schedule:
         if self.formula is None:
             raise ConfigError("These fees differ by market; fees.of_market(market_id) gives those of one.")
         p, s = numbers(price=price, shares=shares)
-        fees = np.asarray(self.formula(p, s), float)
+        for name, wrong, why in (
+            ("price", p[outside_0_1(p)], NOT_0_1),
+            ("shares", s[s < 0], "below 0; allowed are numbers from 0."),
+        ):
+            if wrong.size:
+                raise ConfigError(f"{name} is {wrong[0]:g}, {why}")
+        given = self.formula(p, s)
+        try:
+            fees = np.asarray(given, float)
+        except (TypeError, ValueError):
+            fees = np.array(None, float)
         if fees.shape != p.shape or not np.isfinite(fees[np.isfinite(p) & np.isfinite(s)]).all():
             raise ConfigError(
-                f"The function of fees gave {fees!r} for {p.size} trades; it takes their prices and their shares, and "
+                f"The function of fees gave {given!r} for {p.size} trades; it takes their prices and their shares, and "
                 "gives an array of finite fees, one of each trade."
             )
         return fees if fees.ndim else float(fees)

@@ -62,7 +62,8 @@ def account(
     beginning, ``profit_sold`` the same with the sale; drawdown = greatest equity so far - equity. ``markets``, and
     ``events`` with ``events=``: one row per ``ts`` and market or event, from its first fill on: ``ts market_id`` or
     ``event_id``, ``value sale profit``; the value is the exposure, what is lost if all its tokens pay nothing.
-    NotTidyError for a fill after the payoff, or a sale of more than was bought.
+    NotTidyError for a fill after the payoff, or a sale of more than was bought; a sale has its shares and its notional
+    above 0 too.
 
     Parameters
     ----------
@@ -184,10 +185,16 @@ def _tokens(
     sides = np.array([str(side) for side in table.raw("side")], object)
     if len(wrong := np.flatnonzero(~np.isin(sides, ("buy", "sell")))):
         raise NotTidyError(f"side is 'buy' or 'sell' in a frame of fills; row {wrong[0]} has {sides[wrong[0]]!r}.")
+    for name, values, least in (("shares", shares, 0.0), ("notional", notional, 0.0), ("fee", fee, -np.inf)):
+        # An order that was not filled has no shares, and need not say what they cost.
+        if len(wrong := np.flatnonzero((shares != 0) & ~(np.isfinite(values) & (values >= least)))):
+            allowed = "a finite number" if least else "a number from 0"
+            found = float(values[wrong[0]])
+            raise NotTidyError(f"{name} is {allowed} in a frame of fills; row {wrong[0]} has {found!r}.")
     of = defaultdict(list)
     ids = zip(*(map(str, table.texts(c)) for c in ID_COLUMNS[:2]), strict=True)
     for row, (key, some) in enumerate(zip(ids, shares.tolist(), strict=True)):
-        if some > 0:
+        if some:
             of[key].append(row)
     none = Quotes(np.zeros(0, np.int64), np.zeros(0))
     out = {}

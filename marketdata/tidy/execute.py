@@ -24,6 +24,9 @@ from marketdata.tidy.grids import off_grid
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
 
+# Buckets from a signal to its fill or exit: so many weeks are a time still.
+_MOST_BUCKETS = 10_000_000
+
 
 class Execution(NamedTuple):
     """Result of `execute`: three frames of the kind of the books."""
@@ -91,8 +94,8 @@ def execute(
     [86.37]
     """
     width = BucketWidth.of(resolution)
-    delay = whole("latency", latency, least=0) * width.micros
-    hold = None if exit_after is None else whole("exit_after", exit_after) * width.micros
+    delay = whole("latency", latency, 0, _MOST_BUCKETS) * width.micros
+    hold = None if exit_after is None else whole("exit_after", exit_after, 1, _MOST_BUCKETS) * width.micros
     known = schedule(fees)
     own = in_memory(books, ("books",))
     snapshots = frames.books(own)

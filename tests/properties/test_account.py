@@ -215,3 +215,23 @@ def test_kelly_takes_arrays_and_refuses_what_is_no_probability() -> None:
         md.kelly(0.6, 0.5, 0, size=-1, bankroll=10)
     with pytest.raises(md.ConfigError, match=r"fees\.of_market"):
         md.kelly(0.6, 0.5, md.Fees.of(md.testing.markets("polars").with_columns(feesEnabled=False)))
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong", "said"),
+    [
+        ("shares", -10.0, "shares is a number from 0 in a frame of fills; row 0 has -10.0"),
+        ("shares", None, "shares is a number from 0 in a frame of fills; row 0 has nan"),
+        ("notional", -4.2, "notional is a number from 0"),
+        ("notional", None, "notional is a number from 0"),
+        ("fee", math.inf, "fee is a finite number in a frame of fills; row 0 has inf"),
+    ],
+)
+def test_fills_of_ones_own_are_numbers(column: str, wrong: float | None, said: str) -> None:
+    """A sale of negative shares would be left out in silence, and a missing cost would be one of all later money."""
+    books = md.testing.books("polars")
+    fills = bought(books).with_columns(pl.lit(wrong, pl.Float64).alias(column))
+    with pytest.raises(md.NotTidyError, match=said):
+        md.account(fills, books, "1m")
+    nothing = bought(books).with_columns(shares=0.0, notional=None, fee=None)
+    assert md.account(nothing, books, "1m", cash=5).total["cash"].to_list() == [5.0] * 3

@@ -200,6 +200,19 @@ def test_a_function_gives_one_fee_of_each_trade() -> None:
     books = md.testing.books("polars", buckets=1)
     got = md.sweep(books, "buy", size=150, fees=lambda price, shares: np.full(len(price), 0.25))
     assert got["fee"].to_list() == [0.25, 0.5]
-    for wrong in (lambda price, shares: float((price * shares).sum()), lambda price, shares: price / 0):
+    wrongs: list[Any] = [lambda price, shares: float((price * shares).sum()), lambda price, shares: price / 0]
+    for wrong in (*wrongs, lambda price, shares: "free"):
         with np.errstate(divide="ignore"), pytest.raises(md.ConfigError, match="one of each trade"):
             md.sweep(books, "buy", size=150, fees=wrong)
+
+
+@pytest.mark.parametrize("fees", [md.Fees.flat(0.05), md.Fees.quadratic(0.05)])
+def test_a_fee_is_of_a_probability(fees: md.Fees) -> None:
+    """Prices in cents would have a fee below 0, or one a hundred times too large."""
+    books = md.testing.books("polars", buckets=1).with_columns(pl.col("price") * 100)
+    calls = (lambda: fees(55, 10), lambda: fees(np.array([0.5, 55]), 10), lambda: md.fill_price(books, 10, fees=fees))
+    for call in calls:
+        with pytest.raises(md.MarketDataError, match="divide cents by 100"):
+            call()
+    with pytest.raises(md.ConfigError, match="shares is -10, below 0"):
+        fees(0.5, -10)
