@@ -91,6 +91,9 @@ def _spark() -> Iterator[Engine]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.log.level": "ERROR",
+            # Its processes may be slow to answer each other on a machine that is busy.
+            "spark.network.timeout": "3600s",
+            "spark.python.authenticate.socketTimeout": "3600s",
             # A few small queries are over before what a compiler made of them pays.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }.items():
