@@ -95,7 +95,18 @@ class ArrowFrame(PolarsFrame):
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """See `Frame`."""
-        return super().build(columns, height).to_arrow()
+        return signed(super().build(columns, height).to_arrow())
+
+
+def signed(rows: pa.Table) -> pa.Table:
+    """Categories of polars with signed numbers: before version 23 pyarrow reads others into no frame of pandas."""
+    import pyarrow as pa
+
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            kind = pa.dictionary(pa.int32(), field.type.value_type, field.type.ordered)
+            rows = rows.set_column(place, field.with_type(kind), rows.column(place).cast(kind))
+    return rows
 
 
 def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Series:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
+from marketdata.adapters.polars import signed
 from marketdata.archive.coverage.policy import MINUTE, whole_minutes
 from marketdata.archive.query import Labels, Query, pruned
 from marketdata.archive.storage.parquet import hull
@@ -198,22 +199,13 @@ def by_market(query: Query, markets: Iterable[str]) -> list[Query]:
 def to_arrow(query: Query) -> pa.RecordBatchReader:
     """Batches of rows, each computed on demand."""
     rows = lazy(query)
-    schema = _signed(rows.collect_schema().to_frame().to_arrow().schema)
+    schema = signed(rows.collect_schema().to_frame().to_arrow()).schema
 
     def batches() -> Iterator[pa.RecordBatch]:
         for frame in rows.collect_batches(maintain_order=True):
             yield from frame.to_arrow().cast(schema).to_batches()
 
     return pa.RecordBatchReader.from_batches(schema, batches())
-
-
-def _signed(schema: pa.Schema) -> pa.Schema:
-    """Categories with signed numbers: before version 23 pyarrow reads others into no frame of pandas."""
-    for place, field in enumerate(schema):
-        if pa.types.is_dictionary(field.type):
-            kind = pa.dictionary(pa.int8(), field.type.value_type, field.type.ordered)
-            schema = schema.set(place, field.with_type(kind))
-    return schema
 
 
 def to_dask(parts: Sequence[Query]) -> Any:
