@@ -37,7 +37,7 @@ def to_hftbacktest(frame: Any, resolution: str, *, latency: float = 0.0) -> NDAr
     Returns a numpy array of ``event_dtype`` (hftbacktest 2.4) in time order, for ``BacktestAsset().data(...)``:
     ``exch_ts`` is the end of the bucket (of width ``resolution``), ``local_ts`` later by the ``latency`` [seconds] from
     exchange to you [ns since the epoch UTC], ``px`` [probability], ``qty`` [shares]. ConfigError if the frame has
-    several tokens.
+    several tokens. The depth of hftbacktest is never locked or crossed: it leaves out bids at or above the best ask.
 
     Examples
     --------
