@@ -105,7 +105,8 @@ class Pages:
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
         page, reads, begun = ServedPage(), 0, time.monotonic()
-        for seen, cell in enumerate(chunk_ranges(stored, subject, rng, max(first, rng.start))):
+        # The first chunk has the first page and the next one, which is read ahead.
+        for seen, cell in enumerate(chunk_ranges(stored, subject, rng, max(first, rng.start), 2 * limit)):
             if reads >= MAX_READS or (seen and time.monotonic() - begun > MAX_SECONDS):
                 page.position = cell.start
                 return page
