@@ -45,7 +45,9 @@ class Track:
         self.spans = Spans(self.labels or 2, window.limit)
         self._seen: list[Data] = []  # what came and is requested again
         self._in_time: bool | None = None  # whether the order of its pages was seen to be that of time
-        self._ends = {rng.end for rng, _ in info.parts(window)}  # where a window ends whatever is cut
+        parts = info.parts(window)
+        self._ends = {rng.end for rng, _ in parts}  # where a window ends whatever is cut
+        self._life = next((rng for rng, is_active in parts if is_active), window.rng)
         self._wasted = 0.0  # pages that complete windows lacked which end anywhere else
         self.is_dense = False  # whether the last day had more than a page
         self._days = info.days(window) if has_days else None
@@ -125,10 +127,13 @@ class Track:
         """Take in the buckets that the last page of a part spans: from the page before it on, or the first point."""
         width, (start, end), ts = self.window.resolution.micros, part.window.rng, part.pages[-1].columns.ts
         is_full = bool(part.pages[-1].next_cursor)
-        if not is_full and not self._info.parts(part.window)[0][1]:
+        life, is_active = self._info.parts(part.window)[0]
+        if not is_full and not is_active:
             return  # silence outside of the life of a market
-        last = int(ts.max()) + width if is_full and len(ts) else end
         first = int(part.pages[-2].columns.ts.max(initial=start)) + width if len(part.pages) > 1 else start
+        if int(ts.max(initial=first)) < life.end:
+            end = life.end
+        last = int(ts.max()) + width if is_full and len(ts) else end
         if len(ts) and (first > ts.min() or not self.spans.known):
             first = int(ts.min())
         self.spans.see(np.unique(ts, return_counts=True)[1], max(1, (last - first) // width), is_full=is_full)
@@ -160,9 +165,10 @@ class Track:
         return last
 
     def pages(self, rng: Range) -> float:
-        """The number of pages of a range, by those that came."""
+        """The number of pages of a range, by those that came: outside of the life of a market there are few."""
         width = self.window.resolution.micros
-        return (-(-rng.end // width) - rng.start // width) / self.spans.buckets
+        start, end = max(rng.start, self._life.start), min(rng.end, self._life.end)
+        return max(0, -(-end // width) - start // width) / self.spans.buckets
 
     def take(self, windows: int, longest: int | None = None) -> Part:
         """The next part, where what is left may become so many windows, each of at most so many pages."""
@@ -175,20 +181,22 @@ class Track:
         if window.rng.end < rest.rng.end:
             self.rest.insert(0, Range(window.rng.end, rest.rng.end))
         most = LONGEST if self._in_time is not False and not is_day else None
-        part = Part(window, most, list(self._seen), is_day=is_day)
+        part = Part(window, most, list(self._seen), labels=self.labels, is_day=is_day)
         insort(self.parts, part, key=_start)
         return part
 
     def _cut(self, rest: Window, windows: int, longest: int | None) -> Window:
         """The first window of a range that is in no part, as wide as the pages that came say."""
-        # Data may lie outside the active range of a market; where there is none, one request says so.
+        # Data may lie outside the active range of a market; where there is none behind it, its last window says so.
         rng, is_active = self._info.parts(rest)[0]
+        if not is_active:
+            return replace(rest, rng=rng)
         left = self.pages(rng)
         pages = max(_FEWEST, math.ceil(left / max(1, windows)))
         if longest is not None or self._in_time is False:  # what is in no order is requested again if any page fails
             pages = min(pages, LONGEST)
-        if not is_active or pages >= left or (windows < 2 and self._in_time is not False):
-            return replace(rest, rng=rng)
+        if pages >= left or (windows < 2 and self._in_time is not False):
+            return rest
         return rest.part(rng.start, self.spans.width(pages))
 
     def receive(self, part: Part, fetched: Fetched | None) -> Iterator[Fetched]:

@@ -59,7 +59,8 @@ class Fetched(NamedTuple):
 class Part:
     """A part of a range: it is requested by one thread, which follows its cursor for ``most`` pages.
 
-    ``is_day``: it is a whole day, which is requested as such.
+    ``labels``: tokens of the market by its record, 0 if that is not known; ``is_day``: it is a whole day, which is
+    requested as such.
     ``seen``: what came of it before; all of that must come again. ``pages``: what has come so far, of which the first
     ``kept`` are known to be in order of time. ``fetched``: what came in all; if it ``waits``, that is complete only if
     pages turn out to be in that order.
@@ -75,12 +76,22 @@ class Part:
     waits: bool = False
     tries: int = 1
     bound: int = 1
+    labels: int = 0
     is_day: bool = False
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every token of the market has a point in every bucket: there is no other, whatever a page says."""
+        most, width = self.window.buckets * self.labels, self.window.resolution.micros
+        if not most or sum(page.points for page in self.pages) < most or _labels(self.pages) > self.labels:
+            return False
+        inside = (page.columns.between(self.window.first_bucket, self.window.rng.end) for page in self.pages)
+        return len({(label, t // width) for columns in inside for label, t in _keys(columns)}) == most
 
     def halves(self, tries: int) -> list[Part]:
         """Both halves, or the part itself if it is one bucket; requested for the ``tries``-th time."""
         windows = self.window.halves() if self.window.buckets > 1 else [self.window]
-        return [Part(window, seen=self.seen, tries=tries, bound=self.bound) for window in windows]
+        return [Part(window, seen=self.seen, tries=tries, bound=self.bound, labels=self.labels) for window in windows]
 
     def advances(self) -> bool:
         """Whether it may end here, as pages in order of time came of it: more than its first bucket."""
@@ -207,6 +218,8 @@ class Reader:
             for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
                 part.pages.append(page)
                 came(part)
+                if page.next_cursor and part.has_all:
+                    break  # some services give a cursor behind every full page
                 if page.next_cursor and part.most is not None and len(part.pages) >= part.most:
                     return None
         except LimitTooSmallError as error:

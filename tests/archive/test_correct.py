@@ -149,6 +149,7 @@ def test_a_failure_of_the_storage_is_never_damage(
                     verb(opened(archive))
             assert not isinstance(info.value, ArchiveCorruptError)
             assert "storage failed" in str(info.value)
+            assert ("the right to read" in str(info.value)) == (wrong == errno.EACCES)
     assert held(opened(archive)) == before
     assert set(opened(archive).coverage()["state"]) == set(covered["state"])
     assert opened(archive).verify(repair=True).is_empty()

@@ -505,6 +505,51 @@ def test_requests_over_pages(server: Near, transport: Paced, turns: Turns, names
     assert len(history(server)) <= (1.05 * pages if pages >= 20 else pages + len(oracles)) + 2
 
 
+@pytest.mark.fault("N37")
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.3])
+@pytest.mark.parametrize("names", ["a", "abcde"])
+def test_requests_over_pages_of_a_range_beyond_a_life(
+    server: Near, transport: Paced, turns: Turns, names: str, share: float
+) -> None:
+    """The same where a range begins before its markets and ends behind them: that silence takes no request."""
+    draw, count = random.Random(3), round(3000 / len(names) / share)
+    oracles, records = {}, {}
+    for name in names:
+        there = [START + t * MINUTE for t in range(count) if draw.random() < share]
+        oracles[name] = Oracle({(x, t): 0.5 for t in there for x in ("Yes", "No")}, market_id=name)
+        life = {"start_date": to_text(START), "end_date": to_text(START + count * MINUTE)}
+        records[name] = {"id": name, "tokens": [{"id": "1"}, {"id": "2"}], **life}
+
+    def answer(ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return refuse(404)
+        name = ask.path.split("/")[3]
+        return oracles[name](ask) if ask.path.endswith("/prices") else ok(records[name])
+
+    server.answer = answer
+    whole = Range(START - 3 * 1440 * MINUTE, START + (count + 2 * 1440) * MINUTE)
+    windows = [Window("prices", "market", name, whole, Resolution.M1) for name in names]
+    assert len(rows(fetch(transport, *windows))) == sum(len(o.points) for o in oracles.values())
+    pages = sum(-(-len(o.points) // 200) for o in oracles.values())
+    assert pages >= 20
+    assert len(history(server)) <= 1.05 * pages + 2
+
+
+@pytest.mark.fault("N37")
+def test_a_cursor_behind_every_full_page(server: Near, transport: Paced) -> None:
+    """A service that gives one whatever follows is asked for no empty page where every bucket has all its points."""
+    oracle = Oracle.of_prices(4320)
+
+    def page(o: Oracle, ask: Ask) -> Act:
+        keys, at = keys_of(o, ask), int(ask.params.get("cursor", "0"))
+        more = str(at + 200) if at + 200 <= len(keys) else None
+        return ok(o.body(keys[at : at + 200], 200, more)).with_header("Date", DATE)
+
+    served(server, oracle, page)
+    assert sorted(rows(fetch(transport, oracle.request(4320)))) == expected(oracle.points)
+    assert len(history(server)) <= 1.05 * 44 + 2
+
+
 @functools.cache
 def independent(tokens: int, share: float | str, pages: int) -> tuple[Oracle, int, int]:
     """A market whose tokens have points each for itself, so many minutes of it, and the pages that it has."""

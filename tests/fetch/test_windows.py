@@ -668,6 +668,7 @@ def test_too_many_tokens(server: FaultServer, transport: Transport, oracle: Orac
     """A market of more than 200 tokens is an error of its own that says where to ask instead."""
     server.answer = lambda ask: refuse(400, "This market has more than 200 tokens; use /v1/tokens/{token_id}/books.")
     error = fails(transport, oracle.request(COUNT), TooManyTokensError)
+    assert "client.token_books" in error.hint
     assert "/v1/tokens/" in str(error)
     assert len(server.asks) == 1
 

@@ -99,9 +99,9 @@ def _read_error(what: str, problem: BaseException) -> ArchiveError:
 
 def unavailable(what: str, problem: BaseException) -> ArchiveError:
     """The error for a storage that does not return what is stored."""
-    return ArchiveError(
-        f"{what} cannot be read, because the storage failed: {one_line(problem)}. Nothing was changed; try it again."
-    )
+    first = "give yourself the right to read it, then " if errno_of(problem) in _NO_RIGHT else ""
+    why = f"{what} cannot be read, because the storage failed: {one_line(problem)}"
+    return ArchiveError(f"{why}. Nothing was changed; {first}try it again.")
 
 
 @contextlib.contextmanager

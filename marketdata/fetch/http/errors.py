@@ -64,7 +64,7 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> 
     kinds = (kind for code, words, kind in _KINDS if code == status and re.search(words, said, re.IGNORECASE))
     kind: type[RequestError] = next(kinds, ServerError if status >= 500 else RequestError)
     text = f"{status}: {detail or 'no detail'} ({url})"
-    error = kind(text, status=status, detail=detail, url=url, hint=_hint(status, url))
+    error = kind(text, status=status, detail=detail, url=url, hint=_hint(kind, status, url))
     if isinstance(error, LimitTooSmallError) and (found := _MINIMUM.search(said)) is not None:
         error.minimum = int(found[1])
     if isinstance(error, ParameterError):
@@ -75,7 +75,9 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> 
     return error
 
 
-def _hint(status: int, url: str) -> str:
+def _hint(kind: type[RequestError], status: int, url: str) -> str:
+    if kind is TooManyTokensError:  # where the record of the market does not say which tokens it has
+        return "client.token_books and client.token_prices take the ids of tokens."
     if status == 401:
         return "Is it the key of this service? It comes from api_key=... or MARKETDATA_API_KEY."
     if status == 404 and "/v1/markets/" in url:
