@@ -172,16 +172,20 @@ def find_empty(pair: Pair) -> Finding:
     return Finding("empty", None, "no empty bucket in this range")
 
 
+def readings_of_limit(near: Series, limit: int) -> tuple[set[tuple[int, Token]], ...]:
+    """What a first page can have: whole buckets of so many points, so many points, or so many distinct times."""
+    points = sorted((t, token) for token, t in _points(near))
+    times = sorted({t for t, _ in points})
+    whole = {p for p in points[:limit] if len(points) <= limit or p[0] < points[limit][0]}
+    return whole, set(points[:limit]), {p for p in points if len(times) <= limit or p[0] < times[limit]}
+
+
 def find_limit(near: Series, page: Page | None) -> Finding:
     """Whether a page has so many points as its limit, or so many distinct times."""
     if page is None or page.limit is None:
         return Finding("limit", None, "a market of one token, or too many for a page")
     limit, found = page.limit, {(t, token) for token, t in _points(cast("Series", page.columns))}
-    points = sorted((t, token) for token, t in _points(near))
-    times = sorted({t for t, _ in points})
-    cut = set(points[:limit])
-    whole = {p for p in cut if len(points) <= limit or p[0] < points[limit][0]}
-    many = {p for p in points if len(times) <= limit or p[0] < times[limit]}
+    whole, cut, many = readings_of_limit(near, limit)
     brought = f"limit {limit} brought {len(found)} points at {len({t for t, _ in found})} times"
     if many == whole:
         return Finding("limit", None, f"{brought}; too few points to tell")

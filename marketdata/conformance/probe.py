@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from marketdata.conformance.compare import Pair, compared, find_limit, pairs
+from marketdata.conformance.compare import Pair, compared, find_limit, pairs, readings_of_limit
 from marketdata.conformance.report import READINGS, Verification
 from marketdata.errors import ConfigError, LimitTooSmallError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.reader import keys_of
 from marketdata.fetch.windows import Window
-from marketdata.points.columns import Data, Page, joined
+from marketdata.points.columns import Data, Page, Series, joined
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.times import Range
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
+
+# Limits of a page to see what it counts, where one of a bucket or two does not tell.
+_LIMITS = (7, 20, 50, 200)
 
 
 class Probe:
@@ -45,21 +48,26 @@ class Probe:
         """The view at both resolutions, once per column of numbers."""
         return list(pairs(self._rng, fine, coarse, self.columns(view, fine), self.columns(view, coarse)))
 
-    def first_page(self, resolution: Resolution, tokens: int) -> Page | None:
-        """A page whose limit is no whole number of buckets, to see what it counts."""
-        for buckets in (2, 1):
-            limit = (tokens + 1) * buckets - 1
-            if tokens < 2 or limit > LARGEST_LIMIT:
-                continue
-            try:
-                page = self.page("prices", resolution, limit)
-            except LimitTooSmallError as error:
-                if not error.minimum or error.minimum > LARGEST_LIMIT:
-                    return None
-                limit = error.minimum
-                page = self.page("prices", resolution, limit)
-            return replace(page, limit=page.limit or limit)
-        return None
+    def first_page(self, resolution: Resolution, near: Series) -> Page | None:
+        """A page whose limit tells what it counts, by the points of the range; tokens may have few times in common."""
+        tokens = len(near.tokens)
+        limits = [limit for limit in (2 * tokens + 1, tokens, *_LIMITS) if tokens <= limit <= LARGEST_LIMIT]
+        if tokens < 2 or not limits:
+            return None
+
+        def tells(limit: int) -> bool:
+            points, _, times = readings_of_limit(near, limit)
+            return points != times
+
+        limit = next(filter(tells, limits), limits[0])
+        try:
+            page = self.page("prices", resolution, limit)
+        except LimitTooSmallError as error:
+            if not error.minimum or error.minimum > LARGEST_LIMIT:
+                return None
+            limit = error.minimum
+            page = self.page("prices", resolution, limit)
+        return replace(page, limit=page.limit or limit)
 
 
 def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
@@ -73,6 +81,6 @@ def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any
     probe = Probe(transport, market, whole)
     prices = probe.pairs("prices", near, far)[0]
     found = compared(prices, probe.pairs("metrics", near, far), probe.pairs("books", near, far)[0])
-    found.append(find_limit(prices.near, probe.first_page(near, len(prices.near.tokens))))
+    found.append(find_limit(prices.near, probe.first_page(near, prices.near)))
     assert [f.reading for f in found] == list(READINGS)
     return Verification(market, whole, str(near), str(far), tuple(found))

@@ -91,6 +91,22 @@ def flat(tokens: int, hours: int = 3, price: float = 0.5) -> MemoryArchive:
 SPAN = (to_text(START), to_text(START + 180 * MINUTE))
 
 
+@pytest.mark.parametrize("choice", ["points", "times"])
+def test_tokens_that_begin_apart_do_not_hide_what_limit_counts(choice: str) -> None:
+    """Where the first times have one token each, a page of more of them tells points from times."""
+    archive = MemoryArchive()
+    archive.add_market("0xm", {"T0": "0", "T1": "1"})
+    for minute in range(180):
+        ts = START + minute * MINUTE
+        for i in range(2):
+            if minute >= 30 or minute % 2 == i:
+                archive.put("prices", "0xm", str(i), ts, 0.5)
+                archive.put("books", "0xm", str(i), ts, ([(0.4, 5.0)], [(0.6, 5.0)]))
+        archive.put("metrics", "0xm", None, ts, {"volume": 1.0, "liquidity": 2.0, "spread": 0.02})
+    with verified(archive, {"limit": choice}, "0xm", span=SPAN) as told:
+        assert told["limit"].found == choice, told
+
+
 @given(
     minutes=st.lists(st.integers(0, 2000), min_size=1, max_size=60, unique=True).map(sorted),
     numbers=st.lists(st.sampled_from([0.25, 0.5, 0.75, math.nan]), min_size=60, max_size=60),

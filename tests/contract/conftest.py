@@ -80,7 +80,8 @@ class Patient(Web):
     def get(self, path: str, headers: dict[str, str] | None = None, **params: Any) -> Answer:
         answer = super().get(path, headers, **params)
         while answer.status == 429:
-            time.sleep(min(60, int(answer.headers.get("Retry-After", "5"))))
+            wait = answer.headers.get("Retry-After", "")  # may be a date
+            time.sleep(min(60, int(wait) if wait.isdigit() else 5))
             answer = super().get(path, headers, **params)
         return answer
 

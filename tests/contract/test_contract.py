@@ -28,8 +28,15 @@ def whole(web: Web, path: str, **params: Any) -> dict[str | None, list[dict[str,
         assert body["metadata"]["count"] == points, "count is the number of points: label x bucket"
         assert body["metadata"]["limit"] == params.get("limit", 100)
         for label, rows in groups.items():
-            out.setdefault(label, []).extend(rows)
+            out.setdefault(label, []).extend(map(plain, rows))
     return out
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A point by what the interface says of it: its time in one form, and no fields that only this service has."""
+    known = {"t", "bids", "asks"} if "bids" in row else {"t", "p"} if "p" in row else set(row)
+    numbers = {name: x for name, x in row.items() if name in known and not isinstance(x, str)}
+    return {"t": to_text(parse_iso(row["t"])), **numbers}
 
 
 def value(row: dict[str, Any]) -> Any:
