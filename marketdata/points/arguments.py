@@ -24,7 +24,7 @@ def whole(name: str, value: object, least: int = 1, most: float = math.inf) -> i
     """The argument as a whole number from ``least`` to ``most``; anything else is a ConfigError."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
         bounds = f"from {least}" if most == math.inf else f"from {least} to {most}"
-        raise ConfigError(f"{name}={value!r} is refused; allowed are whole numbers {bounds}.")
+        raise ConfigError(f"is refused; allowed are whole numbers {bounds}.", argument=name, value=value)
     return int(value)
 
 
@@ -33,7 +33,7 @@ def number(name: str, value: object, *, least: float | None = None, most: float 
     given = float(value) if isinstance(value, Real | Decimal) and not isinstance(value, bool) else math.nan
     if not math.isfinite(given) or (given <= 0 if least is None else given < least) or given > most:
         allowed = ("above 0" if least is None else f"from {least:g}") + ("" if most == math.inf else f" to {most:g}")
-        raise ConfigError(f"{name}={value!r} is refused; allowed are finite numbers {allowed}.")
+        raise ConfigError(f"is refused; allowed are finite numbers {allowed}.", argument=name, value=value)
     return given
 
 
@@ -101,7 +101,7 @@ def texts(name: str, value: object, what: str) -> list[str]:
     some = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
     for one in some:
         if not isinstance(one, str) or not one:
-            raise ConfigError(f"{name}={one!r} is refused; pass {what} as text, or a list of them.")
+            raise ConfigError(f"is refused; pass {what} as text, or a list of them.", argument=name, value=one)
     return list(dict.fromkeys(map(str, some)))
 
 
