@@ -16,7 +16,6 @@ from marketdata.archive.coverage.policy import (
     answered,
     coverage_after,
     gaps_to_fetch,
-    minutes,
     recorded_beside,
     whole_minutes,
 )
@@ -115,7 +114,7 @@ def test_everything_is_asked_for_that_is_not_known(
     assert all(a.end <= b.start for a, b in itertools.pairwise(gaps))
     assert all(gap.start < gap.end for gap in gaps)
     assert {minute: gap.tries for gap in gaps for minute in range(gap.start, gap.end, MINUTE)} == want
-    assert minutes(gaps) == len(want)
+    assert sum(gap.end - gap.start for gap in gaps) == MINUTE * len(want)
     assert all(gap.range == Range(gap.start, gap.end) for gap in gaps)
 
 
@@ -127,12 +126,6 @@ def test_the_minute_that_is_open_is_asked_for_and_no_later_one() -> None:
     assert gaps_to_fetch([], Range(at(6), at(100)), ServerTime(at(5))) == []
     assert gaps_to_fetch([], Range(at(6), at(100)), ServerTime(at(5)), refresh=True) == []
     assert gaps_to_fetch([], wanted, ServerTime(at(50)), refresh=True) == [Gap(at(0), at(51))]
-
-
-def test_gaps_that_overlap_are_counted_once() -> None:
-    """The number of minutes of some gaps is that of their union."""
-    assert minutes([Gap(at(0), at(5)), Gap(at(3), at(8)), Gap(at(20), at(21))]) == 9
-    assert minutes([]) == 0
 
 
 @given(st.integers(-5, 5), st.integers(-5, 5), st.integers(0, 5), st.integers(-5, 5))
