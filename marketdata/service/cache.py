@@ -15,7 +15,7 @@ from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 from marketdata.times import MINUTE, Range
 
-# Points (token x bucket) of one chunk, about as many as a row group of the archive has: reading a part of one decodes
+# Points (token x bucket) of one chunk, as many as some row groups of the archive have: reading a part of one decodes
 # all of it. And base points (1m) that one chunk may be made from: one request reads no more at a time.
 _IS_BOOKS = {view: spec.columns is Books for view, spec in VIEWS.items()}
 POINTS = {view: 4_096 if books else 16_384 for view, books in _IS_BOOKS.items()}
