@@ -129,6 +129,7 @@ def replay(array: np.ndarray[Any, Any]) -> dict[int, list[Any]]:
     return out
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning")  # times may be drawn on a grid of several minutes
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(books=book_columns())
