@@ -373,7 +373,11 @@ def test_a_table_says_how_many_rows_it_shows(folder, market, rows) -> None:
     assert lines[-1].startswith(f"... {rows} of 8 rows;")
 
 
-@given(st.lists(st.tuples(st.none() | st.text("ab", max_size=70), st.none() | st.floats(0, 1e9), st.booleans())))
+# Smaller numbers have so many digits that the columns behind them are left out.
+shown_numbers = st.none() | st.just(0.0) | st.floats(1e-15, 1e9)
+
+
+@given(st.lists(st.tuples(st.none() | st.text("ab", max_size=70), shown_numbers, st.booleans())))
 def test_cells_of_a_table_are_those_of_the_frame(rows) -> None:
     """Numbers are without exponents and read back to two digits at least, a null is "-", a text is whole or cut."""
     frame = pl.DataFrame(rows, {"name": pl.String, "number": pl.Float64, "flag": pl.Boolean}, orient="row")

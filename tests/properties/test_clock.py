@@ -44,6 +44,7 @@ def points(columns: Series) -> list[tuple[int, Token, float | None]]:
     return [(int(t), columns.tokens[i], p) for t, i, p in zip(columns.ts, columns.token, values, strict=True)]
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning")  # drawn times may lie on a grid of several minutes
 @given(
     kind=st.sampled_from(KINDS),
     left=ticks(),
