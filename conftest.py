@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
 import marketdata as md
@@ -150,6 +150,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """The rows of the fault matrix that a test proves are words of ``-k``: ``pytest -k N9``."""
     for mark in item.iter_markers("fault"):
         item.extra_keyword_matches.update(mark.args)
+    if is_hypothesis_test(getattr(item, "obj", None)):  # drawn times may all lie on a grid of several minutes
+        item.add_marker(pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning"))
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,6 @@ def test_a_matrix_refuses_what_would_mix_tokens() -> None:
 
 
 @few
-@pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning")
 @given(books=book_columns(), prices=price_columns(), metrics=metric_columns())
 def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: Any, metrics: Any) -> None:
     """Every snapshot, price and point comes once, at the end of its bucket, never before an earlier one."""
@@ -129,7 +128,6 @@ def replay(array: np.ndarray[Any, Any]) -> dict[int, list[Any]]:
     return out
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning")  # times may be drawn on a grid of several minutes
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(books=book_columns())

@@ -61,7 +61,6 @@ def plain(frame: Any) -> list[tuple[Any, ...]]:
     return rows(data.select([c for c in data.columns if not c.endswith("_count")]).to_native())
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.CoarseGridWarning")  # drawn points may lie every two minutes
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
 @settings(max_examples=settings.get_profile("house").max_examples // 4)

@@ -80,7 +80,7 @@ def plain(books: Any, fills: list[dict[str, Any]], ends: Any, payoffs: Any, cash
     return out
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning", "ignore::marketdata.CoarseGridWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning")
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]),
     drawn=settled_cases(),

@@ -44,7 +44,6 @@ def points(columns: Series) -> list[tuple[int, Token, float | None]]:
     return [(int(t), columns.tokens[i], p) for t, i, p in zip(columns.ts, columns.token, values, strict=True)]
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning")  # drawn times may lie on a grid of several minutes
 @given(
     kind=st.sampled_from(KINDS),
     left=ticks(),
@@ -73,7 +72,6 @@ def stamped(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple((v - zero) // (one - zero) if hasattr(v, "tzinfo") else v for v in plain)
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning")
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy", "arrow"]),
     left=ticks(),

@@ -15,9 +15,7 @@ from marketdata.resolution import Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_frame
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::marketdata.UnweightedMeanWarning", "ignore::marketdata.CoarseGridWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
 fills = st.sampled_from(["null", "forward"])
 # Drawn times may lie far apart: finer grids would have millions of rows.
 resolutions = st.sampled_from([Resolution.H1, Resolution.H6, Resolution.D1])

@@ -22,10 +22,7 @@ from marketdata.resolution import BucketWidth, Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_columns, to_frame
 
-# Drawn points may all lie on a coarse grid.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::marketdata.UnweightedMeanWarning", "ignore::marketdata.CoarseGridWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
 resolutions = st.sampled_from(list(Resolution))
 
 
