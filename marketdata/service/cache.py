@@ -124,22 +124,18 @@ class Cache:
                 self.nbytes -= self._kept.popitem(last=False)[1][1]
 
 
-def chunk_ranges(stored: Sequence[Range], subject: Subject, rng: Range, start: int, opening: int) -> Iterator[Range]:
+def chunk_ranges(stored: Sequence[Range], subject: Subject, rng: Range, start: int) -> Iterator[Range]:
     """Chunks that may have points of a range from ``start`` on, in time order; ``stored`` is disjoint and sorted.
 
-    The first one of a range is for just over ``opening`` points, which are soon there. Others are cells of a grid, so
-    that other ranges have the same; but the first chunk is left out of them, and a bucket that the range cuts is cut.
+    Cells of a grid, so that other ranges have the same; but one whose bucket the range cuts is cut too.
     """
     length, width = subject.chunk_micros, subject.resolution.micros
-    first = next((max(one.start, rng.start) for one in stored if one.end > rng.start), rng.start) // width * width
-    opened = first + min(length, (opening // max(1, subject.tokens) + 1) * width)
     at = start // width * width
     for one in stored:
         at = max(at, one.start // width * width)
         while at < min(one.end, rng.end):
             begin = at // length * length
-            begin, at = (first, opened) if at < opened else (max(begin, opened), begin + length)
-            end = at
+            at = end = begin + length
             if begin < rng.start < end and rng.start % width:
                 begin = rng.start
             if begin < rng.end < end and rng.end % width:

@@ -105,8 +105,7 @@ class Pages:
         width = subject.resolution.micros
         first = rng.start // width * width if position is None else position
         page, reads, begun = ServedPage(), 0, time.monotonic()
-        # The first chunk has the first page and the next one, which is read ahead.
-        for seen, cell in enumerate(chunk_ranges(stored, subject, rng, max(first, rng.start), 2 * limit)):
+        for seen, cell in enumerate(chunk_ranges(stored, subject, rng, max(first, rng.start))):
             if reads >= MAX_READS or (seen and time.monotonic() - begun > MAX_SECONDS):
                 page.position = cell.start
                 return page
