@@ -179,7 +179,7 @@ class Reader:
         return merged(part.window, [fetched for fetched in parts if fetched is not None])
 
     def _lacks(self, part: Part, fetched: Fetched) -> str:
-        """The reason to doubt that all points came, if smaller windows can tell."""
+        """The reason to doubt that all points came, if smaller windows can show it."""
         if fetched.notes["count_mismatch"] and part.tries <= _MOST_TRIES and not self._counts_otherwise:
             return "count"
         if not fetched.notes["cursor_empty"] or len(fetched.columns) >= part.window.buckets * fetched.labels:

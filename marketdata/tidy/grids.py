@@ -39,10 +39,8 @@ class Widths(NamedTuple):
 
 def widths(resolution: str, resolution_of: str | None, *, fill: bool = False) -> Widths:
     """The arguments of these names; ConfigError if finer buckets are wanted without a fill, or buckets would be cut."""
-    width, own = (
-        BucketWidth.of(resolution),
-        None if resolution_of is None else BucketWidth.of(resolution_of, "resolution_of"),
-    )
+    width = BucketWidth.of(resolution)
+    own = None if resolution_of is None else BucketWidth.of(resolution_of, "resolution_of")
     if own is None:
         return Widths(width, own, 0, partial(coarser_grid, width=width, argument="resolution_of"))
     if own.divides(width):
