@@ -10,7 +10,7 @@ from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import returns as rules
-from marketdata.points.arguments import choice, text
+from marketdata.points.arguments import text
 from marketdata.points.columns import Series
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, refuse_cents, value_columns
@@ -98,7 +98,8 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     >>> md.returns(prices)["returns"].round(3).to_list()
     [None, 0.025, None, -0.017]
     """
-    choice("how", how, get_args(How), ", ".join(map(repr, get_args(How))))
+    if str(how) not in get_args(How):
+        raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
     width = None if resolution is None else BucketWidth.of(resolution)
     watch = None if width is None else partial(coarser_grid, width=width, argument="resolution")
 
