@@ -5,12 +5,12 @@
     MarketDataError
       ConfigError               base_url, key, range or argument refused before any request
       RequestError              the service refused: status, detail, url
-        BadRequestError         400
-          LimitTooSmallError    the page cannot hold one bucket: minimum
+        BadRequestError         400: minimum, maximum
+          LimitTooSmallError    the page cannot hold one bucket
           TooManyTokensError    more than 200 tokens: use the token calls
           CursorRejectedError   the cursor is expired or unknown
         AuthenticationError     401
-        PlanError               403
+        PlanError               403: minimum_resolution, view, history_days, earliest
         NotFoundError           404
         ParameterError          422: problems
         RateLimitError          429: retry_at
@@ -44,6 +44,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 DISTRIBUTION = "prediction-marketdata"  # what pip installs; `marketdata` on the package index is another project
@@ -114,13 +115,17 @@ class RequestError(MarketDataError):
 
 
 class BadRequestError(RequestError):
-    """400: a timestamp, limit, cursor or market constraint was refused."""
+    """400: the service refused a timestamp, limit, cursor or market constraint.
+
+    ``minimum`` and ``maximum`` are the page limits that the service names, or None.
+    """
+
+    minimum: int | None = None
+    maximum: int | None = None
 
 
 class LimitTooSmallError(BadRequestError):
     """The page limit cannot hold one bucket; ``minimum`` is the smallest that the service names, or None."""
-
-    minimum: int | None = None
 
 
 class TooManyTokensError(BadRequestError):
@@ -136,7 +141,17 @@ class AuthenticationError(RequestError):
 
 
 class PlanError(RequestError):
-    """403: the plan of the key does not allow this data, resolution or range."""
+    """403: the plan of the key does not allow this data, resolution or range.
+
+    ``minimum_resolution`` is the finest that the plan allows ("10m"), ``view`` the view that it lacks ("books"),
+    ``history_days`` how far back it reaches, ``earliest`` the first time that it allows [UTC datetime]. What the text
+    of the service does not say is None.
+    """
+
+    minimum_resolution: str | None = None
+    view: str | None = None
+    history_days: int | None = None
+    earliest: datetime | None = None
 
 
 class NotFoundError(RequestError):

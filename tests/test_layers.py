@@ -19,6 +19,7 @@ From top to bottom; a layer may import its own and lower ones::
     wire
     adapters                       formats and libraries of others as points
     points                         the data and the rules on it, numpy only
+    vendors                        what is known about the services of the interface
     times
     clock                          what waiting code asks, so that tests need not wait
     resolution
@@ -45,6 +46,7 @@ LAYERS = (
     ("resolution",),
     ("clock",),
     ("times",),
+    ("vendors",),
     ("points",),
     ("adapters",),
     ("wire",),

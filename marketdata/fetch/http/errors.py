@@ -26,9 +26,12 @@ from marketdata.errors import (
 from marketdata.fetch.http.auth import SECRET_LENGTH, redact
 from marketdata.fetch.http.connection import BUNDLES, PROXIES
 from marketdata.fetch.http.retry import Again, Failure
+from marketdata.vendors import read_limits, read_plan
 
 # Characters of an answer that a message shows.
 _LONGEST = 2048
+# Fields of an error body that may have its text, the most telling first.
+_TEXT_FIELDS = ("detail", "message", "error")
 # The status, words of the detail, and the error that both mean; the first that fits.
 _KINDS: tuple[tuple[int, str, type[RequestError]], ...] = (
     (400, r"limit too small", LimitTooSmallError),
@@ -41,12 +44,14 @@ _KINDS: tuple[tuple[int, str, type[RequestError]], ...] = (
     (422, "", ParameterError),
     (429, "", RateLimitError),
 )
-_MINIMUM = re.compile(r"limit too small.*?minimum required:\s*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
-def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> RequestError:
-    """The error of a status that is not 200; ``detail`` whole, up to 2 kB, and without the key."""
+def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now: float) -> RequestError:
+    """The error of a status that is not 200; ``detail`` whole, up to 2 kB, and without the key.
+
+    ``now`` is the time of the answer [Unix s].
+    """
     if len(key) < SECRET_LENGTH and key in map(unquote, urlsplit(url).path.split("/")):
         key = ""  # the very name that was requested: the address shows it
 
@@ -65,8 +70,10 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str) -> 
     kind: type[RequestError] = next(kinds, ServerError if status >= 500 else RequestError)
     text = f"{status}: {detail or 'no detail'} ({url})"
     error = kind(text, status=status, detail=detail, url=url, hint=_hint(kind, status, url))
-    if isinstance(error, LimitTooSmallError) and (found := _MINIMUM.search(said)) is not None:
-        error.minimum = int(found[1])
+    if isinstance(error, BadRequestError):
+        read_limits(error, said)
+    if isinstance(error, PlanError):
+        read_plan(error, said, now)
     if isinstance(error, ParameterError):
         error.problems = [
             {"loc": [shown(x, 200) for x in loc], "msg": shown(p["msg"]), "type": shown(p.get("type", ""), 200)}
@@ -88,13 +95,14 @@ def _hint(kind: type[RequestError], status: int, url: str) -> str:
 
 
 def _detail(body: bytes, content_type: str) -> Any:
-    """The message of a body: its ``detail``, else all of it as JSON, or the start of its text."""
+    """The message of a body: its first field of `_TEXT_FIELDS`, else all of it as JSON, or the start of its text."""
     top = None
     if "html" not in content_type:
         with suppress(ValueError, RecursionError):
             top = json.loads(body.decode("utf-8-sig"))
     if top is not None:
-        return top["detail"] if isinstance(top, dict) and "detail" in top else top
+        fields = [top[name] for name in _TEXT_FIELDS if top.get(name)] if isinstance(top, dict) else []
+        return fields[0] if fields else top
     plain = _TAGS.sub(" ", body[:65536].decode("utf-8", "replace"))
     return " ".join(plain.split())[:200]
 

@@ -286,10 +286,10 @@ class Transport:
             return Failure(ContractError(text), "once")
         if status < 400:
             return Failure(ContractError(f"The answer has the status {status}; the interface knows 200 ({url})."))
-        error = refusal(status, body, kind, url, str.__str__(key))
+        now = date if date is not None else self._clock.time()
+        error = refusal(status, body, kind, url, str.__str__(key), now)
         wait = retry_after(head.get("Retry-After"), date)
         if isinstance(error, RateLimitError):
-            now = date if date is not None else self._clock.time()
             error.retry_at = now + wait if wait is not None else None
             return Failure(error, "throttled", wait)
         if status in RETRYABLE:
