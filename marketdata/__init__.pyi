@@ -50,7 +50,6 @@ from marketdata.simulation import simulate as simulate
 from marketdata.tidy import fees as fees
 from marketdata.tidy.account import account as account
 from marketdata.tidy.account import kelly as kelly
-from marketdata.tidy.answers import answers as answers
 from marketdata.tidy.answers import without_answers as without_answers
 from marketdata.tidy.asof import asof_join as asof_join
 from marketdata.tidy.asof import available_at as available_at

@@ -5,8 +5,7 @@ A record may have further fields, which are kept as they came.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from marketdata.points.columns import Token
@@ -22,8 +21,8 @@ class Field(NamedTuple):
     ``type``: an id (or a slug) is a text, a date an ISO 8601 text, tokens are a list of ``{id, label}``. ``of``: whose
     records always have it (null where it is not known): all of a listing, the answer for one market, those of an
     archive; else some records have it. ``searched``: whether a search looks in it. ``stored``: whether an archive has
-    it as a column too; a change needs new archives. ``answer``: whether it was known only later than the market opened:
-    what becomes of the market, and when.
+    it as a column too; a change needs new archives. ``post_resolution``: its value may change after the market opened, so
+    it leaks the outcome, as the status and the winner do.
     """
 
     name: str
@@ -32,7 +31,7 @@ class Field(NamedTuple):
     of: Literal["listing", "market", "archive", "some"] = "listing"
     searched: bool = False
     stored: bool = False
-    answer: bool = False
+    post_resolution: bool = False
 
 
 # Fields that records of several kinds have: the name of series and events,
@@ -53,7 +52,7 @@ def _common(title: Field) -> tuple[Field, ...]:
         Field("id", "id", "canonical id", searched=True, stored=True),
         Field("slug", "id", "readable name in URLs", searched=True, stored=True),
         title,
-        Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says", answer=True),
+        Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says", post_resolution=True),
         Field("start_date", "date", "when it opens [UTC]"),
         Field("end_date", "date", "when it is scheduled to end [UTC]"),
     )
@@ -70,15 +69,19 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
         Field("tokens", "tokens", "ids and labels of its tokens, in one order", stored=True),
         *(field._replace(of="some", stored=False) for field in (*_SERIES, _TAGS)),
         Field("description", "text", "how it resolves, in words", "market"),
-        Field("closed_at", "date", "when trading ended [UTC]", "market", answer=True),
-        Field("resolved_at", "date", "when its outcome was known [UTC]", "some", answer=True),
-        Field("resolved_token_id", "id", "the token that won", "market", answer=True),
-        Field("resolved_token_label", "text", "its label", "market", answer=True),
+        Field("closed_at", "date", "when trading ended [UTC]", "market", post_resolution=True),
+        Field("resolved_at", "date", "when its outcome was known [UTC]", "some", post_resolution=True),
+        Field("resolved_token_id", "id", "the token that won", "market", post_resolution=True),
+        Field("resolved_token_label", "text", "its label", "market", post_resolution=True),
         Field(
-            "payoffs", "numbers", "what a share of each token paid, as `token_ids` [USD, 0 to 1]", "some", answer=True
+            "payoffs",
+            "numbers",
+            "what a share of each token paid, as `token_ids` [USD, 0 to 1]",
+            "some",
+            post_resolution=True,
         ),
         Field("created_at", "date", "when its record was made [UTC]", "some"),
-        Field("updated_at", "date", "when its record was last changed [UTC]", "some", answer=True),
+        Field("updated_at", "date", "when its record was last changed [UTC]", "some", post_resolution=True),
     ),
 }
 # Ids are named by what they are of wherever other ids may be beside them: in frames and in the tables of archives.
@@ -120,20 +123,15 @@ NUMBER_LISTS = tuple(field.name for _, field in _all() if field.type == "numbers
 # The fields that a search looks at.
 SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.searched))
 
-# Whether a field of the table was known later.
-_ANSWERS = {field.name: field.answer for _, field in _all()}
-# Words in the name of any other field that mean that it became known only later.
-_LATER_WORDS = {
-    "accepting", "active", "archived", "ask", "bid", "change", "closed", "comment", "comments", "expired", "finalized",
-    "interest", "last", "liquidity", "outcome", "payoff", "payoffs", "payout", "payouts", "prices", "resolved",
-    "result", "results", "settled", "settlement", "spread", "status", "tick", "traded", "trades", "updated",
-    "value", "volume", "winner", "winning", "won",
-}  # fmt: skip
+# The columns of market records that a market has when it opens, and keeps: those of the table, and what events of
+# exclusive markets say of themselves. Any other column may tell the outcome.
+KNOWN_AT_OPENING = frozenset(
+    {name for kind, field in _all() if not field.post_resolution for name in columns(kind, field)}
+    | {"category", "event_title", "series_title", "available_at", "simulated"}
+    | {"exclusive", "negRisk", "neg_risk", "open_list", "negRiskAugmented", "neg_risk_augmented"}
+)
 
 
-def is_answer(name: str) -> bool:
-    """Whether a column of records was known only later: as the table says, of further columns by their words."""
-    if name in _ANSWERS:
-        return _ANSWERS[name]
-    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
-    return any(word.lower() in _LATER_WORDS for word in words)
+def label_leaking(names: Iterable[str], keep: Iterable[str] = ()) -> list[str]:
+    """The columns of market records that may tell the outcome: all that no market has when it opens, less ``keep``."""
+    return [name for name in names if name not in KNOWN_AT_OPENING and name not in keep]

@@ -20,7 +20,7 @@ from marketdata.points.asof import Keyed, latest
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.answers import answers_of_records
+from marketdata.tidy.answers import leaks_of_records
 from marketdata.tidy.grids import coarser_grid
 from marketdata.times import to_duration
 
@@ -76,7 +76,7 @@ def asof_join(
     ----------
     left, right
         Frames of the same kind, ``right`` with one row per id and time (of books pass `bbo` or `to_wide`). NotTidyError
-        if it has two different ones; ConfigError if it has market records with `answers`.
+        if it has two different ones; ConfigError if it has market records with label-leaking columns.
     on, suffix : str
         Time column of ``left``; ending of the names of columns of ``right`` that ``left`` has too.
     by : str or list of str, optional
@@ -157,10 +157,10 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
     if missing or (how.by is None and not keys):
         raise NotTidyError.from_missing("A join by ids (by=() joins by time alone)", missing or ["market_id"], others)
     require("The right frame", [] if KNOWN in others else ["ts"], others)
-    if later := answers_of_records([*others]):
+    if later := leaks_of_records([*others]):
         raise ConfigError(
-            f"right has market records with {', '.join(map(repr, later))}, known only later; pass "
-            "md.without_answers(records) with the times at which they were known."
+            f"right has market records with the label-leaking columns {', '.join(map(repr, later))}; pass "
+            "md.without_answers(records) with available_at, or select the ids, available_at and the columns you need."
         )
     if KNOWN not in others and how.width is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What was known then: records without answers, and the markets of a time."""
+"""What was known then: records without columns that leak, and the markets of a time."""
 
 from __future__ import annotations
 
@@ -14,42 +14,37 @@ from properties.test_cross_token import in_kind
 
 import marketdata as md
 from marketdata.archive.universe import existed
-from marketdata.points.records import FIELDS, is_answer
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-KNOWN_THEN = [
+KNOWN_AT_OPENING = [
     "market_id", "slug", "question", "description", "start_date", "end_date", "event_id", "event_slug", "event_title",
-    "series_slug", "token_ids", "token_labels", "outcomes", "tags", "category", "topic", "created_at", "close_time",
-    "ends_at", "simulated", "neg_risk", "strike_rate", "resolution_source", "min_order_size",
+    "series_slug", "token_ids", "token_labels", "tags", "category", "created_at", "simulated", "neg_risk",
 ]  # fmt: skip
-KNOWN_LATER = [
-    "status", "closed_at", "closed", "closedTime", "resolved_at", "resolved_token_id", "payoffs", "payoff", "outcome",
-    "result", "outcomePrices", "winner", "winningToken", "volume", "volumeNum", "volume_24hr", "liquidity", "updatedAt",
-    "last_price", "bestBid", "yes_ask", "spread", "open_interest", "umaResolutionStatus", "expiration_value",
-    "updated_at", "lastTradePrice", "settlement_ts", "oneDayPriceChange", "tick_size",
+LEAKING = [
+    "status", "closed_at", "resolved_at", "resolved_token_id", "payoffs", "updated_at", "resolution", "final_price",
+    "resolutionProbability", "closeTime", "umaResolutionStatuses", "events", "volume", "lastTradePrice", "anything else",
 ]  # fmt: skip
-
-
-def test_the_names_of_answers() -> None:
-    """Outcome, closing time, final volume and last prices, in the ways that venues write them; no other field."""
-    assert [name for name in KNOWN_THEN if is_answer(name)] == []
-    assert [name for name in KNOWN_LATER if not is_answer(name)] == []
-    assert {f.name for f in FIELDS["markets"] if f.answer} <= {*KNOWN_LATER, "resolved_token_label"}
 
 
 @pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
-def test_records_without_answers_are_the_same_records(kind: str) -> None:
-    """Other columns and all rows stay, and the kind of frame."""
-    records = md.testing.markets("polars", markets=3).with_columns(volume=1.0, category=pl.lit("weather"))
-    given_: Any = in_kind(records, kind)
-    names = ["status", "closed_at", "resolved_token_id", "resolved_token_label", "volume"]
-    assert md.answers(given_) == names
-    left = md.without_answers(given_)
-    assert type(left) is type(given_)
-    assert nw.from_native(left).collect_schema().names() == [c for c in records.columns if c not in names]
+@given(names=st.sets(st.sampled_from([*KNOWN_AT_OPENING, *LEAKING])), kept=st.sets(st.sampled_from(LEAKING)))
+def test_records_keep_what_was_known_at_opening_and_what_keep_names(kind: str, names: set[str], kept: set[str]) -> None:
+    """All rows, the order of columns and the kind of frame stay; every unknown column goes."""
+    columns, kept = sorted({*names, "market_id"}), kept & names
+    records: Any = in_kind(pl.DataFrame({name: ["a", "b", None] for name in columns}), kind)
+    removed = [name for name in columns if name in LEAKING and name not in kept]
+    assert md.without_answers(records, keep=sorted(kept), dry=True) == removed
+    left = md.without_answers(records, keep=sorted(kept))
+    assert type(left) is type(records)
     data = nw.from_native(left)
-    assert len(data.collect() if isinstance(data, nw.LazyFrame) else data) == 3
-    assert md.answers(left) == []
+    data = data.collect() if isinstance(data, nw.LazyFrame) else data
+    assert (data.columns, len(data)) == ([name for name in columns if name not in removed], 3)
+
+
+def test_keep_refuses_a_column_that_the_records_lack() -> None:
+    """A misspelt name is no silent no."""
+    with pytest.raises(md.ConfigError, match="'volumes'"):
+        md.without_answers(md.testing.markets(), keep="volumes")
 
 
 @pytest.mark.parametrize("engine", ["dask", "duckdb"])
@@ -64,15 +59,15 @@ def test_records_of_an_engine_stay_in_it(engine: str) -> None:
     assert len(left) == 3
 
 
-def test_history_has_no_answers() -> None:
+def test_a_frame_of_history_is_refused() -> None:
     """Its volume was known at the end of its bucket."""
     with pytest.raises(md.NotTidyError, match="available_at"):
-        md.answers(md.testing.metrics())
+        md.without_answers(md.testing.metrics())
 
 
 @pytest.mark.parametrize("kind", ["polars", "pandas", "lazy"])
-def test_a_join_of_records_refuses_answers(kind: str) -> None:
-    """The error names them; without them the join is made, and no verb adds them to a frame."""
+def test_a_join_refuses_records_with_columns_that_leak(kind: str) -> None:
+    """The error names them; without them the join is made, and no function adds them to a frame."""
     prices = md.testing.prices("polars", markets=2)
     records = md.testing.markets("polars", markets=2).with_columns(available_at=pl.lit(START - dt.timedelta(days=1)))
     one, known = in_kind(prices, kind), in_kind(records.drop("token_ids", "token_labels"), kind)
@@ -130,7 +125,8 @@ def test_an_archive_knows_the_markets_of_a_time(kind: Any) -> None:
         still = {i for i in begun if m_is_open(records[i], at)}
         assert {*archive.markets(at=at)["market_id"]} == begun
         assert {*archive.universe(at)["market_id"]} == still
-        assert md.answers(archive.universe(at)) == md.answers(archive.markets(at=at)) == []
+        assert md.without_answers(archive.universe(at), dry=True) == []
+        assert md.without_answers(archive.markets(at=at), dry=True) == []
     assert begun > still > set()
     assert len(archive.universe("2020-01-01")) == 0
     slug = next(iter(records.values()))["event_slug"]
