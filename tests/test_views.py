@@ -129,7 +129,7 @@ with md.serve(mine) as service, md.Client(service.base_url, service.api_key, fra
 
 
 FIELD = '        Field("tokens", '
-ADDED = """        Field("halted_at", "date", "when it was stopped [UTC]", searched=True, stored=True, post_resolution=True),
+ADDED = """        Field("halted_at", "date", "when it was stopped [UTC]", searched=True, stored=True, leaks=True),
         Field("rules", "text", "what else holds", "market"),
 """
 

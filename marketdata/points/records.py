@@ -18,11 +18,11 @@ KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 class Field(NamedTuple):
     """A field of a record.
 
-    ``type``: an id (or a slug) is a text, a date an ISO 8601 text, tokens are a list of ``{id, label}``. ``of``: whose
-    records always have it (null where it is not known): all of a listing, the answer for one market, those of an
-    archive; else some records have it. ``searched``: whether a search looks in it. ``stored``: whether an archive has
-    it as a column too; a change needs new archives. ``post_resolution``: its value may change after the market opened, so
-    it leaks the outcome, as the status and the winner do.
+    ``type``: an id (or a slug) is a text, a date an ISO 8601 text, tokens are a list of ``{id, label}``. ``of``: which
+    records always have it, null where unknown: all of a listing, the answer for one market, those of an archive; else
+    some records have it. ``searched``: whether a search looks in it. ``stored``: whether an archive has it as a column
+    too; a change needs new archives. ``leaks``: whether its value may change after the market opened, and so tells the
+    outcome, as the status and the winner do.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Field(NamedTuple):
     of: Literal["listing", "market", "archive", "some"] = "listing"
     searched: bool = False
     stored: bool = False
-    post_resolution: bool = False
+    leaks: bool = False
 
 
 # Fields that records of several kinds have: the name of series and events,
@@ -52,7 +52,7 @@ def _common(title: Field) -> tuple[Field, ...]:
         Field("id", "id", "canonical id", searched=True, stored=True),
         Field("slug", "id", "readable name in URLs", searched=True, stored=True),
         title,
-        Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says", post_resolution=True),
+        Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says", leaks=True),
         Field("start_date", "date", "when it opens [UTC]"),
         Field("end_date", "date", "when it is scheduled to end [UTC]"),
     )
@@ -69,19 +69,19 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
         Field("tokens", "tokens", "ids and labels of its tokens, in one order", stored=True),
         *(field._replace(of="some", stored=False) for field in (*_SERIES, _TAGS)),
         Field("description", "text", "how it resolves, in words", "market"),
-        Field("closed_at", "date", "when trading ended [UTC]", "market", post_resolution=True),
-        Field("resolved_at", "date", "when its outcome was known [UTC]", "some", post_resolution=True),
-        Field("resolved_token_id", "id", "the token that won", "market", post_resolution=True),
-        Field("resolved_token_label", "text", "its label", "market", post_resolution=True),
+        Field("closed_at", "date", "when trading ended [UTC]", "market", leaks=True),
+        Field("resolved_at", "date", "when its outcome was known [UTC]", "some", leaks=True),
+        Field("resolved_token_id", "id", "the token that won", "market", leaks=True),
+        Field("resolved_token_label", "text", "its label", "market", leaks=True),
         Field(
             "payoffs",
             "numbers",
             "what a share of each token paid, as `token_ids` [USD, 0 to 1]",
             "some",
-            post_resolution=True,
+            leaks=True,
         ),
         Field("created_at", "date", "when its record was made [UTC]", "some"),
-        Field("updated_at", "date", "when its record was last changed [UTC]", "some", post_resolution=True),
+        Field("updated_at", "date", "when its record was last changed [UTC]", "some", leaks=True),
     ),
 }
 # Ids are named by what they are of wherever other ids may be beside them: in frames and in the tables of archives.
@@ -126,7 +126,7 @@ SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.search
 # The columns of market records that a market has when it opens, and keeps: those of the table, and what events of
 # exclusive markets say of themselves. Any other column may tell the outcome.
 KNOWN_AT_OPENING = frozenset(
-    {name for kind, field in _all() if not field.post_resolution for name in columns(kind, field)}
+    {name for kind, field in _all() if not field.leaks for name in columns(kind, field)}
     | {"category", "event_title", "series_title", "available_at", "simulated"}
     | {"exclusive", "negRisk", "neg_risk", "open_list", "negRiskAugmented", "neg_risk_augmented"}
 )

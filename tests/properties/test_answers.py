@@ -22,7 +22,7 @@ KNOWN_AT_OPENING = [
 ]  # fmt: skip
 LEAKING = [
     "status", "closed_at", "resolved_at", "resolved_token_id", "payoffs", "updated_at", "resolution", "final_price",
-    "resolutionProbability", "closeTime", "umaResolutionStatuses", "events", "volume", "lastTradePrice", "anything else",
+    "resolutionProbability", "closeTime", "umaResolutionStatuses", "events", "volume", "lastTradePrice", "other",
 ]  # fmt: skip
 
 
