@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,7 @@ from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Floats, Ints, Series, Side, Token
 from marketdata.points.order import LevelRows
 from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS
+from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
 
 
 class Rows(NamedTuple):
@@ -109,7 +109,16 @@ def books(frame: Frame, *, whole: bool = True) -> Books:
     for side in (bids, asks):
         marker = np.isnan(side.top[0]) & (side.counts > 0)  # the row of an empty side is no level
         sides.append(replace(side, counts=np.where(marker, 0, side.counts)) if marker.any() else side)
-    return Books(entries.tokens, entries.bounds, entries.ts, *sides)
+    values = {c: _snapshot_values(frame, c, bids.begins) for c in SNAPSHOT_FIELDS if c in frame.names}
+    return Books(entries.tokens, entries.bounds, entries.ts, *sides, values)
+
+
+def _snapshot_values(frame: Frame, name: str, first_rows: Ints) -> NDArray[Any]:
+    """A value of each snapshot; level rows repeat it, so that the first of them has it."""
+    rows = first_rows if frame.kind == "books" else np.arange(len(frame))
+    if SNAPSHOT_FIELDS[name] == "text":
+        return np.array(frame.texts(name, rows), object)
+    return frame.numbers(name)[rows]
 
 
 def snapshots(frame: Frame, *, whole: bool) -> tuple[Columns, Side, Side]:
@@ -313,6 +322,15 @@ def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
 
 
 # Columns to frames
+
+
+def snapshot_columns(books: Books, *, per_level: bool) -> dict[str, Column]:
+    """The values of snapshots as columns, one row per snapshot or repeated over the rows of its levels."""
+    lengths = np.maximum(books.counts, 1).reshape(-1, 2).sum(axis=1) if per_level else np.ones(len(books), np.int64)
+    return {
+        name: Texts.of(np.repeat(v, lengths).tolist()) if v.dtype.hasobject else np.repeat(v, lengths)
+        for name, v in books.values.items()
+    }
 
 
 def to_frame(

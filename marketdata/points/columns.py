@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,14 +237,25 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Books(Columns):
-    """One entry per snapshot, with both of its sides."""
+    """One entry per snapshot, with both of its sides, and values of the whole snapshot by name.
+
+    A value is a number, NaN where it is missing, or a text in an array of objects, None where it is missing.
+    """
 
     bids: Side
     asks: Side
+    values: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def of_levels(
-        cls, tokens: Sequence[Token], bounds: Ints, ts: Ints, counts: Ints, price: Floats, size: Floats
+        cls,
+        tokens: Sequence[Token],
+        bounds: Ints,
+        ts: Ints,
+        counts: Ints,
+        price: Floats,
+        size: Floats,
+        values: Mapping[str, NDArray[Any]] | None = None,
     ) -> Books:
         """Books of levels in one piece.
 
@@ -253,7 +264,7 @@ class Books(Columns):
         """
         begins = np.cumsum(counts) - counts
         sides = (Side(begins[i::2], counts[i::2], price, size) for i in (0, 1))
-        out = cls(tuple(tokens), bounds, ts, *sides)
+        out = cls(tuple(tokens), bounds, ts, *sides, values or {})
         out.__dict__.update(counts=counts, _is_one_piece=True)  # known here, so that nobody has to look
         return out
 
@@ -308,7 +319,8 @@ class Books(Columns):
         return self.asks.top[0] - self.bids.top[0]
 
     def _at(self, index: Ints | slice) -> Self:
-        return replace(super()._at(index), bids=self.bids.take(index), asks=self.asks.take(index))
+        values = {name: v[index] for name, v in self.values.items()}
+        return replace(super()._at(index), bids=self.bids.take(index), asks=self.asks.take(index), values=values)
 
 
 Data = Books | Series
@@ -370,11 +382,13 @@ def joined(parts: Sequence[D]) -> D:
     bounds = np.append(0, np.cumsum(np.bincount(codes, lengths, len(number)).astype(np.int64)))
     borders = [part.bounds for part in parts]
 
-    def together(arrays: Sequence[Floats], borders: Sequence[Ints]) -> Floats:
+    def together(arrays: Sequence[NDArray[Any]], borders: Sequence[Ints]) -> NDArray[Any]:
         slices = [array[a:b] for array, edges in zip(arrays, borders, strict=True) for a, b in pairwise(edges.tolist())]
         return np.concatenate([arrays[0][:0], *(slices[i] for i in order.tolist())])
 
     head = (tuple(number), bounds, np.concatenate([part.ts for part in parts])[index])
+    known = {name: v.dtype for part in parts for name, v in part.values.items()}  # type: ignore[attr-defined]
+    values = {name: together([values_of(part, name, known[name]) for part in parts], borders) for name in known}
     if isinstance(parts[0], Books):
         books = [part for part in parts if isinstance(part, Books)]
         every = np.concatenate([part.counts for part in books])
@@ -382,8 +396,12 @@ def joined(parts: Sequence[D]) -> D:
         firsts = accumulate([0, *map(len, books[:-1])])
         borders = [ends[2 * (first + part.bounds)] - ends[2 * first] for first, part in zip(firsts, books, strict=True)]
         levels = zip(*(part.levels() for part in books), strict=True)
-        return Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels))  # type: ignore[return-value]
-    series = [part for part in parts if isinstance(part, Series)]
-    names = dict.fromkeys(name for part in series for name in part.values)
-    values = {n: [s.values[n] if n in s.values else np.full(len(s), np.nan) for s in series] for n in names}
-    return Series(*head, {name: together(numbers, borders) for name, numbers in values.items()})  # type: ignore[return-value]
+        return Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels), values)  # type: ignore[return-value]
+    return Series(*head, values)  # type: ignore[return-value]
+
+
+def values_of(columns: Any, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Values of the entries by name, all missing where the columns have none."""
+    if name in columns.values:
+        return columns.values[name]
+    return np.full(len(columns), None if dtype.hasobject else np.nan, object if dtype.hasobject else float)

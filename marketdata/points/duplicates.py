@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ContractError
-from marketdata.points.columns import Books, Data, Ints, Series, ranges
+from marketdata.points.columns import Books, Data, Ints, ranges, values_of
 from marketdata.times import to_text
 
 
@@ -55,9 +55,9 @@ def equal_values(first: Data, second: Data) -> NDArray[np.bool_]:
             one, other = ranges(a.begins, length), ranges(b.begins, length)
             differ = (a.price[one] != b.price[other]) | (a.size[one] != b.size[other])
             same[np.repeat(np.arange(len(first)), length)[differ]] = False
-    elif isinstance(first, Series) and isinstance(second, Series):
-        missing = np.full(len(first), np.nan)
-        for name in first.values.keys() | second.values.keys():
-            one, other = first.values.get(name, missing), second.values.get(name, missing)
-            same &= (one == other) | (np.isnan(one) & np.isnan(other))
+    for name in first.values.keys() | second.values.keys():
+        dtype = (first.values if name in first.values else second.values)[name].dtype
+        one_value, other_value = values_of(first, name, dtype), values_of(second, name, dtype)
+        both_missing = np.zeros(len(first), bool) if dtype.hasobject else np.isnan(one_value) & np.isnan(other_value)
+        same &= (one_value == other_value) | both_missing
     return same

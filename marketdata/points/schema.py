@@ -44,6 +44,10 @@ COLUMNS |= {"bbo": BBO, "nested": ("ts", *ID_COLUMNS, *LISTS)}
 # Columns of level rows.
 BOOKS = COLUMNS["books"]
 
+# Values of a whole snapshot that books may have beside their levels: pages, frames, archives and recordings follow.
+SNAPSHOT_FIELDS: dict[str, Literal["number", "text"]] = {
+    "hash": "text", "last_trade_price": "number", "tick_size": "number"
+}  # fmt: skip
 # Values of the column ``side``.
 BID, ASK = "bid", "ask"
 # Suffix of the names of count columns.

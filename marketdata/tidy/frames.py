@@ -30,7 +30,7 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
     if isinstance(columns, Series):
         return frames.to_frame(like, columns, columns.values, ["ts", *ids, *columns.values])
     rows = frames.expanded(columns)
-    values = frames.level_values(rows.levels)
+    values = frames.level_values(rows.levels) | frames.snapshot_columns(columns, per_level=True)
     return frames.to_frame(like, rows.entries, values, ["ts", *ids, *values])
 
 
