@@ -47,7 +47,6 @@ from marketdata.fetch.checkpoint import Report as Report
 from marketdata.resolution import Resolution as Resolution
 from marketdata.service import serve as serve
 from marketdata.simulation import simulate as simulate
-from marketdata.tidy import fees as fees
 from marketdata.tidy.account import account as account
 from marketdata.tidy.account import kelly as kelly
 from marketdata.tidy.answers import without_answers as without_answers

@@ -76,7 +76,7 @@ CALLS = [
     called(md.to_nautilus_instruments, markets=MARKETS, fees=0),
     called(md.Fees.flat, rate=0.1),
     called(md.Fees.quadratic, rate=0.1),
-    called(md.Fees.of, markets=MARKETS, categories=md.fees.CATEGORIES, at="2026-07-01"),
+    called(md.Fees.of, markets=MARKETS),
     called(md.testing.books),
     called(md.testing.prices),
     called(md.testing.metrics),

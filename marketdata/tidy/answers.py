@@ -50,6 +50,7 @@ def without_answers(markets: F, *, keep: str | Iterable[str] = (), dry: bool = F
     >>> md.without_answers(markets, dry=True)
     ['status', 'closed_at', 'resolved_token_id', 'resolved_token_label']
     """
+    flag("dry", dry)
     frame: Any = read(markets)
     names = names_of(frame)
     if "ts" in names:
@@ -58,7 +59,7 @@ def without_answers(markets: F, *, keep: str | Iterable[str] = (), dry: bool = F
     if missing := [name for name in kept if name not in names]:
         raise ConfigError(f"keep names {', '.join(map(repr, missing))}, which the records lack; they have {names}.")
     removed = label_leaking(names, kept)
-    if flag("dry", dry):
+    if dry:
         return removed
     return selected(frame, [name for name in names if name not in removed])  # type: ignore[no-any-return]
 

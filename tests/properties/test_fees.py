@@ -19,10 +19,6 @@ from properties.test_measures import SLACK, amounts, walk
 import marketdata as md
 from marketdata.testing.strategies import book_columns
 
-CATEGORY = pl.DataFrame({
-    "category": ["sports", "Sports", "crypto"], "since": ["2026-03-01", "2026-09-01", "2026-01-01"],
-    "rate": [0.03, 0.05, 0.07], "source": ["a", "b", "c"],
-})  # fmt: skip
 rates = st.sampled_from([0.0, 0.02, 0.05, 0.072])
 
 
@@ -153,22 +149,14 @@ def test_orders_pay_the_fee_of_their_market() -> None:
     }
 
 
-def test_a_category_says_the_rate_where_the_record_does_not() -> None:
-    """The latest rate since before the date counts; a category of none is not known, and a record's own is stronger."""
-    records = md.testing.markets("polars", markets=4).with_columns(
-        category=pl.Series(["Sports", "crypto", "other", "sports"]), fd=pl.Series([None, None, None, '{"r": 0.01}'])
-    )
-    for at, sports in (("2026-08-31", 0.03), ("2026-09-01", 0.05)):
-        fees = md.Fees.of(records, categories=CATEGORY, at=at)
-        assert [fees.of_market(m).rate for m in ("rain", "snow", "frost")] == [sports, 0.07, 0.01]
-        with pytest.raises(md.ConfigError, match="'wind' is not known"):
-            fees.of_market("wind")
-    with pytest.raises(md.ConfigError, match="not known"):
-        md.Fees.of(records, categories=CATEGORY, at="2026-02-01").of_market("rain")
-    with pytest.raises(md.ConfigError, match="go together"):
-        md.Fees.of(records, categories=CATEGORY)
-    assert {row.rate for row in md.fees.CATEGORIES if row.category == "sports"} == {0.03, 0.05}
-    assert md.Fees.of(records, categories=md.fees.CATEGORIES, at="2026-10-01").of_market("rain").rate == 0.05
+@pytest.mark.parametrize("name", ["feesEnabled", "fees_enabled"])
+@pytest.mark.parametrize("switch", [False, 0, 0.0, "false", "False", "0", True, 1, "true", None], ids=repr)
+def test_a_switch_that_is_off_leaves_no_fee(name: str, switch: Any) -> None:
+    """However a record writes false, its market has no fee; on and null leave the fee of the schedule."""
+    records = pl.DataFrame({"market_id": ["rain"], "fd": ['{"r": 0.05}'], name: [switch]})
+    is_off = str(switch).lower() in ("false", "0", "0.0")
+    assert md.Fees.of(records).of_market("rain").rate == (0.0 if is_off else 0.05)
+    assert md.Fees.of(records.to_pandas()).of_market("rain").rate == (0.0 if is_off else 0.05)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +166,7 @@ def test_a_category_says_the_rate_where_the_record_does_not() -> None:
         ("fd", '{"r": -0.1}', "from 0"),
         ("fee_schedule", "[0.1]", "dict or its JSON"),
         ("fd", "5 %", "dict or its JSON"),
+        ("feesEnabled", "maybe", "allowed are true, false"),
     ],
 )
 def test_a_schedule_that_is_not_understood_is_refused(column: str, value: str, match: str) -> None:
