@@ -1,14 +1,18 @@
-"""Bucket sizes: the five of the service (interface 2.1), and further ones that frames and archives accept."""
+"""Widths of buckets: the five of the interface (2.1), and the others that frames and archives accept."""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from marketdata.errors import ConfigError
+
+# What users write as a width: "1h", "60min", a timedelta or a pandas Timedelta.
+Width: TypeAlias = str | dt.timedelta
 
 
 class Resolution(StrEnum):
@@ -50,11 +54,21 @@ class Resolution(StrEnum):
 
 # Lengths of the units of durations [microseconds].
 UNITS = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000, "w": 604_800_000_000}
+# Further spellings of units. "M" is none of them: pandas means a month by it.
+_SPELLINGS = {
+    "ms": 1_000,
+    **UNITS,
+    "sec": UNITS["s"],
+    "min": UNITS["m"],
+    "hr": UNITS["h"],
+    "H": UNITS["h"],
+    "D": UNITS["d"],
+}
 
 
 @dataclass(frozen=True)
 class BucketWidth:
-    """Width of buckets ``floor(t / width) * width`` from the epoch: seconds that divide a day, days, a week."""
+    """Width of buckets that begin at the epoch: 250ms to 1d if it divides a day, whole days, or a week from Monday."""
 
     text: str = field(compare=False)
     micros: int
@@ -63,13 +77,8 @@ class BucketWidth:
     def __str__(self) -> str:
         return self.text
 
-    @property
-    def seconds(self) -> int:
-        """Width of the bucket [seconds]."""
-        return self.micros // UNITS["s"]
-
     def floor(self, ts: Any) -> Any:
-        """Start of the bucket of a time, or of an array of them [microseconds]."""
+        """Start of the bucket of a time, or of an array of times [microseconds]."""
         if not self.offset:
             return ts // self.micros * self.micros
         return (ts - self.offset) // self.micros * self.micros + self.offset
@@ -79,27 +88,45 @@ class BucketWidth:
         return other.micros % self.micros == 0 and (other.offset - self.offset) % self.micros == 0
 
     @classmethod
+    def of_micros(cls, micros: int) -> BucketWidth:
+        """A width of whole milliseconds, its text in the largest unit that divides it: "1h", "250ms"."""
+        unit = next((unit for unit in "dhms" if micros % UNITS[unit] == 0), "ms")
+        return cls(f"{micros // _SPELLINGS[unit]}{unit}", micros)
+
+    @classmethod
     def of(cls, value: object, argument: str = "resolution") -> BucketWidth:
-        """Read a bucket size as a user writes it; else a ConfigError that names the argument."""
+        """Read a width as a user writes it; a ConfigError names the argument."""
         if isinstance(value, cls):
             return value
-        text = str(value) if isinstance(value, str) else ""
-        if text == "1w":  # from Monday on; the epoch was a Thursday
-            return cls(text, UNITS["w"], 4 * UNITS["d"])
-        match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text, re.ASCII)
-        if match is not None:
-            micros, day = int(match[1]) * UNITS[match[2]], UNITS["d"]
-            if day % micros == 0 or micros % day == 0:
-                return cls(text, micros)
+        if isinstance(value, str) and value == "1w":  # from Monday on; the epoch was a Thursday
+            return cls("1w", UNITS["w"], 4 * UNITS["d"])
+        micros, day = _micros(value), UNITS["d"]
+        if micros is not None and micros >= 250_000 and (day % micros == 0 or micros % day == 0):
+            return cls.of_micros(micros)
         raise ConfigError(
-            "does not exist; allowed are whole seconds, minutes or hours that divide a day (1s 30s 1m 5m 15m 1h "
-            "4h ...), whole days (1d 2d ...) and 1w.",
+            "does not exist; allowed are widths from 250ms that divide a day (250ms 1s 30s 1m 5min 1h 4h ...), whole "
+            "days (1d 2d ...), 1w, and a timedelta of such a length.",
             argument=argument,
             value=value,
         )
 
 
-# The micros of each, read once: they are asked for every page.
+def _micros(value: object) -> int | None:
+    """The length of a text or timedelta; None for anything else."""
+    if isinstance(value, dt.timedelta):
+        # Only a pandas Timedelta has nanoseconds; NaT is a timedelta in name only.
+        if value != value or getattr(value, "nanoseconds", 0):  # noqa: PLR0124
+            return None
+        return value // dt.timedelta(microseconds=1)
+    match = (
+        re.fullmatch(rf"([1-9][0-9]{{0,5}})({'|'.join(_SPELLINGS)})", value, re.ASCII)
+        if isinstance(value, str)
+        else None
+    )
+    return None if match is None or match[2] == "w" else int(match[1]) * _SPELLINGS[match[2]]
+
+
+# The length of each resolution, read once: pages ask for it often.
 _MICROS = {resolution.value: BucketWidth.of(resolution.value).micros for resolution in Resolution}
 # The one width whose buckets do not begin at the epoch.
 WEEK = BucketWidth.of("1w")

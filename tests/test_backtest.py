@@ -67,7 +67,7 @@ def test_a_matrix_refuses_what_would_mix_tokens() -> None:
 def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: Any, metrics: Any) -> None:
     """Every snapshot, price and point comes once, at the end of its bucket, never before an earlier one."""
     frames = {"books": to_frame(books, "polars"), "prices": to_frame(prices, "pandas")}
-    got = list(md.replay(**frames, metrics=to_frame(metrics, "polars").lazy(), resolution="1m"))  # type: ignore[arg-type]
+    got = list(md.replay(**frames, metrics=to_frame(metrics, "polars").lazy(), width="1m"))  # type: ignore[arg-type]
     assert [e.available_at for e in got] == sorted(e.available_at for e in got)
     assert all((e.available_at - e.ts).total_seconds() == 60 for e in got)
     assert sum(e.view == "metrics" for e in got) == len(metrics)
@@ -102,14 +102,14 @@ def test_events_of_pages_hold_one_page_at_a_time() -> None:
             taken.append(at)
             yield frame.slice(at, 100)
 
-    events = md.replay(prices=pages(), resolution="1m")
+    events = md.replay(prices=pages(), width="1m")
     next(events)
     assert taken == [0]
     assert len(list(events)) == len(frame) - 1
     with pytest.raises(md.NotTidyError, match="back in time"):
-        list(md.replay(prices=[frame, frame], resolution="1m"))
+        list(md.replay(prices=[frame, frame], width="1m"))
     with pytest.raises(md.ConfigError, match="books="):
-        md.replay(resolution="1m")
+        md.replay(width="1m")
 
 
 def replay(array: np.ndarray[Any, Any]) -> dict[int, list[Any]]:

@@ -54,7 +54,7 @@ def hourly(count: int = 4) -> pl.DataFrame:
 def test_an_ask_in_the_first_row_does_not_swap_the_sides() -> None:
     """Pandas books whose first row is an ask keep bids bids and asks asks in all that goes through columns."""
     frame = pl.concat([book(), book(1)]).to_pandas().iloc[::-1]
-    for event in md.replay(books=frame, resolution="1m"):
+    for event in md.replay(books=frame, width="1m"):
         assert event.data.bids.tolist() == [[0.25, 10.0]]
         assert event.data.asks.tolist() == [[0.75, 20.0]]
     out = md.resample(frame, "1h", fill="null")
@@ -82,7 +82,7 @@ def test_prices_joined_with_metrics_stay_prices_of_each_token() -> None:
     metrics = pl.DataFrame(
         {"ts": [at(0), at(30)], "market_id": "m", "volume": [1.0, 2], "liquidity": 3.0, "spread": 0.1}
     )
-    joined = md.asof_join(both, metrics.with_columns(pl.col("ts").dt.cast_time_unit("us")), right_resolution="1m")
+    joined = md.asof_join(both, metrics.with_columns(pl.col("ts").dt.cast_time_unit("us")), width="1m")
     out = md.resample(joined.drop("ts_right", "available_at"), "1h")
     assert out["token_id"].to_list() == ["1", "1", "2", "2"]
 
@@ -93,7 +93,7 @@ def test_ids_that_markets_share_are_told_apart() -> None:
     for one in (frame, frame.lazy()):
         out = md.align(one, "1m").lazy().collect()
         assert out["price"].to_list() == [0.1, 0.2, 0.3, 0.7, 0.8, 0.9]
-        joined = md.asof_join(one, one, right_resolution="1m", allow_exact_matches=True).lazy().collect()
+        joined = md.asof_join(one, one, width="1m", allow_exact_matches=True).lazy().collect()
         assert joined["price_right"].to_list() == [None, 0.1, 0.2, None, 0.7, 0.8]
 
 
@@ -110,12 +110,12 @@ def test_nan_is_missing_in_the_best_prices(kind: str) -> None:
 
 OF_MINUTES = {
     "available_at": lambda f: md.available_at(f, "1m"),
-    "asof_join": lambda f: md.asof_join(f, f, right_resolution="1m"),
-    "replay": lambda f: list(md.replay(prices=f, resolution="1m")),
+    "asof_join": lambda f: md.asof_join(f, f, width="1m"),
+    "replay": lambda f: list(md.replay(prices=f, width="1m")),
     "resample": lambda f: md.resample(f, "1m"),
     "align": lambda f: md.align(f, "1m", fill="forward"),
     "gaps": lambda f: md.gaps(f, "1m"),
-    "returns": lambda f: md.returns(f, resolution="1m"),
+    "returns": lambda f: md.returns(f, width="1m"),
     "ohlc": lambda f: md.ohlc(f, "10m"),
 }
 
@@ -126,7 +126,7 @@ OF_MINUTES = {
 def test_hours_called_minutes_are_warned_of_with_the_evidence(verb: str, kind: str) -> None:
     """Where all times look like wider buckets, the warning has their number, their grid and the argument to give."""
     given: Any = {"polars": hourly(), "pandas": hourly().to_pandas(), "arrow": hourly().to_arrow()}[kind]
-    argument = {"asof_join": "right_resolution"}.get(verb, "resolution_of" if verb in WITH_OWN_WIDTH else "resolution")
+    argument = "width"
     with pytest.warns(md.CoarseGridWarning, match=f"All 4 distinct times.* grid of 1h,.*Give {argument}='1h'"):
         OF_MINUTES[verb](given)
 
@@ -164,11 +164,11 @@ def test_events_are_of_the_width_that_the_rows_have(export: Any) -> None:
 
 
 WITH_OWN_WIDTH = {
-    "resample": lambda f, own: md.resample(f, "6h", resolution_of=own),
-    "resample lazy": lambda f, own: md.resample(f.lazy(), "6h", resolution_of=own).collect(),
-    "fill": lambda f, own: md.resample(f, "6h", fill="forward", resolution_of=own),
-    "align": lambda f, own: md.align(f, "6h", fill="forward", resolution_of=own),
-    "ohlc": lambda f, own: md.ohlc(f, "6h", resolution_of=own),
+    "resample": lambda f, own: md.resample(f, "6h", width=own),
+    "resample lazy": lambda f, own: md.resample(f.lazy(), "6h", width=own).collect(),
+    "fill": lambda f, own: md.resample(f, "6h", fill="forward", width=own),
+    "align": lambda f, own: md.align(f, "6h", fill="forward", width=own),
+    "ohlc": lambda f, own: md.ohlc(f, "6h", width=own),
 }
 
 
@@ -229,9 +229,9 @@ def test_widths_that_do_not_divide_are_refused(verb: str) -> None:
 def test_a_grid_that_does_not_divide_is_refused(own: int, wanted: str) -> None:
     """Without the argument all rows on a grid that cuts the wanted buckets are an error; with it they are not."""
     books = pl.concat([book(own * i + (4 * 1440 if own == 10_080 else 0)) for i in range(6)])
-    with pytest.raises(md.ConfigError, match=r"All 6 distinct times.*resolution_of="):
+    with pytest.raises(md.ConfigError, match=r"All 6 distinct times.*width="):
         md.resample(books, wanted)
-    assert len(md.resample(books, wanted, resolution_of="1m"))
+    assert len(md.resample(books, wanted, width="1m"))
     assert len(md.resample(books[:3], wanted)), "few times are on a grid by chance"
 
 
@@ -239,20 +239,20 @@ def test_a_grid_that_does_not_divide_is_refused(own: int, wanted: str) -> None:
 def test_finer_rows_need_a_fill(verb: str) -> None:
     """Hours that are said to be hours become minutes with fill only."""
     with pytest.raises(md.ConfigError, match=r"finer than the rows, which are of 1h; fill='forward'"):
-        getattr(md, verb)(hourly(), "1m", resolution_of="1h")
+        getattr(md, verb)(hourly(), "1m", width="1h")
 
 
 def test_a_given_width_is_not_warned_of() -> None:
-    """With resolution_of= the frame is of that width, whatever its times look like."""
-    rows = md.resample(hourly(), "1m", resolution_of="1m").select("ts", "price").rows()
+    """With width= the frame is of that width, whatever its times look like."""
+    rows = md.resample(hourly(), "1m", width="1m").select("ts", "price").rows()
     assert rows == hourly().select("ts", "price").rows()
-    assert md.align(hourly(), "1h", resolution_of="1h")["observed"].all()
+    assert md.align(hourly(), "1h", width="1h")["observed"].all()
 
 
 def test_upsampled_rows_are_not_there_before_they_were_known() -> None:
     """With a fill an hour appears when it has ended, in resample and align."""
     for verb in (md.resample, md.align):
-        out = verb(hourly(), "1m", fill="forward", resolution_of="1h")  # type: ignore[operator]
+        out = verb(hourly(), "1m", fill="forward", width="1h")  # type: ignore[operator]
         for ts, price in out.select("ts", "price").rows():
             known = [v for k, v in enumerate(hourly()["price"]) if at(60 * (k + 1)) <= ts]
             assert price == (known[-1] if known else None)
@@ -267,11 +267,11 @@ def test_verbs_take_seconds(seconds: int) -> None:
     assert md.align(frame, width, fill="forward").height == 8
     assert md.gaps(frame, width)["missing"].to_list() == [4]
     assert md.ohlc(frame, width).height == 4
-    assert md.returns(frame, resolution=width)["returns"].null_count() == 2
+    assert md.returns(frame, width=width)["returns"].null_count() == 2
     known = frame["ts"] + dt.timedelta(seconds=seconds)
     assert md.available_at(frame, width)["available_at"].to_list() == known.to_list()
-    assert [e.available_at for e in md.replay(prices=frame, resolution=width)] == known.to_list()
-    joined = md.asof_join(frame, frame, right_resolution=width, allow_exact_matches=True)
+    assert [e.available_at for e in md.replay(prices=frame, width=width)] == known.to_list()
+    joined = md.asof_join(frame, frame, width=width, allow_exact_matches=True)
     assert joined["price_right"].to_list() == [None, *frame["price"].to_list()[:3]]
     report = md.check(frame, width).filter(pl.col("check").is_in(["off_grid", "mixed_resolutions"]))
     assert report["n_failed"].to_list() == [0, 0]
@@ -284,7 +284,7 @@ def test_join_columns_do_not_overwrite() -> None:
     for left, suffix in ((frame, ""), (frame.with_columns(price_right=9.0), "_right")):
         for one, other in ((left, frame), (left.lazy(), frame.lazy())):
             with pytest.raises(md.ConfigError, match="in the result twice"):
-                pl.DataFrame() if md.asof_join(one, other, right_resolution="1m", suffix=suffix) is None else None
+                pl.DataFrame() if md.asof_join(one, other, width="1m", suffix=suffix) is None else None
 
 
 @pytest.mark.parametrize("by", [None, (), "market_id"])
@@ -294,10 +294,10 @@ def test_market_rows_are_joined_with_token_rows(by: Any) -> None:
     metrics = metrics.with_columns(pl.col("ts").dt.cast_time_unit("us"))
     right = pl.concat([prices([0, 1, 2], [0.1, 0.2, 0.3]), prices([3], [0.7], token_id="0", token_label="No")])
     for one in (right, right.reverse()):
-        out = md.asof_join(metrics, one, by=by, right_resolution="1m")
+        out = md.asof_join(metrics, one, by=by, width="1m")
         assert out["price"].to_list() == [None, 0.7]
     with pytest.raises(md.NotTidyError, match="right has two different rows"):
-        md.asof_join(metrics, pl.concat([right, prices([3])]), by=by, right_resolution="1m")
+        md.asof_join(metrics, pl.concat([right, prices([3])]), by=by, width="1m")
 
 
 @pytest.mark.parametrize("end", [T0 - dt.timedelta(hours=1), T0])
@@ -401,8 +401,8 @@ def test_a_snapshot_in_two_frames_is_refused() -> None:
     """A stream of frames that was cut within a snapshot would tell it twice."""
     whole = book()
     with pytest.raises(md.NotTidyError, match="cut them between"):
-        list(md.replay(books=[whole.filter(side="bid"), whole.filter(side="ask")], resolution="1m"))
-    assert len(list(md.replay(books=[whole, book(1)], resolution="1m"))) == 2
+        list(md.replay(books=[whole.filter(side="bid"), whole.filter(side="ask")], width="1m"))
+    assert len(list(md.replay(books=[whole, book(1)], width="1m"))) == 2
 
 
 def test_columns_of_one_name_are_refused() -> None:
@@ -427,9 +427,7 @@ def test_enums_join_texts() -> None:
     """Ids of two types are the same ids."""
     frame = prices([0, 7, 9])
     enums = frame.with_columns(pl.col("token_id").cast(pl.Enum(["2", "1"])))
-    assert (
-        md.asof_join(enums, frame, right_resolution="1m")["price_right"].to_list()[1:] == frame["price"].to_list()[:-1]
-    )
+    assert md.asof_join(enums, frame, width="1m")["price_right"].to_list()[1:] == frame["price"].to_list()[:-1]
 
 
 def test_nested_rows_of_an_archive_are_books() -> None:
@@ -463,7 +461,25 @@ def test_frames_take_any_width_that_divides_a_day_and_a_service_does_not(text: s
         Resolution.of(text)
 
 
-@pytest.mark.parametrize("text", ["7m", "0h", "5h", "2w", "7s", "1.5h", "m", 60, None, "-1h", "1H"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "7m",
+        "0h",
+        "5h",
+        "2w",
+        "7s",
+        "1.5h",
+        "m",
+        60,
+        None,
+        "-1h",
+        "1M",
+        "200ms",
+        dt.timedelta(hours=5),
+        pd.Timedelta(3_600_000_000_001),
+    ],
+)
 def test_a_width_that_does_not_divide_a_day_is_refused(text: Any) -> None:
     """Seven minutes would begin somewhere else each day."""
     with pytest.raises(md.ConfigError, match="divide a day"):
@@ -482,11 +498,11 @@ def test_a_join_by_time_alone_takes_data_about_no_market() -> None:
         pl.col("ts").dt.cast_time_unit("us")
     )
     left = pl.concat([prices([5, 100]), prices([5, 100], market_id="n")])
-    out = md.asof_join(left, index, by=(), right_resolution="1m")
+    out = md.asof_join(left, index, by=(), width="1m")
     assert out["value"].to_list() == [1.0, 2.0, 1.0, 2.0]
-    near = md.asof_join(left, index, by=(), right_resolution="1m", tolerance="30m")
+    near = md.asof_join(left, index, by=(), width="1m", tolerance="30m")
     assert near["value"].to_list() == [1.0, None, 1.0, None]
-    assert near.equals(md.asof_join(left, index, by=(), right_resolution="1m", tolerance=dt.timedelta(minutes=30)))
+    assert near.equals(md.asof_join(left, index, by=(), width="1m", tolerance=dt.timedelta(minutes=30)))
 
 
 def test_a_tidy_pandas_frame_is_read_without_a_copy() -> None:
@@ -608,14 +624,12 @@ class Derived(pd.DataFrame):
 def test_a_class_derived_from_a_pandas_frame_joins_with_one() -> None:
     """A join takes a pandas frame and one of a class derived from it, in both orders, and an Arrow reader."""
     frame = prices([0, 1, 3])
-    want = md.asof_join(frame, frame, right_resolution="1m")
+    want = md.asof_join(frame, frame, width="1m")
     panda = frame.to_pandas()
     for left, right in ((panda, Derived(panda)), (Derived(panda), panda)):
-        assert md.asof_join(left, right, right_resolution="1m").equals(
-            md.asof_join(panda, panda, right_resolution="1m")
-        )
+        assert md.asof_join(left, right, width="1m").equals(md.asof_join(panda, panda, width="1m"))
     table = frame.to_arrow()
-    got = pl.from_arrow(md.asof_join(table, table.to_reader(), right_resolution="1m"))
+    got = pl.from_arrow(md.asof_join(table, table.to_reader(), width="1m"))
     assert isinstance(got, pl.DataFrame)
     assert got.rows() == want.rows()
 

@@ -58,17 +58,17 @@ CALLS = [
     called(md.brier, frame=PRICES, outcomes=MARKETS),
     called(md.log_score, frame=PRICES, outcomes=MARKETS),
     called(md.calibration, frame=PRICES, outcomes=MARKETS),
-    called(md.available_at, frame=PRICES, resolution="1m"),
-    called(md.asof_join, left=PRICES, right=BOOKS.md.bbo(), right_resolution="1m"),
-    called(md.gaps, frame=PRICES, resolution="1m"),
+    called(md.available_at, frame=PRICES, width="1m"),
+    called(md.asof_join, left=PRICES, right=BOOKS.md.bbo(), width="1m"),
+    called(md.gaps, frame=PRICES, width="1m"),
     called(md.ohlc, frame=PRICES, resolution="1h"),
     called(md.returns, frame=PRICES),
     called(md.log_odds, frame=PRICES),
     called(md.check, frame=PRICES),
     called(md.pivot, frame=PRICES),
     called(md.concat, frames=[PRICES]),
-    called(md.execute, orders=ORDERS, books=BOOKS, resolution="1m", fees=0),
-    called(md.account, fills=FILLS, prices=PRICES, resolution="1m"),
+    called(md.execute, orders=ORDERS, books=BOOKS, width="1m", fees=0),
+    called(md.account, fills=FILLS, prices=PRICES, width="1m"),
     called(md.kelly, probability=0.5, price=0.4, fees=0, size=1, bankroll=10),
     called(md.to_hftbacktest, frame=YES, resolution="1m"),
     called(md.to_nautilus_quotes, frame=BOOKS, resolution="1m"),
@@ -199,9 +199,8 @@ def test_buckets_beyond_all_time_are_refused(name: str) -> None:
 
 def test_a_width_is_refused_by_the_name_of_its_argument() -> None:
     """No width is called ``resolution`` that the caller gave as something else."""
-    calls = ((md.rebuild, []), (md.diff, BOOKS), (md.resample, PRICES, "1h"), (md.asof_join, PRICES, PRICES))
-    for function, *some in calls:
-        (name,) = {"every", "resolution_of", "right_resolution"} & {*inspect.signature(function).parameters}
+    calls = (("resolution", md.rebuild, []), ("width", md.diff, BOOKS), ("width", md.resample, PRICES, "1h"))
+    for name, function, *some in calls:
         with pytest.raises(md.ConfigError, match=f"^{name}='14s' does not exist") as refused:
             function(*some, **{name: "14s"})
         assert refused.value.argument == name

@@ -28,8 +28,8 @@ from marketdata.points.columns import Ints
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
 
 F = TypeVar("F")
-Together = Literal["row", "snapshot", "token", "market", "all"]
-_TOGETHER: dict[Together, Sequence[str]] = {
+PartitionBy = Literal["row", "snapshot", "token", "market", "all"]
+_KEYS: dict[PartitionBy, Sequence[str]] = {
     "snapshot": ID_COLUMNS[:2],
     "token": ID_COLUMNS[:2],
     "market": ID_COLUMNS[:1],
@@ -45,20 +45,20 @@ def run(
     function: Callable[[Frame], Native],
     kinds: Iterable[Kind],
     *,
-    together: Together = "token",
-    further: bool = False,
+    partition_by: PartitionBy = "token",
+    keep_extra: bool = False,
     reduce: Callable[[Frame], Native] | None = None,
     finish: Callable[[Frame], Native] | None = None,
-    watch: Callable[[Ints], object] | None = None,
+    on_times: Callable[[Ints], object] | None = None,
 ) -> F:
     """Call a function of a `Frame` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
 
     NotTidyError if the frame is none of ``kinds`` (the first that the columns satisfy decides); ConfigError if the
-    function does not support its library. ``together``: which rows of a Dask frame the function must see at once.
-    ``further``: whether it needs columns beyond those of the kind; if not, a lazy frame is cut to these before it is
+    function does not support its library. ``partition_by``: which rows of a Dask frame the function must see at once.
+    ``keep_extra``: whether it needs columns beyond those of the kind; if not, a lazy frame is cut to these before it is
     read. ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
     streams through it; ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, as
-    parts of the rows can no longer be separated, the function gets all of them. ``watch`` sees the
+    parts of the rows can no longer be separated, the function gets all of them. ``on_times`` sees the
     times of a frame in memory first, for warnings that all rows decide.
     """
     kinds = tuple(kinds)
@@ -66,25 +66,25 @@ def run(
     if library is not None:
         own_frame = library(frame)
         own_frame.kind = kind_of(own_frame.names, kinds)
-        if watch is not None:
-            watch(*own_frame.read("ts"))
+        if on_times is not None:
+            on_times(*own_frame.read("ts"))
         return function(own_frame)  # type: ignore[no-any-return]
     refuse_narwhals(frame)
     again: Callable[[Native], Native] = partial(run, function=function, kinds=kinds)
     if is_dask_dataframe(frame):
-        if together == "snapshot" and kind_of(frame.columns, kinds) == "nested":
+        if partition_by == "snapshot" and kind_of(frame.columns, kinds) == "nested":
             frame, again = partitions.apply(frame, again, None), _put_in_order
-        return partitions.apply(frame, again, _TOGETHER.get(together), whole=together == "all")  # type: ignore[no-any-return]
+        return partitions.apply(frame, again, _KEYS.get(partition_by), all_rows=partition_by == "all")  # type: ignore[no-any-return]
     names = names_of(frame)
     kind = kind_of(names, kinds)
-    own = names if further or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
+    own = names if keep_extra or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
     if not isinstance(frame, pl.LazyFrame):
-        keys, whole = _TOGETHER.get(together, ()), together == "all"
-        return engines.apply(engines.selected(frame, own), again, keys, whole=whole)  # type: ignore[no-any-return]
+        keys, all_rows = _KEYS.get(partition_by, ()), partition_by == "all"
+        return engines.apply(engines.selected(frame, own), again, keys, all_rows=all_rows)  # type: ignore[no-any-return]
     query = frame.select(own)
-    if kind == "nested" and together in ("row", "snapshot"):
+    if kind == "nested" and partition_by in ("row", "snapshot"):
         parts = in_query(query, again, streamable=True)
-        return parts if together == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
+        return parts if partition_by == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
     if reduce is None:
         return in_query(query, again)  # type: ignore[return-value]
     parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
@@ -94,8 +94,8 @@ def run(
 def at_once(frame: F, function: Callable[[Native], Native]) -> F:
     """A function of frames in memory for all rows of one of Dask, Spark or DuckDB."""
     if is_dask_dataframe(frame):
-        return partitions.apply(frame, function, None, whole=True)  # type: ignore[no-any-return]
-    return engines.apply(frame, function, (), whole=True)  # type: ignore[no-any-return]
+        return partitions.apply(frame, function, None, all_rows=True)  # type: ignore[no-any-return]
+    return engines.apply(frame, function, (), all_rows=True)  # type: ignore[no-any-return]
 
 
 def _put_in_order(frame: F) -> F:
@@ -105,7 +105,7 @@ def _put_in_order(frame: F) -> F:
         frames.series(own, same=[c for c in own.names if c not in ("ts", *ID_COLUMNS)])
         return frames.rows_to_frame(own, None)
 
-    return run(frame, ordered, ["series"], further=True)
+    return run(frame, ordered, ["series"], keep_extra=True)
 
 
 def _finished(

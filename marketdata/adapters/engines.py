@@ -43,12 +43,12 @@ def is_engine(frame: object) -> bool:
     return is_spark(frame) or (duckdb is not None and isinstance(frame, duckdb.DuckDBPyRelation))
 
 
-def apply(frame: Native, function: Function, keys: Sequence[str], *, whole: bool = False) -> Native:
-    """A function of Arrow tables for rows of equal keys, in their order, without keys for any rows; ``whole``: all."""
+def apply(frame: Native, function: Function, keys: Sequence[str], *, all_rows: bool = False) -> Native:
+    """Apply a function of Arrow tables to whole groups of equal `keys`, in order; ``all_rows``: to all at once."""
     keys = [c for c in keys if c in frame.columns]
     if is_spark(frame):
-        return _in_spark(frame, function, keys, whole=whole)
-    return _relation(frame, _from_duckdb(frame, function, keys, whole=whole))
+        return _in_spark(frame, function, keys, all_rows=all_rows)
+    return _relation(frame, _from_duckdb(frame, function, keys, all_rows=all_rows))
 
 
 def apply_to_both(
@@ -123,7 +123,7 @@ def _result_types(schema: pa.Schema, function: Function) -> pa.Schema:
 
 
 def _parts(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: Sequence[str], *, whole: bool
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: Sequence[str], *, all_rows: bool
 ) -> Iterator[pa.Table]:
     """Batches in the order of the keys as tables of many rows, none of which is cut between rows of equal keys."""
     import pyarrow as pa
@@ -133,7 +133,7 @@ def _parts(
     for batch in batches:
         waiting.append(batch)
         count += batch.num_rows
-        if count < enough or whole:
+        if count < enough or all_rows:
             continue
         table = pa.Table.from_batches(waiting, schema)
         cut = _last_change(table, keys) if keys else count
@@ -143,7 +143,7 @@ def _parts(
         count -= cut
         # A token of many rows is looked through once for each time that its rows double.
         enough = max(_ROWS, 2 * count)
-    if count or whole:
+    if count or all_rows:
         yield pa.Table.from_batches(waiting, schema)
 
 
@@ -162,9 +162,9 @@ def _applied(
     keys: Sequence[str],
     types: tuple[pa.Schema, pa.Schema],
     *,
-    whole: bool,
+    all_rows: bool,
 ) -> Iterator[pa.RecordBatch]:
-    for part in _parts(batches, types[0], keys, whole=whole):
+    for part in _parts(batches, types[0], keys, all_rows=all_rows):
         with warnings.catch_warnings():
             # A warning is about all rows of a frame, of which this is a part.
             warnings.simplefilter("ignore", MarketDataWarning)
@@ -172,19 +172,19 @@ def _applied(
         yield from rows.cast(types[1]).to_batches()
 
 
-def _in_spark(frame: Native, function: Function, keys: Sequence[str], *, whole: bool) -> Native:
+def _in_spark(frame: Native, function: Function, keys: Sequence[str], *, all_rows: bool) -> Native:
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     check_session(frame)
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     types = schema, _result_types(schema, function)
-    if whole:
+    if all_rows:
         frame = frame.coalesce(1)
     elif keys:
         # Ranges of the keys, so that the result is in their order without a sort.
         order = _spark_order(frame.columns, keys)
         frame = frame.repartitionByRange(*order[: len(keys)]).sortWithinPartitions(*order)
-    call = partial(_applied, function=function, keys=keys, types=types, whole=whole)
+    call = partial(_applied, function=function, keys=keys, types=types, all_rows=all_rows)
     return frame.mapInArrow(call, from_arrow_schema(types[1]))
 
 
@@ -204,14 +204,14 @@ def _order(names: Sequence[str], keys: Sequence[str]) -> list[str]:
     return [*keys, *(c for c in ("token_id", "ts", "side", "level") if c in names and c not in keys)]
 
 
-def _from_duckdb(frame: Native, function: Function, keys: Sequence[str], *, whole: bool) -> pa.Table:
+def _from_duckdb(frame: Native, function: Function, keys: Sequence[str], *, all_rows: bool) -> pa.Table:
     import pyarrow as pa
 
     schema = frame.limit(0).to_arrow_table().schema
     types = schema, _result_types(schema, function)
 
     def table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-        return pa.Table.from_batches(_applied(batches, function, keys, types, whole=whole), types[1])
+        return pa.Table.from_batches(_applied(batches, function, keys, types, all_rows=all_rows), types[1])
 
     if keys:
         reader = frame.to_arrow_reader(_BATCH)

@@ -93,14 +93,14 @@ def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | No
     return Series(entries.tokens, entries.bounds, entries.ts, numbers)
 
 
-def books(frame: Frame, *, whole: bool = True) -> Books:
+def books(frame: Frame, *, all_levels: bool = True) -> Books:
     """An entry for each snapshot of level rows, nested books or bbo; all levels checked, or the best two."""
     entries: Columns
     if frame.kind == "books":
-        entries, bids, asks = snapshots(frame, whole=whole)
+        entries, bids, asks = snapshots(frame, all_levels=all_levels)
     elif frame.kind == "nested":
         entries = series(frame, same=LISTS)
-        bids, asks = _sides_of_lists(frame, entries, whole=whole)
+        bids, asks = _sides_of_lists(frame, entries, all_levels=all_levels)
     else:
         entries = best = series(frame, BBO[4:])
         at, one = np.arange(len(best)), np.ones(len(best), np.int64)
@@ -121,18 +121,18 @@ def _snapshot_values(frame: Frame, name: str, first_rows: Ints) -> NDArray[Any]:
     return frame.numbers(name)[rows]
 
 
-def snapshots(frame: Frame, *, whole: bool) -> tuple[Columns, Side, Side]:
+def snapshots(frame: Frame, *, all_levels: bool) -> tuple[Columns, Side, Side]:
     """The snapshots of level rows, which are put in tidy order if they are not; a marker row is a level."""
     entries, keys = frame.entries, frame.ids if frame.entries is None else []
     levels = LevelRows(*frame.read(*LevelRows._fields, *keys)[: len(LevelRows._fields)])
     starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.bounds[:-1]
-    found = order.snapshots(levels, starts, whole=whole)
+    found = order.snapshots(levels, starts, all_levels=all_levels)
     if found is not None and entries is None:
         entries = _entries(frame, starts)
     if found is None or entries is None:
         entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
         levels = LevelRows(*frame.read(*LevelRows._fields))
-        found = order.snapshots(levels, entries.bounds[:-1], whole=whole)
+        found = order.snapshots(levels, entries.bounds[:-1], all_levels=all_levels)
     if found is None:
         new = ~order.same_as_before(*frame.read(*frame.keys, "ts", "side"))
         raise order.wrong_numbers(levels, new, frame.missing_levels(), frame.shown)
@@ -261,7 +261,7 @@ def _kept(ordered: Frame, keys: Sequence[str], values: Iterable[str]) -> Ints:
     return np.flatnonzero(~same)
 
 
-def _sides_of_lists(frame: Frame, snapshots: Columns, *, whole: bool) -> tuple[Side, Side]:
+def _sides_of_lists(frame: Frame, snapshots: Columns, *, all_levels: bool) -> tuple[Side, Side]:
     sides = []
     for names in (LISTS[:2], LISTS[2:]):
         price, size = (frame.lists(name) for name in names)
@@ -274,19 +274,19 @@ def _sides_of_lists(frame: Frame, snapshots: Columns, *, whole: bool) -> tuple[S
             )
         sides.append(Side(np.cumsum(price.counts) - price.counts, price.counts, price.values, size.values))
     bids, asks = sides
-    if not (_is_sound(bids, -1, whole=whole) and _is_sound(asks, 1, whole=whole)):
+    if not (_is_sound(bids, -1, all_levels=all_levels) and _is_sound(asks, 1, all_levels=all_levels)):
         # The error of the rule that is broken; a list of one null is an empty side.
         rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks))
-        found = order.snapshots(rows.levels, rows.entries.bounds[:-1], whole=whole)
+        found = order.snapshots(rows.levels, rows.entries.bounds[:-1], all_levels=all_levels)
         if found is not None and len(found.wrong):
             raise order.wrong_level(rows.levels, int(found.wrong[0]), rows.entries.shown)
     return bids, asks
 
 
-def _is_sound(side: Side, sign: int, *, whole: bool) -> bool:
+def _is_sound(side: Side, sign: int, *, all_levels: bool) -> bool:
     """Whether levels are numbers, and prices get no better; ``sign``: 1 where they rise."""
     tops, deeper = side.begins[side.counts > 0], side.begins[side.counts > 1] + 1
-    if whole:
+    if all_levels:
         is_deeper = np.ones(len(side.price), bool)
         is_deeper[tops] = False
         tops, deeper = np.arange(len(side.price)), np.flatnonzero(is_deeper)

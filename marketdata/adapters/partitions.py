@@ -19,10 +19,10 @@ _GAP = "\x1f"
 
 
 def apply(
-    frame: Native, function: Callable[[Native], Native], keys: Sequence[str] | None, *, whole: bool = False
+    frame: Native, function: Callable[[Native], Native], keys: Sequence[str] | None, *, all_rows: bool = False
 ) -> Native:
-    """A function of pandas frames on each partition; ``keys`` first brings equal ones together, ``whole`` all rows."""
-    if whole:
+    """A function of pandas frames on each partition; ``keys`` brings equal ones together, ``all_rows`` all."""
+    if all_rows:
         frame = frame.repartition(npartitions=1)
     elif keys:
         frame = _brought_together(frame, keys)

@@ -124,7 +124,7 @@ class Snapshots(NamedTuple):
     wrong: Ints
 
 
-def snapshots(rows: LevelRows, groups: Ints, *, whole: bool = True) -> Snapshots | None:
+def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snapshots | None:
     """The snapshots of tokens that begin at ``groups``; None where rows are in no tidy order.
 
     All prices and sizes are looked at, or those of the best two levels of each side. Snapshots begin with their bids,
@@ -145,7 +145,7 @@ def snapshots(rows: LevelRows, groups: Ints, *, whole: bool = True) -> Snapshots
         # Levels count up from a 0 to the next row where something else changes, so there it must be 0 again.
         if level[tops[-1]].any():
             return None
-        if whole:
+        if all_levels:
             # A sum is NaN where a number is: most blocks need no second look.
             if np.isnan(price[a:b].sum() + size[a:b].sum()):
                 half.append(np.flatnonzero(np.isnan(price[a:b]) != np.isnan(size[a:b])) + a)
@@ -172,7 +172,7 @@ def snapshots(rows: LevelRows, groups: Ints, *, whole: bool = True) -> Snapshots
     begins, ends = starts[opens], np.append(starts[opens], len(ts))[1:]
     middle = np.where(is_ask[opens], begins, after) if is_ask[opens].any() else after
     bids, asks = Side(begins, middle - begins, price, size), Side(middle, ends - middle, price, size)
-    for one, sign in () if whole else ((bids, -1), (asks, 1)):
+    for one, sign in () if all_levels else ((bids, -1), (asks, 1)):
         best, shares = one.top
         half.append(one.begins[np.isnan(best) != np.isnan(shares)])
         two = one.counts > 1

@@ -19,8 +19,9 @@ from marketdata.points.arguments import number, numbers
 from marketdata.points.columns import Columns, Ints, Side
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
-from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import own_times, refuse_off_grid
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
+from marketdata.tidy.grids import check_starts, refuse_off_grid
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
@@ -38,10 +39,11 @@ class Account(NamedTuple):
     events: Any
 
 
+@renamed
 def account(
     fills: Any,
     prices: Any,
-    resolution: str,
+    width: Width,
     *,
     outcomes: Any = None,
     cash: float = 0.0,
@@ -69,7 +71,7 @@ def account(
     ----------
     fills
         A frame of any kind: ``ts market_id token_id side shares notional fee``, as `execute` gives; others of your own.
-    prices, resolution
+    prices, width
         Tidy books, bbo or prices of any kind, and the bucket width of fills and prices, such as "1m".
     outcomes : frame or mapping, optional
         What tokens pay, and when, as for `brier`; a mapping does not say when.
@@ -93,15 +95,15 @@ def account(
     >>> total.select("cash", "value", "sale", pl.col("profit").round(2)).rows()
     [(100.0, 0.0, 0.0, 0.0), (58.0, 41.0, 40.0, -1.0), (58.0, 43.0, 42.0, 1.0)]
     """
-    width, start = BucketWidth.of(resolution), number("cash", cash, least=-np.inf)
+    bucket, start = BucketWidth.of(width, "width"), number("cash", cash, least=-np.inf)
     own = in_memory(prices, ("nested", "books", "bbo", "prices"))
     quotes = _quotes(own, None if fees is None else schedule(fees))
     for one in quotes.values():
-        refuse_off_grid(one.ts, width, "give the bucket width of the prices")
+        refuse_off_grid(one.ts, bucket, "give the bucket width of the prices")
     every = np.unique(np.concatenate([one.ts for one in quotes.values()] or [np.zeros(0, np.int64)]))
-    own_times(every, width)
+    check_starts(every, bucket)
     known = None if outcomes is None else Payoffs(outcomes, [(*token, None) for token in quotes])
-    tokens = _tokens(fills, quotes, known, width)
+    tokens = _tokens(fills, quotes, known, bucket)
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
     times = np.unique(np.concatenate([every, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
     paths = {key: rules.path(token, times) for key, token in tokens.items()}

@@ -19,9 +19,10 @@ from marketdata.points.arguments import text, texts, with_flags
 from marketdata.points.asof import Keyed, latest
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
-from marketdata.resolution import BucketWidth
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.answers import leaks_of_records
-from marketdata.tidy.grids import coarser_grid
+from marketdata.tidy.grids import check_width
 from marketdata.times import to_duration
 
 # The frame that is joined to.
@@ -32,12 +33,13 @@ KNOWN = "available_at"
 _KINDS: tuple[Kind, ...] = ("books", "series")
 
 
-def available_at(frame: F, resolution: str) -> F:
+@renamed
+def available_at(frame: F, width: Width) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 
     A bucket is named by its start, but covers what happened until its end: using it at its ``ts`` looks ahead. Returns
-    the frame, of any tidy kind, rows as they were, with one more column ``available_at`` [UTC]: ``ts`` +
-    ``resolution``, the bucket width. CoarseGridWarning if all times look like wider buckets.
+    the frame, of any tidy kind, rows as they were, with one more column ``available_at`` [UTC]: ``ts`` + ``width``, the
+    bucket width of its rows. CoarseGridWarning if all times look like wider buckets.
 
     Examples
     --------
@@ -45,15 +47,16 @@ def available_at(frame: F, resolution: str) -> F:
     >>> md.available_at(prices, "1h")["available_at"][0].isoformat()
     '2026-01-01T01:00:00+00:00'
     """
-    width = BucketWidth.of(resolution)
+    bucket = BucketWidth.of(width, "width")
 
     def with_end(own: Frame) -> Native:
-        return frames.with_columns(own, {KNOWN: frames.times(own.times("ts") + width.micros)})
+        return frames.with_columns(own, {KNOWN: frames.times(own.times("ts") + bucket.micros)})
 
-    watch = partial(coarser_grid, width=width, argument="resolution")
-    return run(frame, with_end, _KINDS, together="row", further=True, watch=watch)
+    on_times = partial(check_width, width=bucket)
+    return run(frame, with_end, _KINDS, partition_by="row", keep_extra=True, on_times=on_times)
 
 
+@renamed
 @with_flags
 def asof_join(
     left: F,
@@ -61,7 +64,7 @@ def asof_join(
     *,
     on: str = "ts",
     by: str | Iterable[str] | None = None,
-    right_resolution: str | None = None,
+    width: Width | None = None,
     tolerance: str | dt.timedelta | None = None,
     allow_exact_matches: bool = False,
     suffix: str = "_right",
@@ -82,7 +85,7 @@ def asof_join(
     by : str or list of str, optional
         Columns to match; by default the ids that both frames have. ``()`` matches by time alone, for data about no
         market (an index, weather, polls).
-    right_resolution : str, optional
+    width : str or timedelta, optional
         Bucket width of ``right``, if it has no column ``available_at``. CoarseGridWarning if its times look like wider
         buckets.
     tolerance : str or timedelta, optional
@@ -94,14 +97,14 @@ def asof_join(
     --------
     >>> prices = md.testing.prices("polars")
     >>> metrics = md.testing.metrics("polars")
-    >>> md.asof_join(prices, metrics, right_resolution="1m")["volume"].to_list()
+    >>> md.asof_join(prices, metrics, width="1m")["volume"].to_list()
     [None, None, 100.0, None, None, 100.0]
     """
     left, right = read(left), read(right)
     how = _Join(
         text("on", on, "the name of a column"),
         None if by is None else tuple(texts("by", by, "the name of a column")),
-        None if right_resolution is None else BucketWidth.of(right_resolution, "right_resolution"),
+        None if width is None else BucketWidth.of(width, "width"),
         None if tolerance is None else to_duration(tolerance, "tolerance"),
         allow_exact_matches,
         text("suffix", suffix, "what is added to a name"),
@@ -164,8 +167,8 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
         )
     if KNOWN not in others and how.width is None:
         raise ConfigError(
-            "right_resolution is missing: the bucket width of right determines when its rows are known; or add it with "
-            "md.available_at(right, resolution)."
+            "width is missing: the bucket width of right determines when its rows are known; or add it with "
+            "md.available_at(right, width)."
         )
     return keys
 
@@ -227,7 +230,7 @@ def _known(right: Frame, width: BucketWidth | None) -> Ints:
         return right.times(KNOWN)
     assert width is not None
     ts = right.times("ts")
-    coarser_grid(ts, width, "right_resolution")
+    check_width(ts, width)
     return ts + width.micros
 
 
@@ -242,12 +245,13 @@ def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints
     return out[0], out[1]
 
 
-def gaps(frame: F, resolution: str) -> F:
+@renamed
+def gaps(frame: F, width: Width) -> F:
     """Ranges of missing buckets between the first and the last row of each token.
 
     One row per gap of a token (market): ids and ``start end missing``, the half-open range [start, end) [UTC] and its
     number of buckets. A row off the grid counts for the bucket that contains it. CoarseGridWarning if all times look
-    like buckets wider than ``resolution``.
+    like buckets wider than ``width``.
 
     Examples
     --------
@@ -255,19 +259,19 @@ def gaps(frame: F, resolution: str) -> F:
     >>> gaps["missing"].to_list()
     [2]
     """
-    width = BucketWidth.of(resolution)
+    bucket = BucketWidth.of(width, "width")
 
     def missing(own: Frame) -> Native:
         rows = frames.rows(own)
-        ts = width.floor(rows.ts)
+        ts = bucket.floor(rows.ts)
         step = np.diff(ts, prepend=ts[:1])
         step[rows.starts] = 0
-        at = np.flatnonzero(step > width.micros)
+        at = np.flatnonzero(step > bucket.micros)
         values: dict[str, Column] = {
-            "start": frames.times(ts[at - 1] + width.micros),
+            "start": frames.times(ts[at - 1] + bucket.micros),
             "end": frames.times(ts[at]),
-            "missing": step[at] // width.micros - 1,
+            "missing": step[at] // bucket.micros - 1,
         }
         return frames.to_frame(own, rows.take(at), values, [*own.ids, *values])
 
-    return run(frame, missing, _KINDS, watch=partial(coarser_grid, width=width, argument="resolution"))
+    return run(frame, missing, _KINDS, on_times=partial(check_width, width=bucket))

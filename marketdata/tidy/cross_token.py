@@ -46,7 +46,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
         entries, levels = rules.complement(*rows, counts)
         return frames.to_frame(own, entries, frames.level_values(levels), BOOKS)
 
-    return run(frame, mirrored, ("books",), together="market")
+    return run(frame, mirrored, ("books",), partition_by="market")
 
 
 def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:
@@ -89,12 +89,12 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
     if choice("by", by, get_args(By)) == "event":
         baskets.refuse_unused(by, tokens=tokens)
         sums = partial(baskets.of_books, events=baskets.events_of(events), rule=basket_rules.prices)
-        return run(frame, sums, KINDS, together="all")
+        return run(frame, sums, KINDS, partition_by="all")
     baskets.refuse_unused(by, events=events)
     sums = partial(
         _of_market, rule=rules.sums, names=("tokens", *rules.SUMS, "overround"), counts=_token_counts(tokens)
     )
-    return run(frame, sums, KINDS, together="market")
+    return run(frame, sums, KINDS, partition_by="market")
 
 
 def arbitrage(
@@ -144,11 +144,11 @@ def arbitrage(
         known, sets = baskets.known_fees(fees), None if size is None else number("size", size)
         rule = partial(basket_rules.costs, fees=known, size=sets)
         costs = partial(baskets.of_books, events=baskets.events_of(events), rule=rule)
-        return run(frame, costs, KINDS, together="all")
+        return run(frame, costs, KINDS, partition_by="all")
     baskets.refuse_unused(by, events=events, fees=fees, size=size)
     names = ("buy_all", "sell_all", "size", "gain")
     gains = partial(_of_market, rule=rules.free_money, names=names, counts=_token_counts(tokens))
-    return run(frame, gains, KINDS, together="market")
+    return run(frame, gains, KINDS, partition_by="market")
 
 
 def _of_market(frame: Frame, rule: Callable[[Series, Counts], Series], names: Sequence[str], counts: Counts) -> Native:
@@ -197,7 +197,7 @@ def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: An
     if choice("by", by, get_args(By)) == "event":
         baskets.refuse_unused(by, tokens=tokens)
         scaled = partial(baskets.probabilities, events=baskets.events_of(events))
-        return run(frame, scaled, ("prices", *KINDS), together="all")
+        return run(frame, scaled, ("prices", *KINDS), partition_by="all")
     baskets.refuse_unused(by, events=events)
     counts = _token_counts(tokens)
 
@@ -205,4 +205,4 @@ def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: An
         series, value = probability_of(own)
         return frames.to_frame(own, series, {"probability": rules.shares(series, value, counts)})
 
-    return run(frame, shares, ("prices", *KINDS), together="market")
+    return run(frame, shares, ("prices", *KINDS), partition_by="market")

@@ -14,7 +14,8 @@ from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import windows as rules
 from marketdata.points.schema import ID_COLUMNS, Kind, require
-from marketdata.resolution import BucketWidth
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.outcomes import resolution_times
 from marketdata.times import SECOND, to_duration
 
@@ -48,11 +49,12 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
         left = (at[market] - own.times("ts")) / SECOND
         return frames.with_columns(own, {_LEFT: left})
 
-    return run(frame, with_time_left, _KINDS, together="row", further=True)
+    return run(frame, with_time_left, _KINDS, partition_by="row", keep_extra=True)
 
 
+@renamed
 def around(
-    frame: F, moments: Any, *, before: str | dt.timedelta, after: str | dt.timedelta, resolution: str | None = None
+    frame: F, moments: Any, *, before: str | dt.timedelta, after: str | dt.timedelta, width: Width | None = None
 ) -> F:
     """Cut windows around moments out of a frame, with times relative to the moment.
 
@@ -68,8 +70,8 @@ def around(
         one of every market. ConfigError if another column is also one of the frame.
     before, after : str or timedelta
         Length of the window before and after the moment: "90s", "30m", "1h", "2d", "1w".
-    resolution : str, optional
-        Bucket width to round offsets down to, so that windows can be averaged; exact by default.
+    width : str or timedelta, optional
+        Bucket width of the rows: offsets are rounded down to it, so that windows can be averaged. Exact by default.
 
     Examples
     --------
@@ -82,9 +84,11 @@ def around(
     [(-60.0, 0.41, 'forecast'), (0.0, 0.43, 'forecast'), (60.0, 0.42, 'forecast')]
     """
     reach = to_duration(before, "before"), to_duration(after, "after")
-    width = None if resolution is None else BucketWidth.of(resolution)
+    bucket = None if width is None else BucketWidth.of(width, "width")
     table = series_of(moments, "A frame of moments", ["ts"])
-    return run(frame, partial(_windows, moments=table, reach=reach, width=width), _KINDS, together="row", further=True)
+    return run(
+        frame, partial(_windows, moments=table, reach=reach, width=bucket), _KINDS, partition_by="row", keep_extra=True
+    )
 
 
 def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: BucketWidth | None) -> Native:
@@ -97,7 +101,7 @@ def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: Bucket
         )
     require("A frame with moments of markets", keys, frame.names)
     if frame.kind == "books":
-        frames.snapshots(frame, whole=False)  # in order by side and level too
+        frames.snapshots(frame, all_levels=False)  # in order by side and level too
     entries = frames.rows(frame)
     owners = zip(*(moments.texts(c) for c in keys), strict=True) if keys else [()] * len(moments)
     at, rows = rules.around(entries, moments.times("ts"), list(owners), keys, reach)

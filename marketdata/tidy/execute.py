@@ -19,7 +19,8 @@ from marketdata.points.fees import schedule
 from marketdata.points.fills import RESULT, Fill, Ladders, Ledger, Order, Token
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
 from marketdata.points.scores import sums
-from marketdata.resolution import BucketWidth
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import off_grid
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
@@ -36,10 +37,11 @@ class Execution(NamedTuple):
     markets: Any
 
 
+@renamed
 def execute(
     orders: Any,
     books: Any,
-    resolution: str,
+    width: Width,
     *,
     fees: Any,
     outcomes: Any = None,
@@ -69,7 +71,7 @@ def execute(
         Orders, a frame of any kind: ``ts`` of the bucket at whose end they were decided, ``market_id token_id``,
         ``side`` ("buy" or "sell"), ``size`` [shares], and optionally ``limit``, the worst price [probability,
         up to 1e-9, so that 0.06 + 0.01 reaches 0.07].
-    books, resolution
+    books, width
         Tidy books of any kind (lazy ones are computed), and the bucket width of orders and books, such as "1m".
     fees : Fees, float or function
         What a taker pays, see `Fees`; 0 says that there are none. ConfigError if the fee of a market is not known.
@@ -93,9 +95,9 @@ def execute(
     >>> done.markets["profit"].to_list()
     [86.37]
     """
-    width = BucketWidth.of(resolution)
-    delay = whole("latency", latency, 0, _MOST_BUCKETS) * width.micros
-    hold = None if exit_after is None else whole("exit_after", exit_after, 1, _MOST_BUCKETS) * width.micros
+    bucket = BucketWidth.of(width, "width")
+    delay = whole("latency", latency, 0, _MOST_BUCKETS) * bucket.micros
+    hold = None if exit_after is None else whole("exit_after", exit_after, 1, _MOST_BUCKETS) * bucket.micros
     known = schedule(fees)
     own = in_memory(books, ("books",))
     snapshots = frames.books(own)
@@ -105,11 +107,11 @@ def execute(
     given = _orders(orders, delay)
     # An order is filled from the book of exactly its bucket.
     for name, times in (("books", snapshots.ts), ("orders", np.array([order.signal_ts for order in given], np.int64))):
-        off = off_grid(times, width)
+        off = off_grid(times, bucket)
         if len(off):
             raise NotTidyError(
                 f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a "
-                f"bucket of {resolution}. md.resample(books, {resolution!r}) puts books on it; orders have the ts of "
+                f"bucket of {bucket}. md.resample(books, '{bucket}') puts books on it; orders have the ts of "
                 "a book."
             )
     payoffs = (
@@ -125,7 +127,7 @@ def execute(
         ledger.trade(by_token[token])
         ledgers.append(ledger)
     if given and all(fill.status == "no book" for ledger in ledgers for fill in ledger.fills):
-        _warn_of_no_book(given, ladders, resolution)
+        _warn_of_no_book(given, ladders, bucket)
     # The side of an order has other values than that of a level.
     like = own.without("side")
     fills, results = _fills(ledgers, ladders.labels), _results(ledgers, {} if payoffs is None else payoffs.payoff)
@@ -140,7 +142,7 @@ def execute(
     )
 
 
-def _warn_of_no_book(orders: Sequence[Order], ladders: Ladders, resolution: str) -> None:
+def _warn_of_no_book(orders: Sequence[Order], ladders: Ladders, width: BucketWidth) -> None:
     """NoBookWarning that says why no order met a book."""
     first = min(orders)
     times = ladders.times(first.token)
@@ -151,10 +153,10 @@ def _warn_of_no_book(orders: Sequence[Order], ladders: Ladders, resolution: str)
         last = to_text(int(times[-1]))
         why = f"its {len(times)} books begin from {to_text(int(times[0]))} to {last}{apart}, and none at that time"
     warn(
-        f"None of the {len(orders)} orders met a book at resolution={resolution!r}. The first wants one of "
+        f"None of the {len(orders)} orders met a book at width='{width}'. The first wants one of "
         f"{to_text(first.at)}; {why}.",
         NoBookWarning,
-        hint=f"Pass the width of the books, or carry them on with md.resample(books, {resolution!r}, fill='forward').",
+        hint=f"Pass the width of the books, or carry them on with md.resample(books, '{width}', fill='forward').",
     )
 
 

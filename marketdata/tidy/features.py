@@ -38,8 +38,8 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
     ['mid', 'imbalance', 'imbalance_levels_1']
     """
     given = [_given(measure) for measure in _listed(measures)]
-    whole = any(name in OF_LEVELS for name, _ in given)
-    return of_books(frame, partial(_features, given=given), whole=whole)
+    all_levels = any(name in OF_LEVELS for name, _ in given)
+    return of_books(frame, partial(_features, given=given), all_levels=all_levels)
 
 
 def _features(books: Books, given: list[tuple[str, dict[str, Any]]]) -> Values:

@@ -16,7 +16,8 @@ from marketdata.points.arguments import choice
 from marketdata.points.columns import Columns, Ints, ranges
 from marketdata.points.grid import on_grid
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, is_count
-from marketdata.resolution import BucketWidth
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import refuse_off_grid, widths
 from marketdata.times import TimeLike, to_micros, to_range
 
@@ -43,14 +44,15 @@ def filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     return _books(frame, grid, fill) if frame.kind == "books" else _on_grid(frame, columns, grid, fill)
 
 
+@renamed
 def align(
     frame: F,
-    resolution: str,
+    resolution: Width,
     *,
     start: TimeLike | None = None,
     end: TimeLike | None = None,
     fill: Fill = None,
-    resolution_of: str | None = None,
+    width: Width | None = None,
 ) -> F:
     """Put every token on one common grid of buckets.
 
@@ -60,14 +62,14 @@ def align(
 
     Parameters
     ----------
-    resolution : str
+    resolution : str or timedelta
         Bucket width; see `resample`.
     start, end
         Half-open range; see `Client.books`. By default from the first to the last row of the frame.
     fill : {None, "null", "forward"}
         For a bucket without a row: nulls, or all values of the row before, however far back; an observed null stays
         null.
-    resolution_of : str, optional
+    width : str or timedelta, optional
         Bucket width of the rows; see `resample`.
 
     Examples
@@ -77,13 +79,13 @@ def align(
     [(0.4, True), (None, False), (0.43, True)]
     """
     check_fill(frame, fill)
-    grid = widths(resolution, resolution_of, fill=fill is not None)
+    grid = widths(resolution, width, fill=fill is not None)
     first = None if start is None else to_micros(start, "start")
     last = None if end is None else to_micros(end, "end")
     if start is not None and end is not None:
         first, last = to_range(start, end)
-    aligned = partial(_aligned, width=grid.width, start=first, end=last, fill=fill, later=grid.later)
-    return run(frame, aligned, ["series"], together="all", further=True, watch=grid.watch)
+    aligned = partial(_aligned, width=grid.target, start=first, end=last, fill=fill, later=grid.later)
+    return run(frame, aligned, ["series"], partition_by="all", keep_extra=True, on_times=grid.on_times)
 
 
 def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | None, fill: Fill, later: int) -> Native:

@@ -284,7 +284,7 @@ def _scored(frame: F, options: _Options, score: _Score) -> F:
         return _in_two_steps(frame, small, partial(_overall, options=options, score=score))
     ids = ID_COLUMNS if options.of == "token" else ID_COLUMNS[:1]
     means = partial(_means, counted=counted, groups=options.groups, ids=ids, score=score)
-    return run(frame, means, _KINDS, together="market")
+    return run(frame, means, _KINDS, partition_by="market")
 
 
 def _counting(frame: Native, options: _Options, *, together: bool) -> Counted:
@@ -365,8 +365,8 @@ def _small(frame: Frame, *, counted: Counted, groups: _Groups, clip: float | Non
 def _in_two_steps(frame: F, small: Callable[[Frame], Native], finish: Callable[[Native], Native]) -> F:
     """The forecasts of each market where the frame is, and what is made of all of them in one place."""
     if is_dask(frame) or is_engine(frame):
-        return at_once(run(frame, small, _KINDS, together="market"), finish)
-    return run(frame, lambda own: finish(small(own)), _KINDS, together="all")
+        return at_once(run(frame, small, _KINDS, partition_by="market"), finish)
+    return run(frame, lambda own: finish(small(own)), _KINDS, partition_by="all")
 
 
 def _read(part: Native) -> tuple[Frame, Forecasts]:

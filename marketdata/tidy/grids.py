@@ -12,7 +12,7 @@ import numpy as np
 
 from marketdata.errors import CoarseGridWarning, ConfigError, warn
 from marketdata.points.columns import Ints
-from marketdata.resolution import UNITS, WEEK, BucketWidth, Resolution
+from marketdata.resolution import UNITS, WEEK, BucketWidth, Resolution, Width
 from marketdata.times import to_datetime
 
 # Times are on a grid by chance once in ratio ** n; three rows are enough between resolutions of the interface.
@@ -26,44 +26,51 @@ COARSE = Resolution.M10.micros
 
 
 class Widths(NamedTuple):
-    """The widths of the buckets that are wanted and of those that there are, None if not known."""
+    """The widths of a call: `target` of the result, `rows` of the rows given (None if not known)."""
 
-    width: BucketWidth
-    own: BucketWidth | None
+    target: BucketWidth
+    rows: BucketWidth | None
     later: int
     """Time from the ``ts`` of a row of wider buckets until it is known [microseconds]; 0 for rows not wider."""
 
-    watch: Callable[[Ints], object] | None
-    """`coarser_grid` for times of buckets of a width that is not known."""
+    on_times: Callable[[Ints], object] | None
+    """Checks the times of rows whose width is not known."""
 
 
-def widths(resolution: str, resolution_of: str | None, *, fill: bool = False) -> Widths:
-    """The arguments of these names; ConfigError if finer buckets are wanted without a fill, or buckets would be cut."""
-    width = BucketWidth.of(resolution)
-    own = None if resolution_of is None else BucketWidth.of(resolution_of, "resolution_of")
-    if own is None:
-        return Widths(width, own, 0, partial(coarser_grid, width=width, argument="resolution_of"))
-    if own.divides(width):
-        return Widths(width, own, 0, None)
-    if not width.divides(own):
+class Grid(NamedTuple):
+    """A grid that all times of a frame are on, and the number of distinct times."""
+
+    width: BucketWidth
+    count: int
+
+
+def widths(resolution: Width, width: Width | None, *, fill: bool = False) -> Widths:
+    """The widths of a call; ConfigError if finer buckets are wanted without a fill, or buckets would be cut."""
+    target = BucketWidth.of(resolution)
+    if width is None:
+        return Widths(target, None, 0, partial(check_target, target=target))
+    rows = BucketWidth.of(width, "width")
+    if rows.divides(target):
+        return Widths(target, rows, 0, None)
+    if not target.divides(rows):
         raise ConfigError(
-            f"resolution={str(width)!r} is refused for rows of {own}, as {own} does not divide {width}: a row would be "
-            "in a bucket that ends before the row was known. Give a multiple of the width, or start from finer rows."
+            f"is refused for rows of {rows}, as {rows} does not divide {target}: a row would be in a bucket that ends "
+            "before the row was known. Give a multiple of the width, or start from finer rows.",
+            argument="resolution",
+            value=str(target),
         )
     if not fill:
         raise ConfigError(
-            f"resolution={str(width)!r} is finer than the rows, which are of {own}; fill='forward' makes finer rows of "
-            "them, each value from the end of its own bucket on."
+            f"is finer than the rows, which are of {rows}; fill='forward' makes finer rows of them, each value from "
+            "the end of its own bucket on.",
+            argument="resolution",
+            value=str(target),
         )
-    return Widths(width, own, own.micros, None)
+    return Widths(target, rows, rows.micros, None)
 
 
-def coarser_grid(ts: Ints, width: BucketWidth, argument: str | None = None) -> BucketWidth | None:
-    """The widest grid that all times are on, if not by chance and if it does not divide a width.
-
-    With the name of the argument that says the width of the buckets, a grid that is found is told: CoarseGridWarning,
-    or ConfigError where buckets would be cut.
-    """
+def coarser_grid(ts: Ints, width: BucketWidth) -> Grid | None:
+    """The widest grid that all times are on, if not by chance and if it does not divide a width."""
     step, micros, first, is_week = 0, 0, int(ts[0]) if len(ts) else 0, False
     for a, b in pairwise([0, *range(_SAMPLE, len(ts), _BLOCK), len(ts)]):
         apart = ts[a:b] - first
@@ -82,33 +89,44 @@ def coarser_grid(ts: Ints, width: BucketWidth, argument: str | None = None) -> B
     count = 1 + int(np.count_nonzero(np.diff(np.sort(ts, kind="stable"))))
     if count < _ENOUGH or (micros // math.gcd(micros, width.micros)) ** count < _CHANCES:
         return None
-    unit = next(u for u in "dhms" if micros % UNITS[u] == 0)
-    grid = WEEK if is_week else BucketWidth(f"{micros // UNITS[unit]}{unit}", micros)
-    if argument is not None:
-        _tell(grid, count, width, argument)
-    return grid
+    return Grid(WEEK if is_week else BucketWidth.of_micros(micros), count)
 
 
-def _tell(grid: BucketWidth, count: int, width: BucketWidth, argument: str) -> None:
-    seen = f"All {count:,} distinct times of the frame are on a grid of {grid}"
-    if argument == "resolution_of" and COARSE <= grid.micros < width.micros and count >= _SURE:
+def check_target(ts: Ints, target: BucketWidth) -> None:
+    """Warn of times that look like buckets which the target would cut; ConfigError where that is certain."""
+    grid = coarser_grid(ts, target)
+    if grid is None:
+        return
+    seen = f"All {grid.count:,} distinct times of the frame are on a grid of {grid.width}"
+    if COARSE <= grid.width.micros < target.micros and grid.count >= _SURE:
         raise ConfigError(
-            f"resolution={str(width)!r} is refused: {seen}, which does not divide {width}, so rows would be in a "
-            f"bucket that ends before they were known. Give a multiple of {grid}, or resolution_of= with the width of "
-            "the rows if they are finer."
+            f"is refused: {seen}, which does not divide {target}, so rows would be in a bucket that ends before they "
+            f"were known. Give a multiple of {grid.width}, or width= with the width of the rows if they are finer.",
+            argument="resolution",
+            value=str(target),
         )
-    other = f", and {argument}={str(width)!r} if not" if argument == "resolution_of" else ""
+    _warn(seen, grid, target, f", and width={str(target)!r} if not")
+
+
+def check_width(ts: Ints, width: BucketWidth) -> None:
+    """Warn of times that look like wider buckets than those that ``width`` says."""
+    grid = coarser_grid(ts, width)
+    if grid is not None:
+        _warn(f"All {grid.count:,} distinct times of the frame are on a grid of {grid.width}", grid, width)
+
+
+def _warn(seen: str, grid: Grid, width: BucketWidth, otherwise: str = "") -> None:
     warn(
-        f"{seen}, so its buckets look {grid} wide, but are read as known at the end of buckets of {width}.",
+        f"{seen}, so its buckets look {grid.width} wide, but are read as known at the end of buckets of {width}.",
         CoarseGridWarning,
-        hint=f"Give {argument}={str(grid)!r} if they are{other}.",
+        hint=f"Give width={str(grid.width)!r} if they are{otherwise}.",
     )
 
 
-def own_times(ts: Ints, width: BucketWidth) -> None:
-    """Refuse times that are no starts of buckets of the width that was given, and warn if they look like wider ones."""
-    refuse_off_grid(ts, width, "give the bucket width of the rows, such as resolution='1s'")
-    coarser_grid(ts, width, "resolution")
+def check_starts(ts: Ints, width: BucketWidth) -> None:
+    """Refuse times that are no starts of buckets of the width given, and warn if they look like wider ones."""
+    refuse_off_grid(ts, width, "give the bucket width of the rows, such as width='1s'")
+    check_width(ts, width)
 
 
 def off_grid(ts: Ints, width: BucketWidth) -> Ints:

@@ -60,7 +60,7 @@ def microprice(frame: F) -> F:
     >>> md.microprice(books)["microprice"].round(3).to_list()
     [0.395, 0.605]
     """
-    return of_books(frame, book.microprice, whole=False)
+    return of_books(frame, book.microprice, all_levels=False)
 
 
 def spread_bps(frame: F) -> F:
@@ -75,7 +75,7 @@ def spread_bps(frame: F) -> F:
     >>> md.spread_bps(books)["spread_bps"].round(1).to_list()
     [500.0, 333.3]
     """
-    return of_books(frame, book.spread_bps, whole=False)
+    return of_books(frame, book.spread_bps, all_levels=False)
 
 
 def locked(frame: F) -> F:
@@ -83,9 +83,9 @@ def locked(frame: F) -> F:
 
     One row per (token, ts) of books or bbo: ts, ids and ``locked``; see `bbo`.
     """
-    return of_books(frame, book.locked, whole=False)
+    return of_books(frame, book.locked, all_levels=False)
 
 
 def crossed(frame: F) -> F:
     """Whether the best bid of every book is above its best ask: a column ``crossed`` in place of that; see `locked`."""
-    return of_books(frame, book.crossed, whole=False)
+    return of_books(frame, book.crossed, all_levels=False)

@@ -15,26 +15,26 @@ from marketdata.points.schema import BBO, Kind
 KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 
 
-def of_books(frame: F, *measures: Measure, whole: bool = True) -> F:
+def of_books(frame: F, *measures: Measure, all_levels: bool = True) -> F:
     """One row per (token, ts): ts, ids and the columns of measures.
 
-    ``whole``: they look at all levels; else at best prices and sizes alone, and take bbo frames too.
+    ``all_levels``: they look at all levels; else at best prices and sizes alone, and take bbo frames too.
     """
 
     def measured(own: Frame) -> Native:
-        books = frames.books(own, whole=whole)
+        books = frames.books(own, all_levels=all_levels)
         values = {name: column for measure in measures for name, column in measure(books).items()}
         return frames.to_frame(own, books, values)
 
-    kinds, reduce = (KINDS[:2], None) if whole else (KINDS, _best_rows)
-    return run(frame, measured, kinds, together="snapshot", reduce=reduce)
+    kinds, reduce = (KINDS[:2], None) if all_levels else (KINDS, _best_rows)
+    return run(frame, measured, kinds, partition_by="snapshot", reduce=reduce)
 
 
 def top(frame: Frame) -> Series:
     """The best prices and sizes of each snapshot of books, nested books or bbo."""
     if frame.kind == "bbo":
         return frames.series(frame, BBO[4:])
-    books = frames.books(frame, whole=False)
+    books = frames.books(frame, all_levels=False)
     return books.series(bbo(books))
 
 

@@ -16,7 +16,8 @@ from marketdata.points.columns import Floats, Ints
 from marketdata.points.order import sorted_by
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
-from marketdata.resolution import BASES, BucketWidth
+from marketdata.renamed import renamed
+from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.shapes import explode
 from marketdata.times import to_text
 
@@ -71,7 +72,8 @@ class _View:
         return " ".join([*parts, *(f"{c}={v}" for c, v in shown)])
 
 
-def check(frame: F, resolution: str | None = None) -> F:
+@renamed
+def check(frame: F, width: Width | None = None) -> F:
     """Check a frame for what is wrong or odd, with examples.
 
     One row per check that applies to books, prices or metrics (a lazy frame is computed): ``check severity n_failed
@@ -79,8 +81,8 @@ def check(frame: F, resolution: str | None = None) -> F:
     Errors, which a sound service does not cause: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps
     (between two rows of a token), off_grid, mixed_resolutions (a token steps by less than the width), crossed,
     sums_far_from_1 (prices or mids of all tokens of a market miss 1 by more than 0.05), stale (60 or more equal
-    snapshots or values in a row). Infos: one_sided, empty, locked, null. ``resolution``, the bucket width, is by
-    default the widest that fits into the most common step.
+    snapshots or values in a row). Infos: one_sided, empty, locked, null. ``width``, the bucket width of the
+    rows, is by default the widest that fits into the most common step.
 
     Examples
     --------
@@ -92,7 +94,7 @@ def check(frame: F, resolution: str | None = None) -> F:
     frame = read(frame)
     own = in_memory(frame, ("books", "prices", "metrics"))
     view = _View(own if own.kind != "nested" else opened(explode(own.native), ["books"]))
-    found = [*_times(view, None if resolution is None else BucketWidth.of(resolution))]
+    found = [*_times(view, None if width is None else BucketWidth.of(width, "width"))]
     found += [*_levels(view), *_tops(view)] if view.books else _values(view)
     columns: dict[str, Column] = {name: [row[name] for row in found] for name in found[0]}
     columns |= {name: np.array(columns[name], np.int64) for name in ("n_failed", "n_checked")}

@@ -20,12 +20,12 @@ def bbo(frame: F) -> F:
     >>> md.bbo(books).select("best_bid", "best_ask", "mid").rows()
     [(0.39, 0.41, 0.4), (0.59, 0.61, 0.6)]
     """
-    return of_books(frame, book.bbo, whole=False)
+    return of_books(frame, book.bbo, all_levels=False)
 
 
 def mid(frame: F) -> F:
     """Mid price of every book, one row per (token, ts): ts, ids and the column ``mid`` of `bbo`; see `bbo`."""
-    return of_books(frame, book.OF_TOP["mid"], whole=False)
+    return of_books(frame, book.OF_TOP["mid"], all_levels=False)
 
 
 def spread(frame: F) -> F:
@@ -33,4 +33,4 @@ def spread(frame: F) -> F:
 
     Negative where the book is crossed. NotTidyError for metrics, whose ``spread`` is another number.
     """
-    return of_books(frame, book.OF_TOP["spread"], whole=False)
+    return of_books(frame, book.OF_TOP["spread"], all_levels=False)

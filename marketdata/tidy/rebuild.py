@@ -18,7 +18,8 @@ from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Codes, Token, joined
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
 from marketdata.points.views import empty
-from marketdata.resolution import BucketWidth
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration, to_text
 
@@ -31,10 +32,11 @@ _WANTED = ("ts", "token_id", "side", "price", "size")
 _STATED, _RECEIVED, _EVENT, _IS_SNAPSHOT = ("best_bid", "best_ask"), "received_at", "event", "is_snapshot"
 
 
+@renamed
 @with_flags
 def rebuild(
     messages_or_frame: Any,
-    every: str = "1s",
+    resolution: Width = "1s",
     *,
     max_gap: str = "5m",
     max_age: str = "1h",
@@ -60,7 +62,7 @@ def rebuild(
         ``is_snapshot``; rows without a price say that a book is empty or the same. Optional are ``market_id``, by
         default the token's id, ``token_label``, ``best_bid best_ask`` and ``received_at`` [UTC]. Or a list of messages
         of a venue's market channel: ``book``, ``price_change`` and others, which are left out.
-    every : str
+    resolution : str or timedelta
         Width of a bucket, such as "1s" or "1m".
     max_gap, max_age : str
         Longest time between two rows, of whatever token, and of one token; at least two buckets.
@@ -83,7 +85,7 @@ def rebuild(
     >>> md.bbo(md.rebuild([book, change]))["best_bid"].tolist()
     [0.48, 0.48, 0.5]
     """
-    width = BucketWidth.of(every, "every")
+    width = BucketWidth.of(resolution)
     choice("clock", clock, ("timestamp", "received"))
     like = None
     if isinstance(messages_or_frame, list | tuple | Mapping):
@@ -106,10 +108,11 @@ def rebuild(
     return to_frame(columns, frame if like is None else like)
 
 
-def diff(books: Any, *, resolution_of: str = "1m") -> Any:
+@renamed
+def diff(books: Any, *, width: Width = "1m") -> Any:
     """The changes from each book to the next: what `rebuild` makes the same books of.
 
-    Books are tidy or nested, of any kind, their buckets ``resolution_of`` wide. One row per changed level: ``ts
+    Books are tidy or nested, of any kind, their buckets ``width`` wide. One row per changed level: ``ts
     market_id token_id token_label event side price size`` with the new size [shares], 0 where the level is gone, in the
     order of times per token. The first book of a token, and one after a missing bucket, is a "snapshot" with all its
     levels, before which a row "gap" ends the book of the bucket before; other rows are a "change". A book that is empty
@@ -124,8 +127,7 @@ def diff(books: Any, *, resolution_of: str = "1m") -> Any:
     like = in_memory(books)
     columns = to_columns("books", like.native)
     assert isinstance(columns, Books)
-    width = BucketWidth.of(resolution_of, "resolution_of")
-    return _frame(like, rule.diff(columns, width))
+    return _frame(like, rule.diff(columns, BucketWidth.of(width, "width")))
 
 
 def disagreement(tally: rule.Tally) -> str:

@@ -18,7 +18,8 @@ from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarnin
 from marketdata.points import resample as rules
 from marketdata.points.columns import Ints
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, value_columns
-from marketdata.resolution import BASES, BucketWidth
+from marketdata.renamed import renamed
+from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
 
@@ -30,7 +31,8 @@ _AVERAGED: tuple[Kind, ...] = ("prices", "metrics")
 _LAST = "__last"
 
 
-def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str | None = None) -> F:
+@renamed
+def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | None = None) -> F:
     """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind (interface 4.2 to 4.4).
 
     Books and bbo: the rows of the last snapshot of each token and bucket. Prices and metrics: one row per token
@@ -40,18 +42,18 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
 
     Warns with UnweightedMeanWarning if means without counts are averaged again, with CoarseGridWarning if all times
     look like buckets of another width that does not divide ``resolution`` (frames in memory), and with LeftOutWarning
-    if further columns are left out of means, as they are not numbers. ConfigError if ``resolution_of`` does not divide
+    if further columns are left out of means, as they are not numbers. ConfigError if ``width`` does not divide
     ``resolution``.
 
     Parameters
     ----------
-    resolution : str
+    resolution : str or timedelta
         Whole seconds, minutes or hours that divide a day ("10s", "1m", "4h"), whole days ("1d", "2d"), or "1w" from
         Monday.
     fill : {None, "null", "forward"}
         For a bucket without data between the first and the last row of the frame: no row; nulls, of books the marker
         rows of both sides; or the row (snapshot) before. pandas, polars and Arrow only.
-    resolution_of : str, optional
+    width : str or timedelta, optional
         Bucket width of the rows of the frame. By default not wider than 1m, nor than ``resolution``. Rows wider than
         ``resolution`` need ``fill``, which places each where its own bucket ends, when it was known.
 
@@ -61,17 +63,17 @@ def resample(frame: F, resolution: str, *, fill: Fill = None, resolution_of: str
     >>> md.resample(prices, "1h").select("price", "price_count").rows()
     [(0.405, 2), (0.595, 2)]
     """
-    grid = widths(resolution, resolution_of, fill=fill is not None)
+    grid = widths(resolution, width, fill=fill is not None)
 
     def resampled(own: Frame) -> Native:
         out = _means(own, grid) if own.kind in _AVERAGED else _last(own, grid)
-        return out if fill is None else filled(opened(out, [own.kind]), grid.width, fill)
+        return out if fill is None else filled(opened(out, [own.kind]), grid.target, fill)
 
     if fill is not None:
         check_fill(frame, fill)
-        return run(frame, resampled, _KINDS, further=True, watch=grid.watch)
-    reduce, finish = partial(_reduced, width=grid.width), partial(_of_parts, function=resampled)
-    return run(frame, resampled, _KINDS, further=True, reduce=reduce, finish=finish, watch=grid.watch)
+        return run(frame, resampled, _KINDS, keep_extra=True, on_times=grid.on_times)
+    reduce, finish = partial(_reduced, width=grid.target), partial(_of_parts, function=resampled)
+    return run(frame, resampled, _KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
 
 
 def _means(frame: Frame, grid: Widths) -> Native:
@@ -79,9 +81,9 @@ def _means(frame: Frame, grid: Widths) -> Native:
     values = _averaged(frame)
     series = frames.series(frame, _with_counts(frame, values))
     series = replace(series, ts=series.ts + grid.later) if grid.later else series
-    means = rules.means_of(series, values, grid.width)
+    means = rules.means_of(series, values, grid.target)
     if not any(v + COUNT in frame.names for v in values) and len(means) < len(series):
-        _warn_unweighted(series.ts, grid.own)
+        _warn_unweighted(series.ts, grid.rows)
     return frames.to_frame(frame, means, means.values)
 
 
@@ -118,13 +120,13 @@ def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native:
 
 def _last(frame: Frame, grid: Widths) -> Native:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
-    rows, width, later = frames.rows(frame), grid.width, grid.later
+    rows, width, later = frames.rows(frame), grid.target, grid.later
     own = frame.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
     # The label of a token may be in a row that is left out.
     tokens = frames.rows(own).tokens
     values: dict[str, Column] = {}
     if frame.kind == "books":
-        frames.snapshots(own, whole=True)
+        frames.snapshots(own, all_levels=True)
     elif frame.kind == "nested":
         books = frames.books(own)
         is_whole = len(books.bids.price) + len(books.asks.price) == books.counts.sum()

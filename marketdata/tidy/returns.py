@@ -14,8 +14,9 @@ from marketdata.points.arguments import text
 from marketdata.points.columns import Series
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, refuse_cents, value_columns
-from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import coarser_grid, widths
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
+from marketdata.tidy.grids import check_width, widths
 from marketdata.tidy.measures import top
 
 # Frames that have values over time.
@@ -54,12 +55,13 @@ def probability_of(frame: Frame) -> tuple[Series, str]:
     return series, value
 
 
-def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: str | None = None) -> F:
+@renamed
+def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width | None = None) -> F:
     """First, greatest, least and last value of each bucket.
 
     One row per token (market) and bucket: ``ts`` (bucket start, UTC), ids, ``open high low close`` and ``points``, the
     number of values. ``value`` is a column of the frame, or of `bbo` for books; by default ``price``, or the ``mid`` of
-    books; ``resolution`` and ``resolution_of`` are bucket widths as in `resample`. Nulls are left out; a bucket without
+    books; ``resolution`` and ``width`` are bucket widths as in `resample`. Nulls are left out; a bucket without
     a value has no row. Of prices at 1m these are extremes of means over a minute, not of trades.
 
     Examples
@@ -69,16 +71,17 @@ def ohlc(frame: F, resolution: str, value: str | None = None, *, resolution_of: 
     >>> bars.select("open", "high", "low", "close", "points").row(0)
     (0.4, 0.43, 0.4, 0.43, 3)
     """
-    grid = widths(resolution, resolution_of)
+    grid = widths(resolution, width)
 
     def bars(own: Frame) -> Native:
-        found = rules.ohlc(*value_of(own, value), grid.width)
+        found = rules.ohlc(*value_of(own, value), grid.target)
         return frames.to_frame(own, found, found.values)
 
-    return run(frame, bars, KINDS, further=True, watch=grid.watch)
+    return run(frame, bars, KINDS, keep_extra=True, on_times=grid.on_times)
 
 
-def returns(frame: F, value: str | None = None, *, how: How = "simple", resolution: str | None = None) -> F:
+@renamed
+def returns(frame: F, value: str | None = None, *, how: How = "simple", width: Width | None = None) -> F:
     """Change of a value v from u, its value in the row before of the same token.
 
     One row per (token, ts): ts, ids and ``returns``, null where v or u is, in the first row of a token, and where the
@@ -89,7 +92,7 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     how : {"simple", "log", "change", "log_odds"}
         v / u - 1, ln v - ln u, v - u, or the change of `log_odds`. A value at or below 0 has no logarithm, so a log
         return of it is null, also between two negative values.
-    resolution : str, optional
+    width : str or timedelta, optional
         Only between neighbouring buckets of this width, null across a gap. By default however far back u is.
 
     Examples
@@ -100,14 +103,14 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", resoluti
     """
     if str(how) not in get_args(How):
         raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
-    width = None if resolution is None else BucketWidth.of(resolution)
-    watch = None if width is None else partial(coarser_grid, width=width, argument="resolution")
+    bucket = None if width is None else BucketWidth.of(width, "width")
+    on_times = None if bucket is None else partial(check_width, width=bucket)
 
     def changes(own: Frame) -> Native:
         series, chosen = value_of(own, value)
-        return frames.to_frame(own, series, {"returns": rules.returns(series, chosen, how, width)})
+        return frames.to_frame(own, series, {"returns": rules.returns(series, chosen, how, bucket)})
 
-    return run(frame, changes, KINDS, further=True, watch=watch)
+    return run(frame, changes, KINDS, keep_extra=True, on_times=on_times)
 
 
 def log_odds(frame: F, value: str | None = None) -> F:
@@ -127,4 +130,4 @@ def log_odds(frame: F, value: str | None = None) -> F:
         series, chosen = value_of(own, value)
         return frames.to_frame(own, series, {"log_odds": rules.log_odds(series.values[chosen])})
 
-    return run(frame, odds, KINDS, further=True)
+    return run(frame, odds, KINDS, keep_extra=True)

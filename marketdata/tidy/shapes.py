@@ -79,7 +79,7 @@ def to_wide(frame: F, levels: int | None = None) -> F:
         whole("levels", levels, most=_MOST_LEVELS)
     elif is_lazy(frame) or is_engine(frame):
         raise ConfigError(_NO_LEVELS)
-    return run(frame, partial(_wide, levels=levels), ["books"], together="snapshot")
+    return run(frame, partial(_wide, levels=levels), ["books"], partition_by="snapshot")
 
 
 def _wide(frame: Frame, levels: int | None) -> Native:
@@ -99,7 +99,7 @@ def _wide(frame: Frame, levels: int | None) -> Native:
 
 def from_wide(frame: F) -> F:
     """Tidy books of wide ones, one row per level of a book side: the inverse of `to_wide`; see `to_wide`."""
-    return run(frame, _of_wide, ["series"], further=True)
+    return run(frame, _of_wide, ["series"], keep_extra=True)
 
 
 def _of_wide(frame: Frame) -> Native:
@@ -136,7 +136,7 @@ def explode(frame: F) -> F:
     order, of frames that are not in memory within each part. NotTidyError if the lists of a side differ in length or
     levels are not best first.
     """
-    return run(frame, _exploded, ["nested"], together="row", further=True)
+    return run(frame, _exploded, ["nested"], partition_by="row", keep_extra=True)
 
 
 def _exploded(frame: Frame) -> Native:
@@ -161,7 +161,7 @@ def nest(frame: F) -> F:
     >>> books["bid_price"].to_list(), len(md.explode(books))
     ([[0.39, 0.38], [0.59, 0.58]], 8)
     """
-    return run(frame, _nested, ["nested", "books"], further=True)
+    return run(frame, _nested, ["nested", "books"], keep_extra=True)
 
 
 def _nested(frame: Frame) -> Native:

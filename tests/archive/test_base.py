@@ -222,7 +222,7 @@ def test_what_comes_later_changes_no_bucket_that_has_closed() -> None:
         a, b = (x.prices("m", resolution=resolution).filter(closed) for x in (every, until))
         assert a.height or resolution == "1h"
         assert_frame_equal(a, b)
-    events = list(md.replay(prices=every.prices("m"), resolution="1m"))
+    events = list(md.replay(prices=every.prices("m"), width="1m"))
     for event in events:
         inside = rows.filter(pl.col("ts").is_between(event.ts, event.available_at, closed="left"))
         assert event.available_at - event.ts == dt.timedelta(minutes=1)

@@ -151,7 +151,7 @@ def run(*, quick: bool = False) -> list[Table]:
     outcomes["pandas"] = outcomes["polars"].to_pandas()
     of_prices: dict[str, tuple[Callable[[str], Any], Callable[[], Any]]] = {
         "asof_join": (
-            lambda kind: md.asof_join(series[kind], facts[kind], right_resolution="1m"),
+            lambda kind: md.asof_join(series[kind], facts[kind], width="1m"),
             lambda: joined(series["polars"], facts["polars"]),
         ),
         "align": (lambda kind: md.align(series[kind], "1m"), lambda: aligned(series["polars"])),

@@ -59,9 +59,7 @@ def test_a_join_sees_what_was_known_and_no_more(kind: str, left: Any, right: Any
         known = [(t, p) for t, who, p in points(right) if who == token and (t + width < ts + exact)]
         at, value = max(known, default=(None, None), key=lambda k: k[0])
         want.append((ts, *token, price, at, value, None if at is None else at + width))
-    out = md.asof_join(
-        of_kind(left, kind), of_kind(right, kind), right_resolution=resolution, allow_exact_matches=exact
-    )
+    out = md.asof_join(of_kind(left, kind), of_kind(right, kind), width=resolution, allow_exact_matches=exact)
     assert [stamped(row) for row in rows(out)] == want
 
 
@@ -89,7 +87,7 @@ def test_no_look_ahead(kind: str, left: Any, right: Any, cut: int, data: st.Data
     frame = of_kind(left, kind)
 
     def before(known: Any) -> list[tuple[Any, ...]]:
-        return [r for r in rows(md.asof_join(frame, of_kind(known, kind), right_resolution="1m")) if r[0] <= moment]
+        return [r for r in rows(md.asof_join(frame, of_kind(known, kind), width="1m")) if r[0] <= moment]
 
     assert before(right) == before(changed) == before(dropped)
 
@@ -114,7 +112,7 @@ def test_metrics_join_prices_by_market() -> None:
     archive = md.simulate(events=1, days=1)
     market = archive.records("markets")[0]["id"]
     prices, metrics = archive.prices(market, frame="polars"), archive.metrics(market, frame="polars")
-    out = md.asof_join(prices, metrics, right_resolution="1m")
+    out = md.asof_join(prices, metrics, width="1m")
     names = ["ts", "market_id", "token_id", "token_label", "price"]
     assert out.columns == [*names, "ts_right", "volume", "liquidity", "spread", "available_at"]
     assert out.select(names).equals(prices.select(names))
@@ -127,14 +125,14 @@ def test_a_join_refuses_what_it_can_not_know() -> None:
     market = archive.records("markets")[0]["id"]
     books, prices = (getattr(archive, v)(market, frame="polars") for v in ("books", "prices"))
     with pytest.raises(md.NotTidyError, match="bbo"):
-        md.asof_join(prices, books, right_resolution="1m")
+        md.asof_join(prices, books, width="1m")
     with pytest.raises(md.ConfigError, match="available_at"):
         md.asof_join(prices, prices)
     with pytest.raises(md.ConfigError, match=r"left is polars DataFrame, right is polars LazyFrame.*one kind"):
-        md.asof_join(prices, prices.lazy(), right_resolution="1m")
+        md.asof_join(prices, prices.lazy(), width="1m")
     with pytest.raises(md.NotTidyError, match="moment"):
-        md.asof_join(prices, prices, right_resolution="1m", on="moment")
-    assert len(md.asof_join(prices, md.bbo(books), right_resolution="1m")) == len(prices)
+        md.asof_join(prices, prices, width="1m", on="moment")
+    assert len(md.asof_join(prices, md.bbo(books), width="1m")) == len(prices)
 
 
 @given(kind=st.sampled_from(KINDS), columns=st.one_of(price_columns(), metric_columns()))
@@ -225,7 +223,7 @@ def test_returns_and_log_odds_equal_a_plain_walk(kind: str, columns: Any, near: 
         moves["log_odds"].append(o - p if both and o is not None and p is not None else None)
         before[token], logs[token] = (ts, v), o
     for how, want in moves.items():
-        got = [r[-1] for r in rows(md.returns(frame, how=how, resolution="1m" if near else None))]
+        got = [r[-1] for r in rows(md.returns(frame, how=how, width="1m" if near else None))]
         assert close([(g,) for g in got], [(w,) for w in want], digits=1e-9, least=1e-12)
     assert close([(r[-1],) for r in rows(md.log_odds(frame))], [(o,) for o in odds], least=1e-12)
 
@@ -261,10 +259,10 @@ def test_ids_that_are_texts_join_ids_that_are_categories(*, lazy: bool) -> None:
     market = archive.records("markets")[0]["id"]
     prices = archive.prices(market, resolution="1h", frame="polars").select("ts", "token_id", "price")
     plain = prices.with_columns(pl.col("token_id").cast(pl.String))
-    want = md.asof_join(prices, prices.rename({"price": "before"}), right_resolution="1h")
+    want = md.asof_join(prices, prices.rename({"price": "before"}), width="1h")
     for left, right in ((plain, prices), (prices, plain)):
         a, b = (f.lazy() if lazy else f for f in (left, right.rename({"price": "before"})))
-        got = md.asof_join(a, b, right_resolution="1h")
+        got = md.asof_join(a, b, width="1h")
         out = got.collect() if lazy else got
         assert out.schema["token_id"] == left.schema["token_id"]
         assert out["before"].to_list() == want["before"].to_list()
@@ -275,5 +273,5 @@ def test_a_join_takes_the_column_that_tells_when_rows_are_known(kind: Any) -> No
     """With available_at on the right, no resolution is needed, and rows are those of the join with one."""
     prices = md.testing.prices(kind)
     known = md.available_at(prices, "1m")
-    told, width = md.asof_join(prices, known), md.asof_join(prices, prices, right_resolution="1m")
+    told, width = md.asof_join(prices, known), md.asof_join(prices, prices, width="1m")
     assert told["price_right"].equals(width["price_right"])

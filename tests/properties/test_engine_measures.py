@@ -53,9 +53,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "probabilities of records": lambda b, p, m: md.probabilities(b, tokens=RECORDS),
     "time_to_resolution": lambda b, p, m: md.time_to_resolution(p, RECORDS),
     "around": lambda b, p, m: md.around(p, MOMENTS, before="30m", after="1h"),
-    "around any market": lambda b, p, m: md.around(
-        m, MOMENTS.drop("market_id"), before="5h", after="1h", resolution="1h"
-    ),
+    "around any market": lambda b, p, m: md.around(m, MOMENTS.drop("market_id"), before="5h", after="1h", width="1h"),
     "brier": lambda b, p, m: md.brier(p, WON),
     "brier of markets": lambda b, p, m: md.brier(b, RECORDS, of="market"),
     "brier of all": lambda b, p, m: md.brier(b, RECORDS, of="all", interval=None),
@@ -71,7 +69,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ohlc": lambda b, p, m: md.ohlc(p, "6h"),
     "ohlc of metrics": lambda b, p, m: md.ohlc(m, "10m", "volume"),
     "returns": lambda b, p, m: md.returns(p),
-    "returns side by side": lambda b, p, m: md.returns(p, how="change", resolution="1m"),
+    "returns side by side": lambda b, p, m: md.returns(p, how="change", width="1m"),
     "log_odds": lambda b, p, m: md.log_odds(p),
 }
 
@@ -122,10 +120,10 @@ def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[p
         md.align(prices, "1m")
     if running.name == "dask":
         with pytest.raises(md.ConfigError, match="compute"):
-            md.asof_join(prices, metrics, right_resolution="1m")
+            md.asof_join(prices, metrics, width="1m")
     else:
-        got = md.asof_join(prices, metrics, right_resolution="1m")
-        assert close(plain(got), plain(md.asof_join(polar[1], polar[2], right_resolution="1m")))
+        got = md.asof_join(prices, metrics, width="1m")
+        assert close(plain(got), plain(md.asof_join(polar[1], polar[2], width="1m")))
 
 
 def bought(orders: Any, books: Any) -> Any:
@@ -142,9 +140,7 @@ def test_what_is_computed_is_the_same(running: Engine, polar: list[pl.DataFrame]
     books, prices, _ = (running.frame(f) for f in polar)
     wide, want = md.pivot(prices, columns="token_id"), md.pivot(polar[1], columns="token_id")
     assert rows(wide) == rows(want)
-    assert len(list(md.replay(prices=prices, resolution="1m"))) == len(
-        list(md.replay(prices=polar[1], resolution="1m"))
-    )
+    assert len(list(md.replay(prices=prices, width="1m"))) == len(list(md.replay(prices=polar[1], width="1m")))
     orders = polar[1].filter(pl.col("ts") == pl.col("ts").min()).select("ts", "market_id", "token_id")
     orders = orders.with_columns(side=pl.lit("buy"), size=10.0)
     for held in zip(bought(orders, books), bought(orders, polar[0]), strict=True):
@@ -163,4 +159,4 @@ def test_relations_of_two_connections_are_refused_by_name() -> None:
     )
     metrics = duckdb.connect().sql("SELECT now() AS ts, '7' AS market_id, 1.0 AS volume")
     with pytest.raises(md.ConfigError, match=r"different connections.*one connection"):
-        md.asof_join(prices, metrics, right_resolution="1m")
+        md.asof_join(prices, metrics, width="1m")

@@ -53,7 +53,7 @@ def test_windows_equal_a_plain_loop(
             if (not each or row[1] == market) and -before[1] * 10**6 <= distance < after[1] * 10**6:
                 width = {None: 1, "1m": MINUTE, "1h": 60 * MINUTE}[clock]
                 want.append((*row, news, to_datetime(moment), distance // width * width / 10**6))
-    got = rows(md.around(of_kind(columns, kind), given_, before=before[0], after=after[0], resolution=clock))
+    got = rows(md.around(of_kind(columns, kind), given_, before=before[0], after=after[0], width=clock))
     assert got == want
 
 
@@ -76,7 +76,7 @@ def test_windows_keep_what_the_frames_bring() -> None:
         ({"before": "1 hour"}, md.ConfigError, "allowed are a timedelta"),
         ({"before": -1}, md.ConfigError, "allowed are a timedelta"),
         ({"after": dt.timedelta(seconds=-1)}, md.ConfigError, "allowed are a timedelta"),
-        ({"resolution": "7m"}, md.ConfigError, "does not exist"),
+        ({"width": "7m"}, md.ConfigError, "does not exist"),
         ({"moments": pl.DataFrame({"market_id": ["rain"]})}, md.NotTidyError, "ts"),
         ({"moments": md.testing.prices("polars")}, md.ConfigError, "'price' would be in the result twice"),
         ({"moments": [1]}, md.NotTidyError, "is not a frame"),

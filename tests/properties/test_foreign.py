@@ -51,7 +51,7 @@ def once(frame: Any) -> Rows:
 
 
 def replayed(frame: Any, view: str) -> Rows:
-    events = md.replay(**{view: frame}, resolution="1m")
+    events = md.replay(**{view: frame}, width="1m")
     out = []
     for e in events:
         ids = {c: getattr(e, c) for c in IDS if view != "metrics" or c == "market_id"}
@@ -213,14 +213,12 @@ CASES: dict[str, Case] = {
     "align metrics": Case("metrics", lambda f: md.align(f, "1m"), lambda r: plain.on_grid(r, 60, False, blank_values)),
     "asof_join": Case(
         "prices",
-        lambda f: once(md.asof_join(f, f, right_resolution="1m")),
+        lambda f: once(md.asof_join(f, f, width="1m")),
         lambda r: plain.joined(r, r, 60, "price", exact=False, tolerance=None),
     ),
     "asof_join near": Case(
         "prices",
-        lambda f: once(
-            md.asof_join(f, f, right_resolution="10m", tolerance="1h", allow_exact_matches=True, suffix="_r")
-        ),
+        lambda f: once(md.asof_join(f, f, width="10m", tolerance="1h", allow_exact_matches=True, suffix="_r")),
         lambda r: plain.joined(r, r, 600, "price", exact=True, tolerance=3600),
     ),
     "ohlc": Case("prices", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(r, 3600, "price")),
@@ -235,7 +233,7 @@ CASES: dict[str, Case] = {
         "books", lambda f: md.returns(f, how="change"), lambda r: plain.returns(plain.bbo(r), "mid", "change", None)
     ),
     "returns next to each other": Case(
-        "prices", lambda f: md.returns(f, resolution="1m"), lambda r: plain.returns(r, "price", "simple", 60)
+        "prices", lambda f: md.returns(f, width="1m"), lambda r: plain.returns(r, "price", "simple", 60)
     ),
     "log_odds": Case(
         "prices",

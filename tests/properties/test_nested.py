@@ -119,7 +119,7 @@ def test_rows_of_one_snapshot_stay_one_row() -> None:
         md.time_to_resolution(frame, md.testing.markets("polars")),
         md.concat([frame, frame]).unique(["token_id", "ts"], maintain_order=True),
         md.around(frame, frame.select("ts", "market_id").unique(), before="1m", after="1m"),
-        md.asof_join(frame, frame, right_resolution="1m").drop(f"{name}_right" for name in LISTS),
+        md.asof_join(frame, frame, width="1m").drop(f"{name}_right" for name in LISTS),
     ):
         assert got.select(LISTS).equals(frame.select(LISTS))
 

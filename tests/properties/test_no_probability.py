@@ -73,9 +73,9 @@ def test_an_engine_refuses_cents_when_it_computes(name: str, view: str, engine: 
 
 def test_trades_refuses_cents() -> None:
     """A taker at 42 USD a share would have settled at 1."""
-    md.execute(SIGNALS, BOOKS, resolution="1m", fees=0)
+    md.execute(SIGNALS, BOOKS, width="1m", fees=0)
     with pytest.raises(md.NotTidyError, match="outside of 0 to 1"):
-        md.execute(SIGNALS, in_cents("books"), resolution="1m", fees=0)
+        md.execute(SIGNALS, in_cents("books"), width="1m", fees=0)
 
 
 def test_zero_one_and_what_sums_are_off_by_are_probabilities() -> None:

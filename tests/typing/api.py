@@ -72,7 +72,7 @@ def verbs_keep_the_kind_of_frame() -> None:
 def functions_keep_the_kind_of_frame(pandas: pd.DataFrame, polars: pl.DataFrame, lazy: pl.LazyFrame) -> None:
     assert_type(md.bbo(pandas), pd.DataFrame)
     assert_type(md.resample(polars, "1h"), pl.DataFrame)
-    assert_type(md.asof_join(lazy, polars, right_resolution="1m"), pl.LazyFrame)
+    assert_type(md.asof_join(lazy, polars, width="1m"), pl.LazyFrame)
     assert_type(md.imbalance(lazy, within=0.05), pl.LazyFrame)
 
 

@@ -13,7 +13,7 @@ from marketdata.points.arguments import number
 from marketdata.points.columns import Books
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_columns
-from marketdata.tidy.grids import own_times
+from marketdata.tidy.grids import check_starts
 
 # The layout of hftbacktest's ``event_dtype`` (2.x), and its flags.
 HFT_EVENT = np.dtype(
@@ -70,5 +70,5 @@ def book_columns(frame: Native, width: BucketWidth) -> Books:
     """Tidy books of any frame kind as columns, in tidy order; ConfigError if a row is no bucket of this width."""
     books = to_columns("books", frame)
     assert isinstance(books, Books)
-    own_times(books.ts, width)
+    check_starts(books.ts, width)
     return books

@@ -15,9 +15,10 @@ from marketdata.adapters.frame import Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.columns import Books, Data, Token
 from marketdata.points.views import View
-from marketdata.resolution import BucketWidth
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import to_columns
-from marketdata.tidy.grids import own_times
+from marketdata.tidy.grids import check_starts
 from marketdata.times import to_datetime
 
 
@@ -46,14 +47,15 @@ class ReplayEvent(NamedTuple):
     data: Any
 
 
-def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolution: str) -> Iterator[ReplayEvent]:
+@renamed
+def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, width: Width) -> Iterator[ReplayEvent]:
     """Everything that became known, in that order, over all markets and tokens.
 
     Yields ``ReplayEvent``: ``available_at ts view market_id token_id token_label data``: end and start of the bucket
     [UTC]; ``data`` is a ``Book`` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
     ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
 
-    ``books prices metrics``, of bucket width ``resolution``, are tidy frames of any kind, or iterables of them in time
+    ``books prices metrics``, of bucket width ``width``, are tidy frames of any kind, or iterables of them in time
     order, as from `Client.iter_books`, of which one at a time is in memory. NotTidyError if they go back in time or
     share a snapshot.
 
@@ -61,7 +63,7 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolu
     --------
     >>> books = md.testing.books()
     >>> prices = md.testing.prices()
-    >>> first = next(md.replay(books=books, prices=prices, resolution="1m"))
+    >>> first = next(md.replay(books=books, prices=prices, width="1m"))
     >>> (
     ...     first.view,
     ...     (first.available_at - first.ts).seconds,
@@ -69,12 +71,12 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, resolu
     ... )
     ('books', 60, [[0.39, 100.0], [0.38, 200.0]])
     """
-    width = BucketWidth.of(resolution)
+    bucket = BucketWidth.of(width, "width")
     given: list[tuple[View, Source]] = [("books", books), ("prices", prices), ("metrics", metrics)]
-    streams = [_stream(rank, view, source, width) for rank, (view, source) in enumerate(given) if source is not None]
+    streams = [_stream(rank, view, source, bucket) for rank, (view, source) in enumerate(given) if source is not None]
     if not streams:
         raise ConfigError("Nothing is given; allowed are books=, prices= and metrics=.")
-    return _timed(streams, width.micros)
+    return _timed(streams, bucket.micros)
 
 
 def _timed(streams: list[Iterator[Entry]], width: int) -> Iterator[ReplayEvent]:
@@ -86,7 +88,7 @@ def _stream(rank: int, view: View, source: Source, width: BucketWidth) -> Iterat
     last, seen = None, set[Token]()
     for frame in source if isinstance(source, Iterator | list | tuple) else [source]:
         columns = to_columns(view, frame)
-        own_times(columns.ts, width)
+        check_starts(columns.ts, width)
         order = np.argsort(columns.ts, kind="stable")
         if len(order) and last is not None and columns.ts[order[0]] < last:
             raise NotTidyError(f"The frames of {view} go back in time; give them in the order of ts.")

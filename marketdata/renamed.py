@@ -1,0 +1,47 @@
+"""Names that the API had before, and what to write instead; using one is an error that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from marketdata.errors import ConfigError
+
+Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
+
+# Names at the top of the package, and methods of df.md.
+NAMES: dict[str, str] = {}
+# Arguments of functions.
+ARGUMENTS = {
+    "account": {"resolution": "width"},
+    "align": {"resolution_of": "width"},
+    "around": {"resolution": "width"},
+    "asof_join": {"right_resolution": "width"},
+    "available_at": {"resolution": "width"},
+    "check": {"resolution": "width"},
+    "diff": {"resolution_of": "width"},
+    "execute": {"resolution": "width"},
+    "gaps": {"resolution": "width"},
+    "ohlc": {"resolution_of": "width"},
+    "rebuild": {"every": "resolution"},
+    "replay": {"resolution": "width"},
+    "resample": {"resolution_of": "width"},
+    "returns": {"resolution": "width"},
+}
+
+
+def renamed(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The function, which refuses its old arguments and names the new ones."""
+    new_names = ARGUMENTS[function.__name__]
+
+    @wraps(function)
+    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        for old in new_names.keys() & kwargs.keys():
+            raise ConfigError(
+                f"is now {new_names[old]}=; write {function.__name__}({new_names[old]}=...).", argument=old
+            )
+        return function(*args, **kwargs)
+
+    return checked

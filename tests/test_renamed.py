@@ -1,0 +1,34 @@
+"""Old names of the API are refused, and the error says what to write."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import marketdata as md
+from marketdata.renamed import ARGUMENTS, NAMES
+
+FRAME: Any = md.testing.prices("polars")
+
+
+@pytest.mark.parametrize("function", ARGUMENTS)
+def test_an_old_argument_names_the_new_one(function: str) -> None:
+    """Functions and methods of frames refuse it alike, and the new argument exists."""
+    for old, new in ARGUMENTS[function].items():
+        assert new in inspect.signature(getattr(md, function)).parameters
+        for call in (getattr(md, function), getattr(FRAME.md, function, getattr(md, function))):
+            with pytest.raises(md.errors.ConfigError, match=f"{new}=") as refused:
+                call(**{old: "1m"})
+            assert refused.value.argument == old
+
+
+def test_an_old_name_says_what_to_write() -> None:
+    """Names that are gone are no longer listed, at the top or on frames."""
+    for old, instead in NAMES.items():
+        assert old not in dir(md)
+        for owner in (md, FRAME.md):
+            with pytest.raises(AttributeError) as missing:
+                getattr(owner, old)
+            assert instead in str(missing.value)
