@@ -38,14 +38,14 @@ audit: $(VENV)/audit.stamp ## the versions in .ci/constraints.txt among known ad
 package: $(VENV)/package.stamp ## build wheel and sdist, try them in clean environments, the lowest versions too
 	$(BIN)/python -m pytest -q -p no:cacheprovider -m packaging tests/test_packaging.py
 
-bench: $(VENV)/bench.stamp $(VENV)/peer.stamp ## measured figures (QUICK=1: only to see that it starts)
-	$(BIN)/python -m tests.bench $(if $(QUICK),--quick importing)
-	$(BIN)/python -m pytest -q -s -p no:cacheprovider -m bench $(if $(QUICK),--collect-only) tests
+bench: $(VENV)/test.stamp $(VENV)/peer.stamp ## tables of speed, compared with other ways (QUICK=1: small sizes)
+	$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
 soak: $(VENV)/test.stamp ## long runs (QUICK=1: only to see that they start)
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider -m soak --hypothesis-profile=soak $(if $(QUICK),--collect-only) tests
 
-docs: $(VENV)/docs.stamp ## the documentation site in docs/_build/html; takes no warning
+docs: $(VENV)/docs.stamp ## run the notebooks; the documentation site in docs/_build/html, without a warning
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m notebooks tests/test_docs.py
 	$(BIN)/python -m sphinx -q -W -n --keep-going -j auto -b html docs docs/_build/html
 
 engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make test does not skip their tests
@@ -80,10 +80,6 @@ $(VENV)/lint.stamp: $(VENV)/test.stamp
 
 $(VENV)/audit.stamp: pyproject.toml $(VENV)/venv.stamp
 	$(PIP) --group audit
-	@touch $@
-
-$(VENV)/bench.stamp: $(VENV)/test.stamp
-	$(PIP) --group bench
 	@touch $@
 
 # The engines of others ask for a newer Python than we do: where there is none, their tests are said not to have run.

@@ -14,7 +14,6 @@ from typing import Any
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
-from hypothesis.internal.conjecture import providers
 
 import marketdata as md
 
@@ -51,15 +50,6 @@ def cure(package: str) -> str | None:
         if package in {re.split(r"\W", requirement)[0] for requirement in requirements}:
             return f"{package} is not installed: pip install '{md.errors.DISTRIBUTION}[{extra}]'"
     return None
-
-
-def pytest_sessionstart() -> None:
-    """Where examples are the same each time, draw no constants of our modules: of those that are loaded by then.
-
-    Which ones these are depends on the tests that ran before in the same process. Hypothesis has no setting for it.
-    """
-    if settings().derandomize:
-        providers._get_local_constants = lambda: providers._local_constants  # noqa: SLF001
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,7 +20,6 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import click  # noqa: E402
-import fault_matrix  # noqa: E402
 import gallery  # noqa: E402
 import kernel  # noqa: E402
 import nbformat  # noqa: E402
@@ -80,9 +79,7 @@ html_theme_options = {
 }
 html_show_sourcelink = False
 # Pages without siblings have no section to navigate, and wide tables need the room.
-html_sidebars = {
-    name: [] for name in ("index", "install", "tour", "gallery", "_made/gallery/*", "analytics", "_made/call_map")
-}
+html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery", "_made/gallery/*", "analytics")}
 html_static_path = ["_static", "_made/static"]
 html_css_files = ["site.css"]
 html_js_files = [("site.js", {"defer": "defer"})]
@@ -121,11 +118,8 @@ def _gather(*_: Any) -> None:
         nbformat.write(_drawn(nbformat.read(path, as_version=4)), MADE / path.name)
     shutil.copy(HERE / "kernel.py", startup)
     (static / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
-    (MADE / "fault_matrix.md").write_text(fault_matrix.page(HERE.parent / "tests"), encoding="utf-8")
     (MADE / "record_fields.md").write_text(record_fields.tables(), encoding="utf-8")
-    (MADE / "call_map.md").write_text(_run("call_map.py"), encoding="utf-8")
     _run("gallery.py", MADE / "gallery")
-    _run("benchmark_chart.py", MADE / "benchmarks.png")
     (MADE / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
 
 
@@ -151,24 +145,16 @@ def _script(app: Any, _page: str, _template: str, _context: Any, doctree: Any) -
 
 
 def _edit(_app: Any, name: str, source: list[str]) -> None:
-    # Pages that measurements write are there after the first one only.
-    missing = {"benchmarks*", "../scale*"} - {
-        p for p in ("benchmarks*", "../scale*") if any(HERE.glob(p.lstrip("./") + ".md"))
-    }
-    source[0] = "\n".join(line for line in source[0].split("\n") if line not in missing)
     if name == "gallery":
         source[0] = gallery.grid(source[0])
-    if name == "benchmarks":
-        chart = "![Time of each way, and how many times ours that is](_made/benchmarks.png)"
-        source[0] = source[0].replace("\n## ", f"\n{chart}\n\n## ", 1)
     if name == "analytics":
         source[0] = _link_measures(source[0])
-    if name.startswith(_INTERNAL):
+    if name in _INTERNAL:
         source[0] = f"---\nnosearch: true\n---\n{source[0]}"
 
 
 # How it is made: no page that a search for a function should find.
-_INTERNAL = ("decisions/", "_made/call_map", "_made/fault_matrix")
+_INTERNAL = ("inside", "how_it_works", "benchmarks", "decisions")
 
 
 def _plain_function(name: str) -> str:
@@ -185,7 +171,7 @@ def _plain_pages(app: Any, problem: Exception | None) -> None:
     lines = [f"# {project}", "", "> Historical prediction-market data as tidy pandas and polars frames.", ""]
     for name in sorted(app.env.found_docs):
         source = Path(app.env.doc2path(name))
-        if name.startswith(_INTERNAL) or source.suffix == ".ipynb":
+        if name in _INTERNAL or source.suffix == ".ipynb":
             continue
         text = source.read_text(encoding="utf-8") if source.suffix == ".md" else _plain_function(source.stem)
         copy = Path(app.outdir) / f"{name}.md"

@@ -1,6 +1,6 @@
-"""Layers: imports point down, without a cycle.
+"""Imports point down the layers of the package, without a cycle, and only adapters know a library.
 
-From top to bottom; a layer may import its own and lower ones::
+From top to bottom; a module imports its own layer and lower ones::
 
     cli
     marketdata/__init__            public names, loaded on first use
@@ -10,35 +10,29 @@ From top to bottom; a layer may import its own and lower ones::
     client  archive
     typing                         names of frames for annotations
     accessor
-    conformance                    which readings of the interface a service follows
+    conformance                    which interpretation of the interface a service follows
     display                        how frames are shown
     plot
-    tidy
-    adapters                       frames, lists and engines to columns and back: the only modules that know a library
-    fetch
-    wire
-    adapters                       formats and libraries of others as points
-    points                         the data and the rules on it, numpy only
-    vendors                        what is known about the services of the interface
+    tidy                           functions on frames
+    fetch                          requests, pacing, windows
+    wire                           JSON pages to columns and back
+    adapters                       frames, engines and recordings
+    points                         columns and every rule on them, numpy only
+    vendors                        what is known about each service
     times
-    clock                          what waiting code asks, so that tests need not wait
+    clock
     resolution
     errors                         imports nothing of ours
-
-``fetch`` never sees a frame (tidy), ``tidy`` never the network (fetch); ``client`` and ``archive`` do not import
-each other; ``service`` imports archive, tidy, wire, points and lower layers only.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
-from itertools import zip_longest
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "marketdata"
 LAYERS = (
@@ -51,7 +45,6 @@ LAYERS = (
     ("adapters",),
     ("wire",),
     ("fetch",),
-    ("adapters",),
     ("tidy",),
     ("plot",),
     ("display",),
@@ -65,11 +58,9 @@ LAYERS = (
     ("marketdata",),
     ("cli",),
 )
-LAYER = {name: layer for layer, packages in enumerate(LAYERS) for name in packages}
+LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}
 FORBIDDEN = {
-    "fetch": {"tidy"},
     "tidy": {"fetch"},
-    "adapters": {"fetch"},
     "client": {"archive"},
     "archive": {"client", "fetch"},
     "service": {"client", "fetch", "accessor", "plot", "simulation", "pandas", "polars", "dask"},
@@ -82,51 +73,42 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): path for path in ROOT.rglob("*.py")}
+MODULES = {module_name(path): ast.parse(path.read_text("utf-8")) for path in ROOT.rglob("*.py")}
 
 
-def imports(name: str) -> set[str]:
-    """Our modules that a module imports, inside of functions too."""
-    found = set()
-    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+def imports(module: str) -> Iterator[str]:
+    """Yield the names of all modules that a module imports, inside functions too."""
+    for node in ast.walk(MODULES[module]):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name} line {node.lineno}: imports are absolute"
-            inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {i if i in MODULES else str(node.module) for i in inner}
-    return {i for i in found if i in MODULES} - {name}
+            assert node.level == 0, f"{module} line {node.lineno}: imports are absolute"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else str(node.module)
 
 
-def package(name: str) -> str:
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
+GRAPH = {module: {name for name in imports(module) if name in MODULES and name != module} for module in MODULES}
 
 
-GRAPH = {name: imports(name) for name in MODULES}
+def package(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
 
 
-def test_every_module_has_a_layer() -> None:
-    """Every module is in a package of the list above."""
-    assert {package(name) for name in MODULES} <= LAYER.keys()
-
-
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_imports_point_down(name: str) -> None:
-    """A module imports nothing of a higher layer, and nothing that is forbidden to its package."""
-    here = package(name)
-    for other in (package(i) for i in GRAPH[name]):
-        assert LAYER[other] <= LAYER[here], f"{name} imports {other}, of a higher layer"
-        assert other not in FORBIDDEN.get(here, ()), f"{name} must not import {other}"
+def test_imports_point_down() -> None:
+    """Every module is in a layer, and imports nothing of a higher one and nothing forbidden to its package."""
+    wrong = []
+    for module, imported in GRAPH.items():
+        for other in imported:
+            up = LAYER[package(other)] > LAYER[package(module)]
+            if up or package(other) in FORBIDDEN.get(package(module), ()):
+                wrong.append(f"{module} imports {other}")
+    assert wrong == []
 
 
 def test_there_is_no_import_cycle() -> None:
-    """No module reaches itself over imports, those inside of functions and for types included."""
-    left = {name: set(targets) for name, targets in GRAPH.items()}
-    while free := [name for name, targets in left.items() if not targets & left.keys()]:
-        for name in free:
-            del left[name]
-    assert not left, f"these modules import each other: {sorted(left)}"
+    """No module imports itself by way of others."""
+    TopologicalSorter(GRAPH).prepare()
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -136,71 +118,22 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_narwhals_is_imported_by_its_stable_name() -> None:
-    """No module imports narwhals but as narwhals.stable.v2, whose names a later release keeps."""
-    for name, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            moving = [n for n in names if n.split(".")[0] == "narwhals" and not n.startswith("narwhals.stable.v2")]
-            assert not moving, f"{name} imports {moving}"
+def test_rules_and_functions_know_no_library() -> None:
+    """Modules of points and tidy import the standard library, numpy and lower layers only."""
+    # One function returns objects of nautilus_trader, which are no frames.
+    allowed = {*sys.stdlib_module_names, "numpy", "marketdata", "nautilus_trader"}
+    wrong = [
+        f"{module} imports {name}"
+        for module in MODULES
+        if package(module) in ("points", "tidy")
+        for name in imports(module)
+        if name.split(".")[0] not in allowed
+    ]
+    assert wrong == []
 
 
-def test_data_and_rules_have_types() -> None:
+def test_rules_are_typed() -> None:
     """No argument or result of points is of any type: what a rule takes can be read."""
-    rules = {name: path for name, path in MODULES.items() if name.startswith("marketdata.points")}
-    names = {
-        name: {getattr(node, "id", "") for node in ast.walk(ast.parse(path.read_text("utf-8")))}
-        for name, path in rules.items()
-    }
-    assert [name for name, found in names.items() if "Any" in found] == []
-
-
-# One function writes the catalog of nautilus_trader, in its own classes.
-@pytest.mark.parametrize(("layer", "more"), [("points", set()), ("tidy", {"nautilus_trader"})])
-def test_rules_and_verbs_know_no_library(layer: str, more: set[str]) -> None:
-    """Modules of points and tidy import the standard library, numpy and lower layers, inside of functions too."""
-    allowed = {*sys.stdlib_module_names, "numpy", "marketdata", *more}
-    for name, path in MODULES.items():
-        if package(name) != layer:
-            continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            assert {n.split(".")[0] for n in names} <= allowed, f"{name} imports {names}"
-
-
-def test_a_constant_number_has_its_unit_and_reason() -> None:
-    """A number of a module has a comment: on its line, above it or the numbers before it, or a docstring behind it."""
-    assert [f"{name}: {line}" for name, path in MODULES.items() for line in unexplained(path.read_text("utf-8"))] == []
-
-
-def unexplained(text: str) -> list[str]:
-    """Lines of a module that name a number without a comment."""
-    lines, out = text.split("\n"), []
-    body = ast.parse(text).body
-    for node, after in zip_longest(body, body[1:]):
-        value = getattr(node, "value", None)
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or value is None or not is_number(value):
-            continue
-        above = node.lineno - 2
-        while re.match(r"_?[A-Z0-9_, ]+ ?[:=]", lines[above]):
-            above -= 1
-        has_docstring = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-        if not (has_docstring or "#" in lines[node.lineno - 1] or lines[above].startswith("#")):
-            out.append(lines[node.lineno - 1])
-    return out
-
-
-def is_number(value: ast.expr) -> bool:
-    """Whether an expression is of numbers alone."""
-    parts = [part for part in ast.walk(value) if not isinstance(part, ast.operator | ast.unaryop | ast.expr_context)]
-    numbers = [part for part in parts if isinstance(part, ast.Constant) and type(part.value) in (int, float)]
-    rest = [part for part in parts if part not in numbers]
-    return bool(numbers) and all(isinstance(part, ast.BinOp | ast.UnaryOp | ast.Tuple | ast.Name) for part in rest)
-
-
-def test_a_number_without_a_comment_is_found() -> None:
-    """The check sees a number that nobody explains, and no number that somebody does."""
-    assert unexplained("A = 1\n") == ["A = 1"]
-    assert unexplained("# Rows.\nA = 1\nB = 2 * A\nC = 3  # s\n\nD = 4\n") == ["D = 4"]
+    modules = {module: tree for module, tree in MODULES.items() if package(module) == "points"}
+    names = {module: {getattr(node, "id", "") for node in ast.walk(tree)} for module, tree in modules.items()}
+    assert [module for module, used in names.items() if "Any" in used] == []

@@ -6,7 +6,6 @@ import itertools
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -256,21 +255,6 @@ def test_the_temporary_folder_is_removed_at_exit(tmp_path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout.split() == ["1"]
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.bench
-def test_rate_of_the_simulator() -> None:
-    """Prints level rows per second, drawn alone and written to an archive."""
-    began = time.perf_counter()
-    drawn_markets = [simulate_market(spec, WEEK) for spec in specs(events=9, markets=3)]
-    rows = sum(len(levels_of(s.books)) for market in drawn_markets for s in observe(market, 12))
-    drawn = time.perf_counter() - began
-    began = time.perf_counter()
-    md.simulate(events=9, markets=3)
-    written = time.perf_counter() - began
-    print(
-        f"\nsimulate: {rows:,} level rows; drawn {rows / drawn / 1e6:.1f} M/s, written {rows / written / 1e6:.1f} M/s"
-    )
 
 
 @pytest.mark.soak

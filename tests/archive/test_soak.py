@@ -400,14 +400,14 @@ def test_an_archive_larger_than_memory_is_scanned_and_written(
 ) -> None:
     """200 M level rows (8 GB and more in memory) are resampled, filtered and written under a limit of 4 GB."""
     import polars as pl
-    from bench.storing import history
+    from bench.samples import book_frame
 
     root, rows, market = tmp_path / "large", 0, 0
     archive = Archive(root, frame="polars")
     while rows < 200_000_000:
-        books = history(market, 43_200, 48)
+        books = book_frame([f"0x{market:064x}"], 43_200, 24)
         archive.add(books=books)
-        rows += len(levels_of(books))
+        rows += len(books)
         market += 1
     name = f"0x{1:064x}"
     hourly = archive.books(name, resolution="1h").height

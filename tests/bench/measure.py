@@ -1,109 +1,51 @@
-"""Timing side by side: every way of doing a thing runs once per round, so drift of the machine hits all alike."""
+"""Time several ways of doing the same work, in turn, and print one table of ratios."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
-import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-import psutil
+
+class Seconds(float):
+    """A duration that a way measured itself, in another process."""
 
 
-@dataclass
-class Table:
-    """One table of the report.
+def measure(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Return the seconds of each way in each round; a first round only warms up.
 
-    ``rows`` hold texts; ``notes`` stand below. The first column names the way.
+    All ways run once in a round, so a slow moment of the machine hits all of them.
     """
-
-    title: str
-    head: list[str]
-    rows: list[list[str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def markdown(self) -> str:
-        """The table as it stands in the page."""
-        lines = [f"## {self.title}", "", "| " + " | ".join(self.head) + " |"]
-        numbers = [all(cell[:1].isdigit() for cell in column) for column in zip(*self.rows, strict=True)]
-        lines.append("|" + "".join("---:|" if number else "---|" for number in numbers or [False] * len(self.head)))
-        lines += ["| " + " | ".join(map(_plain, row)) + " |" for row in self.rows]
-        return "\n".join([*lines, "", *[f"{note}\n" for note in self.notes]])
-
-
-def _plain(cell: str) -> str:
-    """Numbers of a cell without exponents."""
-    return re.sub(r"\d[\d.]*e\+\d+", lambda number: f"{float(number[0]):,.0f}", cell)
-
-
-class Took(float):
-    """Seconds that a way measured itself, in another process [s]."""
-
-
-def interleaved(
-    ways: Mapping[str, Callable[[], Any]], rounds: int = 5, clock: Callable[[], float] = time.perf_counter
-) -> dict[str, list[float]]:
-    """Seconds of each way in each round; one round before that is not counted [s]."""
-    out: dict[str, list[float]] = {name: [] for name in ways}
-    for k in range(rounds + 1):
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
         for name, way in ways.items():
             gc.collect()
-            began = clock()
+            began = time.perf_counter()
             result = way()
-            took = float(result) if isinstance(result, Took) else clock() - began
+            elapsed = float(result) if isinstance(result, Seconds) else time.perf_counter() - began
             del result
-            if k:
-                out[name].append(took)
-    return out
+            if number:
+                seconds[name].append(elapsed)
+    return seconds
 
 
-def ratio(times: Mapping[str, list[float]], slow: str, fast: str) -> float:
-    """How many times longer ``slow`` took than ``fast``: the median of the rounds."""
-    return statistics.median(a / b for a, b in zip(times[slow], times[fast], strict=True))
+def ratio(seconds: Mapping[str, list[float]], slow: str, fast: str) -> float:
+    """Return how many times longer ``slow`` took, as the median over the rounds."""
+    return statistics.median(a / b for a, b in zip(seconds[slow], seconds[fast], strict=True))
 
 
-def compare(title: str, times: Mapping[str, list[float]], ours: str, *, rows: int | None = None) -> Table:
-    """A table of medians: milliseconds, rows per second, and how many times slower than ours."""
-    head = ["way", "median ms", "min to max ms", *(["M rows/s"] if rows else []), "x ours"]
-    table = Table(title, head)
-    for name, taken in times.items():
-        middle = statistics.median(taken)
-        rate = [f"{rows / middle / 1e6:.3g}"] if rows else []
-        span = f"{min(taken) * 1e3:.3g} to {max(taken) * 1e3:.3g}"
-        shown = f"**{name}**" if name == ours else name
-        table.rows.append([shown, f"{middle * 1e3:.3g}", span, *rate, f"{ratio(times, name, ours):.3g}"])
-    return table
+def print_ratios(title: str, seconds: Mapping[str, list[float]], ours: str) -> None:
+    """Print the median of each way and its ratio to ours."""
+    rows = [
+        (name, f"{statistics.median(times) * 1e3:,.1f}", f"{ratio(seconds, name, ours):.3g}")
+        for name, times in seconds.items()
+    ]
+    print_table(title, ("way", "median ms", "x ours"), rows)
 
 
-def peak_bytes(way: Callable[[], Any]) -> int:
-    """Growth of the resident memory while a way runs, at its highest [bytes]."""
-    import threading
-
-    process = psutil.Process()
-    gc.collect()
-    with contextlib.suppress(AttributeError):  # memory that was freed and not given back would be used again, unseen
-        ctypes.CDLL(None).malloc_trim(0)
-    before = process.memory_info().rss
-    highest = before
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal highest
-        while not done.wait(0.002):
-            highest = max(highest, process.memory_info().rss)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        result = way()
-        highest = max(highest, process.memory_info().rss)
-        del result
-    finally:
-        done.set()
-        watcher.join()
-    return highest - before
+def print_table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print a table in Markdown."""
+    lines = [f"\n## {title}\n", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    print("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]), flush=True)
