@@ -67,7 +67,7 @@ def _print_functions(books: pl.DataFrame, prices: pl.DataFrame, rounds: int) -> 
         ),
         "returns": (lambda: md.returns(prices), lambda: prices.lazy().with_columns(returns=move).collect()),
         "asof_join": (
-            lambda: md.asof_join(prices, prices, right_width="1m"),
+            lambda: md.asof_join(prices, prices, width="1m"),
             lambda: prices.join_asof(later, on="ts", by=TOKEN, check_sortedness=False),
         ),
     }
