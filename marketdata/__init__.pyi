@@ -53,6 +53,9 @@ from marketdata.tidy.answers import without_answers as without_answers
 from marketdata.tidy.asof import asof_join as asof_join
 from marketdata.tidy.asof import available_at as available_at
 from marketdata.tidy.asof import gaps as gaps
+from marketdata.tidy.baskets import event_arbitrage as event_arbitrage
+from marketdata.tidy.baskets import event_overround as event_overround
+from marketdata.tidy.baskets import event_probabilities as event_probabilities
 from marketdata.tidy.concat import concat as concat
 from marketdata.tidy.cross_token import arbitrage as arbitrage
 from marketdata.tidy.cross_token import complement as complement

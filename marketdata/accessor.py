@@ -10,6 +10,7 @@ from marketdata.points.columns import Data
 from marketdata.tidy import (
     answers,
     asof,
+    baskets,
     cross_token,
     event_windows,
     features,
@@ -101,6 +102,9 @@ class Accessor(_Suggestions, Generic[F]):
     overround = _method(cross_token.overround)
     arbitrage = _method(cross_token.arbitrage)
     probabilities = _method(cross_token.probabilities)
+    event_overround = _method(baskets.event_overround)
+    event_arbitrage = _method(baskets.event_arbitrage)
+    event_probabilities = _method(baskets.event_probabilities)
     outcomes = _method(outcomes.outcomes)
     without_answers = _method(answers.without_answers)
     time_to_resolution = _method(event_windows.time_to_resolution)

@@ -14,8 +14,17 @@ Parameters = ParamSpec("Parameters")
 # Names at the top of the package, and methods of df.md.
 NAMES: dict[str, str] = {}
 # Arguments of functions.
+_OF_EVENTS = {
+    name: dict.fromkeys(arguments, f"md.event_{name}(frame, markets)")
+    for name, arguments in (
+        ("overround", ("by", "events")),
+        ("arbitrage", ("by", "events", "size")),
+        ("probabilities", ("by", "events")),
+    )
+}
 ARGUMENTS = {
-    "account": {"resolution": "width"},
+    **_OF_EVENTS,
+    "account": {"resolution": "width", "events": "markets"},
     "align": {"resolution_of": "width"},
     "around": {"resolution": "width"},
     "asof_join": {"right_resolution": "width"},
@@ -39,9 +48,8 @@ def renamed(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     @wraps(function)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         for old in new_names.keys() & kwargs.keys():
-            raise ConfigError(
-                f"is now {new_names[old]}=; write {function.__name__}({new_names[old]}=...).", argument=old
-            )
+            new = new_names[old]
+            raise ConfigError(f"is now {new if ' ' in new else new + '='}.", argument=old)
         return function(*args, **kwargs)
 
     return checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import pytest
@@ -17,9 +18,9 @@ FRAME: Any = md.testing.prices("polars")
 def test_an_old_argument_names_the_new_one(function: str) -> None:
     """Functions and methods of frames refuse it alike, and the new argument exists."""
     for old, new in ARGUMENTS[function].items():
-        assert new in inspect.signature(getattr(md, function)).parameters
+        assert " " in new or new in inspect.signature(getattr(md, function)).parameters
         for call in (getattr(md, function), getattr(FRAME.md, function, getattr(md, function))):
-            with pytest.raises(md.errors.ConfigError, match=f"{new}=") as refused:
+            with pytest.raises(md.errors.ConfigError, match=re.escape(f"is now {new}")) as refused:
                 call(**{old: "1m"})
             assert refused.value.argument == old
 

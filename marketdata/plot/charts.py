@@ -44,6 +44,7 @@ from marketdata.points.ladder import ladder as ladder_of
 from marketdata.points.resample import buckets, means
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import forecast_scores
+from marketdata.tidy.baskets import event_probabilities
 from marketdata.tidy.cross_token import probabilities
 from marketdata.tidy.quotes import bbo
 from marketdata.times import MINUTE, to_datetime, to_micros
@@ -374,8 +375,8 @@ def outcomes(
     ['No 57.0%', 'Yes 43.0%']
     """
     moments, events = (events, None) if isinstance(events, Mapping) else (None, events)
-    by: Literal["market", "event"] = "market" if events is None else "event"
-    scaled = probabilities(collected(frame), by=by, events=events)
+    rows = collected(frame)
+    scaled = probabilities(rows) if events is None else event_probabilities(rows, events)
     found = list(_tokens(opened(scaled, ["series"]), ["probability"]))
     if events is None and (several := len({token.market_id for token in found})) > 1:
         raise ConfigError(f"One market is drawn, the frame has {several}; filter it on one market_id, or give events=.")

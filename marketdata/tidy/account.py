@@ -32,7 +32,7 @@ _FILLS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
 
 
 class Account(NamedTuple):
-    """Result of `account`: frames of the kind of the prices; ``events`` is None without ``events=``."""
+    """Result of `account`: frames of the kind of the prices; ``events`` is None without ``markets=``."""
 
     total: Any
     markets: Any
@@ -48,7 +48,7 @@ def account(
     outcomes: Any = None,
     cash: float = 0.0,
     fees: Any = None,
-    events: Any = None,
+    markets: Any = None,
 ) -> Account:
     """The account behind fills through time: cash, positions, profit, exposure and drawdown, from what was known then.
 
@@ -62,7 +62,7 @@ def account(
     ``value`` of all positions at the mid, and what their ``sale`` into the bids would bring, level by level (null where
     the bids lack the shares, and of a frame of prices); equity = cash + value, profit = equity - the ``cash`` of the
     beginning, ``profit_sold`` the same with the sale; drawdown = greatest equity so far - equity. ``markets``, and
-    ``events`` with ``events=``: one row per ``ts`` and market or event, from its first fill on: ``ts market_id`` or
+    ``events`` with ``markets=``: one row per ``ts`` and market or event, from its first fill on: ``ts market_id`` or
     ``event_id``, ``value sale profit``; the value is the exposure, what is lost if all its tokens pay nothing.
     NotTidyError for a fill after the payoff, or a sale of more than was bought; a sale has its shares and its notional
     above 0 too.
@@ -79,7 +79,7 @@ def account(
         What the account holds at the beginning [USD].
     fees : Fees, float or function, optional
         What a sale would cost; without, ``sale`` is before fees. Those of fills are in the fills.
-    events : frame of market records, optional
+    markets : frame of market records, optional
         ``market_id`` and ``event_id`` (or ``event_slug``).
 
     Examples
@@ -109,7 +109,7 @@ def account(
     paths = {key: rules.path(token, times) for key, token in tokens.items()}
     columns = {"ts": frames.times(times), **rules.total(list(paths.values()), len(times)).equity(start)}
     by_market = _by(own, times, "market_id", paths, {key: key[0] for key in paths})
-    by_event = None if events is None else _by(own, times, "event_id", paths, _events(events, list(paths)))
+    by_event = None if markets is None else _by(own, times, "event_id", paths, _events(markets, list(paths)))
     return Account(own.build(columns, len(times)), by_market, by_event)
 
 
@@ -222,7 +222,7 @@ def _tokens(
 def _events(given: Native, tokens: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
     data = columns_of(given, ("market_id", "event_id", "event_slug"))
     name = "event_id" if "event_id" in data else "event_slug"
-    require("events, a frame of market records,", ["market_id", name], data)
+    require("markets, a frame of market records,", ["market_id", name], data)
     found = dict(zip(map(str, data["market_id"]), data[name], strict=True))
     return {key: str(found[key[0]]) for key in tokens if found.get(key[0]) is not None}
 

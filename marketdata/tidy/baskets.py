@@ -1,20 +1,24 @@
-"""Verbs of a market, `by="event"`: all Yes or all No of the markets of an event."""
+"""Baskets of an event: all Yes or all No of its markets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from marketdata.adapters import frames
+from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
-from marketdata.errors import ConfigError, NotTidyError
+from marketdata.errors import NotTidyError
 from marketdata.points import baskets
+from marketdata.points.arguments import number
 from marketdata.points.baskets import Event, Legs
 from marketdata.points.columns import Books, Floats, Ints
-from marketdata.points.fees import ALLOWED, Schedule, schedule
+from marketdata.points.fees import schedule
 from marketdata.points.schema import refuse_cents, require
+from marketdata.tidy.measures import KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
@@ -26,23 +30,99 @@ _OPEN = ("open_list", "negRiskAugmented", "neg_risk_augmented")
 _EVENT = ("event_id", "event_slug")
 
 
-def events_of(given: Any) -> list[Event]:
+def event_overround(frame: F, markets: Any) -> F:
+    """The price of the Yes of all markets of an event, beyond the 1 that exactly one of them pays.
+
+    One row per (event, ts) of books or bbo: ``ts event_id markets bid_sum mid_sum ask_sum overround``: number of
+    markets with a book of Yes at that ``ts``, sums of best bids, mids and best asks [probability], and ask_sum - 1.
+    Null where a market lacks the value or the book. Also null where the event is no basket: its markets do not exclude
+    each other, its list is open, so that an outcome without a market may win, or that is not known.
+
+    Parameters
+    ----------
+    markets : frame of market records
+        One row per market of the event, those without a book too: ``market_id``, ``token_ids`` (two, Yes first),
+        ``event_id`` (or ``event_slug``), and of its event ``exclusive`` and ``open_list`` (the venue's own fields
+        ``negRisk`` and ``negRiskAugmented`` are read too). NotTidyError where records lack them or contradict.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", markets=3, buckets=1)
+    >>> records = md.testing.markets("polars", markets=3).with_columns(
+    ...     exclusive=True, open_list=False
+    ... )
+    >>> sums = md.event_overround(books, records)
+    >>> sums.select("event_id", "markets", pl.col("ask_sum").round(9)).rows()
+    [('weather-tomorrow', 3, 1.53)]
+    """
+    sums = partial(_rows_of_events, events=_events(markets), rule=baskets.prices)
+    return run(frame, sums, KINDS, partition_by="all")
+
+
+def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = None) -> F:
+    """What all Yes, or all No, of an event cost and pay, net of fees and of depth.
+
+    One row per (event, ts) of books or bbo: ``ts event_id legs`` (number of markets n), and for buying all Yes, of
+    which one pays 1, and all No, of which n - 1 do, each: ``yes_size yes_cost yes_payoff yes_edge`` and ``no_size
+    no_cost no_payoff no_edge``: sets of shares, what they cost in all, best asks first and with fees, what they pay for
+    certain, and payoff - cost [USD]. Null where a market has no such book or not so many shares, and where the event is
+    no basket (see `event_overround`, also for ``markets``). A market that pays something else than 0 or 1 breaks the
+    sum.
+
+    Parameters
+    ----------
+    fees : Fees, float or function
+        What a taker pays, see `Fees`; 0 says that there are none.
+    size : float, optional
+        Sets to buy [shares of each leg]; by default the smallest size at the best ask of the legs.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", markets=3, buckets=1)
+    >>> records = md.testing.markets("polars", markets=3).with_columns(
+    ...     exclusive=True, open_list=False
+    ... )
+    >>> fees = md.Fees.quadratic(0.05)
+    >>> sets = md.event_arbitrage(books, records, fees=fees, size=200)
+    >>> sets.select("legs", pl.col("no_cost", "no_payoff", "no_edge").round(2)).row(0)
+    (3, 316.29, 400.0, 83.71)
+    """
+    rule = partial(baskets.costs, fees=schedule(fees), size=None if size is None else number("size", size))
+    costs = partial(_rows_of_events, events=_events(markets), rule=rule)
+    return run(frame, costs, KINDS, partition_by="all")
+
+
+def event_probabilities(frame: F, markets: Any) -> F:
+    """Prices of Yes (of books or bbo: mids) scaled so that the markets of an event sum to 1.
+
+    One row per Yes and time: ts, ids and ``probability`` [0 to 1]. Null where `event_overround` is, which also says
+    what ``markets`` need.
+
+    Examples
+    --------
+    >>> prices = md.testing.prices("polars", markets=2, buckets=1)
+    >>> records = md.testing.markets("polars", markets=2).with_columns(
+    ...     exclusive=True, open_list=False
+    ... )
+    >>> md.event_probabilities(prices, records)["probability"].round(3).to_list()
+    [0.444, 0.556]
+    """
+    scaled = partial(_probabilities, events=_events(markets))
+    return run(frame, scaled, ("prices", *KINDS), partition_by="all")
+
+
+def _events(markets: Any) -> list[Event]:
     """The events of market records, by id; NotTidyError where the records do not say what is needed."""
-    if given is None:
-        raise ConfigError(
-            "by='event' needs events=, a frame of market records: market_id, event_id, token_ids, and for the event of "
-            "the market exclusive (at most one of its markets resolves to Yes) and open_list (others may be added)."
-        )
-    data = columns_of(given, ("market_id", "token_ids", *_EVENT, *_EXCLUSIVE, *_OPEN))
+    data = columns_of(markets, ("market_id", "token_ids", *_EVENT, *_EXCLUSIVE, *_OPEN))
     names = ["market_id", "token_ids"]
     names += [next((name for name in some if name in data), some[0]) for some in (_EVENT, _EXCLUSIVE, _OPEN)]
-    require("events, a frame of market records,", names, data)
-    found: dict[str, tuple[dict[str, tuple[str, str]], set[bool]]] = {}
+    require("markets, a frame of market records,", names, data)
+    event_of: dict[str, tuple[dict[str, tuple[str, str]], set[bool]]] = {}
     for market, ids, event, exclusive, open_list in zip(*(data[name] for name in names), strict=True):
         if event is None:
             continue
         is_basket = exclusive is not None and open_list is not None and bool(exclusive) and not open_list
-        markets, said = found.setdefault(str(event), ({}, set()))
+        pairs, said = event_of.setdefault(str(event), ({}, set()))
         tokens = tuple(str(one) for one in (ids if ids is not None else ()))
         if is_basket and len(tokens) != 2:
             raise NotTidyError(
@@ -51,29 +131,15 @@ def events_of(given: Any) -> list[Event]:
             )
         said.add(is_basket)
         pair = (tokens[0], tokens[1]) if len(tokens) == 2 else ("", "")
-        if markets.setdefault(str(market), pair) != pair:
+        if pairs.setdefault(str(market), pair) != pair:
             raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
-    for event, (_, said) in found.items():
+    for event, (_, said) in event_of.items():
         if len(said) > 1:
             raise NotTidyError(f"Records of event {event!r} differ in {names[3]} or {names[4]}; they are of the event.")
-    return [Event(event, markets, said == {True}) for event, (markets, said) in sorted(found.items())]
+    return [Event(event, pairs, said == {True}) for event, (pairs, said) in sorted(event_of.items())]
 
 
-def refuse_unused(by: str, **given: object) -> None:
-    """ConfigError for arguments that the chosen ``by`` does not use."""
-    unused = [name for name, value in given.items() if value is not None]
-    if unused:
-        raise ConfigError(f"by={by!r} does not use {', '.join(f'{name}=' for name in unused)}; leave it out.")
-
-
-def known_fees(fees: object) -> Schedule:
-    """The fees of a basket, which have to be said."""
-    if fees is None:
-        raise ConfigError(f"An edge is net of fees, and none is not assumed: give fees=; {ALLOWED}.")
-    return schedule(fees)
-
-
-def of_books(
+def _rows_of_events(
     frame: Frame, events: Sequence[Event], rule: Callable[[Legs, Books], Mapping[str, Floats | Ints]]
 ) -> Native:
     """One row per event and time: the columns of a rule on the books of its markets."""
@@ -86,8 +152,8 @@ def of_books(
     return frame.build({"ts": frames.times(ts), "event_id": names, **rule(legs, books)}, len(names))
 
 
-def probabilities(frame: Frame, events: Sequence[Event]) -> Native:
-    """See `cross_token.probabilities`."""
+def _probabilities(frame: Frame, events: Sequence[Event]) -> Native:
+    """The share of each Yes in the sum of the Yes of its event."""
     series, value = probability_of(frame)
     legs = Legs.of(events, series.tokens, series.token, series.ts)
     rows = np.flatnonzero(legs.side == baskets.YES)

@@ -1,28 +1,25 @@
-"""The tokens of a market, or the markets of an event, together: complements, overround, arbitrage, probabilities."""
+"""The tokens of a market together: complements, overround, arbitrage, probabilities."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.points import baskets as basket_rules
 from marketdata.points import cross_token as rules
-from marketdata.points.arguments import choice, number, whole
+from marketdata.points.arguments import whole
 from marketdata.points.columns import Series
 from marketdata.points.cross_token import Counts
 from marketdata.points.schema import BOOKS, refuse_cents
-from marketdata.tidy import baskets
+from marketdata.renamed import renamed
 from marketdata.tidy.measures import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-
-By = Literal["market", "event"]
 
 
 def complement(frame: F, *, tokens: Any = None) -> F:
@@ -49,7 +46,8 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     return run(frame, mirrored, ("books",), partition_by="market")
 
 
-def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:
+@renamed
+def overround(frame: F, *, tokens: Any = None) -> F:
     """The price of all tokens of a market together, beyond the 1 that exactly one of them pays.
 
     One row per (market, ts) of books or bbo: ``ts market_id tokens bid_sum mid_sum ask_sum overround``: number of
@@ -57,49 +55,26 @@ def overround(frame: F, *, tokens: Any = None, by: By = "market", events: Any = 
     market, ts. Null where a token of the market lacks the value or the entire book at that ``ts``, where only one token
     is known, and where the frame has more than ``tokens``.
 
-    With ``by="event"`` rows are of events, of the Yes of all markets, of which exactly one pays: ``ts event_id markets
-    bid_sum mid_sum ask_sum overround``, where ``markets`` counts those with a book of Yes at that ``ts``. Null where a
-    market lacks the value or the book, or the event is no basket: its markets do not exclude each other, its list is
-    open, so that an outcome without a market may win, or that is not known.
-
     Parameters
     ----------
     tokens : int or frame, optional
         Number of tokens of a market: one number for all (from 2), market records (``market_id token_ids``) or the
         result of `outcomes`. By default the number of tokens that the frame has anywhere.
-    by : "market" or "event"
-        Whose tokens are added up.
-    events : frame of market records, for by="event"
-        One row per market: ``market_id``, ``token_ids`` (two, Yes first), ``event_id`` (or ``event_slug``), and of its
-        event ``exclusive`` and ``open_list`` (the venue's own fields ``negRisk`` and ``negRiskAugmented`` are read
-        too). All markets of an event, those without a book too.
 
     Examples
     --------
     >>> books = md.testing.books("polars", markets=3, buckets=1)
     >>> md.overround(books).select("bid_sum", "ask_sum").row(0)
     (0.98, 1.02)
-    >>> events = md.testing.markets("polars", markets=3).with_columns(
-    ...     exclusive=True, open_list=False
-    ... )
-    >>> sums = md.overround(books, by="event", events=events)
-    >>> sums.select("event_id", "markets", pl.col("ask_sum").round(9)).rows()
-    [('weather-tomorrow', 3, 1.53)]
     """
-    if choice("by", by, get_args(By)) == "event":
-        baskets.refuse_unused(by, tokens=tokens)
-        sums = partial(baskets.of_books, events=baskets.events_of(events), rule=basket_rules.prices)
-        return run(frame, sums, KINDS, partition_by="all")
-    baskets.refuse_unused(by, events=events)
     sums = partial(
         _of_market, rule=rules.sums, names=("tokens", *rules.SUMS, "overround"), counts=_token_counts(tokens)
     )
     return run(frame, sums, KINDS, partition_by="market")
 
 
-def arbitrage(
-    frame: F, *, tokens: Any = None, by: By = "market", events: Any = None, fees: Any = None, size: float | None = None
-) -> F:
+@renamed
+def arbitrage(frame: F, *, tokens: Any = None) -> F:
     """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays; see `overround`.
 
     One row per (market, ts) of books or bbo: ``ts market_id buy_all sell_all size gain``. ``buy_all``: ask_sum < 1 -
@@ -108,44 +83,14 @@ def arbitrage(
     of buying if both are set. Fees are not counted, and snapshots of one ``ts`` may be of different moments of the
     bucket.
 
-    With ``by="event"`` one row per (event, ts), net of fees and of depth: ``ts event_id legs`` (number of markets n),
-    and for buying all Yes, of which one pays 1, and all No, of which n - 1 do, each: ``yes_size yes_cost yes_payoff
-    yes_edge`` and ``no_size no_cost no_payoff no_edge``: sets of shares, what they cost in all, best asks first and
-    with fees, what they pay for certain, and payoff - cost [USD]. Null where a market has no such book or not so many
-    shares, and where the event is no basket (see `overround`). A market that pays something else than 0 or 1 breaks
-    the sum.
-
-    Parameters
-    ----------
-    fees : Fees, float or function, for by="event"
-        What a taker pays, see `Fees`; has to be given, 0 says that there are none.
-    size : float, optional, for by="event"
-        Sets to buy [shares of each leg]; by default the smallest size at the best ask of the legs.
-
     Examples
     --------
     >>> books = md.testing.books("polars", markets=3, buckets=1)
-    >>> events = md.testing.markets("polars", markets=3).with_columns(
-    ...     exclusive=True, open_list=False
-    ... )
-    >>> baskets = md.arbitrage(
-    ...     books,
-    ...     by="event",
-    ...     events=events,
-    ...     fees=md.Fees.quadratic(0.05),
-    ...     size=200,
-    ... )
-    >>> shown = pl.col("no_cost", "no_payoff", "no_edge").round(2)
-    >>> baskets.select("legs", shown).row(0)
-    (3, 316.29, 400.0, 83.71)
+    >>> cheap = books.with_columns(price=pl.col("price") - 0.05)
+    >>> gains = md.arbitrage(cheap).select("buy_all", "size", pl.col("gain").round(2))
+    >>> gains.row(0)
+    (True, 100.0, 0.08)
     """
-    if choice("by", by, get_args(By)) == "event":
-        baskets.refuse_unused(by, tokens=tokens)
-        known, sets = baskets.known_fees(fees), None if size is None else number("size", size)
-        rule = partial(basket_rules.costs, fees=known, size=sets)
-        costs = partial(baskets.of_books, events=baskets.events_of(events), rule=rule)
-        return run(frame, costs, KINDS, partition_by="all")
-    baskets.refuse_unused(by, events=events, fees=fees, size=size)
     names = ("buy_all", "sell_all", "size", "gain")
     gains = partial(_of_market, rule=rules.free_money, names=names, counts=_token_counts(tokens))
     return run(frame, gains, KINDS, partition_by="market")
@@ -180,13 +125,13 @@ def _token_counts(tokens: Any) -> Counts:
     raise NotTidyError.from_missing("tokens, a frame of market records,", ["market_id", "token_ids"], list(data))
 
 
-def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: Any = None) -> F:
+@renamed
+def probabilities(frame: F, *, tokens: Any = None) -> F:
     """Prices (of books or bbo: mids) scaled so that the tokens of a market sum to 1.
 
     One row per (token, ts): ts, ids and ``probability``: price / sum of prices of the market at that ``ts`` [0 to 1].
     Null where a token of the market lacks its value or its row, or all are 0, where only one token is known, and where
-    the frame has more than ``tokens``; see `overround`. With ``by="event"`` the Yes of all markets of an event
-    sum to 1, and only they have rows; null where `overround` is.
+    the frame has more than ``tokens``; see `overround`.
 
     Examples
     --------
@@ -194,11 +139,6 @@ def probabilities(frame: F, *, tokens: Any = None, by: By = "market", events: An
     >>> md.probabilities(prices)["probability"].to_list()
     [0.4, 0.6]
     """
-    if choice("by", by, get_args(By)) == "event":
-        baskets.refuse_unused(by, tokens=tokens)
-        scaled = partial(baskets.probabilities, events=baskets.events_of(events))
-        return run(frame, scaled, ("prices", *KINDS), partition_by="all")
-    baskets.refuse_unused(by, events=events)
     counts = _token_counts(tokens)
 
     def shares(own: Frame) -> Native:

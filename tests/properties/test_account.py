@@ -146,7 +146,7 @@ def test_exposure_by_event_is_the_sum_of_its_markets() -> None:
     books, markets = md.testing.books("polars", markets=3), md.testing.markets("polars", markets=3)
     fills = bought(books)
     events = markets.with_columns(event_slug=pl.Series(["a", "a", None]))
-    got = md.account(fills, books, "1m", events=events)
+    got = md.account(fills, books, "1m", markets=events)
     assert got.markets.height == 6
     two = got.markets.filter(pl.col("market_id") != "wind").group_by("ts").agg(pl.col("value").sum()).sort("ts")
     assert got.events["event_id"].unique().to_list() == ["a"]

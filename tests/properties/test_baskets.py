@@ -90,7 +90,7 @@ def test_costs_of_a_basket_equal_a_plain_walk(kind: str, case: Any, size: float 
                 row += [float(sets), float(cost), float(sets * pays), float(sets * pays - cost)]  # type: ignore[arg-type, operator]
             want.append(tuple(row))
     fees = md.Fees.quadratic(RATE, decimals=None)
-    got = rows(md.arbitrage(of_kind(books, kind), by="event", events=records, fees=fees, size=size))
+    got = rows(md.event_arbitrage(of_kind(books, kind), records, fees=fees, size=size))
     # The edge of large sums that cancel is exact to their last bits.
     assert close(got, want, digits=1e-9, least=1e-9 * max((row[i] or 0 for row in want for i in (4, 8)), default=0))
 
@@ -119,9 +119,9 @@ def test_sums_and_probabilities_of_an_event_equal_a_plain_walk(kind: str, case: 
                     share = None if not mid else values[4] / mid
                     shares.append((ts, market, yes, labels[market, yes], share))
     frame = of_kind(books, kind)
-    assert close(rows(md.overround(frame, by="event", events=records)), sums, least=1e-14)
+    assert close(rows(md.event_overround(frame, records)), sums, least=1e-14)
     shares.sort(key=lambda row: (row[1:3], row[0]))
-    assert close(rows(md.probabilities(frame, by="event", events=records)), shares)
+    assert close(rows(md.event_probabilities(frame, records)), shares)
 
 
 @few
@@ -130,8 +130,8 @@ def test_a_basket_of_the_best_prices_needs_no_levels(case: Any) -> None:
     """Of bbo frames the size at the best ask is what can be bought."""
     books, records, _ = case
     frame = to_frame(books, "polars")
-    ask = {"by": "event", "events": records, "fees": 0}
-    assert close(rows(md.arbitrage(md.bbo(frame), **ask)), rows(md.arbitrage(frame, **ask)))
+    of_bbo = md.event_arbitrage(md.bbo(frame), records, fees=0)
+    assert close(rows(of_bbo), rows(md.event_arbitrage(frame, records, fees=0)))
 
 
 @pytest.mark.parametrize("said", [{"exclusive": False}, {"open_list": True}, {"open_list": None}, {"exclusive": None}])
@@ -140,13 +140,13 @@ def test_an_event_that_is_no_basket_is_no_gain(said: dict[str, Any]) -> None:
     """All Yes cost 0.3 here, which is no free money if another outcome may win, or that is not known."""
     books = md.testing.books("polars", markets=3).with_columns(price=pl.col("price") / 8)
     events = md.testing.markets("polars", markets=3).with_columns(exclusive=True, open_list=False)
-    assert books.md.arbitrage(by="event", events=events, fees=0)["yes_edge"].min() > 50
+    assert books.md.event_arbitrage(events, fees=0)["yes_edge"].min() > 50
     unsure = events.with_columns(**{name: pl.lit(value, pl.Boolean) for name, value in said.items()})
-    got = books.md.arbitrage(by="event", events=unsure, fees=0)
+    got = books.md.event_arbitrage(unsure, fees=0)
     assert len(got) == 3
     assert {row[3:] for row in got.rows()} == {(None,) * 8}
-    assert set(books.md.overround(by="event", events=unsure)["overround"]) == {None}
-    assert set(books.md.probabilities(by="event", events=unsure)["probability"]) == {None}
+    assert set(books.md.event_overround(unsure)["overround"]) == {None}
+    assert set(books.md.event_probabilities(unsure)["probability"]) == {None}
 
 
 @pytest.mark.fault("FR4")
@@ -154,11 +154,11 @@ def test_a_leg_without_a_book_is_no_leg_that_costs_nothing() -> None:
     """A market of the event that the frame has not makes every sum null, and so does one missing snapshot."""
     books = md.testing.books("polars", markets=3)
     events = md.testing.markets("polars", markets=4).with_columns(negRisk=True, negRiskAugmented=False)
-    assert set(books.md.arbitrage(by="event", events=events, fees=0)["no_edge"]) == {None}
+    assert set(books.md.event_arbitrage(events, fees=0)["no_edge"]) == {None}
     known = events.head(3)
-    assert books.md.arbitrage(by="event", events=known, fees=0)["no_edge"].null_count() == 0
+    assert books.md.event_arbitrage(known, fees=0)["no_edge"].null_count() == 0
     hole = (pl.col("ts") == to_datetime(1_767_225_660_000_000)) & (pl.col("market_id") == "wind")
-    got = books.filter(~hole).md.arbitrage(by="event", events=known, fees=0)
+    got = books.filter(~hole).md.event_arbitrage(known, fees=0)
     assert got["yes_edge"].is_null().to_list() == [False, True, False]
 
 
@@ -168,42 +168,32 @@ def test_yes_is_the_first_token_of_the_record() -> None:
     records = md.testing.markets("polars", markets=2).with_columns(exclusive=True, open_list=False)
     turned = records.with_columns(pl.col("token_ids", "token_labels").list.reverse())
     for events in (turned, turned.to_pandas(), turned.to_arrow(), turned.lazy()):
-        assert books.md.overround(by="event", events=events)["ask_sum"].to_list() == [pytest.approx(0.61 + 0.51)]
-        assert set(books.md.probabilities(by="event", events=events)["token_label"]) == {"No"}
-    assert books.md.overround(by="event", events=records)["ask_sum"].to_list() == [pytest.approx(0.41 + 0.51)]
+        assert books.md.event_overround(events)["ask_sum"].to_list() == [pytest.approx(0.61 + 0.51)]
+        assert set(books.md.event_probabilities(events)["token_label"]) == {"No"}
+    assert books.md.event_overround(records)["ask_sum"].to_list() == [pytest.approx(0.41 + 0.51)]
 
 
 def test_what_is_missing_or_contradicts_itself_is_named() -> None:
-    """Records without events, without the two facts, with three tokens, and arguments of the other kind are errors."""
+    """Records without the two facts, with three tokens, or that contradict each other are errors."""
     books = md.testing.books("polars", markets=2)
     records = md.testing.markets("polars", markets=2)
     events = records.with_columns(exclusive=True, open_list=False)
-    for verb in (md.overround, md.probabilities, md.arbitrage):
-        more = {"fees": 0} if verb is md.arbitrage else {}
-        with pytest.raises(md.ConfigError, match="needs events="):
-            verb(books, by="event", **more)
+    for function in (md.event_overround, md.event_probabilities, md.event_arbitrage):
+        more = {"fees": 0} if function is md.event_arbitrage else {}
         with pytest.raises(md.NotTidyError, match=r"'exclusive', 'open_list'"):
-            verb(books, by="event", events=records, **more)
-        with pytest.raises(md.ConfigError, match="does not use tokens="):
-            verb(books, by="event", events=events, tokens=2, **more)
-        with pytest.raises(md.ConfigError, match="does not use events="):
-            verb(books, events=events)
-        with pytest.raises(md.ConfigError, match="allowed are market, event"):
-            verb(books, by="series")
+            function(books, records, **more)
         three = events.with_columns(token_ids=pl.lit(["1", "2", "3"]))
         with pytest.raises(md.NotTidyError, match="3 tokens"):
-            verb(books, by="event", events=three, **more)
+            function(books, three, **more)
         differs = events.with_columns(exclusive=pl.col("market_id") == "rain")
         with pytest.raises(md.NotTidyError, match="differ in exclusive or open_list"):
-            verb(books, by="event", events=differs, **more)
-    with pytest.raises(md.ConfigError, match=r"give fees=.*md\.Fees\.flat"):
-        md.arbitrage(books, by="event", events=events)
+            function(books, differs, **more)
+    with pytest.raises(md.ConfigError, match=r"^fees=None is refused.*md\.Fees\.flat"):
+        md.event_arbitrage(books, events, fees=None)
     with pytest.raises(md.ConfigError, match="not known"):
-        md.arbitrage(
-            books, by="event", events=events, fees=md.Fees.of(records.with_columns(fd=pl.lit(None, pl.String)))
-        )
+        md.event_arbitrage(books, events, fees=md.Fees.of(records.with_columns(fd=pl.lit(None, pl.String))))
     with pytest.raises(md.ConfigError, match="size"):
-        md.arbitrage(books, by="event", events=events, fees=0, size=np.nan)
+        md.event_arbitrage(books, events, fees=0, size=np.nan)
     cents = books.with_columns(price=pl.col("price") * 100)
     with pytest.raises(md.NotTidyError, match="divide cents by 100"):
-        md.arbitrage(cents, by="event", events=events, fees=0)
+        md.event_arbitrage(cents, events, fees=0)

@@ -44,12 +44,10 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "nest explode": lambda b, p, m: md.explode(md.nest(b)),
     "overround": lambda b, p, m: md.overround(b),
     "arbitrage": lambda b, p, m: md.arbitrage(b),
-    "overround of events": lambda b, p, m: md.overround(b, by="event", events=EVENTS),
-    "arbitrage of events": lambda b, p, m: md.arbitrage(
-        b, by="event", events=EVENTS, fees=md.Fees.quadratic(0.05), size=10
-    ),
+    "overround of events": lambda b, p, m: md.event_overround(b, EVENTS),
+    "arbitrage of events": lambda b, p, m: md.event_arbitrage(b, EVENTS, fees=md.Fees.quadratic(0.05), size=10),
     "probabilities": lambda b, p, m: md.probabilities(p),
-    "probabilities of events": lambda b, p, m: md.probabilities(p, by="event", events=EVENTS),
+    "probabilities of events": lambda b, p, m: md.event_probabilities(p, EVENTS),
     "probabilities of records": lambda b, p, m: md.probabilities(b, tokens=RECORDS),
     "time_to_resolution": lambda b, p, m: md.time_to_resolution(p, RECORDS),
     "around": lambda b, p, m: md.around(p, MOMENTS, before="30m", after="1h"),
