@@ -147,9 +147,9 @@ class Plots(_Suggestions):
         """The price of each token; see `marketdata.plot.prices`."""
         return self._plot.prices(self._frame, ax, **more)
 
-    def price_band(self, ax: Any = None, **more: Any) -> Any:
-        """The mid of each token, and bid to ask as a band; see `marketdata.plot.price_band`."""
-        return self._plot.price_band(self._frame, ax, **more)
+    def candles(self, ax: Any = None, **more: Any) -> Any:
+        """The bars of `marketdata.ohlc` as candles; see `marketdata.plot.candles`."""
+        return self._plot.candles(self._frame, ax, **more)
 
     def book(self, ts: Any = None, **more: Any) -> Any:
         """The order book through time, and at one moment; see `marketdata.plot.book`."""

@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 import matplotlib as mpl
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -94,94 +93,42 @@ def shuffled(frame: pd.DataFrame) -> pd.DataFrame:
 
 FOREIGN = {
     "shuffled pandas": shuffled,
-    "pandas, no zone, ns": lambda f: f.assign(ts=f["ts"].dt.tz_localize(None).astype("datetime64[ns]")),
-    "polars": pl.from_pandas,
     "lazy polars": lambda f: pl.from_pandas(f).sort("ts", descending=True).lazy(),
     "Arrow": lambda f: pl.from_pandas(f).to_arrow(),
     "NaN for null": lambda f: f.assign(**{c: f[c].astype(object) for c in f if f[c].dtype == "float64"}),
 }
 CHARTS = {
-    "prices": lambda b, p, m, **o: plot.prices(p, **o),
-    "price_band": lambda b, p, m, **o: plot.price_band(b, **o),
-    "metrics": lambda b, p, m, **o: plot.metrics(m, column="volume", **o),
+    "prices": lambda p, m, b, **o: plot.prices(p, **o),
+    "mid": lambda p, m, b, **o: plot.prices(md.mid(b), **o),
+    "metrics": lambda p, m, b, **o: plot.metrics(m, **o),
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize(("kind", "backend"), zip(FOREIGN, BACKENDS * 2, strict=True))
 @pytest.mark.parametrize("chart", CHARTS)
-def test_frames_of_any_kind_and_order_draw_the_same_lines(books, archive, chart: str, kind: str, backend: str) -> None:
-    """Rows in any order, ids as objects, times in another zone or in none, of any frame library: the same lines."""
-    market = pair(archive)
-    frames = (books, archive.prices(market, resolution="10m"), archive.metrics(market, resolution="10m"))
+def test_a_frame_of_any_kind_and_order_draws_the_same_lines(chart: str, kind: str, backend: str) -> None:
+    """Rows in any order, ids as objects and times in another zone give the lines of the tidy pandas frame."""
+    frames = testing.prices(), testing.metrics(), testing.books()
     wanted = lines(CHARTS[chart](*frames, backend="matplotlib"))
     drawn = lines(CHARTS[chart](*(FOREIGN[kind](f) for f in frames), backend=backend))
     assert len(drawn) == len(wanted) > 0
-    for (name, x, y), (name_, x_, y_) in zip(wanted, drawn, strict=True):
-        assert name == name_
-        np.testing.assert_array_equal(x, x_)
-        np.testing.assert_allclose(y, y_, rtol=1e-12)
+    for (name, x, y), (drawn_name, drawn_x, drawn_y) in zip(wanted, drawn, strict=True):
+        assert name == drawn_name
+        np.testing.assert_array_equal(x, drawn_x)
+        np.testing.assert_allclose(y, drawn_y, rtol=1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_price_band_draws_the_mid_of_each_token(books, backend: str) -> None:
-    """One line per token holds its mids at their times, and nothing else but breaks."""
-    touch = md.bbo(books)
-    drawn = lines(plot.price_band(books, both=True, backend=backend))
-    assert [name for name, _, _ in drawn] == ["Yes", "No"]
-    for label, x, y in drawn:
-        one = touch[touch["token_label"] == label]
-        there = ~np.isnan(y)
-        mids = one.dropna(subset="mid")
-        assert np.asarray(y)[there].tolist() == mids["mid"].tolist()
-        assert np.asarray(x)[there].tolist() == [t.timestamp() for t in mids["ts"]]
-
-
-def test_the_band_reaches_from_bid_to_ask(books, ax) -> None:
-    """Every corner of a token's band is one of its bids or asks, with both backends."""
-    yes = md.bbo(books)[lambda f: f["token_label"] == "Yes"].dropna(subset="mid")
-    wanted = {*yes["best_bid"], *yes["best_ask"]}
-    plot.price_band(books, ax)
-    corners = {float(y) for path in ax.collections[0].get_paths() for y in path.vertices[:, 1]}
-    assert corners == wanted
-    band = next(t for t in plot.price_band(books, backend="plotly").data if t.fill == "toself")
-    assert set(np.asarray(band.y, float)[~np.isnan(np.asarray(band.y, float))]) == wanted
-
-
-def test_axes_say_what_they_show(books, ax) -> None:
-    """The Axes given is returned, with unit, time zone and title."""
-    assert plot.price_band(books, ax, title="A title") is ax
-    assert (ax.get_ylabel(), ax.get_xlabel(), ax.get_title("left")) == ("mid [probability]", "time [UTC]", "A title")
-    figure = plot.price_band(books, title="A title", backend="plotly")
-    assert figure.layout.yaxis.title.text == "mid [probability]"
-    assert figure.layout.xaxis.title.text == "time [UTC]"
-    assert figure.layout.title.text == "A title"
-
-
-def test_price_band_takes_books_and_bbo_alike(books) -> None:
-    """A bbo frame gives the lines that its books give."""
-    np.testing.assert_equal(lines(plot.price_band(md.bbo(books))), lines(plot.price_band(books)))
-
-
-def test_prices_draw_the_prices_of_the_service(archive) -> None:
-    """The chart of prices shows the mean prices of the frame, not those of a book."""
+def test_prices_draw_the_values_of_the_frame(archive, backend: str) -> None:
+    """A line holds the prices of its token in order of time; of best prices it holds the mids."""
     prices = archive.prices(pair(archive), resolution="1h")
-    for label, _, y in lines(plot.prices(prices)):
-        drawn = np.asarray(y)[~np.isnan(y)]
-        assert drawn.tolist() == prices.loc[prices["token_label"] == label, "price"].dropna().tolist()
+    touch = md.bbo(archive.books(pair(archive), resolution="1h"))
+    for frame, value in ((prices, "price"), (touch, "mid")):
+        for label, _, y in lines(plot.prices(frame, backend=backend)):
+            drawn = np.asarray(y)[~np.isnan(y)]
+            assert drawn.tolist() == frame.loc[frame["token_label"] == label, value].dropna().tolist()
     with pytest.raises(md.NotTidyError):
-        plot.prices(md.bbo(testing.books()))
-
-
-def test_the_pointer_shows_bid_ask_and_sizes() -> None:
-    """In the interactive chart each point of a mid carries best bid, bid size, best ask and ask size."""
-    touch = md.bbo(testing.books())
-    figure = plot.price_band(touch, backend="plotly")
-    line = next(t for t in figure.data if t.name == "Yes")
-    columns = ["best_bid", "best_bid_size", "best_ask", "best_ask_size"]
-    assert np.array_equal(line.customdata, touch.loc[touch["token_label"] == "Yes", columns])
-    assert [f"%{{customdata[{i}]" in line.hovertemplate for i in range(4)] == [True] * 4
-    assert all(word in line.hovertemplate for word in ("Yes", "bid", "size", "ask"))
+        plot.prices(testing.books(), backend=backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -213,7 +160,7 @@ def test_every_token_of_a_market_of_many_is_drawn(archive, many, backend: str) -
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_each_market_has_a_panel_named_by_its_question(backend: str) -> None:
     """Tokens are grouped by market, panels carry questions, and the axes of time agree."""
-    figure = plot.price_band(testing.books(markets=3), markets=QUESTIONS, both=True, backend=backend)
+    figure = plot.prices(testing.prices(markets=3), markets=QUESTIONS, both=True, backend=backend)
     assert [name for name, _, _ in lines(figure)] == ["Yes", "No"] * 3
     if backend == "plotly":
         titles = [a.text for a in figure.layout.annotations]
@@ -223,6 +170,7 @@ def test_each_market_has_a_panel_named_by_its_question(backend: str) -> None:
     else:
         titles = [one.get_title("left") for one in figure.figure.axes]
         ranges = {one.get_xlim() for one in figure.figure.axes}
+        assert len({one.get_ylim() for one in figure.figure.axes}) == 1
         assert figure is figure.figure.axes[0]
     # In the order of their ids: rain, snow, wind.
     assert titles == [QUESTIONS[m] for m in ("rain", "snow", "wind")]
@@ -280,37 +228,49 @@ def test_a_point_without_neighbours_is_a_dot(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("chart", ["prices", "price_band"])
-def test_prices_are_spaced_by_log_odds(chart: str, backend: str) -> None:
-    """Ticks are probabilities as far apart as their log-odds, from the least to the greatest price."""
-    books = testing.books(buckets=3)
-    frame = testing.prices().assign(price=[0.02, 0.5, 1.0] * 2) if chart == "prices" else books
-    figure = getattr(plot, chart)(frame, log_odds=True, backend=backend)
-    wanted = {0.25: -np.log(3), 0.5: 0.0, 0.75: np.log(3)}
+def test_prices_are_spaced_by_log_odds(backend: str) -> None:
+    """Ticks are as far apart as their log-odds, and a price beyond the ends of the axis is drawn at its end."""
+    figure = plot.prices(testing.prices().assign(price=[0.02, 0.9999, 1.0] * 2), log_odds=True, backend=backend)
     if backend == "plotly":
-        axis = figure.layout.yaxis
-        label, places = axis.title.text, dict(zip(map(float, axis.ticktext), axis.tickvals, strict=True))
-        assert {tick: places[tick] for tick in wanted} == pytest.approx(wanted)
-        if chart == "prices":
-            assert figure.data[0].y[0] == pytest.approx(np.log(0.02 / 0.98))
-            assert "price %{customdata[0]" in figure.data[0].hovertemplate
+        axis, y = figure.layout.yaxis, np.array(figure.data[0].y)
+        label, (low, high) = axis.title.text, axis.range
+        places = dict(zip(map(float, axis.ticktext), axis.tickvals, strict=True))
+        assert places[0.75] - places[0.25] == pytest.approx(2 * np.log(3))
     else:
-        label, forward = figure.get_ylabel(), figure.yaxis.get_transform().transform
-        ticks = forward(np.array(list(wanted)))
-        assert np.diff(ticks).tolist() == pytest.approx([np.log10(3)] * 2)
-        assert {float(t.get_text()) for t in figure.get_yticklabels()} >= set(wanted)
-        assert figure.get_ylim() == pytest.approx((0.02, 0.999) if chart == "prices" else (0.25, 0.75))
-    assert label.endswith("[probability, log-odds scale]")
+        label, (low, high), y = figure.get_ylabel(), figure.get_ylim(), figure.lines[0].get_ydata()
+        assert (low, high) == (0.02, 0.999)
+        assert np.diff(figure.yaxis.get_transform().transform(np.array([0.25, 0.75]))) == pytest.approx(2 * np.log10(3))
+    assert low == pytest.approx(y[0])
+    assert y[1:].tolist() == pytest.approx([high, high])
+    assert label == "price [probability, log-odds scale]"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_candles_are_the_bars_of_ohlc(backend: str) -> None:
+    """A body reaches from open to close within its bucket, a wick from low to high."""
+    bars = md.ohlc(testing.prices("polars", buckets=30), "10m")
+    figure = plot.candles(bars, backend=backend)
+    yes = bars.filter(pl.col("token_label") == "Yes")
+    ((_, _, wick),) = lines(figure)
+    np.testing.assert_allclose(np.reshape(wick, (-1, 3))[:, :2], yes.select("low", "high").to_numpy())
+    if backend == "plotly":
+        bodies = [(y - h / 2, y + h / 2) for t in figure.data[1:] for y, h in zip(t.y, t.width, strict=True)]
+    else:
+        bodies = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in figure.patches]
+    wanted = [(min(first, last), max(first, last)) for first, last in yes.select("open", "close").rows()]
+    np.testing.assert_allclose(sorted(bodies), sorted(wanted), atol=1e-3)
+    with pytest.raises(md.NotTidyError, match="open"):
+        plot.candles(testing.prices(), backend=backend)
 
 
 OVER_TIME = {
     **CHARTS,
-    "depth": lambda b, p, m, **o: plot.depth(b, **o),
-    "book": lambda b, p, m, **o: plot.book(b, **o),
-    "overview": lambda b, p, m, **o: plot.overview(b, m, **o),
-    "outcomes": lambda b, p, m, **o: plot.outcomes(p, **o),
-    "account": lambda b, p, m, **o: plot.account(account_of(testing.books("polars")), **o),
-    "coverage": lambda b, p, m, **o: plot.coverage(COVERED, **o),
+    "candles": lambda p, m, b, **o: plot.candles(md.ohlc(p, "1m"), **o),
+    "depth": lambda p, m, b, **o: plot.depth(b, **o),
+    "book": lambda p, m, b, **o: plot.book(b, metrics_frame=m, **o),
+    "outcomes": lambda p, m, b, **o: plot.outcomes(p, **o),
+    "account": lambda p, m, b, **o: plot.account(account_of(testing.books("polars")), **o),
+    "coverage": lambda p, m, b, **o: plot.coverage(COVERED, **o),
 }
 COVERED = pd.DataFrame(
     {"view": "books", "market_id": "rain", "state": "final", "rows": 1}
@@ -318,14 +278,13 @@ COVERED = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("theme", "backend"), [("light", "plotly"), ("dark", "matplotlib")])
 @pytest.mark.parametrize("chart", OVER_TIME)
 def test_every_chart_over_time_names_moments_and_has_both_themes(chart: str, theme: str, backend: str) -> None:
     """A moment is a line with its name; the ground is that of the theme."""
-    frames = testing.books(), testing.prices(), testing.metrics()
+    frames = testing.prices(), testing.metrics(), testing.books()
     moment = "2026-01-01T00:01:00Z"
-    figure = OVER_TIME[chart](*frames, events={"a jump": moment}, theme=theme, backend=backend)
+    figure = OVER_TIME[chart](*frames, moments={"a jump": moment}, theme=theme, backend=backend)
     if backend == "plotly":
         assert "a jump" in [a.text for a in figure.layout.annotations]
         assert any(shape.x0.startswith("2026-01-01T00:01") for shape in figure.layout.shapes)
@@ -340,37 +299,23 @@ def test_every_chart_over_time_names_moments_and_has_both_themes(chart: str, the
 def test_a_chart_without_time_takes_no_moments() -> None:
     """A moment that could not be drawn is refused, and so is an option that no chart has."""
     with pytest.raises(md.ConfigError, match="no axis of time"):
-        plot.ladder(testing.books(), token="Yes", events={"a jump": 0})
+        plot.ladder(testing.books(), token="Yes", moments={"a jump": 0})
     with pytest.raises(TypeError, match="colour"):
         plot.prices(testing.prices(), colour="red")
+    with pytest.raises(md.ConfigError, match="light, dark"):
+        plot.prices(testing.prices(), theme="blue")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_charts_of_users_look_like_ours_in_the_block_of_a_style(backend: str) -> None:
-    """New figures have our ground and first colour, ours take its theme, and afterwards all is as before."""
-    import matplotlib.pyplot as plt
-
-    before = dict(mpl.rcParams), plotly_default()
-    with plot.style("dark", backend=backend):
-        if backend == "plotly":
-            own = go.Figure(go.Scatter(y=[1, 2])).layout.template.layout
-            ground, first = own.paper_bgcolor, own.colorway[0]
-            ours = plot.prices(testing.prices(), backend=backend).layout.template.layout.paper_bgcolor
-        else:
-            figure, ax = plt.subplots()
-            ground, first = mpl.colors.to_hex(figure.get_facecolor()), ax.plot([1, 2])[0].get_color()
-            ours = mpl.colors.to_hex(plot.prices(testing.prices()).figure.get_facecolor())
-    assert ground == ours == "#0d1117"
-    assert first == "#2f6df6"
-    assert (dict(mpl.rcParams), plotly_default()) == before
-    with pytest.raises(md.ConfigError, match="light, dark"), plot.style("blue"):
-        pass
-
-
-def plotly_default() -> str:
-    from plotly import io
-
-    return str(io.templates.default)
+def test_names_of_moments_do_not_overlap() -> None:
+    """Names of moments are above the panel, and names of close moments are in rows of their own."""
+    moments = {f"moment number {i}": f"2026-01-01T00:0{i}:00Z" for i in range(3)}
+    ax = plot.prices(testing.prices(buckets=120), moments=moments)
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) == len(moments)
+    assert min(box.y0 for box in boxes) >= ax.get_window_extent().y1
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:i])
 
 
 def test_markets_are_named_by_records_too_and_never_by_a_whole_hash() -> None:
@@ -386,11 +331,29 @@ def test_markets_are_named_by_records_too_and_never_by_a_whole_hash() -> None:
         plot.prices(frame, markets=frame)
 
 
-def test_one_market_has_its_question_as_title(ax) -> None:
-    """A chart of one market is titled with its question unless a title is given."""
-    assert plot.prices(testing.prices(), markets=QUESTIONS).get_title("left") == "Will it rain?"
-    assert plot.prices(testing.prices(), markets=QUESTIONS, title="Own").get_title("left") == "Own"
-    assert plot.metrics(testing.metrics(), ax, markets=QUESTIONS).get_title("left") == "Will it rain?"
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_title_has_the_market_and_its_range(backend: str) -> None:
+    """The title is the question and the range with its zone, unless one is given; "" is none."""
+
+    def title(**look: Any) -> str:
+        chart = plot.prices(testing.prices(), markets=QUESTIONS, backend=backend, **look)
+        return chart.layout.title.text if backend == "plotly" else chart.get_title("left")
+
+    assert title().startswith("Will it rain?")
+    assert "2026-01-01 00:00 to 2026-01-01 00:02 UTC" in title()
+    assert (title(title="Own"), title(title="")) == ("Own", "")
+
+
+def test_a_long_title_fits_the_figure() -> None:
+    """The lines of a title are no wider than the figure, on a page and on one panel."""
+    question = {"rain": "Will it rain on the day of the vote, or will there be snow? " * 5}
+    for chart in (plot.prices(testing.prices(), markets=question), plot.book(testing.books(), markets=question)):
+        figure = getattr(chart, "figure", chart)
+        figure.canvas.draw()
+        (title,) = (t for t in figure.findobj(mpl.text.Text) if t.get_text().startswith("Will it rain"))
+        assert title.get_window_extent().x1 <= figure.bbox.x1
+    drawn = plot.prices(testing.prices(), markets=question, backend="plotly").layout.title.text
+    assert max(len(line) for line in drawn.split("<br>")) < 120
 
 
 def test_markets_that_fit_no_chart_are_refused_by_number(ax) -> None:
@@ -402,17 +365,17 @@ def test_markets_that_fit_no_chart_are_refused_by_number(ax) -> None:
     with pytest.raises(md.ConfigError, match="has 2"):
         plot.prices(testing.prices(markets=2), ax)
     with pytest.raises(md.ConfigError, match="tokens of 2 markets, and one is drawn"):
-        plot.overview(testing.books(markets=2))
+        plot.book(testing.books(markets=2))
 
 
 def test_depth_shades_bids_below_and_asks_above(books, ax) -> None:
-    """At each time bids (positive) lie below asks (negative); cells where nothing rests are left free."""
+    """At each time bids (negative) are below asks (positive), as in the scale; cells without orders are empty."""
     plot.depth(books, ax, token="Yes", bins=480)
     shade = np.ma.filled(ax.collections[0].get_array(), np.nan)
     cells = shade.shape[1]
     assert shade.shape[0] == 100
     middle = np.arange(100)[:, None] * np.ones(cells)
-    bids, asks = shade > 0, shade < 0
+    bids, asks = shade < 0, shade > 0
     assert np.where(bids, middle, 0).sum() / bids.sum() < np.where(asks, middle, 0).sum() / asks.sum()
     assert (np.isnan(shade) | (np.abs(shade) > 0)).all()
     assert np.isnan(shade).all(axis=0).any(), "times without a snapshot"
@@ -502,7 +465,7 @@ def test_a_frame_of_the_wrong_kind_is_refused(ax) -> None:
 def test_an_empty_frame_says_that_there_is_no_data(backend: str) -> None:
     """A frame without rows gives an empty chart that says so."""
     none = testing.books().iloc[:0]
-    charts = [draw(none, backend=backend) for draw in (plot.price_band, plot.depth, plot.ladder)]
+    charts = [draw(none, backend=backend) for draw in (plot.book, plot.depth, plot.ladder)]
     charts.append(plot.prices(testing.prices().iloc[:0], backend=backend))
     charts.append(plot.metrics(testing.metrics().iloc[:0], backend=backend))
     for chart in charts:
@@ -510,12 +473,11 @@ def test_an_empty_frame_says_that_there_is_no_data(backend: str) -> None:
         assert "no data in this range" in shown
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("theme", "backend"), [("dark", "plotly"), ("light", "matplotlib")])
 def test_a_book_is_one_page_marked_as_simulated(books, archive, backend: str, theme: str) -> None:
     """The page has the book through time and at a moment, and the volume, and says that it is simulated."""
     metrics = archive.metrics(pair(archive), resolution="10m")
-    figure = plot.overview(books, metrics, title="A market", simulated=True, theme=theme, backend=backend)
+    figure = plot.book(books, metrics_frame=metrics, simulated=True, theme=theme, backend=backend)
     if backend == "plotly":
         assert len(list(figure.select_yaxes())) == 3
         assert "simulated data" in figure.layout.title.text
@@ -531,10 +493,10 @@ def test_a_book_is_one_page_marked_as_simulated(books, archive, backend: str, th
 
 
 def test_a_book_has_the_mid_and_the_levels_of_its_moment(books) -> None:
-    """The line is the mid of bbo; the bars are the ladder of the moment; events are named."""
+    """The line is the mid of bbo; the bars are the levels of the moment; moments are named."""
     yes = md.bbo(books[books["token_label"] == "Yes"])
     moment = yes[yes["mid"].notna()]["ts"].iloc[50]
-    figure = plot.book(books, moment, token="Yes", events={"a jump": moment + pd.Timedelta("1h")})
+    figure = plot.book(books, moment, token="Yes", moments={"a jump": moment + pd.Timedelta("1h")})
     main, side = figure.axes[:2]
     _, _, mid = next(line for line in lines(main) if len(line[1]) > 2)
     np.testing.assert_allclose(np.array(mid)[~np.isnan(mid)], yes["mid"].dropna())
@@ -557,12 +519,12 @@ def test_volume_is_of_each_hour(is_total: bool) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_panels_of_an_overview_have_one_range_of_time(archive, backend: str) -> None:
+def test_panels_of_a_book_have_one_range_of_time(archive, backend: str) -> None:
     """Where metrics begin before the books or end after them, the book leaves that time free and hatched."""
     metrics = archive.metrics(pair(archive), resolution="10m")
     middle = metrics["ts"].iloc[[40, -40]]
     inside = archive.books(pair(archive), *middle, resolution="10m", on_missing="partial")
-    figure = plot.overview(inside, metrics, backend=backend)
+    figure = plot.book(inside, metrics_frame=metrics, backend=backend)
     if backend == "plotly":
         spans = {axis.range for axis in (figure.layout.xaxis, figure.layout.xaxis3)}
         bars = next(t for t in figure.data if t.type == "bar" and t.marker.pattern.shape)
@@ -616,7 +578,20 @@ def test_a_ladder_draws_the_levels_of_one_book(books, backend: str) -> None:
         bars = [(bar.get_y() + bar.get_height() / 2, bar.get_width()) for bar in figure.patches]
         title = figure.get_title("left")
     assert sorted((round(y, 9), round(w, 9)) for y, w in bars) == wanted
-    assert title == f"Yes at {ts:%Y-%m-%d %H:%M:%S} UTC"
+    assert f"Yes at {ts:%Y-%m-%d %H:%M:%S} UTC" in title
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_ladder_is_of_the_last_book_with_both_sides(backend: str) -> None:
+    """Without a time one-sided books at the end are passed over, and no label of shares has a sign."""
+    books = testing.books("polars", buckets=3)
+    last = (pl.col("ts") == pl.col("ts").max()) & (pl.col("side") == "ask")
+    figure = plot.ladder(books.filter(~last), token="Yes", backend=backend)
+    title = figure.layout.title.text if backend == "plotly" else figure.get_title("left")
+    labels = figure.layout.xaxis.ticktext if backend == "plotly" else [t.get_text() for t in figure.get_xticklabels()]
+    assert "2026-01-01 00:01:00 UTC" in title
+    assert labels
+    assert not any(label.startswith(("-", "−")) for label in labels)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -652,11 +627,10 @@ def test_a_side_without_orders_is_not_in_the_legend_of_a_ladder(backend: str) ->
         backend=backend,
     )
     if backend == "plotly":
-        shown = [(t.name, t.marker.color) for t in figure.data if t.showlegend]
+        shown = [t.name for t in figure.data if t.showlegend]
     else:
-        handles, names = figure.get_legend_handles_labels()
-        shown = [(n, mpl.colors.to_hex(h.patches[0].get_facecolor())) for n, h in zip(names, handles, strict=True)]
-    assert shown == [("bids", plot.chart.BID)]
+        shown = [text.get_text() for text in figure.get_legend().get_texts()]
+    assert shown == ["bids"]
 
 
 def test_an_empty_ladder_has_the_axes_of_a_ladder() -> None:
@@ -713,7 +687,8 @@ def test_calibration_has_a_histogram_of_forecasts(archive, backend: str) -> None
         band = np.asarray(next(one for one in drawn.data if one.fill == "toself").y, float)
     else:
         above, below = drawn.figure.axes
-        assert below.get_xlim() == above.get_xlim()
+        assert below.get_xlim() == above.get_xlim() == above.get_ylim()
+        assert above.get_aspect() == 1.0
         found = np.array([(one.get_x(), one.get_width(), one.get_height()) for one in below.patches])
         band = np.concatenate([path.vertices[:, 1] for path in above.collections[0].get_paths()])
     want = [table["bin_start"], table["bin_end"] - table["bin_start"], table["points"]]
@@ -777,21 +752,11 @@ def test_a_range_below_a_pixel_is_seen(backend: str) -> None:
         assert width == pytest.approx(60 * 288_000 / 400, rel=1e-3)
 
 
-def test_an_archive_names_its_markets_by_their_questions(archive) -> None:
-    """The coverage chart of an archive needs to be told nothing: its records have the questions."""
-    shown = texts(archive.plot_coverage())
-    record = next(m for m in archive.records("markets") if len(m["tokens"]) == 2)
-    assert any(text.startswith(record["question"][:20]) for text in shown)
-    assert "simulated data" in shown
-    assert isinstance(archive.plot_coverage(backend="plotly"), go.Figure)
-
-
 def test_the_accessor_draws_the_same_charts(books, archive, ax) -> None:
-    """df.md.plot has every chart but the page, and passes its options on."""
+    """df.md.plot has every chart, and passes its options on."""
     market = pair(archive)
     won = {m["id"]: m["resolved_token_id"] for m in archive.records("markets") if m["resolved_token_id"]}
     assert archive.prices(market).md.plot.prices(ax) is ax
-    assert books.md.plot.price_band(ax) is ax
     assert books.md.plot.depth(ax) is ax
     assert books.md.plot.ladder(None, ax) is ax
     assert books.md.plot.calibration(won, ax) is ax
@@ -799,11 +764,9 @@ def test_the_accessor_draws_the_same_charts(books, archive, ax) -> None:
     assert archive.coverage().md.plot.coverage(ax) is ax
     assert archive.prices(market).md.plot.outcomes(ax) is ax
     assert len(account_of(testing.books("polars")).md.plot.account().figure.axes) == 2
-    assert isinstance(books.md.plot.price_band(backend="plotly"), go.Figure)
-    assert {name for name in dir(books.md.plot) if not name.startswith("_")} == set(plot.__all__) - {
-        "overview",
-        "style",
-    }
+    assert md.ohlc(archive.prices(market), "1h").md.plot.candles(ax) is ax
+    assert isinstance(books.md.plot.book(backend="plotly"), go.Figure)
+    assert {name for name in dir(books.md.plot) if not name.startswith("_")} == set(plot.__all__)
 
 
 def account_of(books: pl.DataFrame) -> pl.DataFrame:
@@ -824,10 +787,17 @@ def test_outcomes_are_stacked_to_one(archive, backend: str) -> None:
     for name, x, y in drawn:
         label = name.rpartition(" ")[0].replace("&amp;", "&")
         own = dict(shares.filter(pl.col("token_label").cast(pl.String) == label).select("ts", "probability").rows())
-        at = {ts: sum_ + own[ts] for ts, sum_ in at.items()}
+        at = {ts: below + own[ts] for ts, below in at.items()}
         got = {ts: v for ts, v in zip(x, y, strict=True) if v == v}  # noqa: PLR0124 NaN is a gap
         assert got == pytest.approx({ts.timestamp(): v for ts, v in at.items()})
     assert list(at.values()) == pytest.approx([1.0] * len(at))
+
+
+def test_the_legend_of_a_stack_is_in_its_order() -> None:
+    """The topmost area is the first of the legend."""
+    ax = plot.outcomes(testing.prices())
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [line.get_label() for line in reversed(ax.lines)]
+    assert plot.outcomes(testing.prices(), backend="plotly").layout.legend.traceorder == "reversed"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -887,10 +857,11 @@ def test_dollars_and_tags_are_drawn_as_they_are(archive, ax, text: str) -> None:
     books = archive.books(market, frame="polars", resolution="1h")
     dear = books.with_columns(pl.lit(text).alias("token_label"))
     coverage = archive.coverage(frame="polars").with_columns(pl.lit(text[-12:]).alias("market_id"))
-    plot.price_band(dear, ax, title=text)
+    dear_prices = md.mid(dear)
+    plot.prices(dear_prices, ax, title=text, both=True)
     charts = (
         ax.figure,
-        plot.overview(dear, archive.metrics(market), title=text),
+        plot.book(dear, metrics_frame=archive.metrics(market), title=text, token=books["token_id"][0]),
         plot.depth(dear, title=text, token=books["token_id"][0]).figure,
         plot.ladder(dear, token=books["token_id"][0]).figure,
         plot.metrics(archive.metrics(market), title=text).figure,
@@ -903,7 +874,7 @@ def test_dollars_and_tags_are_drawn_as_they_are(archive, ax, text: str) -> None:
         assert shown
         assert not any(one.get_parse_math() for one in shown)
     assert ax.get_title("left") == ax.get_legend().get_texts()[0].get_text() == text
-    drawn = plot.price_band(dear, title=text, backend="plotly")
+    drawn = plot.prices(dear_prices, title=text, backend="plotly")
     for shown in (drawn.layout.title.text, drawn.data[-1].name, drawn.data[-1].hovertemplate):
         assert "$" not in shown.replace("%{", "")
         assert "<b>" not in shown
@@ -920,7 +891,7 @@ def test_a_backend_is_one_of_two(ax) -> None:
 def test_a_backend_that_is_not_installed_says_what_installs_it(monkeypatch) -> None:
     """The error names the extra."""
     there = importlib.util.find_spec
-    monkeypatch.setattr("marketdata.plot.charts.find_spec", lambda name: None if name == "plotly" else there(name))
+    monkeypatch.setattr("marketdata.plot.figure.find_spec", lambda name: None if name == "plotly" else there(name))
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'prediction-marketdata\[plotly\]'"):
         plot.prices(testing.prices(), backend="plotly")
 
@@ -938,7 +909,7 @@ assert "matplotlib" not in sys.modules
 
 def test_an_interactive_chart_is_complete_without_a_network() -> None:
     """Written as one file, the figure holds its script and names no other address for one."""
-    page = plot.price_band(testing.books(), backend="plotly").to_html(include_mathjax=False)
+    page = plot.book(testing.books(), backend="plotly").to_html(include_mathjax=False)
     assert '<script src="http' not in page
     assert "Plotly.newPlot" in page
 
@@ -946,16 +917,8 @@ def test_an_interactive_chart_is_complete_without_a_network() -> None:
 def test_a_null_mid_breaks_its_line_and_nothing_else(ax) -> None:
     """A book without bids has no mid: the line has a break there, and the other token goes on."""
     books = testing.books("polars", buckets=4)
-    middle = books["ts"].unique().sort()[2]
-    gone = (nw.col("ts") == middle) & (nw.col("side") == "bid") & (nw.col("token_label").cast(nw.String) == "Yes")
-    frame = nw.from_native(books).filter(~gone).to_native()
-    (_, _, yes), (_, _, no) = lines(plot.price_band(frame, ax, both=True))
+    third = (pl.col("ts") == books["ts"].unique().sort()[2]) & (pl.col("side") == "bid")
+    frame = md.mid(books.filter(~(third & (pl.col("token_label").cast(pl.String) == "Yes"))))
+    (_, _, yes), (_, _, no) = lines(plot.prices(frame, ax, both=True))
     assert np.isnan(yes).tolist() == [False, False, True, False]
     assert not np.isnan(no).any()
-
-
-def test_a_band_is_drawn_of_a_reader_of_arrow_batches() -> None:
-    """Books that come in batches are drawn as their table is."""
-    table = md.testing.books("polars").to_arrow()
-    want, got = (md.plot.price_band(given) for given in (table, table.to_reader()))
-    assert [line.get_ydata().tolist() for line in got.lines] == [line.get_ydata().tolist() for line in want.lines]

@@ -38,7 +38,6 @@ from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
@@ -900,24 +899,6 @@ class Archive(Generic[Frame]):
         ['final']
         """
         return cast("Frame", query.coverage_frame(self._opened().coverage, self._kind(frame)))
-
-    def plot_coverage(
-        self,
-        ax: Axes | None = None,
-        *,
-        title: str | None = None,
-        backend: Literal["matplotlib", "plotly"] = "matplotlib",
-    ) -> Any:
-        """Draw `coverage`: one bar per market and view, coloured by state; see `plot.coverage`.
-
-        Returns a matplotlib Axes or plotly Figure.
-        """
-        from marketdata import plot
-
-        records = self.records("markets")
-        named = {r["id"]: text for r in records if (text := r.get("question") or r.get("slug"))}
-        found = self.coverage()
-        return plot.coverage(found, ax, markets=named, title=title, simulated=self.simulated, backend=backend)
 
     def compact(self) -> int:
         """Rewrite small files as few large ones; returns how many fewer there are; see `vacuum`."""

@@ -1,37 +1,27 @@
 """Charts of tidy frames of any kind, drawn with matplotlib or, interactive, with plotly.
 
-Each returns matplotlib Axes (book, overview: the Figure) or a plotly Figure. Colours: one per token, in the order of
-their labels; bids teal, asks coral. Times are UTC.
+Each chart returns matplotlib Axes (`book` a Figure) or a plotly Figure. Bids are teal, asks are coral, and tokens have
+the colours of the palette in the order of their labels. Times are UTC.
 """
 
 from __future__ import annotations
 
-from marketdata.plot.charts import (
-    account,
-    book,
-    calibration,
-    coverage,
-    depth,
-    ladder,
-    metrics,
-    outcomes,
-    overview,
-    price_band,
-    prices,
-    style,
-)
+from marketdata.plot.account_chart import account
+from marketdata.plot.book_chart import book, depth, ladder
+from marketdata.plot.calibration_chart import calibration
+from marketdata.plot.coverage_chart import coverage
+from marketdata.plot.outcome_chart import outcomes
+from marketdata.plot.time_chart import candles, metrics, prices
 
 __all__ = [
     "account",
     "book",
     "calibration",
+    "candles",
     "coverage",
     "depth",
     "ladder",
     "metrics",
     "outcomes",
-    "overview",
-    "price_band",
     "prices",
-    "style",
 ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +27,7 @@ from marketdata.plot.chart import (
     Theme,
     decades,
     isolated,
+    within_odds,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ _SCREEN_DPI = 80
 _MOST_ENTRIES = 8
 # An axis with numbers of at least this shows 1k for 1,000.
 _LONG = 1000
+# Height of a row of texts above a panel [points].
+_ROW = 10
 
 
 class ChartFigure(Figure):
@@ -50,17 +51,6 @@ class ChartFigure(Figure):
         out = io.BytesIO()
         self.savefig(out, format="png", dpi=_SCREEN_DPI)
         return out.getvalue()
-
-
-@contextmanager
-def style(theme: Theme) -> Iterator[None]:
-    """Have figures that are made in the block look like ours."""
-    import matplotlib.pyplot as plt
-
-    # Loads the backend, which changes settings: the end of the block would take them back, and notebooks show nothing.
-    plt.draw_if_interactive()
-    with rc_context(_settings(theme)):
-        yield
 
 
 def _settings(theme: Theme) -> Any:
@@ -95,7 +85,9 @@ def draw(chart: Chart) -> Axes | Figure:
             return page
     import matplotlib.pyplot as plt
 
-    with style(chart.theme):
+    # Loads the backend, which changes settings: rc_context would take them back, and notebooks show nothing.
+    plt.draw_if_interactive()
+    with rc_context(_settings(chart.theme)):
         figure = plt.figure(figsize=chart.size, layout="constrained")
         return _fill_figure(figure, chart)[0] if len(chart.panels) > 1 else draw_on(figure.add_subplot(), chart)
 
@@ -103,12 +95,18 @@ def draw(chart: Chart) -> Axes | Figure:
 def draw_on(ax: Axes, chart: Chart) -> Axes:
     """Draw a chart of one panel on Axes, whose colours and grid stay."""
     [panel] = chart.panels
-    _fill_axes(ax, panel, chart.theme, ax)
+    rows = _fill_axes(ax, panel, chart.theme, ax)
     _legend(ax, panel, set())
-    if chart.title:
-        _plain(ax.set_title(chart.title, loc="left"))
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    # The title may be as wide as the axes and what is to the right of them.
+    left = ax.get_window_extent().x0
+    room = figure.bbox.x1 - left if len(figure.axes) <= 2 else ax.get_window_extent().width
     if chart.simulated:
-        ax.set_title("simulated data", loc="right", fontsize="small", color=ASK)
+        ax.set_title("simulated data", loc="right", fontsize="small", color=ASK, pad=6 + rows * _ROW)
+        room -= 110
+    if chart.title:
+        _wrap(ax.set_title(chart.title, loc="left", fontsize="medium", pad=6 + rows * _ROW), room)
     return ax
 
 
@@ -119,40 +117,56 @@ def _fill_figure(figure: Figure, chart: Chart) -> list[Axes]:
         sharex="all" if one_time else "col", sharey="row" if any(panel.shares_y for panel in chart.panels) else False,
         gridspec_kw={"height_ratios": chart.heights, "width_ratios": chart.widths},
     )  # fmt: skip
-    named: set[tuple[str, str]] = set()
+    in_legend: set[tuple[str, str]] = set()
     out: list[Axes] = []
-    for panels, row in zip(chart.rows, grid, strict=True):
-        for panel, ax in zip(panels, row, strict=True):
+    for panels, axes in zip(chart.rows, grid, strict=True):
+        for column, (panel, ax) in enumerate(zip(panels, axes, strict=True)):
             if panel is None:
                 ax.remove()
                 continue
-            _fill_axes(ax, panel, chart.theme, row[len([p for p in panels if p]) - 1])
+            last = axes[len([p for p in panels if p]) - 1]
+            rows = _fill_axes(ax, panel, chart.theme, last, chart.inches(column))
             if panel.title:
-                title = fill(panel.title, int(chart.size[0] * 11 / len(row)))
-                _plain(ax.set_title(title, loc="left", fontsize="small"))
+                title = ax.set_title(panel.title, loc="left", fontsize="small", pad=6 + rows * _ROW)
+                _wrap(title, chart.inches(column) * figure.dpi)
             # Sharing x hides the labels of all but the lowest row; a panel above a free place needs its own.
             ax.tick_params(labelbottom=bool(panel.x_label))
             ax.xaxis.get_offset_text().set_visible(bool(panel.x_label))
-            _legend(ax, panel, named)
+            _legend(ax, panel, in_legend)
             out.append(ax)
-    if chart.title:
-        _plain(figure.suptitle(chart.title, x=0.01, ha="left", fontsize="large", fontweight="bold"))
     if chart.simulated:
         box = {"boxstyle": "round,pad=0.35", "facecolor": chart.theme.ground, "edgecolor": ASK}
         figure.text(0.99, 0.985, "simulated data", ha="right", va="top", fontsize="small", color=ASK, bbox=box)
-        if not chart.title:
-            figure.suptitle(" ")  # room for the box
+    if chart.title or chart.simulated:
+        title = figure.suptitle(chart.title or " ", x=0.01, ha="left", fontsize="large")
+        _wrap(title, figure.bbox.width * (0.84 if chart.simulated else 0.97))
     return out
 
 
-def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes) -> None:
-    """Draw a panel; the scale of a heat map is beside the ``last`` axes of its row."""
+def _wrap(text: Text, room: float) -> None:
+    """Break the lines of a text so that none is wider than ``room`` [pixels]."""
+    text.set_parse_math(False)
+    lines = []
+    for line in text.get_text().split("\n"):
+        text.set_text(line)
+        width = text.get_window_extent().width if line.strip() else 0.0
+        lines.append(fill(line, max(10, int(len(line) * room / width))) if width > room else line)
+    text.set_text("\n".join(lines))
+
+
+def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float | None = None) -> int:
+    """Draw a panel, with the scale of a heat map to the right of the ``last`` axes of its row.
+
+    Returns the number of rows of texts above the panel.
+    """
     for mark in panel.marks:
         match mark:
             case Line():
-                _line(ax, mark)
+                _line(ax, mark, panel, theme)
             case Band():
-                ax.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=mark.alpha, linewidth=0)
+                ax.fill_between(
+                    mark.x, mark.low, mark.high, color=theme.colour(mark.colour), alpha=mark.alpha, linewidth=0
+                )
             case Heat():
                 _heat(ax, mark, theme, last)
             case Bars():
@@ -162,10 +176,16 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes) -> None:
                     look |= {"color": theme.grid, "hatch": "//", "edgecolor": theme.frame, "linewidth": 0}
                 ax.barh(mark.low, end - start, mark.high - mark.low, left=start, align="edge", alpha=0.9, **look)
             case Moment():
-                x = date2num(mark.x)
-                ax.axvline(x, color=FAINT, linewidth=0.8, linestyle=":")
-                where: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": "x-small"}
-                _plain(ax.annotate(mark.text, (x, 1), (4, -3), xycoords=("data", "axes fraction"), **where))
+                ax.axvline(date2num(mark.x), color=FAINT, linewidth=0.8, linestyle=":")
+    moments = panel.moment_rows(inches or ax.get_window_extent().width / ax.figure.dpi)
+    for moment, row, ends_at_line in moments:
+        where: dict[str, Any] = {
+            "textcoords": "offset points",
+            "va": "bottom",
+            "ha": "right" if ends_at_line else "left",
+        }
+        place = (date2num(moment.x), 1), (0, 3 + row * _ROW)
+        _plain(ax.annotate(moment.text, *place, xycoords=("data", "axes fraction"), fontsize="x-small", **where))
     if not panel.marks:
         ax.text(0.5, 0.5, panel.empty, transform=ax.transAxes, ha="center", color=FAINT)
     if panel.time and panel.marks:
@@ -179,53 +199,62 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes) -> None:
         ax.set_xlim(*panel.x_range)
     if panel.y_range:
         ax.set_ylim(*panel.y_range)
+    if panel.square:
+        ax.set_aspect("equal")
     for axis in (ax.yaxis,) if panel.time else (ax.xaxis, ax.yaxis):
         if max(map(abs, axis.get_view_interval())) >= _LONG:
             axis.set_major_formatter(EngFormatter(sep=""))
+    if panel.x_ticks:
+        ax.set_xticks(*zip(*panel.x_ticks, strict=True), fontsize="small")
     if panel.y_ticks:
         ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="x-small", parse_math=False)
     ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)
     _plain(ax.set_ylabel(panel.y_label))
+    return max((row + 1 for moment, row, _ in moments if moment.text), default=0)
 
 
 def _legend(ax: Axes, panel: Panel, named: set[tuple[str, str]]) -> None:
-    """The legend, without what one of the panels before has ``named``."""
+    """The legend, without the names and colours that the legend of an earlier panel has."""
     handles, labels = ax.get_legend_handles_labels()
     colours = {mark.legend: mark.colour for mark in panel.marks if isinstance(mark, Line) and mark.legend}
     new = [(h, text) for h, text in zip(handles, labels, strict=True) if (text, colours.get(text, "")) not in named]
     named.update((text, colours.get(text, "")) for text in labels)
     if not new:
         return
+    if panel.legend_reversed:
+        new.reverse()
     look: dict[str, Any] = {"loc": "best", "ncols": 2 if len(new) > 1 else 1}
     if panel.legend_outside or len(new) > _MOST_ENTRIES:
         look = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
     _plain(*ax.legend(*zip(*new, strict=True), frameon=False, fontsize="small", **look).get_texts())
 
 
-def _line(ax: Axes, mark: Line) -> None:
-    look: dict[str, Any] = {"color": mark.colour, "linewidth": mark.width, "alpha": mark.alpha, "label": mark.legend}
+def _line(ax: Axes, mark: Line, panel: Panel, theme: Theme) -> None:
+    y = within_odds(mark.y) if panel.log_odds else mark.y
+    colour = theme.colour(mark.colour)
+    look: dict[str, Any] = {"color": colour, "linewidth": mark.width, "alpha": mark.alpha, "label": mark.legend}
     if mark.dashed:
         look["linestyle"] = (0, (4, 3))
     if len(alone := isolated(mark.y)):
         look |= {"marker": ".", "markevery": alone.tolist()}
-    ax.plot(mark.x, mark.y, **look)
+    ax.plot(mark.x, y, clip_on=not panel.log_odds, **look)
     if mark.dots is not None:
-        ax.scatter(mark.x, mark.y, s=mark.dots, color=mark.colour, alpha=0.75, edgecolor="white", zorder=3)
+        ax.scatter(mark.x, mark.y, s=mark.dots, color=colour, alpha=0.75, edgecolor="white", zorder=3)
 
 
 def _heat(ax: Axes, mark: Heat, theme: Theme, last: Axes) -> None:
-    """The map, and its scale to the right of the ``last`` axes."""
+    """The map, and its scale to the right of the ``last`` axes: asks above bids, as in the chart."""
     colours = LinearSegmentedColormap.from_list("book", mark.colours(theme), N=512)
     limits: dict[str, Any] = {"vmin": -mark.limit, "vmax": mark.limit, "cmap": colours}
     mesh = ax.pcolormesh(date2num(mark.x_edges), mark.y_edges, mark.shade.T, rasterized=True, **limits)
     bar = ax.figure.colorbar(mesh, ax=last, pad=0.01, aspect=22, fraction=0.15 if last is not ax else 0.03)
     places, texts = zip(*decades(mark.limit), strict=True)
     bar.set_ticks(places, labels=texts, fontsize="x-small", color=theme.ink)
-    bar.set_label("shares per 0.01: asks below, bids above", fontsize="x-small", color=FAINT)
+    bar.set_label("shares per 0.01: asks above, bids below", fontsize="x-small", color=FAINT)
     bar.outline.set_visible(False)
 
 
-def _plain(*some: Text) -> None:
+def _plain(*texts: Text) -> None:
     """Show texts as they are: questions and labels contain dollars, which are no formulas."""
-    for text in some:
+    for text in texts:
         text.set_parse_math(False)

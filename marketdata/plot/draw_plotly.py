@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-import plotly.io as pio
 from plotly.subplots import make_subplots
 
 from marketdata.plot.chart import (
@@ -40,16 +38,18 @@ _MOST_POINTS = 4_000
 """Points of a line, some for each pixel of a wide screen: a month of minutes has ten times as many."""
 _MOST_TOGETHER = 8
 """Lines of a panel up to which one box shows the values of all."""
+# The width of a page on a small screen [pixels]: longer titles wrap.
+_NARROW = 640
+# Height of a row of texts above a panel [pixels].
+_ROW = 14
 # Fonts that systems have, so that none is loaded.
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
-@contextmanager
-def style(theme: Theme) -> Iterator[None]:
-    """Have figures that are made in the block look like ours."""
+def _template(theme: Theme) -> go.layout.Template:
     axis: dict[str, Any] = {"gridcolor": theme.grid, "linecolor": theme.frame, "zeroline": False, "automargin": True}
     axis["tickfont"] = {"size": 11}
-    pio.templates["marketdata"] = go.layout.Template(
+    return go.layout.Template(
         layout={
             "font": {"family": _FONT, "color": theme.ink, "size": 12},
             "paper_bgcolor": theme.ground,
@@ -59,58 +59,69 @@ def style(theme: Theme) -> Iterator[None]:
             "yaxis": axis,
         }
     )
-    before, pio.templates.default = pio.templates.default, "marketdata"
-    try:
-        yield
-    finally:
-        pio.templates.default = before
 
 
 def draw(chart: Chart) -> go.Figure:
     """Draw all panels on one interactive figure, as wide as its place on the page."""
-    with style(chart.theme):
-        height = chart.size[1] * _PIXELS
-        figure = make_subplots(
-            rows=len(chart.rows),
-            cols=len(chart.rows[0]),
-            specs=[[{} if panel else None for panel in row] for row in chart.rows],
-            row_heights=list(chart.heights) if chart.heights else None,
-            column_widths=list(chart.widths) if chart.widths else None,
-            vertical_spacing=min(68 / height, 1 / len(chart.rows)),
-            horizontal_spacing=0.015 if chart.widths else 0.07,
-        )
-        seen: set[str] = set()
-        for at, row in enumerate(chart.rows):
-            for column, panel in enumerate(row):
-                if panel is not None:
-                    _fill(figure, panel, at + 1, column + 1, seen, chart.theme)
-        _dress(figure, chart, height, entries=len(seen))
-        return figure
+    height = chart.size[1] * _PIXELS
+    figure = make_subplots(
+        rows=len(chart.rows),
+        cols=len(chart.rows[0]),
+        specs=[[{} if panel else None for panel in row] for row in chart.rows],
+        row_heights=list(chart.heights) if chart.heights else None,
+        column_widths=list(chart.widths) if chart.widths else None,
+        vertical_spacing=min(68 / height, 1 / len(chart.rows)),
+        horizontal_spacing=0.015 if chart.widths else 0.07,
+    )
+    figure.update_layout(template=_template(chart.theme))
+    in_legend: set[str] = set()
+    text_rows = 0
+    for row, panels in enumerate(chart.rows, 1):
+        for column, panel in enumerate(panels, 1):
+            if panel is not None:
+                moments = panel.moment_rows(min(chart.inches(column - 1), _NARROW / _PIXELS / len(panels)))
+                text_rows = max([text_rows, *(n + 1 for moment, n, _ in moments if moment.text)])
+                _fill(figure, panel, (row, column), moments, in_legend, chart.theme)
+    _dress(figure, chart, height, entries=len(in_legend), text_rows=text_rows)
+    return figure
 
 
-def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], theme: Theme) -> None:
+def _fill(
+    figure: go.Figure,
+    panel: Panel,
+    place: tuple[int, int],
+    moments: Sequence[tuple[Moment, int, bool]],
+    seen: set[str],
+    theme: Theme,
+) -> None:
+    row, col = place
     x_axis, y_axis = next(figure.select_xaxes(row=row, col=col)), next(figure.select_yaxes(row=row, col=col))
     x, y = (axis.plotly_name.replace("axis", "") for axis in (x_axis, y_axis))
     inside: dict[str, Any] = {"xref": f"{x} domain", "yref": f"{y} domain", "showarrow": False}
     if panel.title:
-        figure.add_annotation(text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom", **inside)
+        rows = max((n + 1 for moment, n, _ in moments if moment.text), default=0)
+        figure.add_annotation(
+            text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom", yshift=rows * _ROW, **inside
+        )
     for mark in panel.marks:
         match mark:
             case Line():
-                figure.add_trace(_line(mark, panel, seen), row, col)
+                figure.add_trace(_line(mark, panel, seen, theme), row, col)
             case Band():
-                figure.add_trace(_band(mark, panel), row, col)
+                figure.add_trace(_band(mark, panel, theme), row, col)
             case Heat():
                 low, high = y_axis.domain
                 figure.add_trace(_heat(mark, theme, {"y": (low + high) / 2, "len": high - low}), row, col)
             case Bars():
                 figure.add_trace(_bars(mark, panel, seen, theme), row, col)
             case Moment():
-                at, place = _times(np.array([mark.x]))[0], {"xref": x, "yref": f"{y} domain"}
-                line = {"color": FAINT, "width": 1, "dash": "dot"}
-                figure.add_shape(x0=at, x1=at, y0=0, y1=1, line=line, **place)
-                place |= {"xanchor": "left", "yanchor": "top"}
-                figure.add_annotation(text=_plain(mark.text), x=at, y=1, showarrow=False, **place)
+                at, line = _times(np.array([mark.x]))[0], {"color": FAINT, "width": 1, "dash": "dot"}
+                figure.add_shape(x0=at, x1=at, y0=0, y1=1, line=line, xref=x, yref=f"{y} domain")
+    for moment, text_row, ends_at_line in moments:
+        figure.add_annotation(
+            text=_plain(moment.text), x=_times(np.array([moment.x]))[0], y=1, xref=x, yref=f"{y} domain",
+            showarrow=False, xanchor="right" if ends_at_line else "left", yanchor="bottom", yshift=text_row * _ROW,
+        )  # fmt: skip
     if not panel.marks:
         figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
     small = {"font": {"size": 11, "color": FAINT}, "standoff": 4}
@@ -124,7 +135,9 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], t
         y_axis.range = _height(np.array(panel.y_range), panel)
     if panel.shares_y:
         y_axis.update(matches="y", showticklabels=False)
-        x_axis.nticks = 3
+    if panel.x_ticks:
+        places, names = zip(*panel.x_ticks, strict=True)
+        x_axis.update(tickvals=places, ticktext=names)
     if panel.y_ticks:
         places, names = zip(*panel.y_ticks, strict=True)
         y_axis.update(tickvals=_height(np.array(places), panel), ticktext=[_plain(name) for name in names])
@@ -132,7 +145,7 @@ def _fill(figure: go.Figure, panel: Panel, row: int, col: int, seen: set[str], t
         x_axis.showticklabels = False
 
 
-def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
+def _line(mark: Line, panel: Panel, seen: set[str], theme: Theme) -> go.Scatter:
     at = thinned(mark.y, _MOST_POINTS) if panel.time else np.arange(len(mark.y))
     y = mark.y[at]
     details = [Detail(d.name, d.values[at], d.form) for d in mark.details]
@@ -142,25 +155,26 @@ def _line(mark: Line, panel: Panel, seen: set[str]) -> go.Scatter:
     dots = np.where(np.isin(np.arange(len(y)), isolated(y)), 5, 0)
     if mark.dots is not None:
         point, dots = "%{x:.3f}, %{y:.3f}", np.sqrt(mark.dots[at]) * 1.3
+    dash = "5px,4px" if mark.dashed else None
     return go.Scatter(
         x=_axis(mark.x[at], panel),
         y=_height(y, panel),
         mode="lines+markers" if dots.any() else "lines",
         marker={"size": dots} if dots.any() else None,
-        line={"color": mark.colour, "width": mark.width * 1.4, "dash": "5px,4px" if mark.dashed else None},
+        line={"color": theme.colour(mark.colour), "width": mark.width * 1.4, "dash": dash},
         opacity=mark.alpha,
         **_entry(mark.legend, seen),
         **_hover(mark.name, point, details),
     )
 
 
-def _band(mark: Band, panel: Panel) -> go.Scatter:
+def _band(mark: Band, panel: Panel, theme: Theme) -> go.Scatter:
     """One closed shape for each run without a gap, all in one trace."""
     x, y = [mark.x[:0]], [mark.low[:0]]
     for run in finite_runs(mark.low, mark.high):
         x += [mark.x[run], mark.x[run][::-1], mark.x[run][:1]]
         y += [mark.low[run], mark.high[run][::-1], np.array([np.nan])]
-    shape = {"line": {"width": 0}, "fill": "toself", "fillcolor": mark.colour, "opacity": mark.alpha}
+    shape = {"line": {"width": 0}, "fill": "toself", "fillcolor": theme.colour(mark.colour), "opacity": mark.alpha}
     places = _axis(np.concatenate(x), panel), _height(np.concatenate(y), panel)
     return go.Scatter(x=places[0], y=places[1], mode="lines", hoverinfo="skip", showlegend=False, **shape)
 
@@ -168,7 +182,7 @@ def _band(mark: Band, panel: Panel) -> go.Scatter:
 def _heat(mark: Heat, theme: Theme, place: dict[str, float]) -> go.Heatmap:
     middle = mark.x_edges[:-1] + (mark.x_edges[1:] - mark.x_edges[:-1]) // 2
     ticks, texts = zip(*decades(mark.limit), strict=True)
-    title = {"text": "shares per 0.01: asks below, bids above", "side": "right", "font": {"size": 10}}
+    title = {"text": "shares per 0.01: asks above, bids below", "side": "right", "font": {"size": 10}}
     scale = {"tickvals": ticks, "ticktext": texts, "thickness": 10, "outlinewidth": 0, "tickfont": {"size": 10}}
     return go.Heatmap(
         x=_times(middle),
@@ -219,28 +233,39 @@ def _hover(name: str, point: str, details: Sequence[Detail]) -> dict[str, Any]:
     }
 
 
-def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int) -> None:
+def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int, text_rows: int) -> None:
     panels = chart.panels
-    lines = [[m for m in p.marks if not isinstance(m, Band)] for p in panels]
-    unified = panels[0].time and all(isinstance(m, Line) for some in lines for m in some)
-    unified = unified and max(map(len, lines)) <= _MOST_TOGETHER
-    title = _wrapped(chart.title or "", 46)
-    if chart.simulated:
-        title += f"{'<br>' if title else ''}<span style='color:{ASK};font-size:12px'>simulated data</span>"
-    top = 20 + (22 * (title.count("<br>") + 1) if title else 0) + (18 if any(p.title for p in panels) else 0)
+    marks = [[m for m in p.marks if not isinstance(m, Band)] for p in panels]
+    unified = panels[0].time and all(isinstance(m, Line) for panel_marks in marks for m in panel_marks)
+    unified = unified and max(map(len, marks)) <= _MOST_TOGETHER
+    square = any(panel.square for panel in panels)
+    first, _, second = chart.title.partition("\n")
+    lines = [_wrapped(first, 60 if square else _NARROW // 8)] if first else []
+    lines += [f"<span style='font-size:12px'>{_wrapped(second, _NARROW // 7)}</span>"] if second else []
+    lines += [f"<span style='color:{ASK};font-size:12px'>simulated data</span>"] if chart.simulated else []
+    title = "<br>".join(lines)
+    top = 24 + (22 * (title.count("<br>") + 1) if title else 0) + (18 if any(p.title for p in panels) else 0)
+    top += text_rows * _ROW
     bottom = 62
-    legend = {"orientation": "h", "y": -bottom / height, "yanchor": "top", "x": 0, "xanchor": "left"}
+    legend: dict[str, Any] = {"orientation": "h", "y": -bottom / height, "yanchor": "top", "x": 0, "xanchor": "left"}
+    legend_rows = 1 + entries // 6 if entries else 0
+    if any(panel.legend_reversed for panel in panels):
+        legend |= {"orientation": "v", "traceorder": "reversed"}
+        legend_rows = entries
     figure.update_layout(
-        title={"text": title, "x": 0.01, "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 12}},
+        title={"text": title, "x": 0.01, "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 16}},
         title_font_size=15,
         legend={"font": {"size": 11}, **legend},
-        height=int(height + top + bottom + (24 * (1 + entries // 6) if entries else 0)),
+        height=int(height + top + bottom + 24 * legend_rows),
         margin={"l": 56, "r": 16, "t": top, "b": bottom},
         hovermode="x unified" if unified else "closest",
         barmode="overlay",
         dragmode="zoom",
         modebar_remove=["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
     )
+    if square:
+        shares = chart.heights or [1]
+        figure.update_layout(width=int(height * shares[0] / sum(shares)) + 72)
     figure.update_annotations(font_size=12)
 
 

@@ -1,0 +1,280 @@
+"""Charts of order books: through time, at one moment, and both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+import numpy as np
+
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import in_memory
+from marketdata.errors import ConfigError
+from marketdata.plot.chart import (
+    ASK,
+    BID,
+    FAINT,
+    INK,
+    PALETTE,
+    Array,
+    Band,
+    Bars,
+    Detail,
+    Heat,
+    Line,
+    Mark,
+    Moment,
+    Panel,
+    unsigned_ticks,
+)
+from marketdata.plot.figure import Look, LookOverTime, draw
+from marketdata.plot.tokens import Questions, broken_at_gaps, market_name, questions_of, rank, token_name
+from marketdata.points.arguments import text, whole
+from marketdata.points.columns import Books
+from marketdata.points.ladder import ladder as ladder_of
+from marketdata.points.resample import buckets, means
+from marketdata.resolution import BucketWidth
+from marketdata.times import MINUTE, to_datetime, to_micros
+
+# Borders of the cells of a heat map, 0.01 each [probability].
+_EDGES = np.linspace(0.0, 1.0, 101)
+
+
+def book(
+    frame: Any,
+    ts: Any = None,
+    *,
+    metrics_frame: Any | None = None,
+    token: str | None = None,
+    bins: int = 720,
+    markets: Questions = None,
+    **look: Unpack[LookOverTime],
+) -> Any:
+    """Draw the order book of one token through time, the book at one moment next to it, and volume beneath.
+
+    Returns a Figure, to save with ``figure.savefig("book.png")`` or of plotly ``figure.write_html("book.html")``.
+
+    - Left: price [probability] over time [UTC], as in `depth`; the line is the mid.
+    - Right: the book at one moment, as in `ladder`.
+    - Beneath, with ``metrics_frame``: the volume of each hour. Of a volume that only rises, what it rose by.
+
+    For the others see `prices`.
+
+    Parameters
+    ----------
+    ts : time, optional
+        The moment of the book at the right, a dotted line at the left; by default the last snapshot with both sides.
+    token : str, optional
+        Id or label, by default the first token of the one market of the frame (Yes before No).
+    bins : int
+        Columns of time.
+
+    Examples
+    --------
+    >>> figure = md.plot.book(md.testing.books(), title="Will it rain?")
+    >>> [ax.get_ylabel() for ax in figure.axes][:1]
+    ['price of Yes']
+    """
+    label, books = _chosen(frame, token)
+    heat = _depth_panel(label, books, bins)
+    side = Panel("", "shares", time=False, shares_y=True, empty="no book")
+    rows: list[list[Panel | None]] = [[heat, side]]
+    if books is not None:
+        heat.y_range = (-0.01, 1.01)
+        x, mid = broken_at_gaps(books.ts.view("M8[us]"), books.mid)
+        heat.marks.append(Line(x, mid, "mid", INK, 1.2))
+        moment = _last_two_sided(books) if ts is None else to_micros(ts, "ts")
+        side.marks, at = _ladder_marks(books, moment, bid_sign=1.0, in_legend=False)
+        side.x_ticks = _share_ticks(side.marks, most=2)
+        if at is not None:
+            side.title = f"book at {at:%-d %b %H:%M}"
+            heat.marks.append(Moment(np.datetime64(moment, "us"), ""))
+        if metrics_frame is not None and (volume := _volume_panel(metrics_frame, look)).marks:
+            heat.x_label = ""
+            rows.append([volume, None])
+        _share_time([panel for row in rows for panel in row if panel and panel.time], heat)
+    heights = [4, 1][: len(rows)]
+    name = _market_of(books, markets)
+    return draw(rows, name=name, size=(11, 6.2), heights=heights, widths=(5.2, 1), is_page=True, **look)
+
+
+def depth(
+    frame: Any,
+    ax: Any = None,
+    *,
+    token: str | None = None,
+    bins: int = 360,
+    markets: Questions = None,
+    **look: Unpack[LookOverTime],
+) -> Any:
+    """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
+
+    Returns the chart, y: price [probability], x: time [UTC] in ``bins`` columns, shade: log10(1 + shares). A cell is
+    0.01 high and shows the mean over the snapshots of its column; of a cell with bids and asks, their difference. Times
+    without a snapshot are hatched. ``token`` is an id or a label, by default the first token of the one market of the frame
+    (Yes before No). For the others see `prices`.
+    """
+    label, books = _chosen(frame, token)
+    return draw([[_depth_panel(label, books, bins)]], ax, name=_market_of(books, markets), **look)
+
+
+def ladder(
+    frame: Any,
+    ts: Any = None,
+    ax: Any = None,
+    *,
+    token: str | None = None,
+    markets: Questions = None,
+    **look: Unpack[Look],
+) -> Any:
+    """Draw the book of one token at one time: price up, shares along, bids to the left and asks to the right.
+
+    Returns the chart, y: price [probability], x: shares at each price as bars, and up to it as a line. It is the last
+    snapshot up to ``ts``, by default the last one with both sides. ``token`` is as in `depth`; for the others see
+    `prices`.
+    """
+    label, books = _chosen(frame, token)
+    panel = Panel(f"price of {label}" if label else "price [probability]", time=False)
+    panel.x_label, name = "shares at the price (bar) and up to it (line)", _market_of(books, markets)
+    if books is not None:
+        panel.empty = "the book is empty at this time"
+        panel.marks, at = _ladder_marks(books, _last_two_sided(books) if ts is None else to_micros(ts, "ts"))
+        panel.x_ticks = _share_ticks(panel.marks)
+        if bars := [mark for mark in panel.marks if isinstance(mark, Bars)]:
+            low, high = min(mark.low.min() for mark in bars), max(mark.high.max() for mark in bars)
+            panel.y_range = low - 0.03 * (high - low), high + 0.03 * (high - low)
+        if at is not None:
+            name = f"{name}\n{label} at {at:%Y-%m-%d %H:%M:%S} UTC"
+    return draw([[panel]], ax, name=name, size=(7, 5), **look)
+
+
+def _chosen(frame: Any, token: str | None) -> tuple[str, Books | None]:
+    """Label and books of the chosen token; None without rows."""
+    if token is not None:
+        text("token", token, "an id or a label")
+    books = frames.books(in_memory(frame, ["books"]))
+    if not books.tokens:
+        return "", None
+    names = [(token_name(t.token_id, t.token_label), t.token_id or "", t.market_id) for t in books.tokens]
+    fitting = [i for i, (label, token_id, _) in enumerate(names) if token is None or token in (token_id, label)]
+    if not fitting:
+        present = ", ".join(sorted({label for label, *_ in names}))
+        raise ConfigError(f"token={token!r} is not in the frame; it has {present}.")
+    if (several := len({names[i][2] for i in fitting})) > 1:
+        what = "The frame has tokens" if token is None else f"token={token!r} is"
+        raise ConfigError(f"{what} of {several} markets, and one is drawn; filter the frame on one market_id.")
+    at = min(fitting, key=lambda i: rank(*names[i][:2]))
+    return names[at][0], books.part(at, at + 1)
+
+
+def _market_of(books: Books | None, markets: Questions) -> str:
+    """The question of the market of these books, else its id; no text without books."""
+    return "" if books is None else market_name(questions_of(markets)[0], books.tokens[0].market_id, 200)
+
+
+def _last_two_sided(books: Books) -> int:
+    """The time of the last snapshot with bids and asks, else of the last one."""
+    two_sided = books.ts[~np.isnan(books.mid)]
+    return int((two_sided if len(two_sided) else books.ts)[-1])
+
+
+def _depth_panel(label: str, books: Books | None, bins: int) -> Panel:
+    panel = Panel(f"price of {label}" if label else "price [probability]")
+    if books is not None:
+        heat, gaps = _heat(books, bins)
+        panel.marks.append(heat)
+        _hatch(panel, *gaps)
+    return panel
+
+
+def _hatch(panel: Panel, start: Array, end: Array) -> None:
+    """Hatch the times without a snapshot, which are not times without orders."""
+    if len(start):
+        panel.x_label = "time [UTC], hatched: no snapshot"
+        zeros, details = np.zeros(len(start)), [Detail("from", start), Detail("to", end)]
+        bars = start, end, zeros, zeros + 1, FAINT, "no snapshot", details
+        panel.marks.append(Bars(*bars, hatched=True, in_legend=False))
+
+
+def _heat(books: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
+    """The cells of a heat map, and starts and ends of the times without a snapshot."""
+    step = int(np.median(np.diff(books.ts))) if len(books) > 1 else MINUTE
+    first, last = books.ts[0], books.ts[-1] + step
+    # No column is narrower than the step of the frame: it would be empty between two snapshots.
+    edges = np.linspace(first, last, max(1, min(whole("bins", bins), (last - first) // step)) + 1)
+    snapshots = np.histogram(books.ts, edges)[0][:, None]
+    shade, shares = np.zeros((2, len(edges) - 1, len(_EDGES) - 1))
+    for side, sign in ((books.bids, -1.0), (books.asks, 1.0)):
+        # Half a fine tick down for bids, up for asks, so that each side stays in its own cell.
+        price = np.clip(side.price[side.levels] + sign * 5e-4, 0.0, 1.0)
+        points, size = (np.repeat(books.ts, side.counts), price), side.size[side.levels]
+        total = np.histogram2d(*points, (edges, _EDGES), weights=size)[0]
+        mean = np.divide(total, snapshots, out=np.full_like(total, np.nan), where=snapshots > 0)
+        shade += sign * np.log10(1.0 + mean)
+        shares += mean
+    shaded = np.abs(shade[np.abs(shade) > 0.0])
+    limit = float(np.quantile(shaded, 0.99)) if len(shaded) else 1.0
+    empty = ~(shares > 0)
+    shade[empty] = shares[empty] = np.nan
+    x = edges.astype(np.int64).view("M8[us]")
+    gaps = np.flatnonzero(np.diff(np.r_[1, snapshots[:, 0] > 0, 1].astype(np.int8)))
+    return Heat(x, _EDGES, shade, shares, limit), (x[gaps[::2]], x[gaps[1::2]])
+
+
+def _share_time(panels: Sequence[Panel], depth_panel: Panel) -> None:
+    """Give all panels one range of time, that of all their marks, and hatch what the book lacks of it."""
+    own_ends, ends = depth_panel.ends(), [ends for panel in panels if (ends := panel.ends())]
+    if own_ends is None:
+        return
+    first, last = min(low for low, _ in ends), max(high for _, high in ends)
+    for panel in panels:
+        panel.x_range = (first, last)
+    outer = np.array([(first, own_ends[0]), (own_ends[1], last)])
+    _hatch(depth_panel, *outer[outer[:, 0] < outer[:, 1]].T)
+
+
+def _volume_panel(frame: Any, look: Look) -> Panel:
+    """The volume of each hour of one market, as steps; of a volume that only rises what it rose by."""
+    hour = BucketWidth.of("1h")
+    panel, table = Panel(""), in_memory(frame, ["metrics"])
+    series = frames.series(table, ["volume"] if "volume" in table.names else [])
+    series = series.part(0, 1).take(np.flatnonzero(~np.isnan(series.part(0, 1).values.get("volume", np.empty(0)))))
+    if len(series):
+        volume, edges = series.values["volume"], buckets(series, hour)
+        is_total = bool((np.diff(volume) >= 0).all())
+        shown = np.diff(volume[edges[1:] - 1], prepend=volume[0]) if is_total else means(volume, None, edges)[0]
+        unit = "USD" if look.get("simulated") else "unit of the service"
+        panel.title = f"{'volume traded in' if is_total else 'mean volume of'} each hour [{unit}]"
+        start = hour.floor(series.ts[edges[:-1]]).view("M8[us]")
+        end = start + np.timedelta64(3_240_000_000, "us")  # a tenth of an hour is left between two
+        x, y = np.column_stack((start, start, end, end)).ravel(), np.outer(shown, (0, 1, 1, 0)).ravel()
+        panel.marks.append(Band(x, 0 * y, y, PALETTE[0], 0.8))
+    return panel
+
+
+def _ladder_marks(
+    books: Books, moment: int, *, bid_sign: float = -1.0, in_legend: bool = True
+) -> tuple[list[Mark], datetime | None]:
+    """Bars of shares at each price and lines of running totals, and the time of the book."""
+    snapshot, levels = ladder_of(books, moment)
+    prices = np.concatenate([levels["bid_price"], levels["ask_price"]])
+    steps = np.diff(np.unique(prices[~np.isnan(prices)]))
+    half = 0.4 * float(steps.min()) if len(steps) else 0.004
+    marks: list[Mark] = []
+    for side, sign, colour in (("bid", bid_sign, BID), ("ask", 1.0, ASK)):
+        is_level = ~np.isnan(levels[f"{side}_price"])
+        price, size, total = (levels[f"{side}_{c}"][is_level] for c in ("price", "size", "total"))
+        details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]
+        if len(price):
+            bars = 0 * size, sign * size, price - half, price + half, colour, f"{side}s", details
+            # The total stays that of the previous levels up to the next one.
+            x, y = np.repeat(np.r_[0.0, sign * total], 2)[1:-1], np.repeat(price, 2)
+            marks += [Bars(*bars, in_legend=in_legend), Line(x, y, f"{side} total", colour, 1.0, 0.6)]
+    return marks, to_datetime(int(snapshot.ts[0])) if len(snapshot) else None
+
+
+def _share_ticks(marks: Sequence[Mark], most: int = 6) -> list[tuple[float, str]] | None:
+    """Ticks over all running totals, without signs; None without any."""
+    totals = np.concatenate([[0.0], *(mark.x for mark in marks if isinstance(mark, Line))])
+    return unsigned_ticks(float(totals.min()), float(totals.max()), most) if totals.any() else None

@@ -1,0 +1,88 @@
+"""From panels to a figure: the options of every chart, and the library that draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from marketdata.errors import ConfigError, not_installed
+from marketdata.plot.chart import THEMES, Chart, Moment, Panel
+from marketdata.points.arguments import choice, flag
+from marketdata.times import to_micros
+
+
+class Look(TypedDict, total=False):
+    """Arguments of every chart; see `prices`."""
+
+    title: str | None
+    simulated: bool
+    theme: Literal["light", "dark"]
+    backend: Literal["matplotlib", "plotly"]
+
+
+class LookOverTime(Look, total=False):
+    """Further arguments of every chart over time."""
+
+    moments: Mapping[str, Any] | None
+
+
+def draw(
+    rows: list[list[Panel | None]],
+    ax: Any = None,
+    *,
+    name: str = "",
+    size: tuple[float, float] | None = None,
+    heights: Sequence[float] | None = None,
+    widths: Sequence[float] | None = None,
+    is_page: bool = False,
+    title: str | None = None,
+    simulated: bool = False,
+    theme: str = "light",
+    backend: str = "matplotlib",
+    moments: Mapping[str, Any] | None = None,
+) -> Any:
+    """Draw panels with a library, and ``moments`` in those over time.
+
+    The title is ``title``, else the ``name`` of what is drawn and the range of its times.
+    """
+    flag("simulated", simulated)
+    look = THEMES[choice("theme", theme, THEMES)]
+    choice("backend", backend, ("matplotlib", "plotly"))
+    if find_spec(backend) is None:
+        raise not_installed(f"backend={backend!r}", backend, "plot" if backend == "matplotlib" else backend)
+    library = import_module(f"marketdata.plot.draw_{backend}")
+    size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
+    chart = Chart(rows, size, "", simulated, heights, widths, look, is_page=is_page)
+    panels = chart.panels
+    chart.title = title if title is not None else "\n".join(filter(None, (name, _range_text(panels))))
+    if moments and not any(panel.time for panel in panels):
+        raise ConfigError("moments= names times, and this chart has no axis of time; leave it out.")
+    times = {text: np.datetime64(to_micros(time, "moments"), "us") for text, time in (moments or {}).items()}
+    for panel in panels:
+        if panel.time and panel.marks:
+            panel.marks += [Moment(at, text if panel in rows[0] else "") for text, at in times.items()]
+            if panel.x_range:
+                panel.x_range = min(*panel.x_range, *times.values()), max(*panel.x_range, *times.values())
+    if ax is None:
+        return library.draw(chart)
+    if backend == "plotly":
+        raise ConfigError("ax= is for matplotlib; with backend='plotly' a new figure is returned.")
+    if not hasattr(ax, "set_title"):
+        raise ConfigError("is refused; pass Axes of matplotlib.", argument="ax", value=ax)
+    if len(panels) > 1:
+        raise ConfigError(f"ax= takes one market, the frame has {len(panels)}; filter it on one market_id, or omit ax.")
+    return library.draw_on(ax, chart)
+
+
+def _range_text(panels: Sequence[Panel]) -> str:
+    """The first and the last time that panels show, with their zone."""
+    ends = [ends for panel in panels if panel.time and (ends := panel.ends())]
+    if not ends:
+        return ""
+    first, last = min(low for low, _ in ends), max(high for _, high in ends)
+    start, end = (np.datetime_as_string(at, unit="m").replace("T", " ") for at in (first, last))
+    return f"{start} to {end} UTC"

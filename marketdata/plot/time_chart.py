@@ -1,0 +1,231 @@
+"""Charts of one value through time: prices, candles and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Unpack
+
+import numpy as np
+
+from marketdata.adapters.dispatch import in_memory, names_of, series_of
+from marketdata.errors import ConfigError
+from marketdata.plot.chart import ASK, BID, FAINT, ODDS, PALETTE, Bars, Detail, Line, Mark, Panel
+from marketdata.plot.figure import LookOverTime, draw
+from marketdata.plot.tokens import (
+    Questions,
+    TokenSeries,
+    coloured,
+    line_width,
+    market_name,
+    questions_of,
+    token_series,
+)
+from marketdata.points import schema
+from marketdata.points.arguments import flag, text
+
+# More panels cannot be read.
+_MOST_PANELS = 60
+# Units of metrics that a simulation makes; the service names none.
+_SIMULATED_UNITS = {"volume": "USD traded so far", "liquidity": "USD"}
+_BAR_COLUMNS = ("open", "high", "low", "close")
+
+
+def prices(
+    frame: Any,
+    ax: Any = None,
+    *,
+    markets: Questions = None,
+    both: bool = False,
+    log_odds: bool = False,
+    **look: Unpack[LookOverTime],
+) -> Any:
+    """Draw the price or mid of each token as a line, one panel per market; of two outcomes only the first.
+
+    Returns matplotlib Axes or a plotly Figure. y is ``price``, or ``mid`` of `marketdata.mid` and `marketdata.bbo`
+    [probability]; x is the start of the bucket [UTC]. Of several markets, at most 60 and the earliest first, these are
+    the Axes of the first panel; ``ax.figure.axes`` has all, on one scale. A gap of the data is a gap of the line, and a
+    point without neighbours is a dot. Of more than six tokens the six with the highest last value are coloured.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, optional
+        Where to draw a frame of one market; by default a new figure.
+    markets : frame of market records, or mapping of market id to text, optional
+        The questions of the markets, by default shortened ids. Records also give the order of two outcomes; without
+        them Yes, Up or Over is first.
+    both : bool
+        Draw the second of two outcomes too. Its price is about 1 less the price of the first.
+    log_odds : bool
+        Space prices by log(p / (1 - p)), so that 1% and 2% are as far apart as 99% and 98%. Prices below 0.001 and
+        above 0.999 are drawn at these.
+    **look
+        Options of every chart. ``title`` is by default the market and the range of time. ``simulated=True`` marks the
+        chart as simulated. ``theme`` is "light" or "dark". ``backend`` is "matplotlib" or "plotly", which is
+        interactive and needs the extra ``plotly``. Charts over time take ``moments``, a mapping of text to time.
+
+    Examples
+    --------
+    >>> prices = md.testing.prices()
+    >>> questions = {"rain": "Will it rain?"}
+    >>> ax = md.plot.prices(prices, markets=questions, both=True)
+    >>> ax.get_ylabel(), [line.get_label() for line in ax.lines]
+    ('price [probability]', ['Yes', 'No'])
+    """
+    flag("both", both)
+    flag("log_odds", log_odds)
+    names = names_of(frame)
+    value = "mid" if "mid" in names and "price" not in names else "price"
+    table = in_memory(frame, ["quotes" if value == "mid" else "prices"])
+    columns = [value, *(c for c in (f"{value}_count",) if c in table.names)]
+    questions, first_tokens = questions_of(markets)
+    panels = []
+    for market_id, tokens in _by_market(token_series(table, columns)):
+        panel = Panel(f"{value} [probability]", title=market_name(questions, market_id, 200))
+        ordered = sorted(tokens, key=lambda t: (t.token_id != first_tokens.get(market_id), *t.rank))
+        shown = ordered[:1] if len(ordered) == 2 and not both else ordered
+        for token, colour, legend in coloured(shown, value, "tokens"):
+            ts, price, *counts = token.broken(*columns)
+            details = [Detail("points", values, ",.0f") for values in counts]
+            panel.marks.append(Line(ts, price, token.label, colour, line_width(colour), legend=legend, details=details))
+        panels.append(panel)
+    panels = panels or [Panel(f"{value} [probability]", y_range=(-0.02, 1.02))]
+    _share_scale(panels, log_odds=log_odds)
+    return _draw_markets(panels, ax, look)
+
+
+def candles(
+    frame: Any,
+    ax: Any = None,
+    *,
+    markets: Questions = None,
+    both: bool = False,
+    **look: Unpack[LookOverTime],
+) -> Any:
+    """Draw the bars of `marketdata.ohlc` as candles, one panel per market; of two outcomes only the first.
+
+    Returns the chart, y: price [probability], x: time [UTC]. A body reaches from ``open`` to ``close``, teal if the
+    price rose and coral if it fell; a wick reaches from ``low`` to ``high``. Without ``both`` a market of more than two
+    tokens shows the token with the highest last close. For the others see `prices`.
+
+    Examples
+    --------
+    >>> bars = md.ohlc(md.testing.prices(buckets=120), "1h")
+    >>> ax = md.plot.candles(bars, markets={"rain": "Will it rain?"})
+    >>> ax.get_ylabel()
+    'price of Yes'
+    """
+    flag("both", both)
+    series_of(frame, "A chart of candles", ("ts", *_BAR_COLUMNS))
+    questions, first_tokens = questions_of(markets)
+    panels = []
+    for market_id, tokens in _by_market(token_series(in_memory(frame), _BAR_COLUMNS)):
+        ordered = sorted(tokens, key=lambda t: (t.token_id != first_tokens.get(market_id), *t.rank))
+        if len(ordered) > 2:
+            ordered.sort(key=lambda t: -t.columns["close"][-1])
+        for token in ordered if both else ordered[:1]:
+            panel = Panel(f"price of {token.label}", title=market_name(questions, market_id, 200))
+            panel.marks += _candle_marks(token)
+            panels.append(panel)
+    panels = panels or [Panel("price [probability]", y_range=(-0.02, 1.02))]
+    lines = [mark.y for panel in panels for mark in panel.marks if isinstance(mark, Line)]
+    if lines:
+        low, high = np.nanmin(np.concatenate(lines)), np.nanmax(np.concatenate(lines))
+        margin = 0.05 * (high - low) or 0.01
+        for panel in panels:
+            panel.y_range = (low - margin, high + margin)
+    return _draw_markets(panels, ax, look)
+
+
+def metrics(
+    frame: Any,
+    ax: Any = None,
+    *,
+    column: str = "volume",
+    markets: Questions = None,
+    **look: Unpack[LookOverTime],
+) -> Any:
+    """Draw one metric (``column``) over time, a line per market; see `prices`.
+
+    Returns the chart, x: time [UTC], y: the metric. Its unit is that of the service, whose interface names none;
+    simulated volume and liquidity are in USD, and ``spread`` is a probability. For the means of hours pass
+    ``frame.md.resample("1h")``.
+    """
+    table = in_memory(frame, ["metrics"])
+    if text("column", column, "its name") not in (allowed := schema.value_columns(table.names)):
+        raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
+    questions, _ = questions_of(markets)
+    markets_shown = list(token_series(table, [column], questions))
+    panel = Panel(_metric_label(column, simulated=bool(look.get("simulated"))))
+    for market, colour, name in coloured(markets_shown, column, "markets"):
+        ts, value = market.broken(column)
+        legend = name if len(markets_shown) > 1 else None
+        panel.marks.append(Line(ts, value, market.label, colour, line_width(colour), legend=legend))
+    many = f"{len(markets_shown)} markets" if markets_shown else ""
+    name = market_name(questions, markets_shown[0].market_id, 200) if len(markets_shown) == 1 else many
+    return draw([[panel]], ax, name=name, **look)
+
+
+def _by_market(tokens: Iterable[TokenSeries]) -> list[tuple[str, list[TokenSeries]]]:
+    """The tokens of each market, the market that begins first in front."""
+    by_market: dict[str, list[TokenSeries]] = {}
+    for token in tokens:
+        by_market.setdefault(token.market_id, []).append(token)
+    if len(by_market) > _MOST_PANELS:
+        raise ConfigError(
+            f"The frame has {len(by_market)} markets, a chart at most {_MOST_PANELS}; filter it on market_id."
+        )
+    return sorted(by_market.items(), key=lambda item: min(token.ts[0] for token in item[1]))
+
+
+def _draw_markets(panels: list[Panel], ax: Any, look: LookOverTime) -> Any:
+    """Draw panels in rows of two; the title of a single panel becomes that of the chart."""
+    if len(panels) == 1:
+        name, panels[0].title = panels[0].title, ""
+        return draw([panels], ax, name=name, **look)  # type: ignore[list-item]  # a row may also have free places
+    for panel in panels[:-2]:
+        panel.x_label = ""
+    for panel in panels[1::2]:
+        panel.y_label = "" if panel.y_label == panels[0].y_label else panel.y_label
+    places: list[Panel | None] = [*panels, None]
+    rows = [places[at : at + 2] for at in range(0, len(panels), 2)]
+    return draw(rows, ax, name=f"{len({panel.title for panel in panels})} markets", **look)
+
+
+def _candle_marks(token: TokenSeries) -> list[Mark]:
+    """Wicks as one broken line, and bodies in two colours; a body without a change has the height of a thin line."""
+    ts, (first, high, low, last) = token.ts, (token.columns[c] for c in _BAR_COLUMNS)
+    step = np.median(np.diff(ts)).astype("m8[us]") if len(ts) > 1 else np.timedelta64(3_600_000_000, "us")
+    middle = ts + step // 2
+    wicks = Line(np.repeat(middle, 3), np.column_stack((low, high, np.full(len(ts), np.nan))).ravel(), "", FAINT, 1.0)
+    least = max(float(np.nanmax(high) - np.nanmin(low)), 0.02) / 300
+    marks: list[Mark] = [wicks]
+    for rose, colour, name in ((last >= first, BID, "rose"), (last < first, ASK, "fell")):
+        if rose.any():
+            bottom, top = np.minimum(first, last)[rose], np.maximum(first, last)[rose]
+            thin = np.maximum(least - (top - bottom), 0.0) / 2
+            details = [Detail(c, token.columns[c][rose]) for c in _BAR_COLUMNS]
+            start, end = (ts + step // 8)[rose], (ts + step - step // 8)[rose]
+            marks.append(Bars(start, end, bottom - thin, top + thin, colour, name, details))
+    return marks
+
+
+def _share_scale(panels: list[Panel], *, log_odds: bool) -> None:
+    """One y axis for all panels: 0 to 1, less where there are many low tokens, or log-odds as far as the lines go."""
+    lines = [mark for panel in panels for mark in panel.marks if isinstance(mark, Line)]
+    values = np.concatenate([line.y for line in lines] or [np.empty(0)])
+    few = all(len(panel.marks) <= len(PALETTE) for panel in panels)
+    most = 1.0 if few else float(np.nanmax(values, initial=0.0)) or 1.0
+    for panel in panels:
+        panel.y_range = (-0.02 * most, 1.02 * most)
+        if log_odds:
+            low = max((p for p in ODDS if p <= np.nanmin(values, initial=0.25)), default=ODDS[0])
+            high = min((p for p in ODDS if p >= np.nanmax(values, initial=0.75)), default=ODDS[-1])
+            panel.log_odds, panel.y_range = True, (low, high)
+            panel.y_label = panel.y_label.replace("]", ", log-odds scale]")
+            panel.y_ticks = [(p, f"{p:.3g}") for p in ODDS if low <= p <= high]
+
+
+def _metric_label(column: str, *, simulated: bool) -> str:
+    if column == "spread":
+        return "spread of the market [probability]"
+    return f"{column} [{_SIMULATED_UNITS.get(column, 'simulated') if simulated else 'unit of the service'}]"

@@ -1,0 +1,123 @@
+"""The tokens and markets of a frame as charts draw them: in order, named, and broken at gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import in_memory
+from marketdata.adapters.frame import Frame
+from marketdata.errors import ConfigError
+from marketdata.plot.chart import FURTHER, PALETTE, Array
+
+# What names the markets of a chart: a mapping of market id to text, or a frame of market records.
+Questions = Mapping[str, str] | Any
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSeries:
+    """Values of one token, ordered by time."""
+
+    market_id: str
+    token_id: str
+    label: str
+    ts: Array
+    columns: dict[str, Array]
+
+    def broken(self, *names: str) -> list[Array]:
+        """Times and columns, broken where the data has a gap."""
+        return broken_at_gaps(self.ts, *(self.columns[name] for name in names))
+
+    @property
+    def rank(self) -> tuple[bool, str, str]:
+        """Yes, Up and Over first, then by label."""
+        return rank(self.label, self.token_id)
+
+
+def rank(label: str, token_id: str) -> tuple[bool, str, str]:
+    """The order of tokens: Yes, Up and Over first, then by label."""
+    return label.lower() not in {"yes", "up", "over"}, label, token_id
+
+
+def token_series(table: Frame, columns: Sequence[str], names: Mapping[str, str] | None = None) -> Iterator[TokenSeries]:
+    """The rows of each token by time, or of each market, with its label or the name of its market in ``names``."""
+    series = frames.series(table, columns)
+    ts = series.ts.view("M8[us]")
+    for (market, token, label), (a, b) in zip(series.tokens, pairwise(series.bounds.tolist()), strict=True):
+        name = token_name(token, label) if names is None else market_name(names, market, 60)
+        yield TokenSeries(market, token or "", name, ts[a:b], {c: v[a:b] for c, v in series.values.items()})
+
+
+def coloured(tokens: Sequence[TokenSeries], value: str, what: str) -> list[tuple[TokenSeries, str, str | None]]:
+    """Tokens in the order in which they are drawn, each with its colour and its text in the legend.
+
+    Of more tokens than colours, those with the greatest last value have a colour; the others share one.
+    """
+    if len(tokens) <= len(PALETTE):
+        return [(t, c, t.label) for t, c in zip(tokens, PALETTE, strict=False)]
+    ordered = sorted(tokens, key=lambda t: -last_value(t.columns[value]))
+    most, others = ordered[: len(PALETTE)], ordered[len(PALETTE) :]
+    entries = [f"{len(others)} further {what}", *[None] * (len(others) - 1)]
+    further = [(t, FURTHER, entry) for t, entry in zip(others, entries, strict=True)]
+    return [*further, *((t, c, t.label) for t, c in zip(most, PALETTE, strict=True))]
+
+
+def line_width(colour: str) -> float:
+    """The width of a line [points]."""
+    return 0.5 if colour == FURTHER else 0.9
+
+
+def last_value(values: Array) -> float:
+    """The last value that is not NaN, else 0."""
+    finite = values[~np.isnan(values)]
+    return float(finite[-1]) if len(finite) else 0.0
+
+
+def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
+    """Question (or slug) and first token of each market id; ConfigError for neither a mapping nor market records."""
+    if markets is None or isinstance(markets, Mapping):
+        return dict(markets or {}), {}
+    source = in_memory(markets)
+    names = source.names
+    key = next((c for c in ("market_id", "id") if c in names), None)
+    text = next((c for c in ("question", "slug") if c in names), None)
+    if key is None or text is None:
+        raise ConfigError(
+            "markets= is a mapping of market id to text, or a frame with market_id and question, as client.markets() "
+            f"gives it; this one has {', '.join(names)}."
+        )
+    ids = source.texts(key)
+    tokens = zip(ids, source.raw("token_ids") if "token_ids" in names else (), strict=False)
+    first = {m: str(token_ids[0]) for m, token_ids in tokens if m and token_ids is not None and len(token_ids)}
+    return {m: t for m, t in zip(ids, source.texts(text), strict=True) if m and t}, first
+
+
+def market_name(questions: Mapping[str, str], market_id: str | None, most: int) -> str:
+    """The question of a market, else its id, shortened."""
+    if market_id is not None and market_id in questions:
+        return shortened(questions[market_id], most)
+    return f"market {shortened(market_id or '?', 13)}"
+
+
+def token_name(token_id: str | None, label: str | None) -> str:
+    """The label of a token, else its id, shortened."""
+    return label or shortened(token_id or "", 13)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text without its middle, of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
+
+
+def broken_at_gaps(ts: Array, *values: Array) -> list[Array]:
+    """The series with a NaN in every gap of more than ten usual steps, so that no line bridges it."""
+    if len(ts) < 3:
+        return [ts, *values]
+    step = np.diff(ts)
+    gaps = np.flatnonzero(step > 10 * np.median(step)) + 1
+    return [np.insert(ts, gaps, ts[gaps - 1] + np.median(step)), *(np.insert(v, gaps, np.nan) for v in values)]
