@@ -6,7 +6,6 @@ from marketdata.accessor import Accessor as Accessor
 from marketdata.archive import Archive as Archive
 from marketdata.client import Client as Client
 from marketdata.client import read_pages as read_pages
-from marketdata.display import options as options
 from marketdata.display import show as show
 from marketdata.errors import ArchiveBusyError as ArchiveBusyError
 from marketdata.errors import ArchiveCorruptError as ArchiveCorruptError
@@ -64,11 +63,7 @@ from marketdata.tidy.cross_token import probabilities as probabilities
 from marketdata.tidy.event_windows import around as around
 from marketdata.tidy.event_windows import time_to_resolution as time_to_resolution
 from marketdata.tidy.execute import execute as execute
-from marketdata.tidy.export.hftbacktest import to_hftbacktest as to_hftbacktest
-from marketdata.tidy.export.nautilus import to_nautilus_depth as to_nautilus_depth
-from marketdata.tidy.export.nautilus import to_nautilus_instruments as to_nautilus_instruments
-from marketdata.tidy.export.nautilus import to_nautilus_quotes as to_nautilus_quotes
-from marketdata.tidy.export.nautilus import write_nautilus_catalog as write_nautilus_catalog
+from marketdata.tidy.export.nautilus import to_nautilus as to_nautilus
 from marketdata.tidy.export.pivot import pivot as pivot
 from marketdata.tidy.export.replay import replay as replay
 from marketdata.tidy.features import features as features

@@ -190,7 +190,6 @@ def register_pandas() -> None:
 
     if getattr(pd.DataFrame, "md", None) is not Accessor:
         pd.api.extensions.register_dataframe_accessor("md")(Accessor)
-    display.install(pd.DataFrame)
 
 
 def register_polars() -> None:
@@ -203,7 +202,6 @@ def register_polars() -> None:
     ):
         if not hasattr(kind, "md"):
             register("md")(Accessor)
-    display.install(pl.DataFrame)
 
 
 def register_dask() -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import narwhals as nw
@@ -59,7 +60,6 @@ def test_an_ask_in_the_first_row_does_not_swap_the_sides() -> None:
         assert event.data.asks.tolist() == [[0.75, 20.0]]
     out = md.resample(frame, "1h", fill="null")
     assert out["side"].tolist() == ["bid", "ask"]
-    assert next(md.to_nautilus_quotes(frame, "1m"))["bid_price"].startswith("0.25")
 
 
 def test_arrow_tables_of_unsorted_chunks_resample_to_the_same_rows() -> None:
@@ -145,9 +145,12 @@ def test_one_sparse_token_changes_nothing_for_the_others(verb: str) -> None:
     assert of_first(OF_MINUTES[verb](pl.concat([dense, sparse]))) == of_first(OF_MINUTES[verb](dense))
 
 
-@pytest.mark.parametrize("export", [md.to_hftbacktest, md.to_nautilus_quotes, md.to_nautilus_depth])
-def test_events_are_of_the_width_that_the_rows_have(export: Any) -> None:
+def test_events_are_of_the_width_that_the_rows_have() -> None:
     """Hours called minutes are warned of, rows off the grid refused; widths of archives are taken, seconds too."""
+
+    def export(frame: pl.DataFrame, width: str) -> Any:
+        return md.to_nautilus(frame, SimpleNamespace(id="1.X", price_precision=9, size_precision=9), width)
+
     frame = pl.concat([book(60 * i) for i in range(3)])
     with pytest.warns(md.CoarseGridWarning, match="grid of 1h"):
         list(export(frame, "1m"))
@@ -156,8 +159,7 @@ def test_events_are_of_the_width_that_the_rows_have(export: Any) -> None:
     with pytest.raises(md.ConfigError, match="off the grid of 1m; give the bucket width of the rows"):
         list(export(seconds, "1m"))
     events = list(export(seconds, "1s"))
-    first = events[0]["exch_ts"] if export is md.to_hftbacktest else events[0]["ts_event"]
-    assert first == (int(T0.timestamp()) + 1) * 10**9
+    assert events[0]["ts_event"] == (int(T0.timestamp()) + 1) * 10**9
     for width, minutes in (("5m", 5), ("4h", 240), ("1w", 10_080)):
         rows = pl.concat([book(minutes * i + 4 * 1440) for i in range(3)])
         assert len(list(export(rows, width))) > 0

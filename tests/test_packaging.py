@@ -47,7 +47,9 @@ with md.serve(archive) as service, md.Client(service.base_url, service.api_key) 
     assert client.books(market, *span, "1h").equals(fine.md.resample("1h"))
 """
 )
-DRAWN = PAGE + "from marketdata import plot\nplot.price_band(md.read_pages('books', [page])).figure.savefig('a.png')\n"
+DRAWN = (
+    PAGE + "from marketdata import plot\nplot.prices(md.mid(md.read_pages('books', [page]))).figure.savefig('a.png')\n"
+)
 INTERACTIVE = DRAWN.replace(").figure.savefig('a.png')", ", backend='plotly').write_html('a.html')")
 SMOKE = {
     "plot": DRAWN,

@@ -104,7 +104,7 @@ CHARTS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "backend"), zip(FOREIGN, BACKENDS * 2, strict=True))
+@pytest.mark.parametrize(("kind", "backend"), list(zip(FOREIGN, BACKENDS * 2, strict=True)))
 @pytest.mark.parametrize("chart", CHARTS)
 def test_a_frame_of_any_kind_and_order_draws_the_same_lines(chart: str, kind: str, backend: str) -> None:
     """Rows in any order, ids as objects and times in another zone give the lines of the tidy pandas frame."""

@@ -236,8 +236,8 @@ def test_a_verb_that_is_nearly_right_is_suggested(kind: Any) -> None:
     prices = md.testing.prices(kind)
     with pytest.raises(AttributeError, match="no attribute 'resampel'; did you mean 'resample'"):
         prices.md.resampel("1h")
-    with pytest.raises(AttributeError, match="no attribute 'price_bands'; did you mean 'price_band'"):
-        prices.md.plot.price_bands()
+    with pytest.raises(AttributeError, match="no attribute 'candle'; did you mean 'candles'"):
+        prices.md.plot.candle()
     with pytest.raises(AttributeError, match=r"no attribute 'zzzz'$"):
         prices.md.zzzz  # noqa: B018  looked up
     assert not hasattr(prices.md, "resampel")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ PRICES = md.testing.prices("polars", buckets=2)
 MARKETS = md.testing.markets("polars")
 EVENTS = MARKETS.with_columns(exclusive=True, open_list=False)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+INSTRUMENT = SimpleNamespace(id="11.X", price_precision=2, size_precision=0)
 YES = BOOKS.filter(pl.col("token_label") == "Yes")
 ORDERS = PRICES.head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=10.0)
 FILLS = md.execute(ORDERS, BOOKS, "1m", fees=0).fills
@@ -71,10 +72,12 @@ CALLS = [
     called(md.execute, orders=ORDERS, books=BOOKS, width="1m", fees=0),
     called(md.account, fills=FILLS, prices=PRICES, width="1m"),
     called(md.kelly, probability=0.5, price=0.4, fees=0, size=1, bankroll=10),
-    called(md.to_hftbacktest, frame=YES, resolution="1m"),
-    called(md.to_nautilus_quotes, frame=BOOKS, resolution="1m"),
-    called(md.to_nautilus_depth, frame=BOOKS, resolution="1m"),
-    called(md.to_nautilus_instruments, markets=MARKETS, fees=0),
+    called(
+        md.to_nautilus,
+        frame=YES,
+        instrument=SimpleNamespace(id="11.X", price_precision=2, size_precision=0),
+        width="1m",
+    ),
     called(md.Fees.flat, rate=0.1),
     called(md.Fees.quadratic, rate=0.1),
     called(md.Fees.of, markets=MARKETS),
@@ -171,13 +174,14 @@ def test_flags_are_found() -> None:
     assert {("rebuild", "unchanged"), ("Archive.pull", "dry_run"), ("Client", "strict"), ("prices", "both")} <= found
 
 
-@pytest.mark.parametrize("name", [name for name in md.plot.__all__ if name != "style"])
+@pytest.mark.parametrize("name", list(md.plot.__all__))
 def test_a_chart_is_marked_as_simulated_or_not(name: str) -> None:
     """A text that would count as yes is refused by every chart."""
     coverage = pl.DataFrame({"view": "books", "market_id": "m", "start": EPOCH, "end": EPOCH, "state": "final"})
     given = {
         "account": [md.account(FILLS, BOOKS, "1m").total], "calibration": [PRICES, MARKETS], "coverage": [coverage],
         "ladder": [YES], "metrics": [md.testing.metrics("polars")], "outcomes": [PRICES], "prices": [PRICES],
+        "candles": [md.ohlc(PRICES, "1h")],
     }  # fmt: skip
     with pytest.raises(md.ConfigError, match=r"^simulated='no' does not exist; allowed are False, True"):
         getattr(md.plot, name)(*given.get(name, [YES]), simulated="no")

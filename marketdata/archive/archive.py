@@ -38,7 +38,6 @@ from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 
 if TYPE_CHECKING:
-
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
     _Path = str | os.PathLike[str]

@@ -112,8 +112,8 @@ def depth(
 
     Returns the chart, y: price [probability], x: time [UTC] in ``bins`` columns, shade: log10(1 + shares). A cell is
     0.01 high and shows the mean over the snapshots of its column; of a cell with bids and asks, their difference. Times
-    without a snapshot are hatched. ``token`` is an id or a label, by default the first token of the one market of the frame
-    (Yes before No). For the others see `prices`.
+    without a snapshot are hatched. ``token`` is an id or a label, by default the first token of the one market of the
+    frame (Yes before No). For the others see `prices`.
     """
     label, books = _chosen(frame, token)
     return draw([[_depth_panel(label, books, bins)]], ax, name=_market_of(books, markets), **look)

@@ -136,18 +136,6 @@ def test_a_client_with_an_archive_can_be_sent_to_a_worker(
     assert report.requests == 0
 
 
-def test_coverage_can_be_seen(archive: Archive) -> None:
-    """The picture has a bar for each covered range, and says nothing of simulation where there is none."""
-    pytest.importorskip("matplotlib").use("agg")
-    source = Source()
-    source.points = {("prices", m, 0, n): 0.5 for m in MARKETS for n in range(60)}
-    archive.pull(source, list(MARKETS), views=["prices"], start=START / 1e6, end=START / 1e6 + 3600)
-    axes = archive.plot_coverage(title="held")
-    assert len(axes.patches) == archive.coverage().height == 2
-    assert axes.get_title(loc="left") == "held"
-    assert axes.get_title(loc="right") == ""
-
-
 def test_an_archive_that_is_none_is_refused_before_a_read(tmp_path: Path) -> None:
     """A path in its place is an error of the argument, which says what to pass."""
     not_one: Any = str(tmp_path)

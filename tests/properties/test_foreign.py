@@ -98,70 +98,6 @@ def oddities(rows: Rows) -> dict[str, int]:
     }
 
 
-def hft_events(frame: Any) -> Rows:
-    array = md.to_hftbacktest(frame, "1m", latency=2.0)
-    assert (array["local_ts"] - array["exch_ts"] == 2 * 10**9).all()
-    return [
-        {"at": int(e["exch_ts"]), "what": int(e["ev"]) & 0xFF, "buy": bool(e["ev"] & (1 << 29)), "px": p, "qty": q}
-        for e, p, q in zip(array, array["px"].tolist(), array["qty"].tolist(), strict=True)
-    ]
-
-
-def hft_wanted(rows: Rows) -> Rows:
-    out = []
-    for head, *sides in plain.snapshots(rows):
-        for buy, levels in zip((True, False), sides, strict=True):
-            one = {"at": (head["ts"] + 60) * 10**9, "buy": buy}
-            out.append({**one, "what": 3, "px": 0.0 if buy else 1.0, "qty": 0.0})
-            out += [{**one, "what": 4, "px": price, "qty": size} for price, size in levels]
-    return out
-
-
-def by_time(rows: Rows) -> Rows:
-    return sorted(rows, key=lambda r: (r["at"], r["name"]))
-
-
-def nautilus_quotes(frame: Any) -> Rows:
-    names = ("bid_price", "bid_size", "ask_price", "ask_size")
-    found = md.to_nautilus_quotes(frame, "1m")
-    return by_time(
-        [{"at": r["ts_event"], "name": r["instrument_id"], **{c: float(r[c]) for c in names}} for r in found]
-    )
-
-
-def instrument(head: dict[str, Any]) -> dict[str, Any]:
-    return {"at": (head["ts"] + 60) * 10**9, "name": f"{head['token_id']}.MARKETDATA"}
-
-
-def quotes_wanted(rows: Rows) -> Rows:
-    return by_time(
-        [
-            {
-                **instrument(head),
-                **dict(zip(("bid_price", "bid_size", "ask_price", "ask_size"), (*b[0], *a[0]), strict=True)),
-            }
-            for head, b, a in plain.snapshots(rows)
-            if b and a
-        ]
-    )
-
-
-def nautilus_depth(frame: Any) -> Rows:
-    out = []
-    for record in md.to_nautilus_depth(frame, "1m"):
-        sides = {}
-        for side in ("bid", "ask"):
-            assert len(record[f"{side}s"]) == len(record[f"{side}_counts"]) == 10
-            held = [o for o, n in zip(record[f"{side}s"], record[f"{side}_counts"], strict=True) if n]
-            sides[side] = [(float(o["price"]), float(o["size"])) for o in held]
-        out.append({"at": record["ts_event"], "name": record["instrument_id"], **sides})
-    return by_time(out)
-
-
-def depth_wanted(rows: Rows) -> Rows:
-    return by_time([{**instrument(head), "bid": bids, "ask": asks} for head, bids, asks in plain.snapshots(rows)])
-
-
 def doubled(rows: Rows) -> Rows:
     return [{**row, "price_count": int(row["price"] is not None)} for row in rows]
 
@@ -258,9 +194,6 @@ CASES |= {
     "pivot": Case(
         "prices", lambda f: md.pivot(f).reset_index() if hasattr(md.pivot(f), "reset_index") else md.pivot(f), matrix
     ),
-    "hftbacktest": Case("books", hft_events, hft_wanted),
-    "nautilus quotes": Case("books", nautilus_quotes, quotes_wanted),
-    "nautilus depth": Case("books", nautilus_depth, depth_wanted),
 }
 CASES |= {
     "overround": Case("books", md.overround, plain.overround),
@@ -272,8 +205,6 @@ CASES |= {
 REFUSED: dict[str, Callable[[Rows], bool]] = {
     "complement": alone,
     "pivot": ids_shared,
-    "hftbacktest": lambda r: len({(x["market_id"], x["token_id"]) for x in r}) > 1,
-    **dict.fromkeys(("nautilus quotes", "nautilus depth"), ids_shared),
 }
 # Faults that a call looks for and reports, or that do not matter to it.
 TOLD_APART = {"check books", "check prices", "available_at"}

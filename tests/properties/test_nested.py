@@ -164,10 +164,8 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "nest": md.nest,
     "align": lambda f: md.explode(md.align(md.nest(f), "1m", fill="null")),
     "execute": lambda f: md.execute(signals(), f, "1m", fees=0, outcomes=WON).fills,
-    "nautilus depth": lambda f: [repr(one) for one in md.to_nautilus_depth(f, "1m")],
-    "hftbacktest": lambda f: md.to_hftbacktest(one_token(f), "1m").tolist(),
     "a depth chart": lambda f: md.plot.depth(one_token(f)).get_title(),
-    "a band": lambda f: md.plot.price_band(f).get_title(),
+    "prices": lambda f: md.plot.prices(md.mid(f)).get_title(),
 }
 
 
@@ -188,8 +186,6 @@ def one_token(frame: Any) -> Any:
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_verb_gives_of_nested_books_what_it_gives_of_levels(name: str, kind: str) -> None:
     """Scores, joins, reports, trades, exports and charts do not depend on how the books lie."""
-    if name.startswith("nautilus"):
-        pytest.importorskip("nautilus_trader", reason="nautilus_trader is not installed")
     levels: Any = md.testing.books("pandas" if kind == "pandas" else "polars", buckets=3)
     levels = levels.to_arrow() if kind == "arrow" else levels
     got, want = (OTHERS[name](f) for f in (md.nest(levels), levels))

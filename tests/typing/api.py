@@ -90,9 +90,7 @@ def names_for_annotations(pandas: PandasFrame, polars: PolarsFrame, lazy: Polars
 def frames_are_put_together_and_shown() -> None:
     books = md.Client().books("slug", *RANGE, "1m")
     assert_type(md.concat([books, books]), PandasFrame)
-    with md.options(id_width=None):
-        md.show(books)
-    md.options.id_width = 20
+    md.show(books, id_width=None)
 
 
 def an_archive_has_the_names_of_the_client() -> None:
