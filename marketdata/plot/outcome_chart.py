@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from marketdata.plot.tokens import (
     questions_of,
     token_series,
 )
+from marketdata.tidy.baskets import event_probabilities
 from marketdata.tidy.cross_token import probabilities
 
 
@@ -36,7 +37,7 @@ def outcomes(
     Returns the chart, y: `marketdata.probabilities` one upon the other [0 to 1], the greatest at the end lowest, x:
     time [UTC]. A time at which an outcome has no price is a gap. The legend is in the order of the stack, with the last
     value of each; of more than six outcomes all others are one area. With ``events``, records as for
-    `marketdata.overround`, the outcomes are the Yes of the markets of one event. They are named by the questions of
+    `marketdata.event_overround`, the outcomes are the Yes of the markets of one event. They are named by the questions of
     ``markets``, else of the records. For the others see `prices`.
 
     Examples
@@ -45,8 +46,8 @@ def outcomes(
     >>> [line.get_label() for line in ax.lines]
     ['No 57.0%', 'Yes 43.0%']
     """
-    by: Literal["market", "event"] = "market" if events is None else "event"
-    shares = probabilities(collected(frame), by=by, events=events)
+    rows = collected(frame)
+    shares = probabilities(rows) if events is None else event_probabilities(rows, events)
     stacked = list(token_series(opened(shares, ["series"]), ["probability"]))
     if events is None and (several := len({token.market_id for token in stacked})) > 1:
         raise ConfigError(f"One market is drawn, the frame has {several}; filter it on one market_id, or give events=.")
