@@ -37,8 +37,8 @@ def outcomes(
     Returns the chart, y: `marketdata.probabilities` one upon the other [0 to 1], the greatest at the end lowest, x:
     time [UTC]. A time at which an outcome has no price is a gap. The legend is in the order of the stack, with the last
     value of each; of more than six outcomes all others are one area. With ``events``, records as for
-    `marketdata.event_overround`, the outcomes are the Yes of the markets of one event. They are named by the questions of
-    ``markets``, else of the records. For the others see `prices`.
+    `marketdata.event_overround`, the outcomes are the Yes of the markets of one event. They are named by the questions
+    of ``markets``, else of the records. For the others see `prices`.
 
     Examples
     --------
