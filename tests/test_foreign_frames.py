@@ -708,7 +708,7 @@ def test_ids_that_are_numbers_are_texts_in_records_too() -> None:
     assert dict(zip(out["token_id"], out["payoff"], strict=True)) == {str(big): 1.0, "5": 0.0}
     thin = records[["market_id", "resolved_token_id"]]
     frame = prices([0], token_id=str(big)).to_pandas()
-    assert md.brier(frame, thin)["outcome"].tolist() == [1.0]
+    assert md.brier(frame, thin, of="token")["outcome"].tolist() == [1.0]
     with pytest.raises(md.NotTidyError, match="price contains a number above"):
         md.returns(prices([0]).to_pandas().assign(price=pd.Series([10**400], dtype=object)))
     moments = pd.DataFrame({"ts": [T0], "market_id": ["m"], "note": [big]})

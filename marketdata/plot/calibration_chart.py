@@ -18,7 +18,7 @@ def calibration(
     ax: Any = None,
     *,
     bins: int = 10,
-    of: Literal["token", "market"] = "token",
+    of: Literal["market", "token"] = "market",
     interval: float | None = None,
     **look: Unpack[Look],
 ) -> Any:

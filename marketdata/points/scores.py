@@ -1,22 +1,19 @@
-"""Scores of forecasts: losses, their decomposition, and intervals over markets."""
+"""Scores of forecasts: losses, their decomposition, and intervals over clusters of markets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
+from marketdata.points import intervals
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.order import distinct
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import TOLERANCE
 
 Loss = Callable[[Floats, Floats], Floats]
-_DRAWS = 200_000  # markets drawn at a time
-ENOUGH = 10
-"""Markets from which on 95 percent intervals of a mean covered 93 percent and more in simulations."""
 
 
 class Runs(NamedTuple):
@@ -45,20 +42,22 @@ class Runs(NamedTuple):
     def by_price(self) -> Forecasts:
         """The forecasts of a run at one price as one."""
         prices = np.unique(self.p)
-        run = np.repeat(np.arange(len(self.starts)), self.lengths)
-        first, which = distinct(run * len(prices) + np.searchsorted(prices, self.p))
-        of = run[first]
-        return Forecasts(self.market[of], self.group[of], self.p[first], self.paid[of], sums(which, None, len(first)))
+        run_of_row = np.repeat(np.arange(len(self.starts)), self.lengths)
+        first, which = distinct(run_of_row * len(prices) + np.searchsorted(prices, self.p))
+        run = run_of_row[first]
+        return Forecasts(
+            self.market[run], self.group[run], self.p[first], self.paid[run], sums(which, None, len(first))
+        )
 
     def binned(self, bins: int) -> Forecasts:
         """Sums of the forecasts of a market and group in each of so many equal bins from 0 to 1."""
-        of = np.clip(np.floor(self.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
+        bin_of_row = np.clip(np.floor(self.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
         runs, which_run = self._groups(self.market)
         owner, paid = np.repeat(which_run, self.lengths), np.repeat(self.paid, self.lengths)
-        first, which = distinct(owner * bins + of)
+        first, which = distinct(owner * bins + bin_of_row)
         run = runs[owner[first]]
         totals = (sums(which, values, len(first)) for values in (self.p, paid, None))
-        return Forecasts(self.market[run], self.group[run] * bins + of[first], *totals)
+        return Forecasts(self.market[run], self.group[run] * bins + bin_of_row[first], *totals)
 
     def _groups(self, owner: Ints) -> tuple[Ints, Ints]:
         """A run of each owner and group, in their order, and which of them each run is of."""
@@ -86,28 +85,61 @@ class Forecasts(NamedTuple):
 
     def take(self, rows: Ints | slice) -> Forecasts:
         """The forecasts at these positions."""
-        return Forecasts(self.market[rows], self.group[rows], self.p[rows], self.paid[rows], self.points[rows])
+        return Forecasts(*(values[rows] for values in self))
+
+    def clustered(self, cluster: Ints, *values: Floats) -> list[Floats]:
+        """Sums of values over the rows of each cluster, given the cluster of each market."""
+        clusters, which = np.unique(cluster[self.market], return_inverse=True)
+        return [sums(which, one, len(clusters)) for one in values]
 
 
-def overall(
-    forecasts: Forecasts, loss: Loss, share: float | None, resamples: int, seed: int, bounds: tuple[float, float]
-) -> list[float]:
-    """Markets, points, mean loss, with ``share`` its interval, and what it is made of; NaN without a forecast."""
+class Sampling(NamedTuple):
+    """How an interval is made: what it covers, the cluster of each market, samples and their seed."""
+
+    share: float
+    cluster: Ints
+    resamples: int = 1
+    seed: int = 0
+
+
+class Overall(NamedTuple):
+    """The score of all forecasts of a group, its interval, and its parts; NaN where it has none."""
+
+    markets: int
+    points: float
+    score: float
+    low: float
+    high: float
+    miscalibration: float
+    discrimination: float
+    uncertainty: float
+    effective: float
+    """How many equal clusters the interval rests on; 0 where all payoffs are alike."""
+
+
+def overall(forecasts: Forecasts, loss: Loss, sampling: Sampling | None, bounds: tuple[float, float]) -> Overall:
+    """The score of a group; without a ``sampling`` it has no interval."""
     _, _, p, paid, points = forecasts
-    found, market = np.unique(forecasts.market, return_inverse=True)
     lost = loss(p, paid)
-    out = [len(found), points.sum(), np.average(lost, weights=points) if len(found) else np.nan]
-    if share is not None:
-        totals, weights = (sums(market, values, len(found)) for values in (points * lost, points))
-        out += interval_of_mean(totals, weights, share, resamples, seed, bounds)
-    return [*out, *(decomposed(p, paid, points, loss) if len(found) else [np.nan] * 3)]
+    score = np.average(lost, weights=points) if len(p) else np.nan
+    parts = decomposed(p, paid, points, loss) if len(p) else (np.nan,) * 3
+    ends, clusters = (np.nan, np.nan), 0.0
+    # If all markets paid alike, the sample says nothing of what the score is where they pay otherwise.
+    if sampling is not None and len(np.unique(paid)) > 1:
+        totals, weights = forecasts.clustered(sampling.cluster, points * lost, points)
+        _, _, draws, seed = sampling
+        ends = intervals.of_mean(totals, weights, sampling.share, resamples=draws, seed=seed, bounds=bounds)
+        clusters = intervals.effective(weights)
+    return Overall(len(np.unique(forecasts.market)), points.sum(), score, *ends, *parts, clusters)
 
 
-def of_bin(forecasts: Forecasts, share: float | None) -> list[float]:
-    """Points of a bin, their mean price and payoff, with ``share`` the markets and the interval of the payoff."""
+def of_bin(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
+    """Points of a bin, their mean price and payoff, with a ``sampling`` the markets and the interval of the payoff."""
     _, _, p, paid, points = forecasts
     out = [points.sum(), p.sum() / points.sum(), paid.sum() / points.sum()]
-    return out if share is None else [*out, len(p), *interval_of_share(paid, points, share)]
+    if sampling is None:
+        return out
+    return [*out, len(p), *intervals.of_share(*forecasts.clustered(sampling.cluster, paid, points), sampling.share)]
 
 
 def squared_error(p: Floats, y: Floats) -> Floats:
@@ -144,55 +176,8 @@ def recalibrated(p: Floats, y: Floats, weight: Floats) -> Floats:
 
 def decomposed(p: Floats, y: Floats, weight: Floats, loss: Loss) -> tuple[float, float, float]:
     """Miscalibration, discrimination and uncertainty; the mean loss is the first less the second plus the third."""
-    own, best, base = (
+    loss_of_prices, loss_of_best, loss_of_base_rate = (
         float(np.average(loss(forecast, y), weights=weight))
         for forecast in (p, recalibrated(p, y, weight), np.full(len(p), np.average(y, weights=weight)))
     )
-    return own - best, base - best, base
-
-
-def interval_of_mean(
-    total: Floats, weight: Floats, share: float, resamples: int, seed: int, bounds: tuple[float, float]
-) -> tuple[float, float]:
-    """Studentized bootstrap interval of sum(total) / sum(weight) over markets, within bounds; NaN below two."""
-    markets = len(total)
-    if markets < 2:
-        return np.nan, np.nan
-    mean, error = _jackknife(total, weight)
-    rng, pivots, step = np.random.default_rng(seed), [], max(1, _DRAWS // markets)
-    for first in range(0, resamples, step):
-        drawn = rng.multinomial(markets, np.full(markets, 1 / markets), size=min(step, resamples - first))
-        points = drawn @ weight
-        off = drawn @ total / points - mean
-        # Residuals are about the mean of the sample: their sum of squares then keeps its digits.
-        residual = total - mean * weight
-        squares = drawn @ residual**2 - 2 * off * (drawn @ (residual * weight)) + off**2 * (drawn @ weight**2)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            pivot = off / (np.sqrt(np.maximum(squares, 0)) / points)
-        pivots.append(np.where(np.abs(off) > 1e-12 * abs(mean), pivot, 0.0))
-    tail = (1 - share) / 2
-    # An order statistic: a sample of one market only has an infinite pivot, between which and another is no mean.
-    low, high = np.quantile(np.concatenate(pivots), [tail, 1 - tail], method="inverted_cdf")
-    ends = [mean - pivot * error if error > 0 else mean for pivot in (high, low)]
-    return tuple(float(np.clip(end, *bounds)) for end in ends)  # type: ignore[return-value]
-
-
-def _jackknife(total: Floats, weight: Floats) -> tuple[float, float]:
-    """The ratio of sums, and its standard error from leaving out one market at a time."""
-    left = (total.sum() - total) / (weight.sum() - weight)
-    return float(total.sum() / weight.sum()), float(np.sqrt((1 - 1 / len(total)) * ((left - left.mean()) ** 2).sum()))
-
-
-def interval_of_share(paid: Floats, weight: Floats, share: float) -> tuple[float, float]:
-    """Wilson interval of sum(paid) / sum(weight) over markets, of the number that weighs as much; NaN below two.
-
-    Equal weights count as many markets as there are, unequal ones (sum w)^2 / sum w^2.
-    """
-    if len(weight) < 2:
-        return np.nan, np.nan
-    count, mean = weight.sum() ** 2 / (weight**2).sum(), paid.sum() / weight.sum()
-    z = NormalDist().inv_cdf((1 + share) / 2)
-    middle = (mean + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * np.sqrt(mean * (1 - mean) / count + z * z / (4 * count**2))
-    # If all or none came true the end of the interval is 1 or 0, which rounding would miss.
-    return (0.0 if mean <= 0 else float(middle - half)), (1.0 if mean >= 1 else float(middle + half))
+    return loss_of_prices - loss_of_best, loss_of_base_rate - loss_of_best, loss_of_base_rate

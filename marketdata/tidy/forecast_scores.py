@@ -1,12 +1,10 @@
-"""Scores of prices as forecasts: Brier score, log score and calibration, with intervals over markets."""
+"""Scores of prices as forecasts: Brier score, log score and calibration, with intervals over clusters of markets."""
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,91 +14,87 @@ from marketdata.adapters.dispatch import F, at_once, in_memory, is_dask, is_in_m
 from marketdata.adapters.engines import is_engine
 from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
 from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
-from marketdata.points import scores
-from marketdata.points.arguments import choice, number, texts, whole
-from marketdata.points.columns import Ints, Series, Token
-from marketdata.points.order import NO_TIME
+from marketdata.points import intervals, scores
+from marketdata.points.arguments import choice, number, text, texts, whole
+from marketdata.points.columns import Ints, Token
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ID_COLUMNS, Kind
-from marketdata.points.scores import Forecasts, Runs
+from marketdata.points.scores import Forecasts, Runs, Sampling
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, resolution_times, tokens_of
+from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, tokens_of
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-from marketdata.times import SECOND, to_duration
 
-Of = Literal["token", "market", "all"]
+Of = Literal["market", "token", "all"]
 By = str | Iterable[str] | None
-Horizons = str | dt.timedelta | Iterable[str | dt.timedelta] | None
-Payoff = dict[tuple[str, str], float]
-Counted = Callable[[Tokens], Payoff]
+PayoffOfToken = dict[tuple[str, str], float]
 # Frames that have a probability: a price, or a mid.
 _KINDS: tuple[Kind, ...] = ("prices", *KINDS)
-# Columns of forecasts beside their market, on the way from where the frame is.
-_REST = ("group", "p", "paid", "points")
-# The parts of a mean score.
-_PARTS = ("miscalibration", "discrimination", "uncertainty")
 
 
 def brier(
     frame: F,
     outcomes: Any,
     *,
-    of: Of = "token",
+    of: Of = "market",
     by: By = None,
-    horizons: Horizons = None,
+    cluster: str = "market_id",
     interval: float | None = 0.95,
     resamples: int = 1000,
     seed: int = 0,
 ) -> F:
     """Mean squared error of prices (of books or bbo: mids) as forecasts of the outcomes.
 
-    of="token": one row per token: ``market_id token_id token_label outcome points brier``: its payoff, the number of
-    forecasts, mean((p - payoff)^2) [0 to 1; 0.25: always 0.5]. of="market": one row per market: ``market_id points
-    brier``. of="all": one row: ``markets points brier brier_low brier_high miscalibration discrimination uncertainty``,
-    of which miscalibration - discrimination + uncertainty is the score. With ``by`` or ``horizons`` one such row per
-    group. Null prices are no forecasts. Brier (1950), "Verification of forecasts expressed in terms of probability".
+    Rows and columns depend on ``of``; with ``by`` there is one such row per group:
 
-    Miscalibration is what the best rising function of the prices would gain, discrimination what these gain over the
-    base rate, whose score is the uncertainty. Dimitriadis, Gneiting, Jordan (2021), "Stable reliability diagrams for
-    probabilistic classifiers".
+    - "market": one row per market, ``market_id points brier``: the number of forecasts and mean((p - payoff)^2)
+      [0 to 1; 0.25: always 0.5];
+    - "token": one row per token, ``market_id token_id token_label outcome points brier``; ``outcome`` is the payoff;
+    - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty``.
 
-    Forecasts within a market are autocorrelated, so the interval is a studentized bootstrap over markets, with the
-    error of the jackknife; null with fewer than two, FewMarketsWarning below 10. Cameron, Gelbach, Miller (2008),
-    "Bootstrap-based improvements for inference with clustered errors". OpenMarketsWarning of "all" if markets of the
-    frame are open.
+    Null prices are no forecasts. The two tokens of a market are the same forecast, so one of them counts, except with
+    ``of="token"``: Yes, or the first of the market's record, or of a mapping the smallest id. Markets that are open, or
+    not among the outcomes, are left out.
+
+    The score is miscalibration - discrimination + uncertainty. Miscalibration is what the best rising function of the
+    prices would gain. Discrimination is what that function gains over the base rate. Uncertainty is the score of the
+    base rate.
+
+    The interval is a studentized bootstrap over clusters of markets. It is null with fewer than two clusters, and where
+    all payoffs are alike. A FewMarketsWarning says so, and warns below ten effective clusters. With "all" an
+    OpenMarketsWarning says how many markets of the frame are open.
+
+    Brier (1950), "Verification of forecasts expressed in terms of probability". Dimitriadis, Gneiting, Jordan (2021),
+    "Stable reliability diagrams for probabilistic classifiers". Cameron, Gelbach, Miller (2008), "Bootstrap-based
+    improvements for inference with clustered errors".
 
     Parameters
     ----------
     outcomes : frame or mapping
-        The result of `outcomes`, market records, or a mapping of market id to the token that won, by id or label, None
-        while it is open, or to the payoff of each token. Other markets, and open ones, are left out.
-    of : {"token", "market", "all"}
-        What a row is about. The tokens of a two-token market are the same forecast: except for "token" one counts: Yes,
-        or the first of the market's record; of a mapping, which has no order, the one with the smallest id.
+        The result of `outcomes`, or market records. Or a mapping of market id to the token that won, by id or label,
+        None while it is open, or to the payoff of each token.
+    of : {"market", "token", "all"}
+        What a row is about.
     by : str or list of str, optional
-        Columns of ``outcomes``, a frame, to group markets by, such as "event_slug" of market records.
-    horizons : list of str or timedelta, optional
-        Borders of the time to resolution (see `time_to_resolution`), rising, such as ["1h", "1d", "1w"]. Groups are
-        below the first, between two, and from the last: ``horizon_start horizon_end`` [s], the last end null. Rows
-        after the resolution, and markets without its time, are left out.
+        Columns of the frame ``outcomes`` to group markets by, such as "topic".
+    cluster : str
+        Of "all": "market_id", or a column of the frame ``outcomes`` whose markets share their luck: "event_slug".
     interval : float or None
         Of "all": probability that the interval covers [0 to 1]; None leaves it out.
-    resamples, seed
+    resamples, seed : int
         Of "all": number of bootstrap samples, and their seed.
 
     Examples
     --------
     >>> prices = md.testing.prices("polars", buckets=1)
     >>> markets = md.testing.markets("polars")
-    >>> scores = md.brier(prices, markets)
+    >>> md.brier(prices, markets).rows()
+    [('rain', 1, 0.36)]
+    >>> scores = md.brier(prices, markets, of="token")
     >>> scores.select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
-    >>> scores = md.brier(prices, markets, of="market", horizons=["1h", "1d"])
-    >>> scores.select("horizon_start", "brier").rows()
-    [(86400.0, 0.36)]
     """
-    options = _options(of, outcomes, by, horizons, interval, resamples, seed)
+    options = _options(of, outcomes, by, cluster, interval, resamples, seed)
     return _scored(frame, options, _Score("brier", scores.squared_error, (0.0, 1.0)))
 
 
@@ -108,9 +102,9 @@ def log_score(
     frame: F,
     outcomes: Any,
     *,
-    of: Of = "token",
+    of: Of = "market",
     by: By = None,
-    horizons: Horizons = None,
+    cluster: str = "market_id",
     clip: float = 1e-6,
     interval: float | None = 0.95,
     resamples: int = 1000,
@@ -125,7 +119,7 @@ def log_score(
     least = number("clip", clip)
     if least >= 0.5:
         raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
-    options = _options(of, outcomes, by, horizons, interval, resamples, seed)
+    options = _options(of, outcomes, by, cluster, interval, resamples, seed)
     return _scored(frame, options, _Score("log_score", scores.log_loss, (0.0, -float(np.log(least))), least))
 
 
@@ -134,35 +128,35 @@ def calibration(
     outcomes: Any,
     bins: int = 10,
     *,
-    of: Literal["token", "market"] = "token",
+    of: Literal["market", "token"] = "market",
     by: By = None,
-    horizons: Horizons = None,
+    cluster: str = "market_id",
     interval: float | None = None,
 ) -> F:
     """How often tokens priced at p won.
 
-    One row per bin that has a forecast: ``bin_start bin_end points forecast outcome``: borders [start, end) (the last
-    with 1) of ``bins`` equal bins from 0 to 1, number of forecasts, their mean, and the share that came true (the mean
-    payoff). With ``interval`` also ``markets outcome_low outcome_high``: the markets in the bin, and the interval of
-    the share over markets, null with fewer than two; with ``by`` or ``horizons`` such rows per group. Other parameters,
-    errors and warnings as `brier`.
+    One row per bin that has a forecast: ``bin_start bin_end points forecast outcome``. ``bins`` equal bins from 0 to 1
+    have the borders [start, end), and the last includes 1. ``forecast`` is the mean of the forecasts, and ``outcome``
+    the share that came true (the mean payoff). With ``interval`` also ``markets outcome_low outcome_high``: the markets
+    in the bin, and the interval of the share, null with fewer than two clusters. Other parameters, errors and warnings
+    as `brier`.
 
-    The interval is Wilson's, with as many markets as weigh the same as those of the bin: (sum w)^2 / sum w^2 of w
+    The interval is Wilson's over as many clusters as weigh the same as those of the bin: (sum w)^2 / sum w^2 of w
     forecasts each. Wilson (1927), "Probable inference"; Kish (1965), "Survey sampling".
 
     Examples
     --------
     >>> prices = md.testing.prices("polars", markets=2, buckets=1)
     >>> markets = md.testing.markets("polars", markets=2)
-    >>> bins = md.calibration(prices, markets, bins=5, of="market")
+    >>> bins = md.calibration(prices, markets, bins=5)
     >>> bins.select("bin_start", "points", "forecast", "outcome").rows()
     [(0.4, 2, 0.45, 0.5)]
     """
     count = whole("bins", bins)
-    options = _options(choice("of", of, ("token", "market")), outcomes, by, horizons, interval)
+    options = _options(choice("of", of, ("market", "token")), outcomes, by, cluster, interval)
     frame = read(frame)
-    counted = _counting(frame, options, together=True)
-    small = partial(_small, counted=counted, groups=options.groups, clip=None, bins=count)
+    payoffs = _payoffs_for(frame, options, pooled=True)
+    small = partial(_small, payoffs=payoffs, groups=options.groups, clip=None, bins=count)
     return _in_two_steps(frame, small, partial(_curves, options=options, bins=count))
 
 
@@ -176,57 +170,41 @@ class _Score(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """What forecasts are grouped by beside their ids: columns of the outcomes, and the time to resolution.
+    """Groups of markets with equal values in columns of the outcomes: their numbers, in order, and a row of each."""
 
-    The markets of a group of the columns have its ``number``, and their values are in its row of ``outcomes``. A group
-    of both is this number times the number of horizons, plus the place of the horizon.
-    """
+    by: Sequence[str] = ()
+    outcomes: Frame | None = None
+    number: Mapping[str, int] = {}
+    rows: Ints = np.zeros(0, np.int64)
 
-    by: Sequence[str]
-    outcomes: Frame | None
-    number: Mapping[str, int]
-    rows: Ints
-    edges: tuple[int, ...]
-    ends: Mapping[str, int]
-
-    @property
-    def names(self) -> list[str]:
-        """The columns that name a group."""
-        return [*self.columns(np.zeros(0, np.int64))]
-
-    def of(self, series: Series) -> Ints:
-        """The group of each row; -1 after the resolution, and without its time."""
-        numbers = np.array([self.number.get(token.market_id, 0) for token in series.tokens], np.int64)[series.token]
-        if not self.edges:
-            return numbers
-        # A missing time is before all rows, also before those of times before 1970.
-        ends = np.array([self.ends.get(token.market_id, NO_TIME) for token in series.tokens], np.int64)[series.token]
-        horizon = np.searchsorted(np.array(self.edges), ends - series.ts, side="right") - 1
-        return np.where(ends < series.ts, -1, numbers * len(self.edges) + horizon)
+    def of(self, markets: Iterable[str]) -> Ints:
+        """The group of each market; one that the outcomes lack is in the first, where it has no payoff."""
+        return np.array([self.number.get(market, 0) for market in markets], np.int64)
 
     def columns(self, group: Ints) -> dict[str, Column]:
         """The columns that name the groups."""
-        number, horizon = np.divmod(group, max(len(self.edges), 1))
-        out: dict[str, Column] = {}
-        if self.outcomes is not None:
-            out |= {name: Passed(self.outcomes, name, self.rows[number]) for name in self.by}
-        if self.edges:
-            borders = np.append(np.array(self.edges) / SECOND, np.nan)
-            out |= {"horizon_start": borders[horizon], "horizon_end": borders[horizon + 1]}
-        return out
+        return {name: Passed(self.outcomes, name, self.rows[group]) for name in self.by} if self.outcomes else {}
 
 
 class _Options(NamedTuple):
     of: str
     outcomes: Outcomes
     groups: _Groups
+    clusters: _Groups
     share: float | None
     resamples: int
     seed: int
 
+    def sampling(self, markets: Sequence[str]) -> Sampling | None:
+        """How an interval over markets with these ids is made."""
+        if self.share is None:
+            return None
+        cluster = self.clusters.of(markets) if self.clusters.by else np.arange(len(markets))
+        return Sampling(self.share, cluster, self.resamples, self.seed)
+
 
 def _options(
-    of: str, outcomes: Outcomes, by: By, horizons: Horizons, interval: float | None, resamples: int = 1, seed: int = 0
+    of: str, outcomes: Outcomes, by: By, cluster: str, interval: float | None, resamples: int = 1, seed: int = 0
 ) -> _Options:
     """The arguments of a score, checked before a frame is read."""
     choice("of", of, get_args(Of))
@@ -234,77 +212,69 @@ def _options(
         raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
     share = None if interval is None else float(interval)
     draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
-    edges = () if horizons is None else _edges(horizons)
-    ends = resolution_times(outcomes) if edges else {}
-    return _Options(of, outcomes, _Groups(*_columns_by(outcomes, by), edges, ends), share, draws, start)
-
-
-def _edges(horizons: Horizons) -> tuple[int, ...]:
-    is_one = isinstance(horizons, str) or not isinstance(horizons, Iterable)
-    given: Any = [horizons] if is_one else horizons
-    edges = (0, *(to_duration(one, "horizons") for one in given))
-    if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
-        raise ConfigError(f"horizons={horizons!r} is refused; allowed are durations that rise, as ['1h', '1d', '1w'].")
-    return edges
-
-
-def _columns_by(outcomes: Outcomes, by: By) -> tuple[list[str], Frame | None, dict[str, int], Ints]:
-    """Columns of a frame of outcomes or records, the group of each market, in order, and a row of each group."""
     names = [] if by is None else texts("by", by, "a column of market records")
+    groups = _groups("by", names, outcomes)
+    unit = text("cluster", cluster, "a column of market records")
+    clusters = _groups("cluster", [] if unit == "market_id" else [unit], outcomes)
+    return _Options(of, outcomes, groups, clusters, share, draws, start)
+
+
+def _groups(argument: str, names: list[str], outcomes: Outcomes) -> _Groups:
+    """Markets grouped by columns of a frame of outcomes or records."""
     if not names:
-        return names, None, {}, np.zeros(0, np.int64)
+        return _Groups()
     if isinstance(outcomes, Mapping):
         raise ConfigError(
-            f"by={by!r} is a column of market records, and outcomes is a mapping; pass a frame of records."
+            f"{argument}={names!r} names columns of market records, and outcomes is a mapping; pass a frame of records."
         )
-    data = columns_of(outcomes, ["market_id", *names], "a frame of market records with the columns of by")
+    data = columns_of(outcomes, ["market_id", *names], f"a frame of market records with the columns of {argument}")
     if lacking := sorted({"market_id", *names} - data.keys()):
-        raise NotTidyError(f"outcomes has no column {', '.join(map(repr, lacking))}, which by={by!r} needs.")
+        raise NotTidyError(f"outcomes has no column {', '.join(map(repr, lacking))}, which {argument}={names!r} needs.")
     row_of: dict[str, int] = {}
     for row, market in enumerate(data["market_id"]):
         first = row_of.setdefault(market, row)
         for name in names:
             was, value = data[name][first], data[name][row]
             if name in ID_COLUMNS or isinstance(value, list | tuple | dict | np.ndarray):
-                raise ConfigError(f"by={name!r} is refused; allowed are columns with one value per market.")
+                raise ConfigError(f"{argument}={name!r} is refused; allowed are columns with one value per market.")
             if was != value:
                 raise NotTidyError(f"{name} has two values for market {market!r}: {was!r} and {value!r}.")
     values = {m: tuple((data[c][row] is None, data[c][row]) for c in names) for m, row in row_of.items()}
     number = {one: i for i, one in enumerate(sorted(set(values.values())))}
     rows = {number[values[market]]: row for market, row in row_of.items()}
-    of_market = {market: number[one] for market, one in values.items()}
-    return names, in_memory(outcomes), of_market, np.array([rows[i] for i in range(len(rows))], np.int64)
+    by_market = {market: number[one] for market, one in values.items()}
+    return _Groups(names, in_memory(outcomes), by_market, np.array([rows[i] for i in range(len(rows))], np.int64))
 
 
 def _scored(frame: F, options: _Options, score: _Score) -> F:
     frame = read(frame)
-    counted = _counting(frame, options, together=options.of == "all")
+    payoffs = _payoffs_for(frame, options, pooled=options.of == "all")
     if options.of == "all":
-        small = partial(_small, counted=counted, groups=options.groups, clip=score.clip)
+        small = partial(_small, payoffs=payoffs, groups=options.groups, clip=score.clip)
         return _in_two_steps(frame, small, partial(_overall, options=options, score=score))
     ids = ID_COLUMNS if options.of == "token" else ID_COLUMNS[:1]
-    means = partial(_means, counted=counted, groups=options.groups, ids=ids, score=score)
+    means = partial(_means, payoffs=payoffs, groups=options.groups, ids=ids, score=score)
     return run(frame, means, _KINDS, partition_by="market")
 
 
-def _counting(frame: Native, options: _Options, *, together: bool) -> Counted:
-    """The payoffs of those of given tokens whose forecasts count; looked up here for a frame that is not in memory."""
-    count = partial(_counted, outcomes=options.outcomes, of=options.of, together=together)
+def _payoffs_for(frame: Native, options: _Options, *, pooled: bool) -> Callable[[Tokens], PayoffOfToken]:
+    """The payoffs of those tokens whose forecasts count; looked up here for a frame that is not in memory."""
+    lookup = partial(_payoffs, outcomes=options.outcomes, of=options.of, pooled=pooled)
     if is_in_memory(frame):
-        return count
-    known = count(tokens_of(frame))
-    return lambda _: known
+        return lookup
+    payoffs = lookup(tokens_of(frame))
+    return lambda _: payoffs
 
 
-def _counted(tokens: Tokens, *, outcomes: Outcomes, of: str, together: bool) -> Payoff:
+def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> PayoffOfToken:
     tokens = list(tokens)
-    known = Payoffs(outcomes, tokens)
-    payoffs = known.payoff
+    resolved = Payoffs(outcomes, tokens)
+    payoffs = resolved.payoff
     markets = {market for market, *_ in tokens}
-    if together and (still := len(markets & known.open)):
+    if pooled and (still_open := len(markets & resolved.open)):
         warn(
-            f"{still} of {len(markets)} markets of the frame are open and left out. Where a question can end early on "
-            "one outcome, those that have resolved so far are no fair sample.",
+            f"{still_open} of {len(markets)} markets of the frame are open and left out. Where a question can end "
+            "early on one outcome, those that have resolved so far are no fair sample.",
             OpenMarketsWarning,
             hint="Score only markets whose scheduled end (ends_at of md.outcomes) has passed, whether they ended early "
             "or not.",
@@ -312,40 +282,50 @@ def _counted(tokens: Tokens, *, outcomes: Outcomes, of: str, together: bool) -> 
     if of != "token":
         by_market = defaultdict(list)
         for market, token, label in tokens:
-            is_yes, is_first = str(label).casefold() == "yes", token == known.first.get(market)
+            is_yes, is_first = str(label).casefold() == "yes", token == resolved.first.get(market)
             by_market[market].append((not is_yes, not is_first, token))
         for market, ranked in by_market.items():
             # The frame may lack tokens of a market of three, of which no two are the same forecast.
-            if len(ranked) == 2 and len(known.named.get(market, ())) <= 2:
+            if len(ranked) == 2 and len(resolved.named.get(market, ())) <= 2:
                 payoffs.pop((market, max(ranked)[-1]), None)
     return payoffs
 
 
-def _runs(frame: Frame, counted: Counted, groups: _Groups, clip: float | None) -> tuple[Sequence[Token], Runs]:
+def _runs(
+    frame: Frame, payoffs: Callable[[Tokens], PayoffOfToken], groups: _Groups, clip: float | None
+) -> tuple[Sequence[Token], Runs]:
     """The forecasts of a frame that count, and its tokens."""
     series, value = probability_of(frame)
     tokens = series.tokens
-    paid = counted([(market, str(token), label) for market, token, label in tokens])
+    paid = payoffs([(market, str(token), label) for market, token, label in tokens])
     payoff = np.array([paid.get((market, str(token)), np.nan) for market, token, _ in tokens])
     # Tokens are in order, and so are the numbers of their markets.
     number = {market: i for i, market in enumerate(_markets(tokens))}
     market = np.array([number[token.market_id] for token in tokens], np.int64)
-    token, group, p = series.token, groups.of(series), series.values[value]
-    counts = (group >= 0) & ~np.isnan(p) & ~np.isnan(payoff)[token]
+    group = groups.of(token.market_id for token in tokens)
+    token_of_row, p = series.token, series.values[value]
+    counts = ~np.isnan(p) & ~np.isnan(payoff)[token_of_row]
     if not counts.all():
-        token, group, p = token[counts], group[counts], p[counts]
-    starts = group_starts(token, group)
-    of = token[starts].astype(np.int64)
+        token_of_row, p = token_of_row[counts], p[counts]
+    starts = group_starts(token_of_row)
+    token = token_of_row[starts].astype(np.int64)
     p = p if clip is None else p.clip(clip, 1 - clip)
-    return tokens, Runs(starts, of, market[of], group[starts], payoff[of], p)
+    return tokens, Runs(starts, token, market[token], group[token], payoff[token], p)
 
 
 def _markets(tokens: Sequence[Token]) -> list[str]:
     return list(dict.fromkeys(token.market_id for token in tokens))
 
 
-def _means(frame: Frame, *, counted: Counted, groups: _Groups, ids: Sequence[str], score: _Score) -> Native:
-    tokens, runs = _runs(frame, counted, groups, score.clip)
+def _means(
+    frame: Frame,
+    *,
+    payoffs: Callable[[Tokens], PayoffOfToken],
+    groups: _Groups,
+    ids: Sequence[str],
+    score: _Score,
+) -> Native:
+    tokens, runs = _runs(frame, payoffs, groups, score.clip)
     by_token = "token_id" in ids
     first, points, outcome, lost = runs.means(score.loss, runs.token if by_token else runs.market)
     columns: dict[str, Column] = {c: Texts(runs.token[first], [getattr(one, c) for one in tokens]) for c in ids}
@@ -354,12 +334,19 @@ def _means(frame: Frame, *, counted: Counted, groups: _Groups, ids: Sequence[str
     return frame.build({**columns, "points": points, score.name: lost}, len(first))
 
 
-def _small(frame: Frame, *, counted: Counted, groups: _Groups, clip: float | None, bins: int | None = None) -> Native:
+def _small(
+    frame: Frame,
+    *,
+    payoffs: Callable[[Tokens], PayoffOfToken],
+    groups: _Groups,
+    clip: float | None,
+    bins: int | None = None,
+) -> Native:
     """A frame of the forecasts that count, those of a token at one price as one; or of sums of those of a market."""
-    tokens, runs = _runs(frame, counted, groups, clip)
-    some = runs.by_price() if bins is None else runs.binned(bins)
-    columns: dict[str, Column] = {"market_id": Texts(some.market, [*_markets(tokens)])}
-    return frame.build(columns | dict(zip(_REST, some[1:], strict=True)), len(some.p))
+    tokens, runs = _runs(frame, payoffs, groups, clip)
+    market, *numbers = runs.by_price() if bins is None else runs.binned(bins)
+    columns: dict[str, Column] = {"market_id": Texts(market, [*_markets(tokens)])}
+    return frame.build(columns | dict(zip(Forecasts._fields[1:], numbers, strict=True)), len(market))
 
 
 def _in_two_steps(frame: F, small: Callable[[Frame], Native], finish: Callable[[Native], Native]) -> F:
@@ -369,40 +356,56 @@ def _in_two_steps(frame: F, small: Callable[[Frame], Native], finish: Callable[[
     return run(frame, lambda own: finish(small(own)), _KINDS, partition_by="all")
 
 
-def _read(part: Native) -> tuple[Frame, Forecasts]:
-    """The rows of `_small`."""
+def _read(part: Native) -> tuple[Frame, Forecasts, list[str]]:
+    """The rows of `_small`, and the ids of the markets by their number."""
     frame = in_memory(part)
-    group, *numbers = (frame.numbers(c) for c in _REST)
-    return frame, Forecasts(frames.ranks(frame, "market_id").astype(np.int64), group.astype(np.int64), *numbers)
+    group, *numbers = (frame.numbers(c) for c in Forecasts._fields[1:])
+    rank = frames.ranks(frame, "market_id").astype(np.int64)
+    markets = [str(market) for (market,) in sorted(frames.distinct_ids(frame, ["market_id"])[0])]
+    return frame, Forecasts(rank, group.astype(np.int64), *numbers), markets
 
 
 def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
-    frame, forecasts = _read(part)
+    frame, forecasts, markets = _read(part)
     # Without columns to group by all are one group, of no forecast too.
-    groups = forecasts.by_group() if options.groups.names else {0: forecasts}
-    draws = (options.share, options.resamples, options.seed, score.bounds)
-    rows = [scores.overall(one, score.loss, *draws) for one in groups.values()]
-    ends = () if options.share is None else (f"{score.name}_low", f"{score.name}_high")
-    few = [int(markets) for markets, *_ in rows if 2 <= markets < scores.ENOUGH]
-    if few and ends:
-        where = "" if len(rows) == 1 else f" in {len(few)} of {len(rows)} groups"
+    groups = forecasts.by_group() if options.groups.by else {0: forecasts}
+    sampling = options.sampling(markets)
+    rows = [scores.overall(one, score.loss, sampling, score.bounds) for one in groups.values()]
+    ends = ["low", "high"] if sampling else []
+    if sampling:
+        _warn_of_few(score.name, sampling, rows)
+    names = {"markets": "markets", "points": "points", "score": score.name}
+    names |= {end: f"{score.name}_{end}" for end in ends}
+    names |= {part: part for part in ("miscalibration", "discrimination", "uncertainty")}
+    values = [[getattr(row, field) for field in names] for row in rows]
+    return _built(frame, options.groups.columns(np.array([*groups], np.int64)), [*names.values()], values)
+
+
+def _warn_of_few(name: str, sampling: Sampling, rows: Sequence[scores.Overall]) -> None:
+    """FewMarketsWarning for intervals that cover less often than they say, and for those that are null."""
+    alike = [row for row in rows if row.markets > 1 and row.effective == 0]
+    few = [row.effective for row in rows if row.markets > 1 and 0 < row.effective < intervals.ENOUGH]
+    problems = (
+        [f"rests on as few as {min(few):.3g} effective clusters in {len(few)} of {len(rows)} rows"] if few else []
+    )
+    problems += [f"is null in {len(alike)} of {len(rows)} rows, whose markets all paid the same"] if alike else []
+    if problems:
         warn(
-            f"The {options.share:.0%} interval of {score.name} rests on {'as few as ' if len(few) > 1 else ''}"
-            f"{min(few)} markets{where}: below {scores.ENOUGH} it covers less often than it says.",
+            f"The {sampling.share:.0%} interval of {name} {', and '.join(problems)}. Below {intervals.ENOUGH} clusters "
+            "it covers less often than it says.",
             FewMarketsWarning,
-            hint="Add markets, or leave it out with interval=None.",
+            hint="Add markets, or leave the interval out with interval=None.",
         )
-    names = ("markets", "points", score.name, *ends, *_PARTS)
-    return _built(frame, options.groups.columns(np.array([*groups], np.int64)), names, rows)
 
 
 def _curves(part: Native, *, options: _Options, bins: int) -> Native:
-    frame, forecasts = _read(part)
+    frame, forecasts, markets = _read(part)
     groups = forecasts.by_group()
     group, at = np.divmod(np.array([*groups], np.int64), bins)
     keys = {**options.groups.columns(group), "bin_start": at / bins, "bin_end": (at + 1) / bins}
     ends = () if options.share is None else ("markets", "outcome_low", "outcome_high")
-    rows = [scores.of_bin(one, options.share) for one in groups.values()]
+    sampling = options.sampling(markets)
+    rows = [scores.of_bin(one, sampling) for one in groups.values()]
     return _built(frame, keys, ("points", "forecast", "outcome", *ends), rows)
 
 

@@ -234,7 +234,7 @@ def test_ids_are_pairs() -> None:
         "token_label": ["Yes", "No"] * 2, "price": [0.25, 0.75, 0.5, 0.5],
     }).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))  # fmt: skip
     assert md.probabilities(frame)["probability"].to_list() == [0.25, 0.75, 0.5, 0.5]
-    assert md.brier(frame, {"a": "1", "b": "2"})["outcome"].to_list() == [1.0, 0.0, 0.0, 1.0]
+    assert md.brier(frame, {"a": "1", "b": "2"}, of="token")["outcome"].to_list() == [1.0, 0.0, 0.0, 1.0]
     assert md.overround(frame.select("ts", "market_id", "token_id", "token_label").with_columns(
         best_bid=0.25, best_bid_size=1.0, best_ask=0.75, best_ask_size=1.0, mid=0.5, spread=0.5
     ))["ask_sum"].to_list() == [1.5, 1.5]  # fmt: skip

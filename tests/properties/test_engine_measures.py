@@ -52,16 +52,15 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "time_to_resolution": lambda b, p, m: md.time_to_resolution(p, RECORDS),
     "around": lambda b, p, m: md.around(p, MOMENTS, before="30m", after="1h"),
     "around any market": lambda b, p, m: md.around(m, MOMENTS.drop("market_id"), before="5h", after="1h", width="1h"),
-    "brier": lambda b, p, m: md.brier(p, WON),
-    "brier of markets": lambda b, p, m: md.brier(b, RECORDS, of="market"),
+    "brier of tokens": lambda b, p, m: md.brier(p, WON, of="token"),
+    "brier": lambda b, p, m: md.brier(b, RECORDS),
     "brier of all": lambda b, p, m: md.brier(b, RECORDS, of="all", interval=None),
     "log_score": lambda b, p, m: md.log_score(p, RECORDS),
-    "brier by topic and horizon": lambda b, p, m: md.brier(
-        b, RECORDS.with_columns(topic="market_id"), of="all", by="topic", horizons=["1h", "12h"], interval=None
+    "brier by topic": lambda b, p, m: md.brier(
+        b, RECORDS.with_columns(topic="market_id"), of="all", by="topic", interval=None
     ),
-    "log_score of tokens by horizon": lambda b, p, m: md.log_score(p, RECORDS, by="resolved_token_id", horizons="14h"),
     "calibration": lambda b, p, m: md.calibration(p, WON, 3),
-    "calibration with intervals": lambda b, p, m: md.calibration(p, RECORDS, 3, of="market", interval=0.9),
+    "calibration with intervals": lambda b, p, m: md.calibration(p, RECORDS, 3, interval=0.9),
     "available_at": lambda b, p, m: md.available_at(p, "1m"),
     "gaps": lambda b, p, m: md.gaps(p, "1m"),
     "ohlc": lambda b, p, m: md.ohlc(p, "6h"),

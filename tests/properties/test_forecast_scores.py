@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import warnings
 from collections import defaultdict
@@ -21,7 +20,7 @@ from kinds import KINDS, close, of_kind
 from properties.test_cross_token import forecasts, in_kind
 
 import marketdata as md
-from marketdata.points import scores
+from marketdata.points import intervals, scores
 from marketdata.tidy.outcomes import resolution_times
 
 pytestmark = [
@@ -76,14 +75,15 @@ def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
         for token, p, outcome in resolved(columns, "market"):
             by_market[token.market_id].append(error(p, outcome))
         want = [(*t, o, len(e), float(sum(e) / len(e))) for (t, o), e in sorted(by_token.items())]
-        assert close(plain(verb(frame, WON)), want)
+        assert close(plain(verb(frame, WON, of="token")), want)
         want = [(m, len(e), float(sum(e) / len(e))) for m, e in sorted(by_market.items())]
-        assert close(plain(verb(frame, WON, of="market")), want)
+        assert close(plain(verb(frame, WON)), want)
         every = [x for e in by_market.values() for x in e]
         (row,) = plain(verb(frame, WON, of="all", resamples=20))
         assert row[:2] == (len(by_market), len(every))
         assert close([row[2:3]], [(float(sum(every) / len(every)) if every else None,)])
-        assert (row[3] is None) == (row[4] is None) == (len(by_market) < 2)
+        alike = len({outcome for _, _, outcome in resolved(columns, "market")}) < 2
+        assert (row[3] is None) == (row[4] is None) == (len(by_market) < 2 or alike)
         assert row[3] is None or row[3] <= row[4]
         assert close([row[5:]], [parts([(p, o) for _, p, o in resolved(columns, "market")], error)], least=1e-12)
         assert plain(verb(frame, WON, of="all", interval=None)) == [(*row[:3], *row[5:])]
@@ -131,7 +131,6 @@ def exact(error: Any, p: Fraction, outcome: int) -> Fraction:
     return Fraction(0) if p == outcome else error(p, outcome)
 
 
-SECONDS = [60, 150]
 DEFINED = pl.DataFrame({
     "market_id": ["m0", "m1", "m2"], "token_ids": [["00", "01"], ["10", "11"], ["20", "21"]],
     "token_labels": [["Y", "N"]] * 3, "resolved_token_id": ["00", "11", None],
@@ -139,66 +138,21 @@ DEFINED = pl.DataFrame({
 })  # fmt: skip
 
 
-@given(
-    kind=st.sampled_from(KINDS),
-    columns=forecasts(),
-    of=st.sampled_from(["token", "market", "all"]),
-    by=st.sampled_from([None, "topic", ["topic"]]),
-    cut=st.booleans(),
-)
-def test_scores_of_groups_equal_those_of_their_rows(kind: str, columns: Any, of: Any, by: Any, cut: bool) -> None:
-    """Each group has the score of the forecasts of its markets that are as far from the resolution."""
-    first = min((int(t) for t in columns.ts), default=0)
-    ends = {"m0": first + 170_000_000, "m1": first + 60_000_000}
-    markets = DEFINED.with_columns(
-        closed_at=pl.col("market_id").replace_strict(ends, default=None).cast(pl.Datetime("us", "UTC"))
-    )
-    horizons = [dt.timedelta(seconds=s) for s in SECONDS] if cut else None
-    got = plain(md.brier(of_kind(columns, kind), markets, of=of, by=by, horizons=horizons, interval=None))
-    curve = plain(md.calibration(of_kind(columns, kind), markets, 4, of="market", by=by, horizons=horizons))
-    rows: dict[Any, list[int]] = defaultdict(list)
-    for i, t in enumerate(columns.ts):
-        market = columns.tokens[columns.token[i]].market_id
-        left = (ends.get(market, 0) - int(t)) / 10**6
-        if market not in ends or (cut and left < 0):
-            continue
-        at = sum(left >= s for s in SECONDS)
-        key = ((None if market == "m1" else "rain",) if by else ()) + (
-            ([0.0, *map(float, SECONDS)][at], [*map(float, SECONDS), None][at]) if cut else ()
-        )
-        rows[key].append(i)
-    order = sorted(rows, key=lambda key: [(v is None, v or "") if isinstance(v, str | None) else v for v in key])
+@given(kind=st.sampled_from(KINDS), columns=forecasts(), of=st.sampled_from(["token", "market", "all"]))
+def test_scores_of_groups_equal_those_of_their_rows(kind: str, columns: Any, of: Any) -> None:
+    """Each group has the score of its markets alone, in the order of its values, null last."""
+    frame, options = of_kind(columns, kind), {"of": of, "interval": None}
+    got = plain(md.brier(frame, DEFINED, by="topic", **options))
+    curve = plain(md.calibration(frame, DEFINED, 4, by=["topic"]))
     want, bars = [], []
-    held = {columns.tokens[i] for i in columns.token}
-    for key in order:
-        part = columns.take(np.array(rows[key], np.int64))
-        values = [
-            (token, p, y)
-            for token, p, y in resolved(part, of)
-            if of == "token" or token == min(one for one in held if one.market_id == token.market_id)
-        ]
-        by_owner: dict[Any, list[tuple[Fraction, int]]] = defaultdict(list)
-        for token, p, y in values:
-            by_owner[token if of == "token" else token.market_id if of == "market" else ()].append((p, y))
-        for owner, errors in by_owner.items():
-            score = float(sum(quadratic(p, y) for p, y in errors) / len(errors))
-            if of == "token":
-                want.append((*owner, *key, float(errors[0][1]), len(errors), score))
-            elif of == "market":
-                want.append((owner, *key, len(errors), score))
-            else:
-                want.append((*key, len({t.market_id for t, *_ in values}), len(errors), score))
-        bins: dict[int, list[tuple[Fraction, int]]] = defaultdict(list)
-        for token, p, y in resolved(part, "market"):
-            if token == min(one for one in held if one.market_id == token.market_id):
-                bins[min(math.floor(Fraction(str(float(p))) * 4 + Fraction(1, 10**9)), 3)].append((p, y))
-        for k, v in sorted(bins.items()):
-            share = sum(y for _, y in v) / len(v)
-            bars.append((*key, k / 4, (k + 1) / 4, len(v), float(sum(p for p, _ in v) / len(v)), share))
-    if of == "all":
-        assert close([row[:-3] for row in got if row[-4] is not None], want)
-    else:
-        assert close(got, sorted(want, key=repr_of))
+    for topic in ("rain", None):
+        markets = {"m0", "m2"} if topic else {"m1"}
+        outcomes = {market: token for market, token in WON.items() if market in markets}
+        keys = {"token": 3, "market": 1, "all": 0}[of]
+        rows = plain(md.brier(frame, outcomes, **options))
+        want += [(*row[:keys], topic, *row[keys:]) for row in rows if of != "all" or row[0]]
+        bars += [(topic, *row) for row in plain(md.calibration(frame, outcomes, 4))]
+    assert close(got, sorted(want, key=repr_of) if of != "all" else want)
     assert close(curve, bars)
 
 
@@ -264,7 +218,7 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
     """Whole markets are drawn with replacement, and each sample is measured by its own error."""
     pairs = [(t / 20 * w, w) for t, w in sums]
     total, weight = np.array(pairs, float).T
-    got = scores.interval_of_mean(total, weight, share, 50, seed, (0.0, 1.0))
+    got = intervals.of_mean(total, weight, share, resamples=50, seed=seed, bounds=(0.0, 1.0))
     assume(len({t for t, _ in sums}) > 1)  # else the error is 0 but for rounding
     assert np.allclose(got, studentized(pairs, seed, share, 50), atol=1e-6)
 
@@ -272,9 +226,9 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
 def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> None:
     """One market says nothing of the spread of markets."""
     one, two = np.array([0.25]), np.array([0.25, 0.25])
-    assert np.isnan(scores.interval_of_mean(one, one / one, 0.95, 20, 0, (0.0, 1.0))).all()
-    assert np.isnan(scores.interval_of_share(one, one / one, 0.95)).all()
-    assert scores.interval_of_mean(two, two / two, 0.95, 20, 0, (0.0, 1.0)) == (0.25, 0.25)
+    assert np.isnan(intervals.of_mean(one, one / one, 0.95, resamples=20)).all()
+    assert np.isnan(intervals.of_share(one, one / one, 0.95)).all()
+    assert intervals.of_mean(two, two / two, 0.95, resamples=20) == (0.25, 0.25)
 
 
 @given(
@@ -284,7 +238,7 @@ def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> N
 def test_the_interval_of_a_share_solves_wilsons_equation(markets: list[tuple[bool, int]], share: float) -> None:
     """Its ends are the shares from which the one that was seen is z standard errors away."""
     won, weight = np.array(markets, float).T
-    low, high = scores.interval_of_share(won * weight, weight, share)
+    low, high = intervals.of_share(won * weight, weight, share)
     mean, count = (won * weight).sum() / weight.sum(), weight.sum() ** 2 / (weight**2).sum()
     z = NormalDist().inv_cdf((1 + share) / 2)
     for end in (low, high):
@@ -302,11 +256,51 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(markets: int) -> N
         won = rng.random(markets) < 0.3
         points = rng.integers(1, 30, markets).astype(float)
         lost = rng.gamma(0.5, 0.2, markets) * points
-        low, high = scores.interval_of_mean(lost, points, 0.95, 200, study, (0.0, np.inf))
+        low, high = intervals.of_mean(lost, points, 0.95, resamples=200, seed=study)
         of_mean += low <= 0.1 <= high
-        low, high = scores.interval_of_share(won * points, points, 0.95)
+        low, high = intervals.of_share(won * points, points, 0.95)
         of_share += low <= 0.3 <= high
     assert min(of_mean, of_share) >= 182
+
+
+@pytest.mark.parametrize("score", [md.brier, md.log_score])
+@pytest.mark.parametrize("payoff", [0.0, 1.0, 0.5])
+def test_an_interval_of_markets_that_all_paid_the_same_is_null(score: Any, payoff: float) -> None:
+    """The sample does not show what the score is where markets pay otherwise; the score itself stays."""
+    prices = md.testing.prices("polars", markets=4).filter(token_label="Yes")
+    paid = {market: {"Yes": payoff} for market in prices["market_id"].unique()}
+    with pytest.warns(md.FewMarketsWarning, match="all paid the same"):
+        low, high = score(prices, paid, of="all").row(0)[3:5]
+    assert (low, high) == (None, None)
+    assert score(prices, paid, of="all", interval=None).row(0)[2] > 0
+
+
+@given(events=st.lists(st.integers(0, 2), min_size=4, max_size=4), score=st.sampled_from(["brier", "calibration"]))
+def test_an_interval_by_event_is_that_of_one_market_per_event(events: list[int], score: str) -> None:
+    """Markets of one event that repeat each other count once."""
+    prices = md.testing.prices("polars", markets=4).with_columns(price=pl.lit(0.4)).filter(token_label="Yes")
+    ids = prices["market_id"].cast(pl.String).unique(maintain_order=True).to_list()
+    records = md.testing.markets("polars", markets=4).with_columns(
+        event_slug=pl.Series([f"e{event}" for event in events]),
+        resolved_token_id=pl.Series([f"{i + 1}{1 + event % 2}" for i, event in enumerate(events)]),
+        resolved_token_label=None,
+    )
+    options: Any = {"interval": 0.9, **({"of": "all"} if score == "brier" else {"bins": 1})}
+    by_event = getattr(md, score)(prices, records, cluster="event_slug", **options)
+    counts = [events.count(event) for event in sorted(set(events))]
+    won = [1.0 - event % 2 for event in sorted(set(events))]
+    lost = [(0.4 - one) ** 2 for one in won]
+    weight = np.array(counts, float) * len(prices) / 4
+    if score == "brier":
+        want = (np.nan, np.nan)
+        if len(set(won)) > 1:
+            want = intervals.of_mean(np.array(lost) * weight, weight, 0.9, bounds=(0.0, 1.0))
+        got = by_event.select("brier_low", "brier_high").row(0)
+    else:
+        want = intervals.of_share(np.array(won) * weight, weight, 0.9)
+        got = by_event.select("outcome_low", "outcome_high").row(0)
+    assert len(ids) == 4
+    assert close([got], [tuple(None if math.isnan(end) else end for end in want)])
 
 
 def test_open_markets_are_counted() -> None:
@@ -319,17 +313,17 @@ def test_open_markets_are_counted() -> None:
             md.brier(frame, won, of="all", interval=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        md.brier(prices, won, of="market")
+        md.brier(prices, won)
         md.brier(prices, {"rain": "Yes", "hail": None}, of="all", interval=None)
 
 
 def test_an_interval_of_few_markets_says_so() -> None:
     """Below ten, for each score that has an interval of two or more."""
     prices, markets = md.testing.prices("polars", markets=3), records()
-    with pytest.warns(md.FewMarketsWarning, match="rests on 3 markets: below 10"):
+    with pytest.warns(md.FewMarketsWarning, match="as few as 3 effective clusters in 1 of 1 rows"):
         md.brier(prices, markets, of="all")
     topics = markets.with_columns(topic=pl.Series(["a", "a", "b"]))
-    with pytest.warns(md.FewMarketsWarning, match="rests on 2 markets in 1 of 2 groups"):
+    with pytest.warns(md.FewMarketsWarning, match="as few as 2 effective clusters in 1 of 2 rows"):
         md.log_score(prices, topics, of="all", by="topic")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -344,10 +338,8 @@ def test_an_interval_of_few_markets_says_so() -> None:
         ({"by": "topic"}, None, md.NotTidyError, "no column 'topic'"),
         ({"by": "token_ids"}, None, md.ConfigError, "one value per market"),
         ({"by": "market_id"}, None, md.ConfigError, "one value per market"),
-        ({"horizons": ["1h"]}, {"rain": "Yes"}, md.ConfigError, "allowed are what"),
-        ({"horizons": ["1d", "1h"]}, None, md.ConfigError, "durations that rise"),
-        ({"horizons": []}, None, md.ConfigError, "durations that rise"),
-        ({"horizons": ["soon"]}, None, md.ConfigError, "horizons"),
+        ({"cluster": "event_slug"}, {"rain": "Yes"}, md.ConfigError, "pass a frame of records"),
+        ({"cluster": "topic"}, None, md.NotTidyError, "no column 'topic'"),
     ],
     ids=str,
 )
@@ -382,15 +374,16 @@ WAYS = {
 def test_every_way_to_say_the_outcomes_gives_the_same_scores(way: str, kind: str) -> None:
     """A frame of outcomes or records of any kind, and a mapping to ids or labels, mean the same."""
     prices = in_kind(md.testing.prices("polars", markets=3), kind)
-    want = plain(md.brier(md.testing.prices("polars", markets=3), {"rain": "11", "snow": "22", "wind": "31"}))
+    won = {"rain": "11", "snow": "22", "wind": "31"}
+    want = plain(md.brier(md.testing.prices("polars", markets=3), won, of="token"))
     assert len(want) == 6
-    assert plain(md.brier(prices, WAYS[way]())) == want
+    assert plain(md.brier(prices, WAYS[way](), of="token")) == want
 
 
 def test_a_token_that_the_frame_lacks_may_have_won() -> None:
     """Of a frame with one token the other's id says that it lost."""
     yes = md.testing.prices("polars", markets=2).filter(token_label="Yes")
-    assert md.brier(yes, {"rain": "12", "snow": "22"})["outcome"].to_list() == [0.0, 0.0]
+    assert md.brier(yes, {"rain": "12", "snow": "22"}, of="token")["outcome"].to_list() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("way", ["mapping", "records"])
@@ -497,7 +490,7 @@ def test_of_two_tokens_the_first_of_the_record_counts(way: str) -> None:
     prices = pl.DataFrame(rows, names, orient="row").with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC")))
     given = {"records": markets, "arrow": markets.to_arrow()}.get(way)
     given = md.outcomes(markets.to_pandas() if "pandas" in way else markets) if given is None else given
-    assert plain(md.brier(prices, given, of="market")) == [("a", 1, 0.0625), ("b", 1, 0.25)]
+    assert plain(md.brier(prices, given)) == [("a", 1, 0.0625), ("b", 1, 0.25)]
     assert md.outcomes(markets)["token_id"].to_list() == ["9", "1", "2", "8"]
 
 
@@ -514,7 +507,7 @@ def test_two_tokens_of_three_both_count(way: str) -> None:
     payoffs = {"a": {"1": 0.0, "2": 0.0, "3": 1.0}}
     given = payoffs if way == "payoffs" else md.outcomes(markets) if way == "outcomes" else markets
     for frame in (prices, prices.lazy()):
-        assert plain(md.brier(frame, given, of="market")) == [("a", 2, (0.25 + 0.0625) / 2)]
+        assert plain(md.brier(frame, given)) == [("a", 2, (0.25 + 0.0625) / 2)]
 
 
 def shares(**more: Any) -> pl.DataFrame:
@@ -536,11 +529,11 @@ def test_payoffs_are_any_share(kind: str) -> None:
     prices = in_kind(prices.with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC"))), kind)
     by_name = {"tie": {"Yes": 0.5, "No": 0.5}, "scale": {"3": 0.3, "4": 0.7}}
     for paid in (markets, md.outcomes(markets), by_name):
-        found = plain(md.brier(prices, paid))
+        found = plain(md.brier(prices, paid, of="token"))
         assert close([row[3:] for row in found], [(0.3, 1, 0.04), (0.7, 1, 0.04), (0.5, 1, 0.0625), (0.5, 1, 0.0625)])
-        (row,) = (row for row in plain(md.log_score(prices, paid)) if row[1] == "3")
+        (row,) = (row for row in plain(md.log_score(prices, paid, of="token")) if row[1] == "3")
         assert math.isclose(row[-1], math.log(2))
-        assert close([plain(md.calibration(prices, paid, 1))[0][2:]], [(4, 0.5, 0.5)])
+        assert close([plain(md.calibration(prices, paid, 1, of="token"))[0][2:]], [(4, 0.5, 0.5)])
 
 
 @pytest.mark.parametrize("kind", ["polars", "pandas"])
@@ -593,7 +586,7 @@ def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
     with_prices = archive.prices(
         next(m for m, (won, _) in closed.items() if won), resolution="1h", on_missing="partial"
     )
-    assert md.brier(with_prices, got)["outcome"].sum() == 1
+    assert md.brier(with_prices, got, of="token")["outcome"].sum() == 1
 
 
 @pytest.mark.parametrize(
@@ -621,16 +614,3 @@ def test_records_without_an_outcome_are_refused() -> None:
         markets = md.testing.markets("polars").drop("resolved_token_label", lacking)
         with pytest.raises(md.NotTidyError, match=named):
             md.outcomes(markets)
-
-
-def test_horizons_of_times_before_1970_are_those_of_any_time() -> None:
-    """A resolution before 1970 is a time like any other; one that is not known leaves the market out."""
-    before = dt.timedelta(days=56 * 365 + 200)
-    prices, markets = md.testing.prices("polars", markets=2), md.testing.markets("polars", markets=2)
-    options: Any = {"horizons": ["1h", "1d"], "of": "token"}
-    want = md.brier(prices, markets, **options)
-    early = markets.with_columns(pl.col(pl.Datetime) - before)
-    assert len(want)
-    assert md.brier(prices.with_columns(pl.col("ts") - before), early, **options).equals(want)
-    unknown = early.with_columns(closed_at=None)
-    assert not len(md.brier(prices.with_columns(pl.col("ts") - before), unknown, **options))
