@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+from typing import Any
 
 import polars as pl
 import pytest
@@ -20,7 +22,7 @@ START, END = "2025-12-30", "2026-01-01"
 def archive(tmp_path_factory) -> md.Archive:
     """Two simulated events of two days."""
     path = tmp_path_factory.mktemp("mcp") / "history"
-    md.simulate(path, events=2, days=2)
+    md.simulate(path, events=1, days=2)
     return md.Archive(path, frame="polars")
 
 
@@ -46,6 +48,36 @@ def test_a_list_of_markets_is_what_tells_them_apart(archive, market) -> None:
     assert answer["columns"][:2] == ["slug", "question"]
     assert not [name for name in answer["columns"] if name.endswith(("_id", "_ids", "description"))]
     assert market in [row[0] for row in answer["rows"]]
+
+
+def test_a_list_of_markets_has_what_is_stored_and_missing(archive, market) -> None:
+    """One call answers which markets there are, the range of their points and the ranges without any."""
+    answer = Tools(archive).markets()
+    listed = {row[0]: dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]}
+    ranges = archive.coverage().filter(pl.col("market_id").cast(str) == archive.find_market(market)["id"])
+    assert listed[market]["stored_from"] == f"{ranges['start'].min():%Y-%m-%dT%H:%M:%SZ}"
+    assert listed[market]["stored_to"] == f"{ranges['end'].max():%Y-%m-%dT%H:%M:%SZ}"
+    holed = md.Archive(archive.location + "-holed", frame="polars")
+    prices = md.testing.prices("polars", buckets=1)
+    later = prices.with_columns(pl.col("ts") + pl.duration(hours=2))
+    holed.add(prices=prices, markets=md.testing.markets("polars"))
+    holed.add(prices=later)
+    rows = Tools(holed).markets()
+    hole = dict(zip(rows["columns"], rows["rows"][0], strict=True))["missing"]
+    assert hole == ["prices 2026-01-01T00:01Z to 2026-01-01T02:00Z"]
+
+
+def test_an_answer_is_of_one_outcome_and_few_levels(archive, market) -> None:
+    """Rows of one outcome only, by label or token id; an unknown one is named with those there are."""
+    tools = Tools(archive)
+    at = tools.books(market, START, END, "1h", rows=5_000)["rows"][-1][0]
+    book = tools.order_book(market, at, outcome="Yes", levels=2)
+    assert {row[book["columns"].index("token_label")] for row in book["rows"]} == {"Yes"}
+    assert len(book["rows"]) <= 2
+    token = tools.prices(market, START, END)["tokens"]["Yes"]
+    assert tools.prices(market, START, END, outcome=token) == tools.prices(market, START, END, outcome="Yes")
+    with pytest.raises(ConfigError, match=r"outcome='Maybe' does not exist; some outcomes are No, Yes"):
+        tools.prices(market, START, END, outcome="Maybe")
 
 
 def test_a_time_without_a_book_is_said(archive, market) -> None:
@@ -97,7 +129,13 @@ def test_nothing_is_shown_that_came_later(archive, market, as_of) -> None:
         times = pl.Series([row[0] for row in answer["rows"]], dtype=pl.String).str.to_datetime(time_zone="UTC")
         assert bool((times.dt.epoch("s") + width <= moment.timestamp()).all())
     records = tools.markets()
-    assert {"resolved_token_id", "resolved_token_label", "closed_at", "status"}.isdisjoint(records["columns"])
+    hidden = {"resolved_token_id", "resolved_token_label", "closed_at", "status", "end_date"}
+    assert hidden.isdisjoint(records["columns"])
+    ranges = tools.coverage()
+    assert {"state", "rows", "fetched_at"}.isdisjoint(ranges["columns"])
+    ends = [row[ranges["columns"].index("end")] for row in ranges["rows"]]
+    ends += [row[records["columns"].index("stored_to")] for row in records["rows"]]
+    assert all(end is None or end <= f"{moment:%Y-%m-%dT%H:%M:%SZ}" for end in ends)
     known = archive.markets().filter(pl.col("start_date") <= moment)
     assert sorted(row[records["columns"].index("slug")] for row in records["rows"]) == sorted(known["slug"])
 
@@ -139,8 +177,40 @@ def test_a_client_answers_like_an_archive(archive, market) -> None:
             Tools(client).coverage()
 
 
+def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:
+    """A misspelt, missing or impossible argument is named with what is allowed, without addresses of a library."""
+    from marketdata.mcp.server import schema, server
+
+    tools = server(archive)
+    calls: list[tuple[str, dict[str, Any], str]] = [
+        ("prices", {"market": market, "start": START, "ends": END}, "'ends' does not exist; allowed are market, start"),
+        ("prices", {"market": market, "start": START}, "'end' is missing"),
+        ("prices", {"market": market, "start": START, "end": END, "resolution": "2h"}, "'1h'"),
+        ("books", {"market": market, "start": START, "end": END, "rows": 0}, "greater than or equal to 1"),
+        ("prizes", {}, "there are markets, order_book"),
+    ]
+    for name, arguments, said in calls:
+        answer, problem = tools.answer(name, arguments, threading.Event())
+        assert answer is None
+        assert said in str(problem)
+        assert "http" not in str(problem)
+    for name, tool in Tools(archive).offered.items():
+        made = schema(tools.arguments[name])
+        assert made["additionalProperties"] is False
+        assert all("description" in field for field in made["properties"].values()), name
+        assert tool.__doc__
+
+
+def test_a_statement_ends_once_it_is_stopped(archive) -> None:
+    """A statement without end stops when its event is set, and says so."""
+    stop = threading.Event()
+    threading.Timer(0.2, stop.set).start()
+    with pytest.raises(ConfigError, match="stopped"):
+        Tools(archive).sql("select count(*) from range(1000000) a, range(1000000) b", stop=stop)
+
+
 def test_a_program_calls_the_tools_of_a_process(archive, market) -> None:
-    """``marketdata mcp`` lists its tools to the official client and answers; an error is told in our words."""
+    """``marketdata mcp`` answers the official client in compact JSON, and goes on after a call is cancelled."""
     mcp = pytest.importorskip("mcp", reason="mcp is not installed: make engines")
     anyio = pytest.importorskip("anyio")
     command = [sys.executable, "-m", "marketdata.cli", "mcp", archive.location]
@@ -151,8 +221,12 @@ def test_a_program_calls_the_tools_of_a_process(archive, market) -> None:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert {"markets", "order_book", "books", "prices", "metrics", "features", "coverage", "sql"} == set(tools)
             assert all(tool.annotations.read_only_hint for tool in tools.values())
+            with anyio.move_on_after(1.0):
+                await client.call_tool("sql", {"statement": "select count(*) from range(1000000) a, range(1000000) b"})
             answer = await client.call_tool("prices", {"market": market, "start": START, "end": END})
             assert answer.structured_content == Tools(archive).prices(market, START, END)
+            assert json.loads(answer.content[0].text) == answer.structured_content
+            assert "\n" not in answer.content[0].text
             wrong = await client.call_tool("prices", {"market": "nope", "start": START, "end": END})
             assert wrong.is_error
             assert "market 'nope' is not in the archive" in wrong.content[0].text

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
 from marketdata.archive import files, ingest, maintenance, query, recordings, scan, sql, universe
@@ -650,15 +651,15 @@ class Archive(Generic[Frame]):
         return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
 
     @overload
-    def sql(self, statement: str, *, frame: None = None) -> Frame: ...
+    def sql(self, statement: str, *, frame: None = None, stop: Event | None = None) -> Frame: ...
 
     @overload
-    def sql(self, statement: str, *, frame: _Pandas) -> PandasFrame: ...
+    def sql(self, statement: str, *, frame: _Pandas, stop: Event | None = None) -> PandasFrame: ...
 
     @overload
-    def sql(self, statement: str, *, frame: _Polars) -> PolarsFrame: ...
+    def sql(self, statement: str, *, frame: _Polars, stop: Event | None = None) -> PolarsFrame: ...
 
-    def sql(self, statement: str, *, frame: FrameKind | None = None) -> Any:
+    def sql(self, statement: str, *, frame: FrameKind | None = None, stop: Event | None = None) -> Any:
         """Run SQL over the archive, by DuckDB in this process.
 
         Returns the rows of ``statement`` (dialect of DuckDB, times in UTC) as a ``frame``. Tables: ``books`` (tidy
@@ -667,7 +668,8 @@ class Archive(Generic[Frame]):
         if DuckDB refuses it, ModuleNotFoundError if it is not installed.
 
         A statement sees these tables and nothing else: it cannot write to the archive, open files or databases, or load
-        extensions; tables that it makes are gone with its end. It may take any time and memory.
+        extensions; tables that it makes are gone with its end. It may take any time and memory;
+        `threading.Event` ``stop`` ends it, with a ConfigError, once it is set. An event stops one statement.
 
         Examples
         --------
@@ -684,7 +686,7 @@ class Archive(Generic[Frame]):
         kinds = named & {"markets", "events", "series", "coverage"}
         records = {name: getattr(self, name)(frame="polars").to_arrow() for name in kinds}
         _made = sql.define(connection, points, records)
-        rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement)))
+        rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, stop)))
         return cast("Frame", query.of_kind(rows, self._kind(frame)))
 
     @overload

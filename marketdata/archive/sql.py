@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -117,20 +118,27 @@ def _levels(snapshots: Any) -> Any:
     return rows.project(", ".join([*ids, side, f"CAST({level} AS INT) AS level", "price", "size"]))
 
 
-def answer(connection: Any, text: str) -> pa.Table:
-    """The rows of a statement; ConfigError if DuckDB refuses it, ArchiveError if the storage failed."""
+def answer(connection: Any, text: str, stop: threading.Event | None = None) -> pa.Table:
+    """The rows of a statement; ConfigError if it is refused or stopped, ArchiveError if the storage failed."""
     import duckdb
 
+    done = stop or threading.Event()
+    if stop is not None:
+        threading.Thread(target=lambda: (stop.wait(), connection.interrupt()), daemon=True).start()
     try:
         found = connection.sql(text)
         if found is None:
             raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
         return _plain(found.to_arrow_table())
+    except duckdb.InterruptException:
+        raise ConfigError("The statement was stopped before its end.") from None
     except duckdb.Error as problem:
         # Errors of an Arrow reader arrive as errors of input.
         if isinstance(problem, duckdb.IOException) or "IOError: " in str(problem):
             raise ArchiveError(f"The archive could not be read: {problem}") from problem
         raise ConfigError(f"DuckDB refused the statement: {problem}") from problem
+    finally:
+        done.set()  # ends the thread that waits for it
 
 
 def _plain(rows: pa.Table) -> pa.Table:

@@ -2,53 +2,141 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from marketdata.errors import MarketDataError, not_installed
-from marketdata.mcp.tools import Answer, Tools
+from marketdata.mcp.answers import Answer
+from marketdata.mcp.tools import Tools
 from marketdata.times import TimeLike
 
-# Instructions that a program gets before it calls a tool.
+# A program reads this before it calls a tool.
 _INSTRUCTIONS = (
-    "Historical prediction-market data, read only. Find a market with `markets`, then give its slug to the others. "
-    "Prices are probabilities (0 to 1), sizes are shares, times are UTC and name the start of a bucket. `missing` are "
-    "ranges without data: nothing is filled in. With `as_of` nothing is shown that was known later only."
+    "Historical prediction-market data, read only. Begin with `markets`: it lists markets, and of an archive the range "
+    "that is stored and what is missing. Give a slug to the other tools. Prices are probabilities (0 to 1), sizes are "
+    "shares, times are UTC and name the start of a bucket. `missing` are ranges without data: nothing is filled in. "
+    "With `as_of` nothing is shown that was known only later. Ask for one `outcome` and few `rows` where that suffices."
 )
+# Seconds after which a call is stopped.
+TIME_LIMIT = 60.0
 
 
-def server(source: Any, as_of: TimeLike | None = None) -> Any:
-    """A server of the tools of an archive or a client whose frames are polars; ``.run()`` serves until its input ends.
+@dataclass
+class Server:
+    """A server of the tools of an archive or a client; `run` serves until its input ends."""
 
-    ModuleNotFoundError if the extra ``mcp`` is not installed.
-    """
-    try:
-        from mcp.server import MCPServer
-        from mcp.server.mcpserver.exceptions import ToolError
-        from mcp.types import ToolAnnotations
-    except ModuleNotFoundError as problem:
-        raise not_installed("marketdata mcp", "mcp", "mcp") from problem
-    tools = Tools(source, as_of)
-    out = MCPServer("marketdata", instructions=_INSTRUCTIONS, log_level="WARNING")
+    tools: Tools
+    time_limit: float = TIME_LIMIT
 
-    def shown(tool: Callable[..., Answer]) -> Callable[..., Answer]:
-        """The tool, whose errors are told to the caller in our words: they name what to do, and never a key."""
+    def __post_init__(self) -> None:
+        self.arguments = {name: _arguments(tool) for name, tool in self.tools.offered.items()}
 
-        @functools.wraps(tool)
-        def called(**arguments: Any) -> Answer:
+    def run(self) -> None:
+        """Serve until the input ends; ModuleNotFoundError without the extra ``mcp``."""
+        try:
+            import anyio
+            import mcp  # noqa: F401  the server needs it
+        except ModuleNotFoundError as problem:
+            raise not_installed("marketdata mcp", "mcp", "mcp") from problem
+        anyio.run(self._serve)
+
+    async def _serve(self) -> None:
+        import anyio
+        from mcp import types
+        from mcp.server.lowlevel import Server as ProtocolServer
+        from mcp.server.stdio import stdio_server
+
+        # One call at a time: the warnings of a call are its notes, and Python's filters of warnings are global.
+        limiter = anyio.CapacityLimiter(1)
+
+        async def list_tools(*_: object) -> types.ListToolsResult:
+            read_only = types.ToolAnnotations(read_only_hint=True)
+            listed = [
+                types.Tool(name=name, description=inspect.getdoc(tool), annotations=read_only,
+                           input_schema=schema(self.arguments[name]))
+                for name, tool in self.tools.offered.items()
+            ]  # fmt: skip
+            return types.ListToolsResult(tools=listed)
+
+        async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+            stop = threading.Event()
+            call = partial(self.answer, params.name, params.arguments or {}, stop)
             try:
-                return tool(**arguments)
-            except MarketDataError as error:
-                raise ToolError(str(error)) from None
+                with anyio.move_on_after(self.time_limit):
+                    answer, problem = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=limiter)
+                    text = problem or json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
+                    content = [types.TextContent(type="text", text=text)]
+                    return types.CallToolResult(content=content, structured_content=answer, is_error=bool(problem))
+                text = f"The call took more than {self.time_limit:g} s and was stopped; ask for less."
+                return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+            finally:
+                # Also if the client cancels: a statement that nobody waits for ends.
+                stop.set()
 
-        return called
+        server: Any = ProtocolServer(
+            "marketdata", instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+        )
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
 
-    offered: list[Callable[..., Answer]] = [tools.markets, tools.order_book, tools.books, tools.prices]
-    offered += [tools.metrics, tools.features]
-    offered += [tools.coverage] if hasattr(source, "coverage") else []
-    offered += [tools.sql] if tools.has_sql else []
-    for tool in offered:
-        out.add_tool(shown(tool), description=inspect.getdoc(tool), annotations=ToolAnnotations(read_only_hint=True))
-    return out
+    def answer(
+        self, name: str, arguments: Mapping[str, Any], stop: threading.Event
+    ) -> tuple[Answer | None, str | None]:
+        """The answer of a tool, or what was wrong: errors name what to do, and never a key."""
+        tools = self.tools.offered
+        if name not in tools:
+            return None, f"The tool {name!r} does not exist; there are {', '.join(tools)}."
+        try:
+            given = self.arguments[name].model_validate(arguments).model_dump()
+        except ValidationError as problem:
+            return None, _problem(problem, self.arguments[name])
+        try:
+            return tools[name](**given, **({"stop": stop} if name == "sql" else {})), None
+        except MarketDataError as problem:
+            return None, str(problem)
+
+
+def server(source: Any, as_of: TimeLike | None = None) -> Server:
+    """A server of the tools of an archive or a client whose frames are polars."""
+    return Server(Tools(source, as_of))
+
+
+def schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of the arguments of a tool, without the titles that pydantic makes of names."""
+    made = arguments.model_json_schema()
+    made.pop("title")
+    for field in made.get("properties", {}).values():
+        field.pop("title", None)
+    return made
+
+
+def _arguments(tool: Callable[..., Answer]) -> type[BaseModel]:
+    """The arguments of a tool as a model; other names are refused."""
+    hints = get_type_hints(tool, include_extras=True)
+    fields = {
+        name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(tool).parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    }
+    return create_model(tool.__name__, __config__=ConfigDict(extra="forbid"), **fields)  # type: ignore[call-overload,no-any-return]
+
+
+def _problem(error: ValidationError, arguments: type[BaseModel]) -> str:
+    """What is wrong with arguments, one sentence each."""
+    said = []
+    for problem in error.errors(include_url=False):
+        name = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "extra_forbidden":
+            said.append(f"The argument {name!r} does not exist; allowed are {', '.join(arguments.model_fields)}.")
+        elif problem["type"] == "missing":
+            said.append(f"The argument {name!r} is missing.")
+        else:
+            said.append(f"{name}={problem['input']!r}: {problem['msg']}.")
+    return " ".join(said)

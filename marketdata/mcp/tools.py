@@ -1,49 +1,71 @@
-"""The answers of the tools: rows of an archive or a client, with their units, the range they cover and what is missing.
+"""The tools: rows of an archive or a client, with their units, the range that they cover and what is missing.
 
-Every answer is plain data for JSON: ``columns`` and ``rows`` (times as ISO 8601 in UTC, null where nothing is known),
-``units`` by column, ``notes`` (the warnings of the library). Answers of history have ``tokens`` (ids by label),
-``range``, ``missing`` (parts of it without any point) and, if rows were left out, ``next_start``, at which the next
-call goes on.
+Every answer is plain data for JSON: ``columns`` and ``rows`` (times as ISO 8601 in UTC, null for what is not known),
+``units`` by column, and ``notes``, the warnings of the library. An answer of history has ``tokens`` (ids by label),
+``range``, ``missing`` (parts of the range without any point) and, if rows were left out, ``next_start`` for the next
+call.
 
-``as_of`` hides what came later: a bucket is known when it has ended, so that rows are of buckets that ended by then,
-and records have none of the columns that tell how a market went on.
+``as_of`` hides what came later. A bucket is shown once it has ended, a market once it had begun. Columns that may tell
+how a market went on are left out.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import numpy as np
 import polars as pl
 import polars.selectors as cs
+from pydantic import Field
 
-from marketdata.errors import ConfigError, MarketDataWarning, NotArchivedError
+from marketdata.errors import ConfigError, NotArchivedError
+from marketdata.mcp.answers import (
+    MOST_ROWS,
+    Answer,
+    answer_of,
+    first_times,
+    missing_ranges,
+    of_outcome,
+    rounded,
+    time_literal,
+    token_ids,
+    warnings_as_notes,
+    without_repeated_ids,
+)
 from marketdata.points.arguments import whole
 from marketdata.points.columns import METRICS
 from marketdata.points.views import View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.answers import without_answers
-from marketdata.tidy.features import features
+from marketdata.tidy.features import MEASURES, features
 from marketdata.tidy.frames import to_frame
 from marketdata.tidy.shapes import ladder
 from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
-Answer = dict[str, Any]
-# A call is refused rather than read for minutes: ten weeks of minutes.
+# Descriptions and bounds of arguments, of which the schemas of the tools are made.
+Market = Annotated[str, Field(description="Slug or id of a market, as `markets` gives it.")]
+Start = Annotated[str, Field(description="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
+End = Annotated[str, Field(description="End, exclusive.")]
+Outcome = Annotated[str | None, Field(description="Only this outcome: its label or token id.")]
+Width = Annotated[Literal["1s", "1m", "5m", "10m", "15m", "1h", "6h", "1d"], Field(description="Width of a bucket.")]
+Levels = Annotated[int, Field(ge=1, le=1000, description="Levels of each side, best first.")]
+Rows = Annotated[int, Field(ge=1, le=MOST_ROWS, description="Most rows of the answer; `next_start` is for the rest.")]
+AsOf = Annotated[str | None, Field(description="Hide what was known only after this time.")]
+
+# Columns that tell markets apart, without the ids and texts that are most of a record.
+_LISTED = (
+    "slug", "question", "status", "token_labels", "start_date", "end_date", "closed_at", "resolved_token_label",
+    "event_slug", "event_title", "series_slug", "tags", "simulated", "stored_from", "stored_to", "missing",
+)  # fmt: skip
+# Ten weeks of minutes: a call for more is refused, as it would take minutes.
 _MOST_BUCKETS = 100_000
-# An answer is read by a program that pays for each row.
-_MOST_ROWS = 5_000
-# Missing ranges that are listed, the first ones.
-_MOST_GAPS = 20
-# Significant digits of a mean: further ones depend on the order in which it was summed.
-_DIGITS = 12
-# Units that several columns have.
+# Minutes in which the latest book before a moment is looked for.
+_LATEST = 60
+# Missing ranges of a market in the list of markets, the first ones.
+_MOST_HOLES = 5
 _PRICE, _SHARES, _AMOUNT = "probability, 0 to 1", "shares", "in the unit of the service, which names none"
-# The unit of each column.
 UNITS = {
     "ts": "start of the bucket, UTC",
     "level": "0 is the best",
@@ -60,129 +82,183 @@ _METRIC_UNITS = dict(zip(METRICS, (_AMOUNT, _AMOUNT, "probability, of the market
 
 
 class Tools:
-    """The tools of one archive or client, whose frames are polars; ``as_of`` bounds that of every call."""
+    """The tools of one archive or client whose frames are polars; ``as_of`` bounds that of every call."""
 
     def __init__(self, source: Any, as_of: TimeLike | None = None) -> None:
         self._source = source
         self._as_of = None if as_of is None else to_micros(as_of, "as_of")
 
     @property
+    def offered(self) -> dict[str, Callable[..., Answer]]:
+        """The tools by name: those of an archive, or the fewer of a service."""
+        tools = [self.markets, self.order_book, self.books, self.prices, self.metrics, self.features]
+        tools += [self.coverage] if hasattr(self._source, "coverage") else []
+        tools += [self.sql] if self.has_sql else []
+        return {tool.__name__: tool for tool in tools}
+
+    @property
     def has_sql(self) -> bool:
-        """Whether there is SQL: of an archive, where nothing is hidden from it."""
+        """Whether there is SQL: of an archive, and without ``as_of``."""
         return hasattr(self._source, "sql") and self._as_of is None
 
     def markets(
-        self, search: str | None = None, event_slug: str | None = None, rows: int = 50, as_of: str | None = None
+        self,
+        search: Annotated[str | None, Field(description="Words of the question or slug.")] = None,
+        event_slug: Annotated[str | None, Field(description="Slug of an event: its markets.")] = None,
+        rows: Rows = 50,
+        as_of: AsOf = None,
     ) -> Answer:
-        """Find markets by words of their question or slug, or by the slug of their event.
+        """List markets, and of an archive the range that is stored and what is missing in it. Begin here.
 
-        One row per market, with its slug, question, outcomes and dates. With as_of only markets that had begun, without
-        anything that was known later, such as the outcome.
+        One row per market: its slug, question, outcomes and dates. Of an archive `stored_from` and `stored_to` are the
+        range of its points, and `missing` are the first ranges without points, with the kind of data. With as_of only
+        markets that had begun, without anything that was known later, such as the outcome.
         """
-        with _noted() as notes:
-            found = self._source.markets(event_slug=event_slug, search=search)
+        with warnings_as_notes() as notes:
+            records = self._source.markets(event_slug=event_slug, search=search)
             then = self._then(as_of)
             if then is not None:
-                found = without_answers(found).filter(pl.col("start_date") <= _time(then))
-        listed = found.select(cs.by_name(*_LISTED, require_all=False))
-        return _answer(listed, dict.fromkeys(("start_date", "end_date", "closed_at"), "UTC"), rows, notes, then)
+                records = without_answers(records).filter(pl.col("start_date") <= time_literal(then))
+                # Scheduled, but a record has the newest schedule.
+                records = records.drop("end_date", strict=False)
+            if hasattr(self._source, "coverage"):
+                ids = pl.col("market_id").cast(pl.String)
+                records = records.with_columns(ids).join(
+                    _stored_ranges(self._coverage(then)), on="market_id", how="left", maintain_order="left"
+                )
+        listed = records.select(cs.by_name(*_LISTED, require_all=False))
+        dates = ("start_date", "end_date", "closed_at", "stored_from", "stored_to")
+        return answer_of(listed, dict.fromkeys(dates, "UTC"), whole("rows", rows), notes, then)
 
-    def order_book(self, market: str, at: str, as_of: str | None = None) -> Answer:
-        """The order book of each outcome of a market as it was at a time, all levels.
+    def order_book(
+        self,
+        market: Market,
+        at: Annotated[str, Field(description="The moment: ISO 8601 (UTC without a zone) or Unix seconds.")],
+        outcome: Outcome = None,
+        levels: Levels = 10,
+        rows: Rows = 500,
+        as_of: AsOf = None,
+    ) -> Answer:
+        """The order book of each outcome of a market as it was at a time, best levels only.
 
         One row per outcome and level, bids and asks side by side, with the shares up to each level.
         """
-        moment = to_micros(at, "at")
-        then = self._then(as_of)
-        moment = moment if then is None else min(moment, then)
-        width = BucketWidth.of("1m").micros
-        end = moment // width * width
-        span = to_text(end - _LATEST * width), to_text(end)
-        answer = self._history("books", market, span, "1m", _MOST_ROWS, as_of, partial(ladder, ts=span[1]))
+        moment, then = to_micros(at, "at"), self._then(as_of)
+        minute = BucketWidth.of("1m")
+        end = minute.floor(moment if then is None else min(moment, then))
+        span = to_text(end - _LATEST * minute.micros), to_text(end)
+        most = whole("levels", levels)
+
+        def best_levels(frame: pl.DataFrame) -> pl.DataFrame:
+            return ladder(frame, ts=span[1]).filter(pl.col("level") < most)
+
+        answer = self._history("books", market, span, "1m", rows, as_of, outcome, best_levels)
         if not answer["rows"]:
-            answer["notes"].append(
-                f"No book in the {_LATEST} minutes before; `missing` of `books` has the gaps of a day."
-            )
+            answer["notes"].append(f"No book in the {_LATEST} minutes before; `missing` of `books` shows gaps.")
         return answer
 
     def books(
-        self, market: str, start: str, end: str, resolution: str = "1h", levels: int = 5, rows: int = 500,
-        as_of: str | None = None,
+        self, market: Market, start: Start, end: End, resolution: Width = "1h", levels: Levels = 5,
+        outcome: Outcome = None, rows: Rows = 500, as_of: AsOf = None,
     ) -> Answer:  # fmt: skip
         """Order books of a market through time: the last book of each bucket, best levels only.
 
-        One row per outcome, bucket, side and level; an empty side is one row without price. start is inclusive, end is
-        not; resolution is 1m, 10m, 1h, 6h or 1d.
+        One row per outcome, bucket, side and level; an empty side is one row without a price.
         """
         most = whole("levels", levels)
-        return self._history("books", market, (start, end), resolution, rows, as_of, levels=most)
+        return self._history("books", market, (start, end), resolution, rows, as_of, outcome, levels=most)
 
     def prices(
-        self, market: str, start: str, end: str, resolution: str = "1h", rows: int = 500, as_of: str | None = None
-    ) -> Answer:
+        self, market: Market, start: Start, end: End, resolution: Width = "1h", outcome: Outcome = None,
+        rows: Rows = 500, as_of: AsOf = None,
+    ) -> Answer:  # fmt: skip
         """Prices of a market through time: the mean of each bucket, a probability.
 
-        One row per outcome and bucket that has points; start is inclusive, end is not; resolution is 1m, 10m, 1h, 6h or
-        1d.
+        One row per outcome and bucket that has points.
         """
-        return self._history("prices", market, (start, end), resolution, rows, as_of)
+        return self._history("prices", market, (start, end), resolution, rows, as_of, outcome)
 
     def metrics(
-        self, market: str, start: str, end: str, resolution: str = "1h", rows: int = 500, as_of: str | None = None
+        self, market: Market, start: Start, end: End, resolution: Width = "1h", rows: Rows = 500, as_of: AsOf = None
     ) -> Answer:
         """Metrics of a market through time, such as volume and liquidity: the mean of each bucket.
 
-        One row per bucket that has points; start is inclusive, end is not; resolution is 1m, 10m, 1h, 6h or 1d.
+        One row per bucket that has points.
         """
         return self._history("metrics", market, (start, end), resolution, rows, as_of)
 
     def features(
-        self, market: str, start: str, end: str, measures: list[str], resolution: str = "1h", rows: int = 500,
-        as_of: str | None = None,
-    ) -> Answer:  # fmt: skip
+        self,
+        market: Market,
+        start: Start,
+        end: End,
+        measures: Annotated[
+            list[Annotated[str, Field(json_schema_extra={"enum": [*MEASURES]})]],
+            Field(description="One column or more each."),
+        ],
+        resolution: Width = "1h",
+        outcome: Outcome = None,
+        rows: Rows = 500,
+        as_of: AsOf = None,
+    ) -> Answer:
         """Measures of the order books of a market: mid, spread, microprice, depth, imbalance, bbo and others.
 
-        One row per outcome and bucket, a column each; start is inclusive, end is not; resolution is 1m, 10m, 1h, 6h or
-        1d.
+        One row per outcome and bucket, and a column or more for each measure.
         """
-        made = partial(features, measures=measures)
-        return self._history("books", market, (start, end), resolution, rows, as_of, made)
+        measured = partial(features, measures=measures)
+        return self._history("books", market, (start, end), resolution, rows, as_of, outcome, measured)
 
-    def coverage(self, market: str | None = None, rows: int = 500) -> Answer:
-        """Coverage of an archive: one row per range of a market and kind of data, with its state."""
+    def coverage(
+        self,
+        market: Annotated[str | None, Field(description="Slug or id of a market; all without.")] = None,
+        rows: Rows = 500,
+    ) -> Answer:
+        """Ranges that an archive has: one row per range of a market and kind of data, with its state."""
         if not hasattr(self._source, "coverage"):
             raise ConfigError("A client has no coverage: it reads the service. Each answer says what is missing in it.")
-        with _noted() as notes:
-            found = self._source.coverage()
+        with warnings_as_notes() as notes:
             slugs = {str(one["id"]): one.get("slug") or one["id"] for one in self._source.records("markets")}
+            ranges = self._coverage(self._as_of)
             if market is not None:
-                found = found.filter(pl.col("market_id").cast(pl.String) == self._record(market)["id"])
-            if self._as_of is not None:
-                found = found.filter(pl.col("start") < _time(self._as_of))
-            names = pl.col("market_id").cast(pl.String).replace(slugs).alias("market")
-            found = found.select(names, pl.exclude("market_id"))
+                ranges = ranges.filter(pl.col("market_id") == str(self._record(market)["id"]))
+            ranges = ranges.select(pl.col("market_id").replace(slugs).alias("market"), pl.exclude("market_id"))
         units = {"start": "UTC, inclusive", "end": "UTC, exclusive", "rows": "points of all outcomes"}
-        return _answer(found, {**units, "fetched_at": "UTC"}, rows, notes, self._as_of)
+        return answer_of(ranges, {**units, "fetched_at": "UTC"}, whole("rows", rows), notes, self._as_of)
 
-    def sql(self, statement: str, rows: int = 200) -> Answer:
+    def sql(
+        self,
+        statement: Annotated[str, Field(description="A SELECT in the dialect of DuckDB.")],
+        rows: Rows = 200,
+        *,
+        stop: threading.Event | None = None,
+    ) -> Answer:
         """Run a SELECT of DuckDB over an archive: tables books, snapshots, prices, metrics, markets, events, coverage.
 
-        Times are UTC, prices probabilities, sizes shares.
+        Times are UTC, prices probabilities, sizes shares. `show tables` and `describe books` help.
         """
         if not self.has_sql:
             raise ConfigError("SQL needs an archive, and no as_of: a statement may read what came later.")
-        with _noted() as notes:
-            found = self._source.sql(statement)
-        return _answer(found, {}, rows, notes, None)
+        with warnings_as_notes() as notes:
+            result = self._source.sql(statement, stop=stop)
+        return answer_of(result, {}, whole("rows", rows), notes, None)
+
+    def _coverage(self, then: int | None) -> pl.DataFrame:
+        """The coverage with ids as text; of a time only the parts before it, without what was stored or found later."""
+        ranges: pl.DataFrame = self._source.coverage().with_columns(pl.col("market_id", "view").cast(pl.String))
+        if then is None:
+            return ranges
+        ranges = ranges.filter(pl.col("state").cast(pl.String) != "missing", pl.col("start") < time_literal(then))
+        end = pl.min_horizontal("end", time_literal(then)).alias("end")
+        return ranges.with_columns(end).select("view", "market_id", "start", "end")
 
     def _record(self, market: str) -> Mapping[str, Any]:
-        """The record of a market; an error where there is none."""
+        """The record of a market; an error for an unknown one."""
         if not hasattr(self._source, "find_market"):
             return self._source.market(market)  # type: ignore[no-any-return]
-        found: Mapping[str, Any] | None = self._source.find_market(market)
-        if found is None:
+        record: Mapping[str, Any] | None = self._source.find_market(market)
+        if record is None:
             raise NotArchivedError(f"market {market[:200]!r} is not in the archive; `markets` finds slugs.")
-        return found
+        return record
 
     def _then(self, as_of: str | None) -> int | None:
         """The time after which nothing is known; that of a call cannot be later than that of all."""
@@ -197,38 +273,38 @@ class Tools:
         resolution: str,
         rows: int,
         as_of: str | None,
+        outcome: str | None = None,
         make: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
-        **how: Any,
+        **options: Any,
     ) -> Answer:
         """Rows of a view, or what is made of them, in the part of a range that was known."""
-        rng, width = to_range(*span), BucketWidth.of(resolution)
+        rng, width, most = to_range(*span), BucketWidth.of(resolution), whole("rows", rows)
         then = self._then(as_of)
         if then is not None:
             rng = Range(rng.start, max(rng.start, min(rng.end, width.floor(then))))
-        if (rng.end - rng.start) // width.micros > _MOST_BUCKETS:
+        if (buckets := (rng.end - rng.start) // width.micros) > _MOST_BUCKETS:
             raise ConfigError(
-                f"{(rng.end - rng.start) // width.micros:,} buckets are too many for one answer; at most "
-                f"{_MOST_BUCKETS:,} are allowed: give a shorter range, or a coarser resolution."
+                f"{buckets:,} buckets are too many for one answer; at most {_MOST_BUCKETS:,} are allowed: give a "
+                "shorter range, or a coarser resolution."
             )
-        with _noted() as notes:
+        with warnings_as_notes() as notes:
             if rng.end > rng.start:
-                frame = getattr(self._source, view)(market, to_text(rng.start), to_text(rng.end), resolution, **how)
+                frame = getattr(self._source, view)(market, to_text(rng.start), to_text(rng.end), resolution, **options)
             else:
                 notes.append("Nothing of this range was known then.")
                 self._record(market)  # an unknown one is an error at any time
                 frame = to_frame(empty(view), "polars")
+            frame = of_outcome(frame, outcome)
             made = frame if make is None else make(frame)
         units = UNITS | (_METRIC_UNITS if view == "metrics" else {})
         # By time, so that what is left out of an answer is what came last.
-        shown, next_start = _first_times(made.sort("ts", maintain_order=True), whole("rows", rows))
+        shown, next_start = first_times(made.sort("ts", maintain_order=True), most)
         answer = {
             "market": market,
             "range": {"start": to_text(rng.start), "end": to_text(rng.end), "resolution": resolution},
-            "missing": _missing(frame["ts"], rng, width),
-            "tokens": _tokens(shown),
-            **_answer(
-                _without_ids(shown).with_columns(cs.float().round_sig_figs(_DIGITS)), units, _MOST_ROWS, notes, then
-            ),
+            "missing": missing_ranges(frame["ts"], rng, width),
+            "tokens": token_ids(shown),
+            **answer_of(rounded(without_repeated_ids(shown)), units, MOST_ROWS, notes, then),
         }
         if next_start is not None:
             answer["next_start"] = next_start
@@ -236,91 +312,25 @@ class Tools:
         return answer
 
 
-# Columns of a list of markets: what tells them apart, not the ids and texts that make most of a record.
-_LISTED = (
-    "slug", "question", "status", "token_labels", "start_date", "end_date", "closed_at", "resolved_token_label",
-    "event_slug", "event_title", "series_slug", "tags", "simulated",
-)  # fmt: skip
-
-
-# The latest book before a moment is looked for in so many minutes.
-_LATEST = 60
-
-
-@contextmanager
-def _noted() -> Iterator[list[str]]:
-    """The warnings of this library that come meanwhile, each once."""
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield notes
-    said = (str(one.message) for one in caught if issubclass(one.category, MarketDataWarning))
-    notes += dict.fromkeys(said)
-
-
-def _answer(frame: pl.DataFrame, units: dict[str, str], rows: int, notes: list[str], then: int | None) -> Answer:
-    most = min(whole("rows", rows), _MOST_ROWS)
-    shown = frame.head(most)
-    out: Answer = {
-        "columns": shown.columns,
-        "units": {name: units[name] for name in shown.columns if name in units},
-        "rows": [list(row) for row in _plain(shown).iter_rows()],
-        "notes": notes,
-    }
-    if then is not None:
-        out["as_of"] = to_text(then)
-    if frame.height > most:
-        left = frame.height - most
-        out["notes"] = [*notes, f"The first {most:,} of {frame.height:,} rows; {left:,} were left out."]
-    return out
-
-
-def _tokens(frame: pl.DataFrame) -> dict[str, str]:
-    """The id of each outcome by its label."""
-    if "token_label" not in frame.columns:
-        return {}
-    pairs = frame.select(pl.col("token_label", "token_id").cast(pl.String)).unique().sort("token_id").rows()
-    return {label: token for label, token in pairs if label is not None}
-
-
-def _without_ids(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without the ids that each row repeats: of the market, and of tokens whose label says which they are."""
-    tokens = frame.select(cs.by_name("token_id", "token_label", require_all=False)).unique()
-    named = "token_label" in tokens.columns and tokens["token_label"].null_count() == 0
-    said = named and tokens["token_label"].n_unique() == tokens.height
-    return frame.drop("market_id", *(["token_id"] if said else []))
-
-
-def _first_times(frame: pl.DataFrame, rows: int) -> tuple[pl.DataFrame, str | None]:
-    """The rows of the first times, as many times as are whole in so many rows (one at least), and the next time."""
-    if frame.height <= min(rows, _MOST_ROWS):
-        return frame, None
-    edge = frame["ts"][min(rows, _MOST_ROWS)]
-    first = frame.filter(pl.col("ts") < edge)
-    first = first if first.height else frame.filter(pl.col("ts") == frame["ts"][0])
-    return first, f"{frame['ts'][first.height]:%Y-%m-%dT%H:%M:%SZ}" if first.height < frame.height else None
-
-
-def _plain(frame: pl.DataFrame) -> pl.DataFrame:
-    """Texts instead of times and categories, as JSON has neither; NaN is null."""
-    return frame.with_columns(
-        cs.datetime().dt.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        (cs.categorical() | cs.enum() | cs.duration() | cs.date() | cs.decimal()).cast(pl.String),
-        cs.float().fill_nan(None),
+def _stored_ranges(ranges: pl.DataFrame) -> pl.DataFrame:
+    """For each market the first and last time of its points, and the first ranges without points of each view."""
+    if "state" in ranges.columns:
+        ranges = ranges.filter(pl.col("state").cast(pl.String) != "missing")
+    before = pl.col("end").cum_max().shift().over("market_id", "view")
+    holes = (
+        ranges.sort("market_id", "view", "start")
+        .with_columns(hole_start=before)
+        .filter(pl.col("hole_start") < pl.col("start"))
+        .with_columns(
+            hole=pl.format(
+                "{} {} to {}", "view", pl.col("hole_start").dt.strftime(_MINUTE), pl.col("start").dt.strftime(_MINUTE)
+            )
+        )
+        .group_by("market_id")
+        .agg(missing=pl.col("hole").head(_MOST_HOLES))
     )
+    whole_range = ranges.group_by("market_id").agg(stored_from=pl.col("start").min(), stored_to=pl.col("end").max())
+    return whole_range.join(holes, on="market_id", how="left")
 
 
-def _missing(ts: pl.Series, rng: Range, width: BucketWidth) -> list[dict[str, str]]:
-    """Parts of a range in whose buckets no row begins, the first ones if there are many."""
-    step = width.micros
-    first = width.floor(rng.start)
-    edges = np.concatenate([[first - step], np.unique(ts.to_physical().to_numpy()), [-(-rng.end // step) * step]])
-    at = np.flatnonzero(np.diff(edges) > step)
-    return [
-        {"start": to_text(int(max(edges[k] + step, rng.start))), "end": to_text(int(min(edges[k + 1], rng.end)))}
-        for k in at[:_MOST_GAPS]
-    ]
-
-
-def _time(micros: int) -> pl.Expr:
-    return pl.lit(micros).cast(pl.Datetime("us", "UTC"))
+_MINUTE = "%Y-%m-%dT%H:%MZ"
