@@ -16,9 +16,8 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
 from marketdata.archive import files, ingest, maintenance, query, recordings, scan, sql, universe
-from marketdata.archive.coverage.intervals import gaps
-from marketdata.archive.coverage.policy import whole_minutes
-from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.coverage.intervals import CoverageState, gaps
+from marketdata.archive.coverage.policy import whole_buckets
 from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import FetchedRange, Pull, wanted_range
 from marketdata.archive.query import Missing, checked_views
@@ -26,14 +25,13 @@ from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading, unavailable
 from marketdata.archive.storage.parquet import is_url
-from marketdata.archive.storage.tables import looking_once
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, EmptyRangeWarning, NotArchivedError, warn
 from marketdata.points.arguments import choice, names, number, text, whole, with_flags
 from marketdata.points.columns import Data
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
 from marketdata.points.views import VIEWS, View
-from marketdata.resolution import BASES
+from marketdata.resolution import UNITS, BucketWidth
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
@@ -58,7 +56,7 @@ class _Options(TypedDict, total=False):
 
     storage_options: dict[str, str] | None
     as_of: TimeLike | None
-    base: Literal["1s", "1m"] | None
+    base: str | None
 
 
 class _More(TypedDict, total=False):
@@ -131,16 +129,15 @@ class Archive(Generic[Frame]):
         frame: FrameKind = "pandas",
         storage_options: dict[str, str] | None = None,
         as_of: TimeLike | None = None,
-        base: Literal["1s", "1m"] | None = None,
+        base: str | None = None,
     ) -> None:
         self._location = _located(path_or_url)
         self._frame = frame_kind(frame)
         self._client: Any = None
         self._progress: bool | None = None
-        if base is not None and base not in BASES:
-            raise ConfigError("does not exist; an archive has points at '1m' or '1s'.", argument="base", value=base)
+        width = None if base is None else _base(base)
         then = None if as_of is None else to_micros(as_of, "as_of")
-        self._store = ArchiveStore(self._location, storage_options, then, base)
+        self._store = ArchiveStore(self._location, storage_options, then, width)
         if base is not None:
             self._store.base  # noqa: B018  an archive of another base is refused here, not at the first read
 
@@ -155,7 +152,7 @@ class Archive(Generic[Frame]):
     def _opened(self, *, exists: bool = False) -> ArchiveStore:
         """The store for reading; NotArchivedError for a folder of other files, and where it ``exists`` for none."""
         store, what = self._store, f"The folder {self._location!r}"
-        if not is_url(self._location) and (exists or not store.is_made):
+        if not is_url(self._location) and (exists or store.stored_base is None):
             with reading(what):
                 # One listing: another process may make the archive at this moment.
                 try:
@@ -164,9 +161,8 @@ class Archive(Generic[Frame]):
                     if exists:
                         raise NotArchivedError(f"There is no folder {self._location!r}. {_MADE}") from None
                     return store
-            if found and found.isdisjoint(store.tables):
+            if found and found.isdisjoint({*store.tables, "imports"}):
                 raise NotArchivedError(f"{what} holds other files, and no archive. {_MADE}")
-        store.base  # noqa: B018  the table that says it also tells an earlier layout
         return store
 
     @with_flags
@@ -339,7 +335,7 @@ class Archive(Generic[Frame]):
         ways = {"event": event, "series": series, "search": search, "all_markets": all_markets or None, "file": file}
         selection = Selection(self._store, client, markets=markets, **ways)
         run = Pull(self._store, client, dry_run=dry_run, refresh=refresh, progress=progress)
-        run.run(selection, checked_views(views), wanted_range(start, end))
+        run.run(selection, checked_views(views), wanted_range(start, end, self._store.base.micros))
         return query.report(FetchedRange, sorted(run.fetched), self._kind(frame))
 
     @with_flags
@@ -386,23 +382,23 @@ class Archive(Generic[Frame]):
         selection = Selection(self._store, client, markets=markets, **ways)
         follower = Follower(self._store, client, selection, checked_views(views))
         step = to_duration(every, "every", least="1s", most="1d", numbers=True)
-        return follower.rounds(wanted_range(start, None), step, stop or threading.Event())
+        return follower.rounds(wanted_range(start, None, self._store.base.micros), step, stop or threading.Event())
 
     @overload
     def books(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: None = None, **more: Unpack[_Books],
     ) -> Frame: ...  # fmt: skip
 
     @overload
     def books(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: _Pandas, **more: Unpack[_Books],
     ) -> PandasFrame: ...  # fmt: skip
 
     @overload
     def books(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: _Polars, **more: Unpack[_Books],
     ) -> PolarsFrame: ...  # fmt: skip
 
@@ -411,7 +407,7 @@ class Archive(Generic[Frame]):
         market: str | Sequence[str] | None = None,
         start: TimeLike | None = None,
         end: TimeLike | None = None,
-        resolution: str = "1m",
+        resolution: str | None = None,
         *,
         levels: int | None = None,
         frame: FrameKind | None = None,
@@ -433,7 +429,7 @@ class Archive(Generic[Frame]):
         frame : {"pandas", "polars"}, optional
             Kind of the frame, by default that of the archive.
         on_missing : {"warn", "raise", "partial", "fetch"}, optional
-            If part of the range is missing, unproven or provisional: warn (default), raise, stay silent, or `pull` it
+            If part of the range is missing, unverified or provisional: warn (default), raise, stay silent, or `pull` it
             from the attached client.
 
         Examples
@@ -448,19 +444,19 @@ class Archive(Generic[Frame]):
 
     @overload
     def prices(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: None = None, **more: Unpack[_More],
     ) -> Frame: ...  # fmt: skip
 
     @overload
     def prices(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: _Pandas, **more: Unpack[_More],
     ) -> PandasFrame: ...  # fmt: skip
 
     @overload
     def prices(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: _Polars, **more: Unpack[_More],
     ) -> PolarsFrame: ...  # fmt: skip
 
@@ -469,7 +465,7 @@ class Archive(Generic[Frame]):
         market: str | Sequence[str] | None = None,
         start: TimeLike | None = None,
         end: TimeLike | None = None,
-        resolution: str = "1m",
+        resolution: str | None = None,
         *,
         frame: FrameKind | None = None,
         on_missing: Missing | None = None,
@@ -482,19 +478,19 @@ class Archive(Generic[Frame]):
 
     @overload
     def metrics(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: None = None, **more: Unpack[_More],
     ) -> Frame: ...  # fmt: skip
 
     @overload
     def metrics(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: _Pandas, **more: Unpack[_More],
     ) -> PandasFrame: ...  # fmt: skip
 
     @overload
     def metrics(
-        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str = ..., *,
+        self, market: _Names, start: _When = ..., end: _When = ..., resolution: str | None = ..., *,
         frame: _Polars, **more: Unpack[_More],
     ) -> PolarsFrame: ...  # fmt: skip
 
@@ -503,7 +499,7 @@ class Archive(Generic[Frame]):
         market: str | Sequence[str] | None = None,
         start: TimeLike | None = None,
         end: TimeLike | None = None,
-        resolution: str = "1m",
+        resolution: str | None = None,
         *,
         frame: FrameKind | None = None,
         on_missing: Missing | None = None,
@@ -519,7 +515,7 @@ class Archive(Generic[Frame]):
         view: View,
         market_id: str,
         rng: Range | None = None,
-        resolution: str = "1m",
+        resolution: str | None = None,
         token_id: str | None = None,
     ) -> Data:
         """Points of one market as Books or Series, sorted by token and time; see `books`.
@@ -538,13 +534,13 @@ class Archive(Generic[Frame]):
         ArchiveCorruptError if the coverage is damaged, as of reads of frames: nobody can tell then what is missing.
         """
         store, view = self._store, choice("view", view, VIEWS)
-        store.coverage.refresh(view)
+        store.coverage[view].records(market_id)
         return query.stored_ranges(store.points[view], market_id, rng)
 
     def final_stamp(self, view: View, market_id: str, rng: Range) -> str | None:
         """A text that changes with the points of a range [microseconds UTC]; None if it is not final; see `columns`."""
         store = self._store
-        final = (r.range for r in store.coverage.records(view, market_id) if r.state == CoverageState.FINAL)
+        final = (r.range for r in store.coverage[view].records(market_id) if r.state == CoverageState.FINAL)
         if gaps(final, rng):
             return None
         # A file never changes, so other points are in other files.
@@ -592,14 +588,14 @@ class Archive(Generic[Frame]):
 
     @overload
     def scan(
-        self, view: View, market: _Names | None = ..., start: _When = ..., end: _When = ..., resolution: str = ..., *,
-        engine: Literal["polars"] = "polars", **more: Unpack[_Scan],
+        self, view: View, market: _Names | None = ..., start: _When = ..., end: _When = ...,
+        resolution: str | None = ..., *, engine: Literal["polars"] = "polars", **more: Unpack[_Scan],
     ) -> PolarsLazyFrame: ...  # fmt: skip
 
     @overload
     def scan(
-        self, view: View, market: _Names | None = ..., start: _When = ..., end: _When = ..., resolution: str = ..., *,
-        engine: EngineName, **more: Unpack[_Scan],
+        self, view: View, market: _Names | None = ..., start: _When = ..., end: _When = ...,
+        resolution: str | None = ..., *, engine: EngineName, **more: Unpack[_Scan],
     ) -> Any: ...  # fmt: skip
 
     @with_flags
@@ -609,7 +605,7 @@ class Archive(Generic[Frame]):
         market: str | Sequence[str] | None = None,
         start: TimeLike | None = None,
         end: TimeLike | None = None,
-        resolution: str = "1m",
+        resolution: str | None = None,
         *,
         levels: int | None = None,
         engine: EngineName = "polars",
@@ -682,7 +678,7 @@ class Archive(Generic[Frame]):
         # Only the tables that the statement names are read; all of them for a statement that names none.
         named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
         views = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]
-        points = [query_of(self._opened(), view, None, query.ALL_TIME, "1m", nested=view == "books") for view in views]
+        points = [query_of(self._opened(), view, None, query.ALL_TIME, None, nested=view == "books") for view in views]
         kinds = named & {"markets", "events", "series", "coverage"}
         records = {name: getattr(self, name)(frame="polars").to_arrow() for name in kinds}
         _made = sql.define(connection, points, records)
@@ -835,7 +831,7 @@ class Archive(Generic[Frame]):
         market: str | Sequence[str] | None = None,
         start: TimeLike | None = None,
         end: TimeLike | None = None,
-        resolution: str = "1m",
+        resolution: str | None = None,
     ) -> None:
         """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file; parameters and errors as for `books`.
 
@@ -858,7 +854,7 @@ class Archive(Generic[Frame]):
             raise ConfigError("is refused; pass the path of a file.", argument="path", value=path)
         store, view, wanted = self._opened(exists=True), choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
-        ranges = None if ids is None else query.covered_ranges(store.coverage, view, ids, start, end, "warn")
+        ranges = None if ids is None else query.covered_ranges(store.coverage[view], view, ids, start, end, "warn")
         files.write(scan.computed(query_of(store, view, ranges, ranges or wanted, resolution)), Path(path))
 
     def files(
@@ -892,7 +888,7 @@ class Archive(Generic[Frame]):
         """The ranges that are stored: one row per range of a market's view.
 
         Returns a ``frame`` with ``view market_id start end state rows fetched_at``: [start, end) in UTC;
-        state is final, provisional, recorded, unproven or missing; rows null if unknown.
+        ``state`` is final, provisional, recorded, unverified or not_allowed.
 
         Examples
         --------
@@ -938,23 +934,13 @@ class Archive(Generic[Frame]):
         found = maintenance.repair(self._opened()) if repair else maintenance.verify(self._opened())
         return query.report(maintenance.Damage, found, self._kind(frame))
 
-    def rebuild(self, *, frame: FrameKind | None = None) -> Any:
-        """Recreate damaged or missing commit logs from the data files, then repair as `verify` does.
-
-        Until then such a table is read up to its last good version, with a warning, and not written to. Nothing else
-        may write meanwhile; old logs stay as ``_delta_log.damaged-...``. Returns the ranges that are now missing.
-        ArchiveError in an object store.
-        """
-        maintenance.rebuild(self._opened())
-        return query.report(maintenance.Damage, maintenance.repair(self._store), self._kind(frame))
-
     def _read(
         self,
         view: View,
         market: str | Sequence[str] | None,
         start: TimeLike | None,
         end: TimeLike | None,
-        resolution: str,
+        resolution: str | None,
         on_missing: Missing | None,
         frame: FrameKind | None,
         levels: int | None = None,
@@ -968,14 +954,13 @@ class Archive(Generic[Frame]):
         if missing == "fetch":
             self._store.width(resolution)
             filled = self._filled(view, market, start, end)
-        store = self._store
-        with looking_once():
-            store.width(resolution)
-            ranges = filled or query.covered_ranges(
-                self._opened().coverage, view, self._market_ids(market), start, end, missing
-            )
-            what = query_of(store, view, ranges, ranges, resolution, levels=levels)
-            return cast("Frame", to_frame(what.columns(), self._kind(frame)))
+        store = self._opened(exists=True)
+        width, version = store.width(resolution), store.points[view].version()
+        ranges = filled or query.covered_ranges(
+            store.coverage[view], view, self._market_ids(market), start, end, missing, version
+        )
+        points = query_of(store, view, ranges, ranges, width, levels=levels, version=version).columns()
+        return cast("Frame", to_frame(points, self._kind(frame)))
 
     def _filled(self, view: View, market: _Names | None, start: _When, end: _When) -> dict[str, Range]:
         """The range of each market, pulled from the attached client."""
@@ -987,7 +972,9 @@ class Archive(Generic[Frame]):
             raise ConfigError("on_missing='fetch' needs start= and end=.")
         wanted = to_range(start, end)
         run = Pull(self._store, self._client, progress=self._progress)
-        filled = run.run(Selection(self._store, self._client, markets=market), [view], whole_minutes(wanted))
+        filled = run.run(
+            Selection(self._store, self._client, markets=market), [view], whole_buckets(wanted, self._store.base.micros)
+        )
         return dict.fromkeys(filled, wanted)
 
     def _market_ids(self, market: str | Sequence[str] | None) -> dict[str, str] | None:
@@ -1029,6 +1016,14 @@ def _located(path_or_url: object) -> str:
     if problem:
         raise ConfigError(f"{problem}. Use another folder.", argument="path_or_url", value=location)
     return str(path)
+
+
+def _base(value: object) -> BucketWidth:
+    """The base that a user chose; ConfigError below 250 ms and above a day."""
+    width = BucketWidth.of(value, "base")
+    if not UNITS["s"] // 4 <= width.micros <= UNITS["d"]:
+        raise ConfigError("does not exist; an archive has points of 250ms to 1d.", argument="base", value=value)
+    return width
 
 
 def _range(start: TimeLike | None, end: TimeLike | None) -> Range:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from marketdata.archive.records import Record
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import DataFile
-from marketdata.archive.storage.tables import Table, Version
+from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import NotArchivedError
 from marketdata.points.records import FIELDS, ID_NAMES, KINDS, RecordKind, columns
 
@@ -158,16 +158,15 @@ class Catalog:
             return self._files
 
     def _read(self, file: DataFile) -> _Rows:
-        with errors.repairable():
-            rows = self.table.read_small(file)
-            with errors.parsing(f"The {self.kind} table"):
-                return _Rows(self.kind, rows.cast(SCHEMAS[self.kind]))
+        hint = "Run archive.verify(repair=True): it makes the records again from the points."
+        with errors.parsing(f"The {self.kind} table", hint):
+            return _Rows(self.kind, self.table.read(file).cast(SCHEMAS[self.kind]))
 
     def upsert(self, records: Iterable[Record]) -> None:
         """Add records, or replace those with the same id; new fields are stored too."""
         new = {r["id"]: r for r in records}
 
-        def make(version: Version) -> tuple[list[DataFile], list[DataFile]] | None:
+        def make(version: Version) -> Plan | None:
             files = self._rows(version)
             known = {identity: _of_id(files, identity) for identity in new}
             both = {identity: _merge(known[identity] or {}, record) for identity, record in new.items()}
@@ -175,7 +174,7 @@ class Catalog:
             if not changed:
                 return None
             # Only what has a record that changes is written again, but for what is joined once there are many.
-            is_whole = len(files) >= (_MANY_REMOTE if self.table.remote else _MANY_FILES)
+            is_whole = len(files) >= (_MANY_REMOTE if self.table.store.remote else _MANY_FILES)
             old = {path for path, rows in files.items() if is_whole or not rows.by_id.keys().isdisjoint(changed)}
             gone = pa.array(changed, pa.string())
             stay = [
@@ -183,7 +182,7 @@ class Catalog:
             ]
             merged = pa.concat_tables([*stay, _table_rows(self.kind, [both[identity] for identity in changed])])
             merged = merged.take(pc.sort_indices(_id_column(merged))).combine_chunks()
-            return self.table.put(merged), [file for file in version.files if file.path in old]
+            return Plan(self.table.put(merged), [file for file in version.files if file.path in old])
 
         if new:
             self.table.plan(make)

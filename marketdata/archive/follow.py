@@ -7,9 +7,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from marketdata.archive.coverage.policy import FINALIZE_AFTER
-from marketdata.archive.pull import Pull, check_base
-from marketdata.archive.selection import Selection, is_fresh
+from marketdata.archive.pull import Pull
+from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.errors import (
@@ -24,6 +23,9 @@ from marketdata.errors import (
 )
 from marketdata.points.views import View
 from marketdata.times import SECOND, Range, to_datetime
+
+# A listing of markets is used again for this time, by the server's clock [microseconds].
+LISTED_AGAIN = 600 * SECOND
 
 
 class Round(NamedTuple):
@@ -40,7 +42,6 @@ class Follower:
     """Rounds of a pull without an end."""
 
     def __init__(self, store: ArchiveStore, client: Any, selection: Selection, views: Sequence[View]) -> None:
-        check_base(store)
         self._store = store
         self._client = client
         self._selection = selection
@@ -62,7 +63,7 @@ class Follower:
     def _round(self, wanted: Range, stop: threading.Event) -> Round:
         run, error, at = Pull(self._store, self._client, progress=False, stop=stop), None, None
         try:
-            at = to_datetime(run.clock.now + run.clock.ahead) if run.clock.finalize_after == FINALIZE_AFTER else None
+            at = to_datetime(run.clock.now + run.clock.ahead) if run.clock.is_known else None
             is_new = self._list(run)
             run.fill(self._markets, self._views, wanted)
             if is_new:
@@ -76,10 +77,10 @@ class Follower:
     def _list(self, run: Pull) -> bool:
         """List the markets if that is due; whether it was."""
         now = run.clock.now
-        is_due = self._listed is None or not is_fresh(self._listed, now)
-        if is_due or self._selection.is_cached:
-            self._markets = self._selection.ids(lambda: run.clock)
+        # Time may seem to go back: a Date has whole seconds, and servers behind one address may differ by some.
+        is_due = self._listed is None or abs(now - self._listed) >= LISTED_AGAIN
         if is_due:
+            self._markets = self._selection.ids()
             self._listed = now
         return is_due
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from marketdata.archive import query, records
 from marketdata.archive.catalog import Catalog
-from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.coverage.intervals import CoverageState
 from marketdata.archive.records import Record, rows_of
-from marketdata.archive.storage.tables import looking_once
-from marketdata.archive.store import ArchiveStore, minutes_of, times_of
+from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token, joined
 from marketdata.points.duplicates import repeated
@@ -33,8 +32,8 @@ def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, se
     """Store records; events and series that are not given are derived from the markets."""
     given: dict[RecordKind, Any] = {"markets": markets, "events": events, "series": series}
     new = {kind: [records.read(kind, row) for row in rows_of(rows)] for kind, rows in given.items() if rows is not None}
-    if new and store.base.text != "1m":
-        store.fix_base(store.base)
+    if new and store.is_base_given:
+        store.fix_base()
     catalog = store.catalog
     catalog["markets"].upsert(new.get("markets", ()))
     every = catalog["markets"].records() if "markets" in new else []
@@ -48,34 +47,33 @@ def add_points(
     store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False
 ) -> tuple[int, int]:
     """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored."""
-    with looking_once():
-        markets, base = store.catalog["markets"], store.base
-        read = identified(view, _columns(view, data, markets), markets)
-        _check_values(view, read)
-        columns = _distinct(view, read)
-        if (columns.ts % base.micros).any():
-            from marketdata.points.resample import resample_columns
+    markets, base = store.catalog["markets"], store.base
+    read = identified(view, _columns(view, data, markets), markets)
+    _check_values(view, read)
+    columns = _distinct(view, read)
+    if (columns.ts % base.micros).any():
+        from marketdata.points.resample import resample_columns
 
-            columns = resample_columns(columns, base)
-        if not len(columns):
-            return 0, 0
-        if complete:
-            _check_tokens(view, columns, markets)
-        state = CoverageState.FINAL if complete else CoverageState.RECORDED
-        coarse = coarse_grid(columns, base)
-        if coarse is not None:
-            _check_width(store, view, {m: minutes_of(times) for m, times in times_of(columns).items()}, coarse)
-            if not complete and len(np.unique(columns.ts)) >= _ENOUGH:
-                warn(
-                    f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
-                    "and their range as unproven, so that pull fetches the minutes between. If they are aggregates, "
-                    f"add the {base} points they were made of instead.",
-                    PartialCoverageWarning,
-                )
-                state = CoverageState.UNPROVEN
-        markets.upsert(seen_markets(columns, markets))
-        store.upsert(view, columns, state, whole=replace)
-        return len(read), len(columns)
+        columns = resample_columns(columns, base)
+    if not len(columns):
+        return 0, 0
+    if complete:
+        _check_tokens(view, columns, markets)
+    state = CoverageState.FINAL if complete else CoverageState.RECORDED
+    coarse = coarse_grid(columns, base)
+    if coarse is not None:
+        _check_width(store, view, {m: hull_of(times, base.micros) for m, times in times_of(columns).items()}, coarse)
+        if not complete and len(np.unique(columns.ts)) >= _ENOUGH:
+            warn(
+                f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
+                "and their range as unverified, so that pull fetches the points between. If they are aggregates, "
+                f"add the {base} points they were made of instead.",
+                PartialCoverageWarning,
+            )
+            state = CoverageState.UNVERIFIED
+    markets.upsert(seen_markets(columns, markets))
+    store.upsert(view, columns, state, whole=replace)
+    return len(read), len(columns)
 
 
 def _check_values(view: View, columns: Data) -> None:

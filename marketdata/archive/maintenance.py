@@ -1,47 +1,39 @@
-"""Maintenance: fewer and larger files, no leftovers, verification, and repair of commit logs."""
+"""Maintenance: fewer and larger files, no leftovers, and a comparison of the files with the coverage."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-import shutil
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.coverage.intervals import CoverageRecord, gaps, union, within
-from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.coverage import buckets
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps
 from marketdata.archive.ingest import seen_markets
-from marketdata.archive.query import ALL_TIME, pruned, read
 from marketdata.archive.records import derive
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import OURS, DataFile, cuts, file_of, flush, holding
-from marketdata.archive.storage.tables import LOG_FOLDER, Plan, Table, Version
-from marketdata.archive.store import ArchiveStore, minutes_around, minutes_of, times_of
-from marketdata.errors import ArchiveCorruptError, ArchiveError
+from marketdata.archive.storage.parquet import COMPACT_EFFORT, FAR, OURS, DataFile, cuts
+from marketdata.archive.storage.tables import Plan, Table, Version
+from marketdata.archive.store import ArchiveStore, hull_of, times_of
+from marketdata.errors import ArchiveCorruptError
 from marketdata.points.arguments import number
+from marketdata.points.columns import Ints
 from marketdata.points.records import KINDS
-from marketdata.points.views import VIEWS, View, empty
-from marketdata.times import Range
+from marketdata.points.views import VIEWS, View
+from marketdata.times import SECOND, Range
 from marketdata.wire.arrow import from_tables
 
 # Size of a compacted file [bytes]: at about a byte per level it has some eight million levels.
 _FILE_BYTES = 8_000_000
-# The name of the table of coverage, beside those of views and records.
-_COVERAGE = "coverage"
-# A younger file that no commit names may belong to a write in progress [s].
-_IN_PROGRESS = 3_600.0
-# Longest retention: a thousand years, as the library counts in 64 bits of milliseconds [h].
-_LONGEST = 24 * 365 * 1000
+# A younger file may belong to a write in progress [microseconds].
+_IN_PROGRESS = 24 * 3600 * SECOND
 
 
 class Damage(NamedTuple):
-    """Something that is not as it was written; a file of coverage or records has the table as ``view``, no range."""
+    """Something that is not as it was written; damage of whole files has no market, or no range."""
 
     view: str
     market_id: str
@@ -52,67 +44,78 @@ class Damage(NamedTuple):
 
 def compact(store: ArchiveStore) -> int:
     """Rewrite small files as large ones in tidy order; returns how many files fewer there are."""
-    tables = [*store.points.values(), store.coverage.table]
-    before = sum(len(table.version().files) for table in tables)
+    fewer = 0
     for view, table in store.points.items():
-        files = pruned(table.version(), None, ALL_TIME).files
-        small = [file for file in files if file.size <= _FILE_BYTES // 2]
+        before = table.version()
+        small = sorted((f for f in before.files if f.size <= _FILE_BYTES // 2), key=lambda f: (f.market_min, f.ts_min))
         for first, end in cuts(np.array([file.size for file in small]), _FILE_BYTES):
             if end - first > 1:
-                store.join(view, small[first:end])
-    store.coverage.fold(VIEWS, whole=True)
-    after = sum(len(table.version().files) for table in tables)
+                _join(store, view, small[first:end])
+        fewer += len(before.files) - len(table.version().files)
     for table in store.tables.values():
         table.checkpoint()
-    return max(0, before - after)
+    return max(0, fewer)
+
+
+def _join(store: ArchiveStore, view: View, files: list[DataFile]) -> None:
+    """Write files as one; those that another writer replaces meanwhile are left out, as its rows are newer."""
+    table = store.points[view]
+
+    def plan(version: Version) -> Plan | None:
+        stored = [file for file in files if file in version.files]
+        if len(stored) < 2:
+            return None
+        return Plan(table.put(store.joined(view, stored), COMPACT_EFFORT), stored)
+
+    table.plan(plan)
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
-    """Remove files that no version of the last hours names; returns their names."""
-    # Delta counts whole hours: one file too many is better than one too few.
-    hours = math.ceil(min(number("retention_hours", retention_hours, least=0), _LONGEST))
-    gone = []
-    for table in store.tables.values():
-        if table.version().number >= 0:
-            table.create()  # not where the log is damaged: what looks replaced may be all there is
-            gone += table.vacuum(hours)
-            gone += _sweep(table)
-    return gone
+    """Remove files of ours that no version of the last hours names; returns their names."""
+    thousand_years = 24 * 365 * 1000
+    hours = math.ceil(min(number("retention_hours", retention_hours, least=0), thousand_years))
+    removed = []
+    for name, table in store.tables.items():
+        unused = [path for path in table.unused_files(hours) if OURS.fullmatch(path)]
+        unused += _unused_coverage(store, name, hours) if name in VIEWS else []
+        with errors.writing(f"Vacuuming {table.uri}"):
+            for path in unused:
+                if table.store.age(path) > _IN_PROGRESS:
+                    table.store.delete(path)
+                    removed.append(path)
+    return removed
 
 
-def _sweep(table: Table) -> list[str]:
-    """Remove files of writers that were killed before they committed, or in it. Foreign files stay."""
-    if table.remote:
+def _unused_coverage(store: ArchiveStore, view: Any, hours: int) -> list[str]:
+    """Coverage files that no version of the last hours names."""
+    table, coverage = store.points[view], store.coverage[view]
+    if table.version().number < 0:
         return []
-    gone, log = list[str](), Path(table.uri, LOG_FOLDER)
-    with errors.writing(f"Vacuuming {table.uri}"):
-        named = {file.path for file in table.version().files} | set(table.vacuum(0, dry_run=True))
-        for path in (*(path for path in _own_files(table) if path.name not in named), *log.glob("*.json#*")):
-            if not path.is_symlink() and time.time() - path.stat().st_mtime > _IN_PROGRESS:
-                path.unlink(missing_ok=True)
-                gone.append(path.name)
-    return gone
-
-
-def _own_files(table: Table) -> list[Path]:
-    """The data files in the folder of a table that are from this library."""
-    return [path for path in Path(table.uri).iterdir() if OURS.fullmatch(path.name) and not path.is_symlink()]
+    retained = hours * 3600 * SECOND
+    # A version of the last hours names files that were written after it, or what the version of then named.
+    named = coverage.named_files(table) | coverage.named_files(table.past(time.time_ns() // 1000 - retained))
+    return [
+        f"{buckets.FOLDER}/{name}"
+        for name in table.store.names(buckets.FOLDER)
+        if buckets.FILE_NAME.fullmatch(name)
+        and name not in named
+        and table.store.age(f"{buckets.FOLDER}/{name}") > retained + _IN_PROGRESS
+    ]
 
 
 def verify(store: ArchiveStore) -> list[Damage]:
-    """All damage: what differs from what was written, by the coverage; ArchiveError if the storage failed."""
-    lost = []
-    for name in (*KINDS, _COVERAGE):
-        table = store.tables[name]
-        broken = [found for file in table.version().files for _, found in _pieces(table, file)]
-        lost += [Damage(name, "", None, None, one.problem) for one in broken if isinstance(one, ArchiveCorruptError)]
-    for view in VIEWS:
-        try:
-            store.coverage.refresh(view)
-        except ArchiveCorruptError as problem:
-            lost.append(Damage(_COVERAGE, "", None, None, problem.problem))
-    is_known = all(one.view != _COVERAGE for one in lost)
-    return [*lost, *(damage for view in VIEWS for damage in _check(store, view, is_known=is_known))]
+    """All that differs from what was written; ArchiveError if the storage failed."""
+    found = []
+    for kind in KINDS:
+        broken = (
+            problem for file in store.tables[kind].version().files for problem in _problems(store.tables[kind], file)
+        )
+        found += [Damage(kind, "", None, None, problem) for problem in broken]
+    return [*found, *(damage for view in VIEWS for damage in _verify_view(store, view))]
+
+
+def _problems(table: Table, file: DataFile) -> list[str]:
+    return [str(rows) for _, rows in _pieces(table, file) if isinstance(rows, ArchiveCorruptError)]
 
 
 def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile, pa.Table | ArchiveCorruptError]]:
@@ -132,194 +135,130 @@ def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile, pa.Table |
                 yield group, problem
 
 
-def _check(store: ArchiveStore, view: View, *, is_known: bool) -> Iterator[Damage]:
-    """Compare the files and, where the coverage is known, the numbers of points of a view."""
-    table = store.points[view]
-    records = store.coverage.of(view, store.coverage.markets(view)) if is_known else {}
-    counts = {market: np.zeros(len(some), dtype=np.int64) for market, some in records.items()}
-    broken = list[tuple[DataFile, str]]()
-    for file in table.version().files:
-        for part, found in _pieces(table, file):
-            if isinstance(found, ArchiveCorruptError):
-                broken.append((part, str(found)))
-                if part is file:
-                    around = minutes_around(file.span.start, file.span.end - 1)
-                    yield Damage(view, file.market_min, *around, str(found))
+def _verify_view(store: ArchiveStore, view: View) -> Iterator[Damage]:
+    """Compare the files of a view with its coverage."""
+    table, coverage = store.points[view], store.coverage[view]
+    version = table.version()
+    lost = coverage.damaged(version) if version.number >= 0 else {}
+    for problem in lost.values():
+        yield Damage("coverage", "", None, None, problem)
+    damage, times = _stored_times(table, view, version)
+    yield from damage
+    for market, records in ({} if lost else _differing(coverage.all(version), times)).items():
+        for record, problem in records:
+            yield Damage(view, market, record.start, record.end, problem)
+
+
+def _stored_times(table: Table, view: View, version: Version) -> tuple[list[Damage], dict[str, Ints]]:
+    """Damaged and foreign files, and the sorted times of the rows of each market."""
+    damage, times = list[Damage](), dict[str, list[Ints]]()
+    for file in version.files:
+        span = (file.ts_min, file.ts_max + 1) if file.ts_max < FAR else (None, None)
+        if not OURS.fullmatch(file.path):
+            damage.append(Damage(view, "", *span, f"The data file {file.path} was written by another program."))
+        for part, rows in _pieces(table, file):
+            if isinstance(rows, ArchiveCorruptError):
+                where = (part.ts_min, part.ts_max + 1) if part.ts_max < FAR else (None, None)
+                damage.append(
+                    Damage(view, part.market_min if part.market_min == part.market_max else "", *where, str(rows))
+                )
                 continue
-            with errors.parsing(f"The {view} table"):
-                times = times_of(from_tables(view, [found]).sort())
-            for market in times.keys() & records.keys():
-                edges = np.array([record.range for record in records[market]]).reshape(-1, 2)
-                counts[market] += np.diff(np.searchsorted(np.sort(times[market]), edges))[:, 0]
-    for market, some in records.items():
-        for record, count in zip(some, counts[market].tolist(), strict=True):
-            wrong = [text for part, text in broken if holding([part], [market], record.range)]
-            if record.rows not in (None, count):
-                wrong.append(f"{count} points are stored where {record.rows} were written")
-            if wrong and record.state != CoverageState.MISSING:
-                yield Damage(view, market, *record.range, wrong[0])
+            with errors.parsing(f"The data file {file.path}"):
+                columns = from_tables(view, [rows]).sort()
+            for market, some in times_of(columns).items():
+                times.setdefault(market, []).append(some)
+    return damage, {market: np.sort(np.concatenate(some)) for market, some in times.items()}
+
+
+def _differing(
+    coverage: dict[str, list[CoverageRecord]], times: dict[str, Ints]
+) -> dict[str, list[tuple[CoverageRecord, str]]]:
+    """Ranges of each market whose number of rows is not that of their coverage."""
+    out: dict[str, list[tuple[CoverageRecord, str]]] = {}
+    for market in sorted({*coverage, *times}):
+        stored, records = times.get(market, np.empty(0, np.int64)), coverage.get(market, [])
+        for record in records:
+            count = int(np.diff(np.searchsorted(stored, record.range))[0])
+            if count != record.rows:
+                problem = f"{count} points are stored where {record.rows} were written"
+                out.setdefault(market, []).append((record._replace(rows=count), problem))
+        outside = stored[~_inside(stored, records)]
+        if len(outside):
+            span = Range(int(outside[0]), int(outside[-1]) + 1)
+            wrong = CoverageRecord(*span, CoverageState.UNVERIFIED, len(outside), 0)
+            out.setdefault(market, []).append((wrong, f"{len(outside)} points are stored that no coverage has"))
+    return out
+
+
+def _inside(times: Ints, records: Iterable[CoverageRecord]) -> Any:
+    out = np.zeros(len(times), bool)
+    for record in records:
+        first, last = np.searchsorted(times, record.range)
+        out[first:last] = True
+    return out
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
-    """Make what is surely damaged missing, for a pull to fill; ArchiveError, and no change, if the storage failed.
-
-    Coverage and records that are damaged, or wrong, are made again from the points.
-    """
-    damage = verify(store)
-    names = {one.view for one in damage}
-    store.coverage.skips_damaged = is_lost = _COVERAGE in names
-    try:
-        for name in store.tables if is_lost else names:
-            for file in store.tables[name].version().files:
-                _salvage(store, name, file)
-        _add_records(store, names)
-        for view in VIEWS:
-            wrong = dict[str, list[Range]]()
-            for one in damage:
-                if one.view == view and one.start is not None and one.end is not None:
-                    wrong.setdefault(one.market_id, []).append(Range(one.start, one.end))
-            for market, ranges in dict.fromkeys(_stored_markets(store, view), ()).items() if is_lost else wrong.items():
-                _mend(store, view, market, ranges)
-        if is_lost:
-            store.coverage.fold(VIEWS)
-    finally:
-        store.coverage.skips_damaged = False
-    return damage
-
-
-def _salvage(store: ArchiveStore, name: str, file: DataFile) -> None:
-    """Replace a damaged file by those of its row groups that can still be read."""
-    table = store.tables[name]
-    found = [rows for _, rows in _pieces(table, file)]
-    kept = [rows for rows in found if isinstance(rows, pa.Table)]
-
-    def make(version: Version) -> Plan | None:
-        made = table.put(pa.concat_tables(kept).unify_dictionaries()) if kept else []
-        return (made, [file]) if file in version.files else None
-
-    if len(kept) < len(found):
-        table.plan(make, store.writer(name))
-
-
-def _add_records(store: ArchiveStore, lost: Container[str]) -> None:
-    """Add what points, and records of markets, know of records that are lost; a pull knows the rest."""
-    markets = store.catalog["markets"]
-    for view, table in store.points.items() if "markets" in lost else ():
-        for file in table.version().files:
-            markets.upsert(seen_markets(from_tables(view, [table.read(file)]), markets))
-    for kind in ("events", "series"):
-        if kind in lost:
-            store.catalog[kind].upsert(derive(kind, every := markets.records(), every))
-
-
-def _stored_markets(store: ArchiveStore, view: View) -> list[str]:
-    """The markets with points or with a coverage record."""
-    table = store.points[view]
-    some = (table.read(file, names=["market_id"]) for file in table.version().files)
-    return sorted({*store.coverage.markets(view), *(name for rows in some for name in rows[0].unique().to_pylist())})
-
-
-def _mend(
-    store: ArchiveStore,
-    view: View,
-    market: str,
-    damaged: Iterable[Range] = (),
-    state: CoverageState = CoverageState.RECORDED,
-) -> None:
-    """Make damaged ranges of a market missing; points that no record of its coverage fits get one of the ``state``."""
-    now = time.time_ns() // 1000
-    known = [record for one in union(damaged) for record in within(store.coverage.records(view, market), one)]
-    lost = [CoverageRecord(*record.range, CoverageState.MISSING, None, now) for record in known if record.rows != 0]
-    if lost:
-        store.commit(view, empty(view), {market: lost})
-
-    def again(version: Version) -> dict[str, list[CoverageRecord]]:
-        points = read(store.points[view], view, market, version=version)
-        known, wrong, gone = store.coverage.records(view, market), list[Range](), list[Range]()
-        for record in known:
-            count = len(points.between(*record.range))
-            if (0 if record.state == CoverageState.MISSING else record.rows) not in (None, count):
-                (wrong if count else gone).append(record.range)
-        wrong += gaps((record.range for record in known), minutes_of(points.ts)) if len(points) else []
-        out = [CoverageRecord(*one, state, len(points.between(*one)), now) for one in union(wrong)]
-        return {market: [*out, *(CoverageRecord(*one, CoverageState.MISSING, None, now) for one in gone)]}
-
-    store.record(view, again)
-
-
-def rebuild(store: ArchiveStore) -> None:
-    """Recreate damaged or missing commit logs of a folder from the data files; old logs are set aside."""
-    unnamed, metadata = dict[str, list[DataFile]](), store.metadata_of(store.base)
+    """Keep what can be read of damaged files, and record as unverified what differs, for a pull to fetch again."""
+    found = verify(store)
     for name, table in store.tables.items():
-        if table.remote:
-            raise ArchiveError(f"{table.uri} is in an object store; only archives in a folder are rebuilt.")
-        version = table.version()
-        if table.damage is None:
-            continue
-        with errors.writing(f"Rebuilding {table.uri}"):
-            files = _data_files(table)
-            times = [at for file, _ in files for at in (file.ts_min, file.ts_max)]
-            if name in VIEWS and not store.is_made and any(at % store.base.micros for at in times):
-                raise ArchiveError(
-                    f"No commit log of {store.root} says at which base its points are, and some lie between "
-                    "minutes. Open it with base='1s' to rebuild it."
-                )
-            # The order of records of coverage does not matter; others are added again, the oldest first.
-            named = {file.path for file in version.files}
-            first = [one for one in files if name == _COVERAGE or one[0].path in named]
-            unnamed[name] = [file for file, _ in files if file.path not in named]
-            _new_log(table, first, metadata if name not in KINDS else {})
-    if not unnamed:
-        return
-    store.fix_base(store.base)
-    # Versions count from the start again, and later records have to be ordered after these.
-    store.coverage.restart([view for view in VIEWS if view in unnamed])
-    for kind in KINDS:
-        for file in unnamed.get(kind, ()):
-            texts = store.tables[kind].read(file, names=["record"])["record"].to_pylist()
-            store.catalog[kind].upsert(json.loads(text) for text in texts)
+        for file in table.version().files:
+            _salvage(table, file)
+        if name in KINDS and any(one.view == name for one in found):
+            _add_records(store, name)
     for view in VIEWS:
-        _add_again(store, view, unnamed.get(view, ()))
-
-
-def _add_again(store: ArchiveStore, view: View, files: Sequence[DataFile]) -> None:
-    """Add the points of files that no commit names any more; what has no record is for a pull to fetch."""
-    known = store.coverage.of(view, store.coverage.markets(view)) if files else {}
-    for file in files:
-        store.upsert(view, from_tables(view, [store.points[view].read(file)]).sort(), CoverageState.UNPROVEN)
-    # What was known stays: its rows tell which ranges are as they were written; others become missing.
-    store.record(view, lambda _: known)
-    for market in sorted({*_stored_markets(store, view)} - {*store.coverage.markets(view)}):
-        _mend(store, view, market, state=CoverageState.UNPROVEN)
-
-
-def _data_files(table: Table) -> list[tuple[DataFile, pa.Schema]]:
-    """The data files of a folder that can be read, the oldest first, without those that a readable commit dropped."""
-    dropped = set(table.vacuum(0, dry_run=True)) if table.version().number >= 0 else set()
-    named = {file.path for file in table.version().files}
-    found = []
-    for path in sorted(_own_files(table), key=lambda path: path.stat().st_mtime_ns):
-        if path.name in named or path.name not in dropped:
-            with contextlib.suppress(ArchiveCorruptError):
-                found.append(file_of(table.store, path.name))
+        _recover(store, view)
     return found
 
 
-def _new_log(table: Table, files: Sequence[tuple[DataFile, pa.Schema]], metadata: dict[bytes, bytes]) -> None:
-    """Write a log that names these files beside the old one, then put it in its place."""
-    root = Path(table.uri)
-    beside = root / "_rebuilt"
-    shutil.rmtree(beside, ignore_errors=True)
-    known = table.version().schema
-    extra = {f.name: f for _, schema in files for f in schema if f.name not in known.names}
-    fresh = Table(str(beside), pa.schema([*known, *(extra[n].with_type(pa.float64()) for n in sorted(extra))]))
-    fresh.create(metadata)
-    fresh.plan(lambda _: ([file for file, _ in files], []))
-    for path in (beside / LOG_FOLDER).iterdir():
-        flush(path)
-    if (root / LOG_FOLDER).exists():
-        (root / LOG_FOLDER).rename(root / f"{LOG_FOLDER}.damaged-{time.time_ns()}")
-    (beside / LOG_FOLDER).rename(root / LOG_FOLDER)
-    flush(root)
-    shutil.rmtree(beside)
-    table.reopen()
+def _salvage(table: Table, file: DataFile) -> None:
+    """Replace a damaged file by those of its row groups that can still be read."""
+    parts = [rows for _, rows in _pieces(table, file)]
+    readable = [rows for rows in parts if isinstance(rows, pa.Table)]
+
+    def plan(version: Version) -> Plan | None:
+        kept = table.put(pa.concat_tables(readable).unify_dictionaries()) if readable else []
+        return Plan(kept, [file]) if file in version.files else None
+
+    if len(readable) < len(parts):
+        table.plan(plan)
+
+
+def _add_records(store: ArchiveStore, name: str) -> None:
+    """Add what points, and records of markets, know of records that are lost; a pull knows the remaining ones."""
+    markets = store.catalog["markets"]
+    if name == "markets":
+        for view, table in store.points.items():
+            for file in table.version().files:
+                markets.upsert(seen_markets(from_tables(view, [table.read(file)]), markets))
+    elif name in ("events", "series"):
+        store.catalog[name].upsert(derive(name, every := markets.records(), every))  # type: ignore[index,arg-type]
+
+
+def _recover(store: ArchiveStore, view: View) -> None:
+    """Record ranges that have other points than their coverage says as unverified, those without a point not at all."""
+    table, coverage, now = store.points[view], store.coverage[view], time.time_ns() // 1000
+
+    def plan(version: Version) -> Plan | None:
+        lost = coverage.damaged(version)
+        _, times = _stored_times(table, view, version)
+        known = coverage.readable(version, lost)
+        changed = {}
+        for market, wrong in _differing(known, times).items():
+            ranges = [Range(record.start, record.end) for record, _ in wrong]
+            kept = [record for record in known.get(market, []) if record.range not in ranges]
+            free = gaps((r.range for r in kept), hull_of(times[market], store.base.micros)) if market in times else []
+            added = [CoverageRecord(*r, CoverageState.UNVERIFIED, _count(times[market], r), now) for r in free]
+            changed[market] = sorted([*kept, *(record for record in added if record.rows)])
+        if not changed and not lost:
+            return None
+        everything = {**known, **changed}
+        touched = {buckets.bucket_of(market) for market in changed} | lost.keys()
+        return Plan(transactions=coverage.rewrite(touched, everything))
+
+    if table.version().number >= 0:
+        table.plan(plan)
+
+
+def _count(times: Ints, wanted: Range) -> int:
+    return int(np.diff(np.searchsorted(times, wanted))[0])

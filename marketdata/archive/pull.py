@@ -14,27 +14,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marketdata.archive.coverage import policy
-from marketdata.archive.coverage.intervals import CoverageRecord, within
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, within
 from marketdata.archive.coverage.policy import MINUTE, Gap, ServerTime
-from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.query import ALL_TIME
 from marketdata.archive.selection import Selection
-from marketdata.archive.storage.locks import lock
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
-from marketdata.resolution import BASES
 from marketdata.times import SECOND, Range, TimeLike, to_micros, to_text
 
 # Points that arrived are committed at this many levels, or after this time [s].
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
-# Pulls of at most this many views of markets lock each of them, so that no two processes fetch the same; larger
-# ones may fetch the same, and store it once.
-_LOCKED = 64
 # Unknown names that are looked up for similar ones, and named in a message.
 _LOOKED_UP = 10
 _LISTED = 50
@@ -51,15 +45,6 @@ class FetchedRange(NamedTuple):
     rows: int | None
 
 
-def check_base(store: ArchiveStore) -> None:
-    """ConfigError for an archive of own recordings at seconds, which takes no points of the service."""
-    if store.base.micros != MINUTE:
-        raise ConfigError(
-            f"The archive {store.root!r} has own recordings at {store.base}, and takes no pull: the service has 1m, "
-            "and points of both must not be mixed. Pull into an archive of its own."
-        )
-
-
 @dataclass
 class Pull:
     """One run over some markets and views."""
@@ -74,12 +59,9 @@ class Pull:
     # Points by which the archive has grown: others were fetched again.
     added: int = 0
 
-    def __post_init__(self) -> None:
-        check_base(self.store)
-
     def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
         """Fill the gaps of these markets, then NotFoundError for those that the service does not know."""
-        markets = selection.ids(lambda: self.clock, refresh=self.refresh)
+        markets = selection.ids()
         self.fill(markets, views, wanted)
         self.raise_unknown(markets)
         return markets
@@ -93,17 +75,7 @@ class Pull:
                 FetchedRange(view, m, gap.start, gap.end, CoverageState.MISSING, None) for view, m, gap in todo
             ]
         elif todo:
-            with contextlib.ExitStack() as stack:
-                wanted_by = sorted({(view, m) for view, m, _ in todo})
-                locked = wanted_by if len(wanted_by) <= _LOCKED else []
-                for view, m in locked:
-                    name = f"fetching {view} of market {m[:200]!r}"
-                    stack.enter_context(lock(self.store.root, f"{view}\x1f{m}", name))
-                if locked:  # another process may have filled them while this one waited
-                    names = dict.fromkeys(t[:2] for t in todo)
-                    todo = [(v, m, gap) for v, m in names for gap in self._gaps(v, m, wanted)]
-                if todo:
-                    self._fetch(todo)
+            self._fetch(todo)
 
     def raise_unknown(self, markets: Sequence[str]) -> None:
         """NotFoundError for names that were not found, with the service's message and similar names."""
@@ -126,11 +98,13 @@ class Pull:
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {found}{more}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
-        self.store.fix_base(BASES["1m"])  # before another program, while this one waits for answers
+        self.store.fix_base()  # before another program, while this one waits for answers
         total = sum(gap.end - gap.start for *_, gap in todo) // MINUTE
         look: dict[str, Any] = {"desc": "pull", "unit": "min", "unit_scale": True, "leave": False, "delay": 1.0}
         sink = _Sink(self, todo)
-        arriving = self.client.iter_columns([(view, market, gap.range) for view, market, gap in todo], "1m")
+        arriving = self.client.iter_columns(
+            [(view, market, gap.range) for view, market, gap in todo], self.store.base.text
+        )
         with contextlib.closing(arriving), progress_bar(self.progress, total=total, **look) as bar:
             try:
                 for k, done, columns, complete in arriving:
@@ -142,9 +116,9 @@ class Pull:
                 sink.commit()
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
-        records = self.store.coverage.records(view, market)
+        records = self.store.coverage[view].records(market)
         # The server's time is requested only if there may be something to fetch.
-        late = ServerTime(max(time.time_ns() // 1000, wanted.end))
+        late = ServerTime(max(time.time_ns() // 1000, wanted.end), width=self.store.base.micros)
         if "clock" not in self.__dict__ and not policy.gaps_to_fetch(records, wanted, late, refresh=self.refresh):
             return []
         return policy.gaps_to_fetch(records, wanted, self.clock, refresh=self.refresh)
@@ -152,7 +126,7 @@ class Pull:
     @cached_property
     def clock(self) -> ServerTime:
         """The server's clock, requested once."""
-        return server_clock(self.client)
+        return server_clock(self.client, self.store.base.micros)
 
 
 class _Sink:
@@ -185,7 +159,7 @@ class _Sink:
             answers = list(_together(windows))
             for k, complete, done, times in answers:
                 if complete:
-                    beside[self._todo[k][1]] += policy.answered(done, times)
+                    beside[self._todo[k][1]] += policy.answered(done, times, self._run.store.base.micros)
             for k, complete, done, times in answers:
                 _, market, gap = self._todo[k]
                 for entry in policy.coverage_after(
@@ -203,7 +177,7 @@ class _Sink:
         """Stored records of a market near the fetched ranges, and outside them."""
         first, last = min(r.start for r in fetched), max(r.end for r in fetched)
         near = within(
-            self._run.store.coverage.records(view, market),
+            self._run.store.coverage[view].records(market),
             Range(first - 2 * policy.SHORTEST_GAP, last + 2 * policy.SHORTEST_GAP),
         )
         return [p for p in near if not any(p.start < r.end and r.start < p.end for r in fetched)]
@@ -222,7 +196,7 @@ def _together(windows: Iterable[tuple[int, bool, Range, Data]]) -> Iterator[tupl
         yield k, complete, done, np.concatenate(times)
 
 
-def server_clock(client: Any) -> ServerTime:
+def server_clock(client: Any, width: int = MINUTE) -> ServerTime:
     """The server's time, or the local one if that is earlier; without the server's nothing of the last day is final."""
     here = round(SYSTEM.time() * SECOND)
     try:
@@ -230,7 +204,7 @@ def server_clock(client: Any) -> ServerTime:
         date = client.server_time() if hasattr(client, "server_time") else None
         there = to_micros(client.health()["timestamp"] if date is None else date, "timestamp")
     except (MarketDataError, KeyError, TypeError):
-        return ServerTime(here, policy.FINALIZE_AFTER_WITHOUT_CLOCK)
+        return ServerTime(here, width=width, is_known=False)
     ahead = max(0, there - here)
     if ahead > MINUTE:
         warn(
@@ -239,15 +213,15 @@ def server_clock(client: Any) -> ServerTime:
             ServiceOddityWarning,
             hint="Set the clock that is wrong; ranges between the two are requested again.",
         )
-    return ServerTime(there - ahead, ahead=ahead)
+    return ServerTime(there - ahead, ahead, width)
 
 
-def wanted_range(start: TimeLike | None, end: TimeLike | None) -> Range:
-    """The range to fill, in whole minutes; without an end, up to now by the server's clock."""
+def wanted_range(start: TimeLike | None, end: TimeLike | None, width: int = MINUTE) -> Range:
+    """The range to fill, in whole buckets; without an end, up to now by the server's clock."""
     first = to_micros(start, "start")
     last = time.time_ns() // 1000 if end is None else to_micros(end, "end")
     if first >= last:
         shown = f"the present ({to_text(last)})" if end is None else f"the end, {to_text(last)}"
         problem = f"is not before {shown}; the start is inclusive and the end exclusive."
         raise ConfigError(problem, argument="start", value=start)
-    return policy.whole_minutes(Range(first, ALL_TIME.end if end is None else last))
+    return policy.whole_buckets(Range(first, ALL_TIME.end if end is None else last), width)

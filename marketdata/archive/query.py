@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marketdata.archive.coverage.intervals import CoverageRecord, covered, gaps, union, within
-from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.coverage.table import CoverageTable
+from marketdata.archive.coverage.buckets import Coverage
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, covered, gaps, union, within
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import LAST_NAME, DataFile, holding, hull
 from marketdata.archive.storage.tables import Table, Version
@@ -24,7 +23,7 @@ from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Ints, Token, joined
 from marketdata.points.views import VIEWS, View, empty
-from marketdata.resolution import BASES, BucketWidth
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
 from marketdata.wire.arrow import dictionary_of, from_tables
@@ -47,8 +46,9 @@ _THREADS = min(8, os.cpu_count() or 1)
 # Points to aggregate are read this many bytes of files at a time; a larger market is read in ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
+_MINUTES = BucketWidth.of("1m")
 # A read warns of these states.
-_UNCERTAIN = (CoverageState.UNPROVEN, CoverageState.PROVISIONAL)
+_UNCERTAIN = (CoverageState.UNVERIFIED, CoverageState.PROVISIONAL, CoverageState.NOT_ALLOWED)
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Query:
     wanted: Range = ALL_TIME
     ranges: Mapping[str, Range] | None = None
     token_id: str | None = None
-    width: BucketWidth = BASES["1m"]
-    base: BucketWidth = BASES["1m"]
+    width: BucketWidth = _MINUTES
+    base: BucketWidth = _MINUTES
     labels: Labels | None = None
     levels: int | None = None
     counts: bool = False
@@ -219,24 +219,26 @@ def inside(
 
 
 def covered_ranges(
-    coverage: CoverageTable,
+    coverage: Coverage,
     view: View,
     markets: Mapping[str, str] | None,
     start: TimeLike | None,
     end: TimeLike | None,
     on_missing: Missing,
+    version: Version | None = None,
 ) -> dict[str, Range]:
     """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is.
 
     ``markets``: ids, and the names of these in messages.
     """
-    every = {m: m for m in coverage.markets(view)} if markets is None else markets
+    records = coverage.all(version) if markets is None else coverage.of(markets, version)
+    every = {m: m for m in records} if markets is None else markets
     out: dict[str, Range] = {}
     lacking = [NotArchivedError(f"no {view} are stored; pull or add them first.")] if not every else []
     for market, name in every.items():
         what = f"{view} of market {name[:200]!r}"
         try:
-            out[market] = _covered_range(coverage.records(view, market), what, start, end, on_missing)
+            out[market] = _covered_range(records[market], what, start, end, on_missing)
         except NotArchivedError as problem:
             if on_missing == "raise":
                 raise
@@ -306,13 +308,29 @@ def checked_views(views: object) -> list[View]:
     return [choice("view", view, VIEWS) for view in some]
 
 
-def coverage_frame(coverage: CoverageTable, frame: FrameKind) -> Any:
-    """The coverage of all markets and views as a frame, touching ranges of one state as one."""
+def coverage_frame(coverage: Mapping[View, Coverage], frame: FrameKind) -> Any:
+    """The coverage of all markets and views as a frame, a row per range."""
     import polars as pl
 
-    columns = ["view", "market_id", "start", "end", "state", "rows", "fetched_at"]
-    found = coverage.all().select(columns).filter(pl.col("view").is_in(VIEWS))
-    return of_kind(found.with_columns(pl.col("start", "end", "fetched_at").cast(pl.Datetime("us", "UTC"))), frame)
+    rows = [
+        (view, market, r.start, r.end, str(r.state), r.rows, r.fetched_at)
+        for view, stored in coverage.items()
+        for market, records in stored.all().items()
+        for r in records
+    ]
+    times = dict.fromkeys(("start", "end"), pl.Int64)
+    schema = {
+        "view": pl.String,
+        "market_id": pl.String,
+        **times,
+        "state": pl.String,
+        "rows": pl.Int64,
+        "fetched_at": pl.Int64,
+    }
+    stored_ranges = pl.DataFrame(rows, schema=schema, orient="row")
+    return of_kind(
+        stored_ranges.with_columns(pl.col("start", "end", "fetched_at").cast(pl.Datetime("us", "UTC"))), frame
+    )
 
 
 def report(kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]], frame: FrameKind) -> Any:

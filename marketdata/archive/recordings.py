@@ -411,8 +411,7 @@ def add_files(
             out.append(ImportedFile(str(path), note=problem.problem))
     out += [_add_tidy(store, found) for found in sorted(tidy, key=lambda one: files.ORDER.index(one.kind))]
     if recordings:
-        with store.writer("recordings"):
-            out += Import(store, options).add(recordings, named=named, progress=progress)
+        out += Import(store, options).add(recordings, named=named, progress=progress)
     left = [one for one in out if is_left_out(one.rows, one.note)]
     if left and not any(one.format for one in out):
         raise ConfigError("None of the files can be read. " + " ".join(str(one.note) for one in left[:3]))

@@ -14,15 +14,17 @@ import pyarrow as pa
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
 from marketdata.adapters.polars import signed
-from marketdata.archive.coverage.policy import MINUTE, whole_minutes
+from marketdata.archive.coverage.policy import MINUTE, whole_buckets
 from marketdata.archive.query import Labels, Query, pruned
 from marketdata.archive.storage.parquet import hull
+from marketdata.archive.storage.tables import Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
 from marketdata.points.views import VIEWS, View
+from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_datetime, to_micros
 from marketdata.wire.arrow import to_table
@@ -147,14 +149,15 @@ def query_of(
     view: View,
     markets: Iterable[str] | None,
     wanted: Range | Mapping[str, Range],
-    resolution: str,
+    resolution: str | BucketWidth | None,
     *,
     token_id: str | None = None,
     levels: int | None = None,
     counts: bool = True,
     nested: bool = False,
+    version: Version | None = None,
 ) -> Query:
-    """A query of the newest version of a view, with only the files that may have its rows; ``counts`` where needed."""
+    """A query of a version of a view, by default the newest, with only the files that may have its rows."""
     if levels is not None:
         whole("levels", levels)
     if (nested or levels is not None) and view != "books":
@@ -162,14 +165,14 @@ def query_of(
         raise ConfigError(f"{what} is refused for {view}; only books have levels.")
     table, width, base = store.points[view], store.width(resolution), store.base
     # A range of base points is whole minutes, unless seconds are read as widths below a minute.
-    clip = whole_minutes if base.micros < MINUTE <= width.micros else Range._make
+    clip = whole_buckets if base.micros < MINUTE <= width.micros else Range._make
     ranges = None if isinstance(wanted, Range) else {market: clip(one) for market, one in wanted.items()}
     span = clip(wanted) if isinstance(wanted, Range) else hull((ranges or {}).values())
     ids = None if markets is None else tuple(sorted(set(markets)))
     return Query(
         view=view,
         table=table,
-        version=pruned(table.version(), ids, span),
+        version=pruned(version or table.version(), ids, span),
         markets=ids,
         wanted=span,
         width=width,

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from marketdata.archive import records
-from marketdata.archive.coverage.intervals import CoverageRecord
-from marketdata.archive.coverage.policy import ServerTime
-from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.arguments import names
-from marketdata.times import SECOND
 
-# A listing can be used again for this time [microseconds], by the server's clock.
-LISTED_AGAIN = 600 * SECOND
-# The view under which coverage has the time of each listing.
-_DISCOVERY = "discovery"
 # The ways to choose markets, as messages name them.
-_WAYS = "markets=, event=, series=, search=, file= and all_markets=True"
+_WAYS = "markets=, event=, series=, tags=, search=, file= and all_markets=True"
 
 
 class Selection:
@@ -43,47 +33,30 @@ class Selection:
         if isinstance(value, str) and not value:
             raise ConfigError("names nothing; all_markets=True takes every market.", argument=self._way, value="")
         self._store, self._client, self._value = store, client, value
-        if self._way in ("markets", "file"):
-            self._value = names("markets", value) if self._way == "markets" else list(dict.fromkeys(names_in(value)))
+        if self._way in ("markets", "tags", "file"):
+            self._value = names(self._way, value) if self._way != "file" else list(dict.fromkeys(names_in(value)))
             if not self._value:
                 problem = "names nothing; pass an id or slug as text, or a list of them."
                 raise ConfigError(problem, argument=self._way, value=value)
 
-    @property
-    def is_cached(self) -> bool:
-        """Whether the archive stores when it was listed."""
-        return self._way in ("event", "series")
-
-    def ids(self, clock: Callable[[], ServerTime], *, refresh: bool = False) -> list[str]:
-        """Ids of the markets, unknown names unchanged; NotFoundError if none is listed; ``refresh`` lists anew."""
+    def ids(self) -> list[str]:
+        """Ids of the markets, unknown names unchanged; NotFoundError if the service lists none."""
         if self._way in ("markets", "file"):
             return self._named()
-
-        def once(what: str, listed: Callable[[], list[str]]) -> None:
-            """List anew, unless it was a short while ago; that there is nothing is not remembered."""
-            known = self._store.coverage.records(_DISCOVERY, what)
-            if (refresh or not any(is_fresh(one.fetched_at, clock().now) for one in known)) and listed():
-                record = CoverageRecord(0, 1, CoverageState.FINAL, None, clock().now, 0)
-                self._store.coverage.append((_DISCOVERY, what), record)
-
-        if self.is_cached:
-            events = [self._value]
-            if self._way == "series":
-                once(f"series:{self._value}", self._listed_events)
-                stored = self._store.catalog["events"].records()
-                events = [str(e["slug"]) for e in stored if e.get("series_slug") == self._value and e.get("slug")]
-            for event in events:
-                once(f"event:{event}", partial(self._listed, event_slug=event))
-            stored = self._store.catalog["markets"].records()
-            found = [str(m["id"]) for event in events for m in stored if m.get("event_slug") == event]
+        if self._way == "event":
+            listed = self._listed(event_slug=self._value)
+        elif self._way == "series":
+            listed = [market for slug in self._listed_events() for market in self._listed(event_slug=slug)]
+        elif self._way == "tags":
+            listed = self._listed(tags=self._value)
         else:
-            found = self._listed(search=self._value) if self._way == "search" else self._listed()
-        if not found:
+            listed = self._listed(search=self._value) if self._way == "search" else self._listed()
+        if not listed:
             what = "no market" if self._way == "all_markets" else f"no market of {self._way}={self._value!r}"
-            argument = self._way if self._way == "search" else "event"
-            hint = "client.markets() shows slugs and questions." if self._way == "search" else _SLUGS
+            argument = self._way if self._way in ("search", "tags") else "event"
+            hint = _HINTS.get(self._way, "client.events() and client.series() show the slugs.")
             raise NotFoundError(f"The service lists {what}.", argument=argument, hint=hint)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(listed))
 
     def _named(self) -> list[str]:
         markets, events, names = self._store.catalog["markets"], self._store.catalog["events"], self._value
@@ -95,7 +68,7 @@ class Selection:
         known = [(name, markets.find(name)) for name in names]
         return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
 
-    def _listed(self, **filters: str) -> list[str]:
+    def _listed(self, **filters: Any) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""
         rows, slug = records.rows_of(self._client.markets(**filters)), filters.get("event_slug")
         found = [records.read("markets", row) for row in rows]
@@ -107,21 +80,15 @@ class Selection:
         return [str(m["id"]) for m in found]
 
     def _listed_events(self) -> list[str]:
-        """Ids of the events of the series that the service lists; their records are stored."""
+        """Slugs of the events of the series that the service lists; their records are stored."""
         rows = records.rows_of(self._client.events(series_slug=self._value))
         found = [records.read("events", row) for row in rows]
         self._store.catalog["events"].upsert([{**e, "series_slug": e.get("series_slug") or self._value} for e in found])
-        return [str(e["id"]) for e in found]
+        return [str(e["slug"]) for e in found if e.get("slug")]
 
 
-# The hint where no event or series has the name.
-_SLUGS = "client.events() and client.series() show the slugs."
-
-
-def is_fresh(listed_at: int, now: int) -> bool:
-    """Whether a listing can be used again, by the server's clock [microseconds]."""
-    # Time may seem to go back: a Date has whole seconds, and servers behind one address may differ by some.
-    return abs(now - listed_at) < LISTED_AGAIN
+# What to do where the service lists no market.
+_HINTS = {"search": "client.markets() shows slugs and questions.", "tags": "client.tags() shows the tags."}
 
 
 def names_in(file: Any) -> list[str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,35 +17,27 @@ from numpy.typing import NDArray
 from marketdata.archive import query
 from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.catalog import Catalog
-from marketdata.archive.coverage import table as coverage_table
-from marketdata.archive.coverage.intervals import CoverageRecord, cut, subtract, union, within
+from marketdata.archive.coverage.buckets import Coverage
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay, subtract, union, within
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
-from marketdata.archive.coverage.state import CoverageState
-from marketdata.archive.coverage.table import CoverageTable, note_of
-from marketdata.archive.storage.locks import lock
-from marketdata.archive.storage.parquet import COMPACT_EFFORT, WRITE_EFFORT, DataFile, cuts
-from marketdata.archive.storage.tables import Plan, Table, Version, looking_once
-from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
+from marketdata.archive.storage.parquet import DataFile, cuts
+from marketdata.archive.storage.tables import Plan, Table, Version
+from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Token
 from marketdata.points.duplicates import equal_values
 from marketdata.points.records import KINDS, RecordKind
-from marketdata.points.views import VIEWS, View, empty
-from marketdata.resolution import BASES, BucketWidth
+from marketdata.points.views import VIEWS, View
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 from marketdata.wire.arrow import SCHEMAS, from_tables, to_table, tokens_of
 
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"
 # Points of these may be the user's own: a fetch replaces those that it brings, and leaves the others.
-_OWN = (CoverageState.RECORDED, CoverageState.UNPROVEN)
-# States that stay when points are added.
-_STAYS = (CoverageState.FINAL, CoverageState.RECORDED)
-# At least this many small files, in a folder or an object store, are joined by a write.
-_TAIL_FILES, _TAIL_REMOTE = 64, 4
-# A small file has less [bytes].
-_TAIL_BYTES = 500_000
-# Rows of several files are joined up to this size in memory [bytes], however few they take in a file; so many rows or
-# levels are written at once.
+_ADDED = (CoverageState.RECORDED, CoverageState.UNVERIFIED)
+# So many small files are joined by a write, and which ones are small [bytes, rows].
+_MANY_SMALL, _SMALL_BYTES, _SMALL_ROWS = 32, 64_000, 50_000
+# Rows of several files are joined up to this size in memory [bytes]; so many rows or levels are written at once.
 _BATCH_BYTES = 4_000_000
 _PORTION = 4_000_000
 
@@ -75,16 +65,10 @@ class Change:
         first, last = np.searchsorted(times, (within.start, within.end))
         return int(last - first)
 
-    def counted(self, record: CoverageRecord) -> CoverageRecord:
-        """The record with its number of points, if it has none."""
-        if record.rows is not None:
-            return record
-        return record._replace(rows=self.count(self.new, record) + self.count(self.stay, record))
 
-
-Coverage = Mapping[str, Sequence[CoverageRecord]]
-# True for stored rows in the ranges that stay; and the records of a market after a write.
-Keep = Callable[[Rows, Coverage], Any]
+Records = Mapping[str, Sequence[CoverageRecord]]
+# True for stored rows in the ranges that stay; and the new records of a market after a write.
+Keep = Callable[[Rows, Records], Any]
 After = Callable[[str, Sequence[CoverageRecord], Change], Sequence[CoverageRecord]]
 
 
@@ -92,26 +76,23 @@ class ArchiveStore:
     """Everything that is stored under one root."""
 
     def __init__(
-        self, root: str, options: dict[str, str] | None, as_of: int | None = None, base: str | None = None
+        self, root: str, options: dict[str, str] | None, as_of: int | None = None, base: BucketWidth | None = None
     ) -> None:
         self.root = root
         self.options = options
         self._as_of = as_of
         self._given_base = base
-        self._stored: BucketWidth | None = None
+        self._stored_base: BucketWidth | None = None
 
-        def table(name: str, schema: Any, **more: int) -> Table:
-            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of, **more)
+        def table(name: str, schema: Any) -> Table:
+            return Table(f"{root.rstrip('/')}/{name}", schema, options, as_of=as_of)
 
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
+        self.coverage: dict[View, Coverage] = {view: Coverage(points) for view, points in self.points.items()}
         self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
-        self.coverage = CoverageTable(table("coverage", coverage_table.SCHEMA, interval=2), dict(self.points.items()))
         # Every table by its name.
         self.tables: dict[str, Table] = {str(view): points for view, points in self.points.items()}
         self.tables |= {str(kind): catalog.table for kind, catalog in self.catalog.items()}
-        self.tables["coverage"] = self.coverage.table
-        for view, points in self.points.items():
-            points.before_checkpoint = functools.partial(self.coverage.fold, [view])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "options": self.options, "as_of": self._as_of, "base": self._given_base}
@@ -121,65 +102,50 @@ class ArchiveStore:
 
     @property
     def base(self) -> BucketWidth:
-        """Width of the stored points, fixed with the coverage table; ConfigError if another one was given."""
-        if self._stored is None:
-            self._check_past()
-            # If its log is damaged, the tables of points have it too.
-            for table in (self.coverage.table, *self.points.values()):
-                version = table.version()
-                if version.number >= 0:
-                    metadata = version.schema.field(0).metadata or {}
-                    self._stored = BASES[metadata.get(_BASE, b"1m").decode()]
-                    break
-        base = self._stored or BASES[self._given_base or "1m"]
-        if self._given_base not in (None, base.text):
+        """Width of the stored points, or of those that a new archive will have; ConfigError if another was given."""
+        base = self.stored_base or self._given_base or BucketWidth.of("1m")
+        if self._given_base not in (None, base):
             raise ConfigError(
-                f"The archive {self.root!r} was made with base={base.text!r}, which is fixed; "
-                f"base={self._given_base!r} needs another folder. Without base= it is opened as it is."
+                f"The archive {self.root!r} has base={base.text!r}, which is fixed; base={self._given_base!s} needs "
+                "another folder. Without base= it is opened as it is."
             )
         return base
 
-    def _check_past(self) -> None:
-        """ConfigError with the earliest time at which all tables can be read, if that of ``as_of`` is before it."""
-        refused = []
-        for table in self.tables.values() if self._as_of is not None else ():
-            try:
-                table.version()
-            except ConfigError as problem:
-                refused.append(problem)
-        if refused:
-            raise max(refused, key=lambda problem: problem.problem)  # they begin with the time
+    @property
+    def stored_base(self) -> BucketWidth | None:
+        """Width of the stored points; None before the first write."""
+        if self._stored_base is None:
+            for points in self.points.values():
+                version = points.version()
+                if version.number >= 0:
+                    self._stored_base = BucketWidth.of((version.schema.field(0).metadata or {})[_BASE].decode())
+                    break
+        return self._stored_base
 
     @property
-    def is_made(self) -> bool:
-        """Whether a commit log has the base."""
-        return self._stored is not None
+    def is_base_given(self) -> bool:
+        """Whether the user chose a base."""
+        return self._given_base is not None
 
-    def fix_base(self, base: BucketWidth) -> None:
-        """Create the coverage table, and with it the base; ConfigError if it was created with another one."""
-        if not self.coverage.table.is_made:
-            self.coverage.table.create(self.metadata_of(base))
-        if self.base != base:
-            raise ConfigError(f"The archive {self.root!r} was just made with base={self.base.text!r}; open it again.")
-
-    @staticmethod
-    def metadata_of(base: BucketWidth) -> dict[bytes, bytes]:
-        """Metadata of the tables of points at ``base``."""
-        return {} if base == BASES["1m"] else {_BASE: base.text.encode()}
+    def fix_base(self, base: BucketWidth | None = None) -> None:
+        """Create the table of books, which decides the base; ConfigError if the archive has another one."""
+        base = base or self.base
+        if self.stored_base is None:
+            self.points["books"].create({_BASE: base.text.encode()})
+        if self.stored_base != base:
+            raise ConfigError(f"The archive {self.root!r} has base={self.base.text!r}, not {base.text!r}.")
 
     def width(self, resolution: Any) -> BucketWidth:
-        """The bucket width of a resolution; ConfigError if the base does not divide it."""
+        """The bucket width of a resolution, by default 1m, or the base if that is coarser; else a ConfigError."""
+        if resolution is None:
+            return max(self.base, BucketWidth.of("1m"), key=lambda width: width.micros)
         width = BucketWidth.of(resolution)
         if not self.base.divides(width):
             problem = f"is refused: the archive stores points of {self.base}, which does not divide it."
             raise ConfigError(problem, argument="resolution", value=resolution)
         return width
 
-    def writer(self, name: str) -> AbstractContextManager[None]:
-        """One writer of a view or another table at a time, among the processes of one machine."""
-        return lock(self.root, name, f"writing {name}")
-
-    def commit(self, view: View, columns: Data, fresh: Coverage) -> int:
+    def commit(self, view: View, columns: Data, fresh: Records) -> int:
         """Replace the points inside the ranges of records, and record these; ArchiveError if a point is outside.
 
         ``columns`` are all points of all ranges, at the base, in tidy order; records are disjoint per market, and their
@@ -188,135 +154,162 @@ class ArchiveStore:
         """
         if not fresh:
             return 0
-        ranges = {market: [record.range for record in some] for market, some in fresh.items()}
+        ranges = {market: [record.range for record in records] for market, records in fresh.items()}
         if not query.inside(columns.tokens, columns.token, columns.ts, ranges).all():
             raise ArchiveError(f"{view} points lie outside of the ranges that they were to replace.")
 
-        def keep(rows: Rows, before: Coverage) -> Any:
-            own = {m: [r.range for r in some if r.state in _OWN] for m, some in before.items()}
-            return query.inside(rows.tokens, rows.codes, rows.ts, own) & (rows.at < 0)
+        def keep(rows: Rows, before: Records) -> Any:
+            added = {m: [r.range for r in records if r.state in _ADDED] for m, records in before.items()}
+            return query.inside(rows.tokens, rows.codes, rows.ts, added) & (rows.at < 0)
 
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
-            out = list(fresh[market])
-            own = (r.range for one in union(ranges[market]) for r in within(before, one) if r.state in _OWN)
-            for run in _runs(change.stay, union(own)):
-                for one in within(fresh[market], run):
-                    out = [*(part for old in out for part in cut(old, one.start, one.end)), recorded_beside(one)]
-            return out
+            added = (r.range for one in union(ranges[market]) for r in within(before, one) if r.state in _ADDED)
+            runs = _adjacent(change.stay, union(added), self.base.micros)
+            return [*fresh[market], *(recorded_beside(r) for run in runs for r in within(fresh[market], run))]
 
         return self.replace(view, columns, ranges, keep, after)
 
-    def upsert(self, view: View, columns: Data, state: CoverageState, *, whole: bool = False) -> None:
+    def upsert(self, view: View, columns: Data, state: CoverageState, *, whole: bool = False) -> int:
         """Add points at the base: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
 
-        Complete ranges stay so; the rest of each market, from its first to its last minute, gets ``state``.
+        Complete ranges stay so; the rest of each market, from its first to its last bucket, gets ``state``. Returns by
+        how many points there are more.
         """
         columns = columns.sort()
-        hulls = {market: minutes_of(times) for market, times in times_of(columns).items()}
+        hulls = {market: hull_of(times, self.base.micros) for market, times in times_of(columns).items()}
         spans = _spans(columns)
         now = time.time_ns() // 1000
+        stays = () if state == CoverageState.FINAL else (CoverageState.FINAL, CoverageState.RECORDED)
 
-        def keep(rows: Rows, _: Coverage) -> Any:
+        def keep(rows: Rows, _: Records) -> Any:
             if not whole:
                 return rows.at < 0
             same = _codes_in(columns, rows.tokens)[rows.codes]
             return (same < 0) | (rows.ts < spans[same, 0]) | (rows.ts > spans[same, 1])
 
-        stays = () if state == CoverageState.FINAL else _STAYS
-
-        def split(records: Iterable[CoverageRecord], hull: Range) -> list[CoverageRecord]:
-            """Records of points that the new ones cut, whose points beside these are counted anew."""
-            return [r for r in records if r.rows and r.state not in stays and cut(r, *hull) not in ([r], [])]
-
-        ranges = {
-            market: union([hulls[market], *(r.range for r in split(records, hulls[market]))])
-            for market, records in self.coverage.of(view, hulls).items()
-        }
-
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
-            hull = hulls[market]
             complete = [r for r in before if r.state in stays]
-            out = [CoverageRecord(*r, state, None, now) for r in subtract([hull], [r.range for r in complete])]
-            for old in split(before, hull):
-                # Nothing was read of a record that another writer made meanwhile.
-                if any(one.start <= old.start and old.end <= one.end for one in ranges[market]):
-                    out += cut(old, *hull)
-            for old in complete:
-                grown = change.count(change.new, old.range) - change.count(change.gone, old.range)
-                if grown and old.rows is not None:
-                    out.append(old._replace(rows=old.rows + grown))
-                elif grown:  # another writer may know the numbers of smaller parts, which this changes
-                    out += within([old], hull)
+            out = [CoverageRecord(*r, state, None, now) for r in subtract([hulls[market]], [r.range for r in complete])]
+            for record in complete:
+                grown = change.count(change.new, record) - change.count(change.gone, record)
+                out += [record._replace(rows=(record.rows or 0) + grown)] if grown else []
             return out
 
-        self.replace(view, columns, ranges, keep, after)
+        return self.replace(view, columns, {market: [hull] for market, hull in hulls.items()}, keep, after)
 
     def replace(
-        self,
-        view: View,
-        columns: Data,
-        ranges: Mapping[str, Sequence[Range]],
-        keep: Keep,
-        after: After,
-        join: Sequence[DataFile] | None = None,
+        self, view: View, columns: Data, ranges: Mapping[str, Sequence[Range]], keep: Keep, after: After
     ) -> int:
         """Replace the points in the ranges of markets, but those that ``keep`` selects, and record it, in one commit.
 
-        ``after`` gives the records of a market whose coverage has records and a change of points; those without
-        ``rows`` are counted. What is stored is read once, and again if another commit came first; points that are there
-        already, with equal values, stay in their files. The records are in the commit, so that what is recorded is what
-        is stored wherever a process ends. Some files are joined: by default the small ones once there are many, else
-        those of ``join`` with more effort. Returns by how many points there are more.
+        ``after`` gives the new records of a market from those before and a change of points; records without ``rows``
+        are counted. If another commit came first it is planned again. Points that are there already, with equal
+        values, stay in their files. Returns by how many points there are more.
         """
-        table, new_times = self.points[view], times_of(columns)
-        whole: list[DataFile] | None = None  # the files of all points, which no plan makes twice
+        self.fix_base()  # what cannot be recorded is not written
+        table, coverage, new_times = self.points[view], self.coverage[view], times_of(columns)
+        table.create({_BASE: self.base.text.encode()})
+        table.add_columns(to_table(columns.take(np.empty(0, np.int64))).schema)
+        everything: list[DataFile] | None = None  # the files of all points, which no plan writes twice
         growth = 0
 
         def plan(version: Version) -> Plan | None:
-            nonlocal growth, whole
-            before = self.coverage.of(view, ranges)
+            nonlocal growth, everything
+            before = coverage.of(ranges, version)
             files = list(table.touched(version, ranges))
-            drops, left, changes, there = self._changes(view, files, columns, ranges, keep, before)
-            records = {}
-            for market in ranges:
-                change = changes.get(market) or Change()
-                if market in new_times:
-                    change.new = np.sort(new_times[market])
-                records[market] = [change.counted(r) for r in after(market, before[market], change)]
+            drops, remains, changes, is_stored = self._changes(view, files, columns, ranges, keep, before)
+            for market, times in new_times.items():
+                changes.setdefault(market, Change()).new = np.sort(times)
+            overlaid = {m: overlay(after(m, before[m], changes.get(m) or Change()), before[m]) for m in ranges}
+            records = self._counted(view, version, ranges, before, overlaid, changes)
+            changed = {market: some for market, some in records.items() if some != before[market]}
             growth = len(columns) - sum(len(change.gone) for change in changes.values())
-            if there.any():
-                new = self._put(view, columns.take(np.flatnonzero(~there)))
+            if is_stored.any():
+                new = self._put(view, columns.take(np.flatnonzero(~is_stored)))
             else:
-                new = whole = self._put(view, columns) if whole is None else whole
-            if join is None:
-                joined = _small(table, version, drops, _row_bytes(columns))
-            else:
-                joined = {file: table.read(file) for file in join if file in version.files}
-            if not (new or drops or joined or any(records.values())):
+                new = everything = self._put(view, columns) if everything is None else everything
+            if not (new or drops or changed):
                 return None
-            new = [*new, *self._rewritten(view, [*left, *joined.values()], is_small=join is None)]
-            return new, [*drops, *joined], note_of(records)
+            return Plan([*new, *self._rewritten(view, remains)], drops, coverage.put(changed, version))
 
-        with looking_once():
-            self.fix_base(self.base)  # what cannot be recorded is not written
-            table.create(self.metadata_of(self.base))
-            if not isinstance(columns, Books):
-                table.add_columns(columns.values)
-            table.plan(plan, self.writer(view), data_change=join is None)
+        self._join_tail(view, table.plan(plan))
         return growth
 
-    def join(self, view: View, files: Sequence[DataFile]) -> None:
-        """Write files as one; one that another writer replaces meanwhile is left out, as its rows are newer."""
-        self.replace(view, empty(view), {}, lambda rows, _: rows.at < 0, lambda *_: [], files)
-
-    def record(self, view: View, make: Callable[[Version], Mapping[str, Sequence[CoverageRecord]]]) -> None:
-        """Record other coverage of the points of a version, which ``make`` gives by market."""
+    def record(self, view: View, make: Callable[[Version], Records]) -> None:
+        """Record the coverage that ``make`` gives for each market at a version, with the points as they are."""
 
         def plan(version: Version) -> Plan | None:
             records = make(version)
-            return ([], [], note_of(records)) if any(records.values()) else None
+            return Plan(transactions=self.coverage[view].put(records, version)) if records else None
 
-        self.points[view].plan(plan, self.writer(view))
+        self.fix_base()
+        self.points[view].create({_BASE: self.base.text.encode()})
+        self.points[view].plan(plan)
+
+    def join(self, view: View, files: Sequence[DataFile], version: Version) -> bool:
+        """Write the rows of files of a version as few large ones; False if another commit came first."""
+        table = self.points[view]
+        return table.try_plan(Plan(table.put(self.joined(view, files)), files), version)
+
+    def joined(self, view: View, files: Sequence[DataFile]) -> pa.Table:
+        """The rows of several files in tidy order."""
+        return to_table(from_tables(view, [self.points[view].read(file) for file in files]).sort())
+
+    def _join_tail(self, view: View, version: Version) -> None:
+        """Join the small files once there are many, unless another writer comes first."""
+        small = [f for f in version.files if f.size < _SMALL_BYTES and f.rows < _SMALL_ROWS]
+        if len(small) >= _MANY_SMALL:
+            with contextlib.suppress(ArchiveError):  # the rows are stored, whatever becomes of this
+                self.join(view, small, version)
+
+    def _counted(
+        self,
+        view: View,
+        version: Version,
+        ranges: Mapping[str, Sequence[Range]],
+        before: Records,
+        after: Records,
+        changes: Mapping[str, Change],
+    ) -> dict[str, list[CoverageRecord]]:
+        """Records with the numbers of their points.
+
+        What remains of a record that a write cuts is unverified if the record had another number of points than it
+        says: another program changed them.
+        """
+        open_ranges = {m: [r.range for r in records if r.rows is None] for m, records in after.items()}
+        outside = {m: subtract(some, ranges[m]) for m, some in open_ranges.items() if some}
+        beside = self._times(view, version, outside)
+        out: dict[str, list[CoverageRecord]] = {}
+        for market, records in after.items():
+            change, around = changes.get(market) or Change(), beside.get(market, np.empty(0, np.int64))
+            out[market] = []
+            for record in records:
+                if record.rows is None:
+                    origin = next((old for old in before[market] if _is_part(record, old)), None)
+                    is_as_said = origin is None or origin.rows == sum(
+                        change.count(times, origin) for times in (change.stay, change.gone, around)
+                    )
+                    out[market].append(
+                        record._replace(
+                            rows=sum(change.count(times, record) for times in (change.new, change.stay, around)),
+                            state=record.state if is_as_said else CoverageState.UNVERIFIED,
+                        )
+                    )
+                else:
+                    out[market].append(record)
+        return out
+
+    def _times(self, view: View, version: Version, ranges: Mapping[str, Sequence[Range]]) -> dict[str, Ints]:
+        """Sorted times of the stored rows in ranges, by market."""
+        table, found = self.points[view], dict[str, list[Ints]]()
+        for file in table.touched(version, ranges):
+            rows = table.read(file, names=[*VIEWS[view].ids, "ts"])
+            tokens, codes = tokens_of(view, rows)
+            ts = rows.column("ts").cast(pa.int64()).to_numpy()
+            here = np.flatnonzero(query.inside(tokens, codes, ts, ranges))
+            for market, times, _ in _each_market(Rows(tokens, codes[here], ts[here], here), here):
+                found.setdefault(market, []).append(times)
+        return {market: np.sort(np.concatenate(times)) for market, times in found.items()}
 
     def _put(self, view: View, columns: Data) -> list[DataFile]:
         """Write points to new files, some at a time: their rows take as much memory again."""
@@ -361,20 +354,21 @@ class ArchiveStore:
             change.stay, change.gone = np.sort(change.stay), np.sort(change.gone)
         return drops, left, changes, there
 
-    def _rewritten(self, view: View, parts: Sequence[pa.Table], *, is_small: bool) -> list[DataFile]:
-        """New files of rows of others; small ones are made some at a time, and with less effort."""
-        effort, most = (WRITE_EFFORT, _BATCH_BYTES) if is_small else (COMPACT_EFFORT, math.inf)
-        out, batch, size = list[DataFile](), list[pa.Table](), 0
+    def _rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
+        """New files of the rows that remain of others, some at a time."""
+        out, batch = list[DataFile](), list[pa.Table]()
         for n, part in enumerate(parts):
             batch.append(part)
-            size += part.nbytes
-            if n + 1 < len(parts) and size < most:
-                continue
-            rows = batch[0] if len(batch) == 1 else to_table(from_tables(view, batch).sort())
-            if rows.num_rows:
-                out += self.points[view].put(rows, effort)
-            batch, size = [], 0
+            if n + 1 == len(parts) or sum(one.nbytes for one in batch) >= _BATCH_BYTES:
+                out += self.points[view].put(to_table(from_tables(view, batch).sort()))
+                batch = []
         return out
+
+
+def _is_part(record: CoverageRecord, of: CoverageRecord) -> bool:
+    """Whether a record is what remains of another one."""
+    same = record[2] == of[2] and record[4:] == of[4:]
+    return same and of.start <= record.start and record.end <= of.end
 
 
 def _each_market(rows: Rows, stays: Any) -> Iterator[tuple[str, Ints, Any]]:
@@ -386,29 +380,6 @@ def _each_market(rows: Rows, stays: Any) -> Iterator[tuple[str, Ints, Any]]:
     for name, (a, b) in zip(names, itertools.pairwise(edges.tolist()), strict=True):
         if a < b:
             yield name, rows.ts[order[a:b]], stays[order[a:b]]
-
-
-def _small(table: Table, version: Version, drops: Sequence[DataFile], row_bytes: float) -> dict[DataFile, pa.Table]:
-    """Small files to join once there are many, with their rows: as much as is joined at once."""
-    # Books that do not change take little room in a file, and much in memory.
-    most = _BATCH_BYTES / 2 / row_bytes
-    small = [file for file in version.files if file.size < _TAIL_BYTES and file.rows < most and file not in drops]
-    if len(small) < (_TAIL_REMOTE if table.remote else _TAIL_FILES):
-        return {}
-    size, out = 0, dict[DataFile, pa.Table]()
-    for file in small:
-        with contextlib.suppress(ArchiveCorruptError):  # it stays as it is, for `verify` to find
-            out[file] = table.read_small(file)
-            size += out[file].nbytes
-        if size > _BATCH_BYTES:
-            break
-    return out
-
-
-def _row_bytes(columns: Data) -> float:
-    """The memory of a row of such points, about [bytes]."""
-    levels = len(columns.bids.price) + len(columns.asks.price) if isinstance(columns, Books) else 0
-    return 64 + 16 * levels / max(len(columns), 1)
 
 
 def _portions(columns: Data) -> Iterator[Data]:
@@ -464,13 +435,13 @@ def _equal(view: View, rows: pa.Table, columns: Data, at: Ints) -> NDArray[np.bo
     return np.zeros(len(at), bool)
 
 
-def _runs(times: Any, where: Sequence[Range]) -> Iterator[Range]:
-    """Ranges of minutes from point to point inside ``where``, with less than an hour between two points."""
+def _adjacent(times: Any, where: Sequence[Range], width: int) -> Iterator[Range]:
+    """Ranges of buckets from point to point inside ``where``, with less than an hour between two points."""
     for one in where:
-        inside = np.unique(times[(times >= one.start) & (times < one.end)] // MINUTE * MINUTE)
-        for run in np.split(inside, np.flatnonzero(np.diff(inside) > SHORTEST_GAP) + 1):
+        inside = np.unique(times[(times >= one.start) & (times < one.end)] // width * width)
+        for run in np.split(inside, np.flatnonzero(np.diff(inside) > max(SHORTEST_GAP, width)) + 1):
             if len(run):
-                yield Range(int(run[0]), int(run[-1]) + MINUTE)
+                yield Range(int(run[0]), int(run[-1]) + width)
 
 
 def _spans(columns: Data) -> Any:
@@ -481,14 +452,10 @@ def _spans(columns: Data) -> Any:
     return out
 
 
-def minutes_of(times: Ints) -> Range:
-    """The range from the minute of the first time to the end of the minute of the last."""
-    return minutes_around(int(times.min()), int(times.max()))
-
-
-def minutes_around(first: int, last: int) -> Range:
-    """The range from the minute of one time to the end of the minute of another: coverage is by the minute."""
-    return Range(first // MINUTE * MINUTE, last // MINUTE * MINUTE + MINUTE)
+def hull_of(times: Ints, width: int) -> Range:
+    """The range of whole buckets, but of minutes at least, from the first time to the last."""
+    step = max(width, MINUTE)
+    return Range(int(times.min()) // step * step, int(times.max()) // step * step + step)
 
 
 def times_of(columns: Data) -> dict[str, Ints]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
-import polars as pl
-
-from marketdata.archive.coverage.table import CoverageTable
+from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.records import Record
-from marketdata.points.views import VIEWS
+from marketdata.points.views import View
 from marketdata.times import first_time
 
 # The states of a market that can no longer be traded.
@@ -33,10 +31,15 @@ def existed(
     return out
 
 
-def first_rows(coverage: CoverageTable) -> dict[str, int]:
-    """The time of the first stored row of each market [microseconds]."""
-    found = coverage.all().filter(pl.col("view").is_in(VIEWS), pl.col("rows").fill_null(1) > 0)
-    return dict(found.group_by("market_id").agg(pl.min("start")).iter_rows())
+def first_rows(coverage: Mapping[View, Coverage]) -> dict[str, int]:
+    """The start of the first stored range with rows of each market [microseconds]."""
+    out: dict[str, int] = {}
+    for stored in coverage.values():
+        for market, records in stored.all().items():
+            for record in records:
+                if record.rows:
+                    out[market] = min(out.get(market, record.start), record.start)
+    return out
 
 
 def _closed_by(record: Record, at: int) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import pickle
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +15,7 @@ import foreign
 import plain
 import polars as pl
 import pytest
-from archive.source import MARKETS, START, Source
+from archive.source import MARKETS, START
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -199,14 +197,14 @@ def test_coverage_is_by_the_minute() -> None:
 
 
 def test_rows_on_the_grid_of_minutes_are_told_apart_from_recordings() -> None:
-    """Among seconds they are refused, for they may be means; where nothing is they are kept as unproven."""
+    """Among seconds they are refused, for they may be means; where nothing is they are kept as unverified."""
     archive = made()
     archive.add(prices=quotes([*range(3000)]))
     with pytest.raises(ArchiveError, match=r"grid of 1m, while finer points .* holds 1s points"):
         archive.add(prices=quotes([60.0 * n for n in range(20)]))
     with pytest.warns(md.PartialCoverageWarning, match=r"grid of 1m.*kept as the 1s points"):
         archive.add(prices=quotes([60.0 * n for n in range(20)], market="n"))
-    assert archive.coverage().filter(pl.col("market_id") == "n")["state"].to_list() == ["unproven"]
+    assert archive.coverage().filter(pl.col("market_id") == "n")["state"].to_list() == ["unverified"]
 
 
 def test_what_comes_later_changes_no_bucket_that_has_closed() -> None:
@@ -269,63 +267,6 @@ def test_the_service_answers_minutes() -> None:
         client.close()
 
 
-def test_it_takes_no_pull(tmp_path: Path) -> None:
-    """A pull, its plan, follow and a read through it say why; nothing is asked, and the seconds stay as they were."""
-    archive, source = made(), Source()
-    archive.add(prices=quotes([0, 1, 2], market=M))
-    span = {"start": at(0), "end": at(600)}
-    calls: list[Callable[[], Any]] = [
-        lambda: archive.pull(source, M, **span),
-        lambda: archive.pull(source, M, **span, dry_run=True),
-        lambda: archive.follow(source, M, start=at(0)),
-        lambda: archive.attach(source).prices(M, at(0), at(600), on_missing="fetch"),
-        lambda: Archive(tmp_path / "new", base="1s").pull(source, M, **span),
-    ]
-    for call in calls:
-        with pytest.raises(ConfigError, match="own recordings at 1s"):
-            call()
-    assert source.requests == []
-    assert not (tmp_path / "new").exists()
-    assert archive.prices(M, resolution="1s").height == 3
-
-
-def test_a_pull_fixes_the_base_before_it_waits_for_answers(tmp_path: Path) -> None:
-    """Who makes the same archive for seconds meanwhile is refused, and not joined."""
-    archive, source = Archive(tmp_path, frame="polars"), Source()
-    source.points["prices", M, 0, 0] = 0.5
-    answered = source.iter_columns
-
-    def late(*asked: Any) -> Any:
-        with pytest.raises(ConfigError, match="made with base='1m'"):
-            Archive(tmp_path, base="1s").add(prices=quotes([0, 1, 2], market=M))
-        return answered(*asked)
-
-    source.iter_columns = late  # type: ignore[method-assign]
-    archive.pull(source, M, views=["prices"], start=at(0), end=at(600))
-    assert archive.prices(M).height == 1
-
-
-def test_the_base_is_fixed_when_the_archive_is_made() -> None:
-    """By the first records or points; another one is refused by name, and without one it is opened as it is."""
-    for first in ({"markets": [{"market_id": "m", "slug": "m"}]}, {"prices": quotes([0, 1, 2])}):
-        archive = made()
-        archive.add(**first)
-        with pytest.raises(ConfigError, match=r"made with base='1s'.*base='1m' needs another folder"):
-            Archive(archive.location, base="1m")
-        again = Archive(archive.location, frame="polars")
-        again.add(prices=quotes([3, 4]))
-        assert again.prices("m", resolution="1s", on_missing="partial").height >= 2
-        assert pickle.loads(pickle.dumps(again)).prices("m", resolution="1s").height >= 2
-    minutes = made("1m")
-    minutes.add(prices=quotes([0, 61]))
-    with pytest.raises(ConfigError, match=r"made with base='1m'.*base='1s'"):
-        Archive(minutes.location, base="1s")
-    with pytest.raises(ConfigError, match="resolution='1s'"):
-        minutes.prices("m", resolution="1s")
-    with pytest.raises(ConfigError, match="base='2s' does not exist"):
-        Archive(minutes.location, base="2s")  # type: ignore[call-overload]
-
-
 def test_another_process_finds_the_seconds() -> None:
     """Opened without a base elsewhere it reads, derives and adds at 1s."""
     archive = made()
@@ -366,28 +307,6 @@ def test_of_two_that_make_it_at_once_one_is_refused(tmp_path: Path) -> None:
         assert all("base=" in found for found in done.values() if isinstance(found, str))
 
 
-@pytest.mark.fault("AR17")
-def test_a_lost_log_does_not_make_minutes_of_seconds() -> None:
-    """The other logs tell the base; where none is left, a rebuild needs it said."""
-    archive = made()
-    archive.add(prices=quotes([0, 1, 62]))
-    before = archive.prices("m", resolution="1s")
-    location = Path(archive.location)
-    shutil.rmtree(location / "coverage" / "_delta_log")
-    fresh = Archive(location, frame="polars")
-    assert fresh.scan("prices").collect().height == 2
-    fresh.rebuild()
-    assert_frame_equal(Archive(location, frame="polars").prices("m", resolution="1s"), before)
-    for log in location.glob("*/_delta_log"):
-        shutil.rmtree(log)
-    with pytest.raises(ArchiveError, match="base='1s'"):
-        Archive(location, frame="polars").rebuild()
-    Archive(location, frame="polars", base="1s").rebuild()
-    again = Archive(location, frame="polars")
-    assert_frame_equal(again.prices("m", resolution="1s"), before)
-    assert again.verify().is_empty()
-
-
 def test_compaction_and_maintenance_keep_the_seconds() -> None:
     """Joined files hold the same points, and the archive reads as before."""
     archive = made()
@@ -399,16 +318,6 @@ def test_compaction_and_maintenance_keep_the_seconds() -> None:
     assert_frame_equal(archive.prices("m", resolution="1s"), before)
     assert archive.verify().is_empty()
     assert before.height == 6
-
-
-def test_an_object_store_keeps_the_base(bucket: tuple[str, dict[str, str]]) -> None:
-    """Also there it is made with the archive, and found by the next one that opens it."""
-    where, options = f"{bucket[0]}-seconds", bucket[1]
-    Archive(where, storage_options=options, base="1s").add(prices=quotes([0, 1, 61]))
-    again = Archive(where, frame="polars", storage_options=options)
-    assert [again.prices("m", resolution=r).height for r in ("1s", "1m")] == [3, 2]
-    with pytest.raises(ConfigError, match="base='1m'"):
-        Archive(where, storage_options=options, base="1m")
 
 
 @pytest.mark.parametrize("wrong", [5, None, ["a"]])

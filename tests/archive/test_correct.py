@@ -7,7 +7,6 @@ import errno
 import json
 import math
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,12 @@ from deltalake import DeltaTable
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.archive import store as archive_store
-from marketdata.archive.coverage.intervals import CoverageRecord
-from marketdata.archive.coverage.state import CoverageState
 from marketdata.archive.storage import parquet
-from marketdata.archive.storage.locks import lock
 from marketdata.archive.storage.parquet import Store
 from marketdata.archive.storage.tables import Table
-from marketdata.archive.store import ArchiveStore
 from marketdata.errors import (
-    ArchiveBusyError,
     ArchiveCorruptError,
     ArchiveError,
-    ArchiveFullError,
     ConfigError,
     NotArchivedError,
     NotTidyError,
@@ -68,52 +60,16 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]
     """Let something happen once between the plan of the next commit to a table and the commit itself."""
 
     def arrange(name: str, event: Callable[[], Any]) -> None:
-        real, left = Table.commit, [event]
+        real, left = Table._commit, [event]
 
         def commit(self: Table, *args: Any, **kwargs: Any) -> Any:
             if left and self.uri.endswith(f"/{name}"):
                 left.pop()()
             return real(self, *args, **kwargs)
 
-        monkeypatch.setattr(Table, "commit", commit)
+        monkeypatch.setattr(Table, "_commit", commit)
 
     return arrange
-
-
-@pytest.fixture
-def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kernel locks, as in an object store: commits alone have to be right."""
-    monkeypatch.setattr("marketdata.archive.store.lock", lambda *_: threading.Lock())
-
-
-@pytest.mark.fault("AR36")
-@pytest.mark.usefixtures("unlocked")
-def test_a_plan_is_made_again_when_another_commit_came_first(archive: Archive, between: Any) -> None:
-    """Line 1: a writer of another day commits between a plan and its commit; no row is lost or doubled."""
-    archive.add(books=books(M, 0, 40))
-    between("books", lambda: opened(archive).add(books=books(M, 20, 40, size=2.0)))
-    archive.add(books=books(M, 10, 20, size=3.0))
-    want = {
-        **points_of("books", books(M, 0, 40)),
-        **points_of("books", books(M, 20, 40, size=2.0)),
-        **points_of("books", books(M, 10, 20, size=3.0)),
-    }
-    assert held(opened(archive)) == held(archive) == want
-    assert opened(archive).scan("books").select(pl.struct("token_id", "ts").n_unique()).collect().item() == len(want)
-
-
-@pytest.mark.fault("AR37")
-@pytest.mark.usefixtures("unlocked")
-@pytest.mark.parametrize("what", ["tokens", "days"])
-def test_two_writers_of_one_market_at_once_both_stay(archive: Archive, between: Any, what: str) -> None:
-    """Line 2: Yes and No, or two days, that are added at the same time are both there, and verify finds nothing."""
-    first = token_prices(0, 0, 30, 0.25)
-    second = token_prices(1, 0, 30, 0.75) if what == "tokens" else token_prices(0, DAY, 30, 0.75)
-    archive.add(prices=token_prices(0, 5, 3, 0.9))
-    between("prices", lambda: opened(archive).add(prices=second))
-    archive.add(prices=first)
-    assert held(opened(archive), "prices") == {**points_of("prices", first), **points_of("prices", second)}
-    assert opened(archive).verify().is_empty()
 
 
 STORAGE = (errno.ESTALE, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.EACCES, errno.ETIMEDOUT)
@@ -215,19 +171,6 @@ def test_vacuum_refuses_what_is_no_number_of_hours(archive: Archive, hours: Any)
         archive.vacuum(hours)
 
 
-@pytest.mark.fault("AR42")
-@pytest.mark.parametrize("hours", [0.9, 0.001, 1, 1e300])
-def test_vacuum_keeps_what_younger_versions_need(archive: Archive, hours: float) -> None:
-    """Line 5: part of an hour keeps the versions of that hour; any finite number of hours is taken."""
-    archive.add(books=books(M, 0, 10))
-    old = archive.scan("books")
-    before = old.collect()
-    archive.add(books=books(M, 0, 10, size=2.0))
-    assert archive.vacuum(hours) == []
-    assert old.collect().equals(before)
-    assert len(archive.vacuum(0)) > 0
-
-
 @pytest.mark.fault("AR40")
 def test_corrections_of_a_few_points_leave_the_others(archive: Archive) -> None:
     """Line 6: three corrected snapshots replace three; what was final stays final."""
@@ -280,40 +223,6 @@ def test_replace_takes_the_range_of_each_token(archive: Archive) -> None:
     assert archive.verify().is_empty()
 
 
-@pytest.mark.fault("AR41")
-@pytest.mark.parametrize("action", ["remove", "add"])
-def test_a_flipped_bit_in_the_commit_log_is_seen(archive: Archive, action: str) -> None:
-    """Line 7: a bit in the path of a removed file, or in statistics, flips; no replaced file comes back, none hides."""
-    archive.add(books=books(M, 0, 20))
-    before = held(archive)
-    archive.add(books=books(M, 0, 20, size=5.0))
-    log = max(Path(archive.location, "books", "_delta_log").glob("*.json"))
-    lines = log.read_text().splitlines()
-    at = next(i for i, line in enumerate(lines) if action in json.loads(line))
-    body = json.loads(lines[at])
-    if action == "remove":
-        path = body["remove"]["path"]
-        body["remove"]["path"] = chr(ord(path[0]) ^ 1) + path[1:]
-    else:
-        stats = body["add"]["stats"]
-        body["add"]["stats"] = stats.replace('"market_id":"m', '"market_id":"o').replace(
-            '"market_id": "m', '"market_id": "o'
-        )
-        assert body["add"]["stats"] != stats
-    lines[at] = json.dumps(body)
-    log.write_text("\n".join(lines) + "\n")
-    fresh = opened(archive)
-    with pytest.warns(PartialCoverageWarning, match="rebuild"):
-        found = held(fresh)
-    assert found == before
-    with pytest.raises(ArchiveCorruptError, match="rebuild"):
-        fresh.add(books=books(M, 50, 5))
-    fresh.rebuild()
-    found = held(opened(archive))
-    assert found == points_of("books", books(M, 0, 20, size=5.0))
-    assert opened(archive).verify().is_empty()
-
-
 def test_doubled_points_of_one_add_are_one_or_refused(archive: Archive) -> None:
     """Line 8: equal points of one token and time are one; different ones are a NotTidyError that names them."""
     one = books(M, 0, 5)
@@ -364,54 +273,6 @@ def test_times_that_are_no_unix_time_are_refused(archive: Archive, tmp_path: Pat
         archive.add_files(tmp_path / "p.jsonl")
 
 
-@pytest.mark.fault("AR6")
-def test_no_room_for_a_lock_is_an_error_of_ours(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Line 9: where there is no room for the first lock a pull is an ArchiveFullError."""
-    real = os.open
-
-    def full(path: Any, *args: Any, **kwargs: Any) -> int:
-        if "_locks" in str(path):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(path, *args, **kwargs)
-
-    monkeypatch.setattr("os.open", full)
-    with pytest.raises(ArchiveFullError):
-        archive.pull(Source(), M, start=START / 1e6, end=START / 1e6 + 60)
-
-
-def test_coverage_is_read_and_written_by_threads_at_once(archive: Archive) -> None:
-    """Line 11: threads that add to one archive object lose no record, and see whole coverage at every moment."""
-    failures: list[BaseException] = []
-    done = threading.Event()
-
-    def write(k: int) -> None:
-        try:
-            for n in range(6):
-                archive.add(prices=token_prices(k % 2, 100 * (k // 2) + 10 * n, 10, 0.5))
-        except BaseException as problem:
-            failures.append(problem)
-
-    def look() -> None:
-        try:
-            while not done.is_set():
-                rows = archive.coverage()["rows"]
-                assert rows.null_count() == 0 or len(rows) > 0
-        except BaseException as problem:
-            failures.append(problem)
-
-    threads = [threading.Thread(target=write, args=(k,)) for k in range(4)]
-    watcher = threading.Thread(target=look)
-    for thread in [watcher, *threads]:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    done.set()
-    watcher.join()
-    assert failures == []
-    assert len(held(opened(archive), "prices")) == 240
-    assert opened(archive).verify().is_empty()
-
-
 @pytest.mark.fault("AR14")
 def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path: Path) -> None:
     """Line 12: reads, columns, whole exports and verify see a flipped bit; a scan hands files on as they are."""
@@ -431,55 +292,6 @@ def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path:
             read(opened(archive))
     assert not opened(archive).verify().is_empty()
     assert opened(archive).scan("books").collect_schema().names()[0] == "ts"
-
-
-@pytest.mark.fault("AR43")
-@pytest.mark.parametrize("is_committed", [False, True])
-def test_a_writer_that_ends_at_its_commit_leaves_coverage_of_what_is_stored(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, is_committed: bool
-) -> None:
-    """A process that ends before or after its commit leaves points and their coverage from before, or both new."""
-    source = Source()
-    source.points = {("prices", M, 0, n): 0.5 for n in range(60)}
-    span: dict[str, Any] = {"views": ["prices"], "start": START / 1e6, "end": START / 1e6 + 3600}
-    archive.pull(source, M, **span)
-    assert states(archive) == [(0, 60, "final")]
-    source.points = {("prices", M, 0, n): 0.75 for n in range(60) if n != 30}
-    real = Table.commit
-
-    def ended(self: Table, *args: Any, **kwargs: Any) -> Any:
-        if self.uri.endswith("/prices"):
-            if is_committed:
-                real(self, *args, **kwargs)
-            raise KeyboardInterrupt
-        return real(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Table, "commit", ended)
-        with pytest.raises(KeyboardInterrupt):
-            archive.pull(source, M, refresh=True, **span)
-    fresh = opened(archive)
-    assert states(fresh) == [(0, 60, "final")]
-    assert fresh.coverage()["rows"].to_list() == [59 if is_committed else 60]
-    assert set(held(fresh, "prices").values()) == {0.75 if is_committed else 0.5}
-    assert fresh.verify().is_empty()
-
-
-@pytest.mark.fault("AR43")
-@pytest.mark.usefixtures("unlocked")
-def test_notes_are_moved_to_the_table_in_any_order(archive: Archive) -> None:
-    """A process that writes to the coverage table what it read long ago does not hide what came later."""
-    store, other = ArchiveStore(archive.location, None), ArchiveStore(archive.location, None)
-    span = {M: [CoverageRecord(START, START + 10 * MINUTE, CoverageState.FINAL, None, 2**53)]}
-    store.commit("prices", prices(M, 0, 10, 0.5), span)
-    late = store.coverage._noted(["prices"])
-    other.commit("prices", prices(M, 0, 10, 0.9), {M: [span[M][0]._replace(state=CoverageState.PROVISIONAL)]})
-    other.coverage.fold(["prices"])
-    store.coverage.table.plan(lambda _: (store.coverage._put(late), []))
-    for one in (archive, opened(archive)):
-        assert one.coverage()["state"].to_list() == ["provisional"]
-        assert set(held(one, "prices").values()) == {0.9}
-        assert one.verify().is_empty()
 
 
 @pytest.mark.fault("AR44")
@@ -527,7 +339,7 @@ def test_a_token_of_two_markets_needs_its_market(archive: Archive) -> None:
     assert archive.prices(["a", "b"])["market_id"].to_list() == ["a", "b"]
 
 
-def test_reads_of_provisional_and_unproven_ranges_say_so(archive: Archive) -> None:
+def test_reads_of_provisional_and_unverified_ranges_say_so(archive: Archive) -> None:
     """They warn, raise or are silent as for missing ranges; recorded ranges are read without a word."""
     source = Source()
     source.points = {("prices", M, 0, n): 0.5 for n in range(100)}
@@ -541,59 +353,10 @@ def test_reads_of_provisional_and_unproven_ranges_say_so(archive: Archive) -> No
     assert archive.prices(M, START / 1e6, START / 1e6 + 600).height == 10
     source.proves_its_end = False
     archive.pull(source, M, views=["metrics"], start=START / 1e6, end=START / 1e6 + 600)
-    with pytest.warns(PartialCoverageWarning, match="unproven"):
+    with pytest.warns(PartialCoverageWarning, match="unverified"):
         archive.metrics(M)
     archive.add(prices=prices(N, 0, 10))
     assert archive.prices(N).height == 10
-
-
-@pytest.mark.fault("AR11")
-def test_a_writer_that_is_stopped_is_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A view that another process writes for too long is an ArchiveBusyError with its process id."""
-    monkeypatch.setattr("marketdata.archive.storage.locks._WAIT", 0.05)
-    with (
-        lock(archive.location, "prices", "writing prices"),
-        pytest.raises(ArchiveBusyError, match=str(os.getpid())),
-    ):
-        archive.add(prices=prices(M, 0, 5))
-    archive.add(prices=prices(M, 0, 5))
-
-
-def test_compaction_gives_way_to_a_writer(archive: Archive, between: Any) -> None:
-    """A writer that replaces a file while it is compacted wins; no row is lost or doubled."""
-    for n in range(3):
-        archive.add(books=books(M, 10 * n, 10))
-    real, left = archive_store.from_tables, [True]
-
-    def slow(*args: Any) -> Any:
-        out = real(*args)
-        if left:
-            left.clear()
-            Archive(archive.location)._store.points["books"].plan(lambda v: ([], [v.files[0]]))
-        return out
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive_store, "from_tables", slow)
-        archive.compact()
-    assert len(held(opened(archive))) == 40
-
-
-def test_compaction_changes_no_data_for_who_follows_the_table(archive: Archive) -> None:
-    """A stream of a table by another program does not read its rows again; one that only grows can be compacted."""
-    for n in range(3):
-        archive.add(books=books(M, 10 * n, 10))
-    table = DeltaTable(f"{archive.location}/books")
-    added, before = table.version(), held(opened(archive))
-    opened(archive).compact()
-    assert _changes(table, added) == {True}
-    table.update_incremental()
-    assert table.version() > added
-    assert _changes(table, table.version()) == {False}
-    table.alter.set_table_properties({"delta.appendOnly": "true"})
-    archive = opened(archive)
-    archive.add(books=books(M, 40, 10))
-    archive.compact()
-    assert before.items() <= held(opened(archive)).items()
 
 
 def _changes(table: DeltaTable, number: int) -> set[bool]:
@@ -613,25 +376,6 @@ def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:
     assert raw["volume"].null_count() == 1
     assert not raw["volume"].is_nan().any()
     assert when.max() < parquet.FAR
-
-
-@pytest.mark.fault("AR53")
-def test_an_add_that_was_cut_off_and_done_again_is_recorded(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An add that ended before its commit leaves the range as it was; the same add again has all points."""
-    archive.add(prices=prices(M, 0, 60))
-    other = columns_of("prices", M, [(1, n) for n in range(30)], [0.75] * 30)
-
-    def dying(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Table, "commit", dying)
-        with pytest.raises(KeyboardInterrupt):
-            archive.add(prices=other)
-    assert states(archive) == [(0, 60, "recorded")]
-    archive.add(prices=other)
-    assert states(archive) == [(0, 60, "recorded")]
-    assert archive.coverage()["rows"].sum() == archive.prices(M, on_missing="raise").height == 90
 
 
 def test_a_list_of_markets_is_read_where_one_has_nothing(archive: Archive) -> None:

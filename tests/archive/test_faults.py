@@ -21,7 +21,6 @@ from coded import coded_books, coded_series
 
 from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import Store
-from marketdata.archive.storage.tables import looking_once
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.points.columns import Series, Token
 from marketdata.points.views import View
@@ -64,38 +63,6 @@ def filled(archive: Archive) -> Archive:
         archive.add(books=books(market, 0, 60))
         archive.add(books=books(market, 60, 60))
     return archive
-
-
-@pytest.mark.fault("AR1", "AR2")
-def test_leftovers_of_a_killed_writer_are_swept(filled: Archive) -> None:
-    """A file that no commit names is never read, and vacuum removes it once no write can still be under way."""
-    folder = data_files(filled)[0].parent
-    torn = folder / ("0" * 32 + "-00000000.parquet")
-    young = folder / ("1" * 32 + "-00000000.parquet")
-    for path in (torn, young):
-        path.write_bytes(b"PAR1 torn")
-    os.utime(torn, (0, 0))
-    before = held(filled)
-    assert filled.verify().is_empty()
-    assert torn.name in filled.vacuum()
-    assert not torn.exists()
-    assert young.exists()
-    assert held(filled) == before
-
-
-@pytest.mark.fault("AR4")
-def test_old_files_stay_until_their_time_has_passed(filled: Archive) -> None:
-    """Compaction leaves the files of older versions; vacuum takes them when the retention has passed."""
-    before, old = held(filled), data_files(filled)
-    assert filled.compact() > 0
-    assert len(data_files(filled)) == 1
-    assert all(path.exists() for path in old)
-    assert filled.vacuum() == []
-    assert filled.verify().is_empty()
-    filled.vacuum(retention_hours=0)
-    assert not any(path.exists() for path in old)
-    assert held(filled) == before
-    assert filled.verify().is_empty()
 
 
 @pytest.mark.fault("AR6", "AR7")
@@ -146,76 +113,6 @@ def test_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeypatch
     assert held(filled) == before
 
 
-@pytest.mark.fault("AR38")
-def test_a_folder_that_the_storage_cannot_look_at_is_not_a_missing_one(
-    filled: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever Python says of a folder whose storage fails, it is an error, and not an archive without points."""
-    real = Path.stat
-
-    def fails(path: Path, **how: Any) -> os.stat_result:
-        if path.name == "books":
-            raise OSError(errno.EIO, "stat")
-        return real(path, **how)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "stat", fails)
-        patch.setattr(Path, "is_dir", lambda _: False)  # as Python 3.14 has it
-        with pytest.raises(ArchiveError, match="the storage failed"):
-            Archive(filled.location).version("books")
-    assert Archive(filled.location).version("books") >= 0
-
-
-@pytest.mark.fault("AR5")
-def test_data_is_durable_before_a_commit_names_it(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every data file is flushed, then its folder, then the commit, and only then does that appear, flushed too."""
-    archive.add(books=books(M, 0, 5))
-    folder = data_files(archive)[0].parent
-    seen: list[tuple[str, int]] = []
-    real = os.fsync
-
-    def recorder(handle: int) -> None:
-        seen.append(
-            (str(Path(f"/proc/self/fd/{handle}").readlink()), len(list((folder / "_delta_log").glob("*.json"))))
-        )
-        real(handle)
-
-    monkeypatch.setattr("os.fsync", recorder)
-    commits = len(list((folder / "_delta_log").glob("*.json")))
-    archive.add(books=books(M, 10, 5))
-    mine = [(Path(path), count) for path, count in seen if Path(path).is_relative_to(folder)]
-    assert [path.suffix.partition("#")[0] for path, _ in mine] == [".parquet", "", ".json", ""]
-    assert [count - commits for _, count in mine] == [0, 0, 0, 1]
-    assert mine[1][0] == folder
-    assert mine[3][0] == folder / "_delta_log"
-
-
-@pytest.mark.fault("AR13")
-@pytest.mark.parametrize("how", ["torn", "empty", "gone"])
-def test_a_torn_file_is_found_and_its_ranges_are_filled_again(filled: Archive, how: str) -> None:
-    """A torn, empty or missing file is an ArchiveCorruptError; repair gives up just its ranges, which add fills."""
-    before = held(filled)
-    victim = next(Path(f) for f in filled.files("books", M, START / 1e6, START / 1e6 + 1))
-    body = victim.read_bytes()
-    victim.unlink()
-    if how != "gone":
-        victim.write_bytes(body[: len(body) // 2] if how == "torn" else b"")
-    fresh = Archive(filled.location, frame="polars")
-    with pytest.raises(ArchiveCorruptError, match="verify"):
-        fresh.books(M)
-    found = fresh.verify(repair=True)
-    assert {(r["view"], r["market_id"]) for r in found.rows(named=True)} == {("books", M)}
-    assert {r["start"].timestamp() for r in found.rows(named=True)} == {START / 1e6}
-    # Ranges end with the bucket of their last point, which is not in them.
-    assert {r["end"].timestamp() for r in found.rows(named=True)} == {START / 1e6 + 3600}
-    assert all(r.end % MINUTE == 0 for r in fresh._store.coverage.records("books", M))
-    assert fresh.verify().is_empty()
-    assert held(fresh) == {k: v for k, v in before.items() if k[3] >= 60}
-    fresh.add(books=books(M, 0, 60))
-    assert held(fresh) == before
-    assert held(fresh, market=N) == points_of("books", fresh.columns("books", N))
-
-
 @pytest.mark.fault("AR14")
 def test_every_flipped_bit_is_seen(filled: Archive) -> None:
     """Of 100 single flipped bits in data files none is read silently: the read fails, or the rows are the same."""
@@ -234,39 +131,6 @@ def test_every_flipped_bit_is_seen(filled: Archive) -> None:
             with contextlib.suppress(ArchiveCorruptError):
                 assert held(fresh, market=market) == before[market]
         victim.write_bytes(good)
-
-
-@pytest.mark.fault("AR15")
-def test_swapped_files_and_old_copies_are_seen(filled: Archive) -> None:
-    """A valid file under the name of another one is refused, by size, by name or by its own footer."""
-    first, second = data_files(filled)[:2]
-    bodies = first.read_bytes(), second.read_bytes()
-    for body in (bodies[1], bodies[1] + b"\0" * max(0, len(bodies[0]) - len(bodies[1]))):
-        first.write_bytes(body)
-        fresh = Archive(filled.location, frame="polars")
-        assert not fresh.verify().is_empty()
-        with pytest.raises(ArchiveCorruptError):
-            fresh.books(list(MARKETS))
-    first.write_bytes(bodies[0])
-    assert Archive(filled.location, frame="polars").verify().is_empty()
-
-
-@pytest.mark.fault("AR46")
-@pytest.mark.parametrize("left", [None, "00000000000000000000.json#1", "00000000000000000000.json#12"])
-@pytest.mark.parametrize("table", ["prices", "coverage", "markets"])
-def test_a_table_whose_creation_was_cut_off_is_created_again(archive: Archive, table: str, left: str | None) -> None:
-    """An empty folder of a log, or one with a temporary file of its first commit, is a table that is not there yet."""
-    log = Path(archive.location, table, "_delta_log")
-    log.mkdir(parents=True)
-    if left:
-        (log / left).write_bytes(b"{")
-        os.utime(log / left, (0, 0))
-    for n in (0, 10):
-        archive.add(prices=prices(M, n, 10), markets=[{"market_id": M, "slug": "s"}])
-    assert len(held(again(archive), "prices")) == 20
-    assert archive.verify().is_empty()
-    assert left is None or left in archive.vacuum()
-    assert len(held(again(archive), "prices")) == 20
 
 
 @pytest.mark.fault("AR38")
@@ -336,22 +200,6 @@ def test_an_archive_that_was_idle_sees_what_came_since(archive: Archive) -> None
     archive.add(prices=prices(M, 0, 5, value=0.4))
     assert held(archive, "prices") == held(again(archive), "prices")
     assert archive.verify().is_empty()
-
-
-@pytest.mark.fault("AR49")
-def test_a_read_in_which_the_log_is_cut_off_knows_all_coverage(archive: Archive) -> None:
-    """What the removed commits said is in a version of the coverage table that came after the read had looked at it."""
-    for n in range(8):
-        archive.add(prices=prices(M, 10 * n, 10))
-    reader = again(archive)._store
-    with looking_once():
-        reader.coverage.table.version()
-        archive._store.coverage.fold(["prices"])
-        archive._store.points["prices"].checkpoint()
-        for path in sorted(Path(archive.location, "prices", "_delta_log").glob("*.json"))[:-1]:
-            path.unlink()
-        found = reader.coverage.records("prices", M)
-    assert sum(record.rows or 0 for record in found) == 80
 
 
 @pytest.mark.fault("AR16")

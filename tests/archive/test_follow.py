@@ -262,13 +262,6 @@ def test_a_source_that_is_late_is_asked_again(archive: Archive, source: Living) 
     assert {k for k in late if k[1] == M} <= held.keys()
 
 
-def test_a_long_follow_leaves_few_files(archive: Archive, source: Living, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small files of many rounds become large ones as it goes."""
-    monkeypatch.setattr("marketdata.archive.store._TAIL_FILES", 8)
-    for _ in itertools.islice(follow(archive, source), 30):
-        assert len(archive.files("prices")) <= 10
-
-
 def test_points_of_a_round_are_those_that_are_new(archive: Archive, source: Living) -> None:
     """Minutes that are fetched again because they are young are not counted again."""
     points = [next_.points for next_ in itertools.islice(follow(archive, source), 30)]

@@ -13,7 +13,6 @@ import pytest
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError, NotTidyError
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -46,23 +45,6 @@ KINDS: dict[str, Any] = {
     "doubled rows": lambda df: pl.concat([df, df]),
     "further columns": lambda df: df.with_columns(note=pl.lit("x")),
 }
-
-
-@pytest.mark.fault("AR51")
-def test_a_coverage_state_of_a_later_version_says_so(archive: Archive) -> None:
-    """Reads and writes are an ArchiveError that names the state and what to do."""
-    from deltalake import DeltaTable, write_deltalake
-
-    archive.add(books=rows())
-    ArchiveStore(archive.location, None).coverage.fold(["books"])
-    table = f"{archive.location}/coverage"
-    found = pa.table(DeltaTable(table).to_pyarrow_table())
-    later = pa.array(["golden"] * found.num_rows)
-    write_deltalake(table, found.set_column(found.schema.get_field_index("state"), "state", later), mode="overwrite")
-    fresh = Archive(archive.location, frame="polars")
-    for verb in (lambda: fresh.books("m"), fresh.verify, lambda: fresh.add(books=rows())):
-        with pytest.raises(ArchiveError, match=r"'golden'.*later"):
-            verb()
 
 
 def test_a_column_of_another_program_is_named(archive: Archive) -> None:

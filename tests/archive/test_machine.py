@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from marketdata.archive import Archive
-from marketdata.archive.coverage.intervals import covered
-from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.coverage.intervals import CoverageState, covered
 from marketdata.errors import ArchiveError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
@@ -102,7 +101,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         """Points from elsewhere replace those of equal token and time."""
         places = range(1 if view == "metrics" else 2)
         points = {(t, n): value(view, data.draw) for t in places for n in range(at, at + length)}
-        final = [p for p in self.archive._store.coverage.records(view, market) if p.state == CoverageState.FINAL]
+        final = [p for p in self.archive._store.coverage[view].records(market) if p.state == CoverageState.FINAL]
         for key in points:
             if not any(p.start <= START + key[1] * MINUTE < p.end for p in final):
                 self.own.add((view, market, *key))
@@ -132,12 +131,12 @@ class ArchiveMachine(RuleBasedStateMachine):
                 want = {k: v for k, v in self.model.items() if k[:2] == (view, market)}
                 got = points_of(view, self.archive.columns(view, market))
                 assert {k: _plain(v) for k, v in got.items()} == {k: _plain(v) for k, v in want.items()}
-                records = self.archive._store.coverage.records(view, market)
+                records = self.archive._store.coverage[view].records(market)
                 spans = [((r.start - START) // MINUTE, (r.end - START) // MINUTE) for r in covered(records)]
                 assert all(any(a <= k[3] < b for a, b in spans) for k in want)
                 # of a range that was cut nobody has counted what is left of it
                 counted = [(p.rows, (p.start - START) // MINUTE, (p.end - START) // MINUTE) for p in records]
-                assert all(rows in (None, sum(a <= k[3] < b for k in want)) for rows, a, b in counted)
+                assert all(rows == sum(a <= k[3] < b for k in want) for rows, a, b in counted)
                 assert all(p.state != CoverageState.MISSING for p in records)
                 assert set(served(self.archive, view, market)) == want.keys()
 

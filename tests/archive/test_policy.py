@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.archive.coverage.intervals import CoverageRecord, gaps, overlay, union
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps, overlay, union
 from marketdata.archive.coverage.policy import (
     FINALIZE_AFTER,
     MINUTE,
@@ -20,7 +20,6 @@ from marketdata.archive.coverage.policy import (
     coverage_after,
     gaps_to_fetch,
 )
-from marketdata.archive.coverage.state import CoverageState
 from marketdata.times import Range
 
 FINAL, PROVISIONAL = CoverageState.FINAL, CoverageState.PROVISIONAL
@@ -42,7 +41,7 @@ def span(start: int, end: int) -> Range:
 def known(start: int, end: int, state: CoverageState | str = FINAL) -> CoverageRecord:
     if state == EMPTY:
         return silent(start, end, 0)
-    return CoverageRecord(*span(start, end), CoverageState(state), None, 0, 0)
+    return CoverageRecord(*span(start, end), CoverageState(state), None, 0)
 
 
 def answered(
@@ -105,7 +104,7 @@ def test_only_the_last_week_of_a_silent_end_is_asked_again() -> None:
 
 
 def silent(start: int, end: int, asked: int) -> CoverageRecord:
-    return CoverageRecord(start * MINUTE, end * MINUTE, PROVISIONAL, 0, asked * MINUTE, 0, 1)
+    return CoverageRecord(start * MINUTE, end * MINUTE, PROVISIONAL, 0, asked * MINUTE, 1)
 
 
 @pytest.mark.fault("AR27")
@@ -236,8 +235,7 @@ def test_every_minute_of_an_answer_is_established_once(
 def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, CoverageState, int, int]], now: int) -> None:
     """Gaps are disjoint and sorted; all that is neither final nor answered is in them, and nothing final."""
     records = overlay(
-        CoverageRecord(*span(start, start + length), state, 0, 0, seq, tries)
-        for seq, (start, length, state, tries, _) in enumerate(some)
+        CoverageRecord(*span(start, start + length), state, 0, 0, tries) for (start, length, state, tries, _) in some
     )
     asked = [gap.range for gap in gaps_to_fetch(records, span(0, 100), at(now))]
     limit = Range(0, min(100, now + 1) * MINUTE)

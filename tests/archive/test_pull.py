@@ -89,42 +89,15 @@ def test_a_dry_run_says_what_a_pull_would_ask(archive: Archive, source: Source) 
 
 
 def test_an_event_and_a_series_stand_for_their_markets(archive: Archive, source: Source) -> None:
-    """Markets of an event or series are discovered once, and their records are kept."""
+    """Markets of an event or series are listed by each pull, and their records are kept."""
     archive.pull(source, series="s", views=["prices"], start=minute(0), end=minute(20))
     for market in MARKETS:
         assert states(archive, "prices", market) == [(0, 20, "final")]
     source.requests.clear()
     archive.pull(source, event="e", views=["prices"], start=minute(0), end=minute(20))
-    assert source.requests == []
+    assert source.asked == []
     assert {m["id"] for m in archive.records("markets")} == set(MARKETS)
     assert archive.records("events")[0]["slug"] == "e"
-
-
-def test_a_listing_is_fresh_for_ten_minutes_of_the_server(
-    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A market that an event gains is pulled once the listing is ten minutes old by the server, whatever it is here."""
-
-    def pull() -> bool:
-        source.requests.clear()
-        archive.pull(source, event="e", views=["prices"], start=minute(0), end=minute(20))
-        return ("markets", "e", Range(0, 0)) in source.requests
-
-    source.listed = [M]
-    assert pull()
-    source.listed = list(MARKETS)
-    monkeypatch.setattr("time.time_ns", lambda: (START + 90 * DAY * MINUTE) * 1000)
-    assert not pull()
-    source.now += 10 * MINUTE - 1
-    assert not pull()
-    assert states(archive, "prices", MARKETS[1]) == []
-    source.now += 1
-    assert pull()
-    assert states(archive, "prices", MARKETS[1]) == [(0, 20, "final")]
-    source.now -= 999_000
-    assert not pull(), "a Date is in whole seconds: of two answers the later can name the earlier time"
-    source.now -= 60 * MINUTE
-    assert pull(), "a listing of the future is not believed"
 
 
 def test_a_search_and_all_markets_are_listed_anew_each_time(archive: Archive, source: Source) -> None:
@@ -273,10 +246,10 @@ def test_an_empty_answer_from_long_ago_is_final(archive: Archive, source: Source
 
 @pytest.mark.fault("AR28")
 def test_a_walk_without_a_proven_end_is_not_final(archive: Archive, source: Source) -> None:
-    """The last page of an unproven walk is held but unproven, and asked for again."""
+    """The last page of an unverified walk is held but unverified, and asked for again."""
     source.proves_its_end = False
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(20))
-    assert states(archive) == [(0, 14, "final"), (14, 20, "unproven")]
+    assert states(archive) == [(0, 14, "final"), (14, 20, "unverified")]
     source.proves_its_end = True
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(20))
     assert states(archive) == [(0, 20, "final")]
@@ -359,10 +332,10 @@ def test_a_pull_of_nothing_or_of_two_things_is_refused(archive: Archive, source:
 
 def test_ranges_are_those_of_whole_buckets() -> None:
     """A cut inside a bucket belongs to the bucket that starts at or after it."""
-    from marketdata.archive.coverage.policy import whole_minutes
+    from marketdata.archive.coverage.policy import whole_buckets
 
-    assert whole_minutes(Range(1, MINUTE + 1)) == Range(MINUTE, 2 * MINUTE)
-    assert whole_minutes(Range(0, MINUTE)) == Range(0, MINUTE)
+    assert whole_buckets(Range(1, MINUTE + 1)) == Range(MINUTE, 2 * MINUTE)
+    assert whole_buckets(Range(0, MINUTE)) == Range(0, MINUTE)
 
 
 @pytest.mark.fault("AR27")

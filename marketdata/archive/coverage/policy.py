@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketdata.archive.coverage.intervals import CoverageRecord, gaps
-from marketdata.archive.coverage.state import CoverageState
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps
 from marketdata.points.columns import Ints
 from marketdata.resolution import Resolution
 from marketdata.times import DAY, SECOND, Range
@@ -19,7 +18,7 @@ MINUTE = Resolution.M1.micros
 SHORTEST_GAP = 60 * MINUTE
 # Gaps that are nearer to each other are one: a page of a market of two tokens has so many buckets.
 SAME_GAP = 100 * MINUTE
-# The settle time: a bucket may still change for so long after its end, then it is final.
+# A bucket may still change for so long after its end, or for two buckets if that is longer.
 FINALIZE_AFTER = 600 * SECOND
 # Without the server's clock nothing younger than this counts as final.
 FINALIZE_AFTER_WITHOUT_CLOCK = DAY
@@ -46,26 +45,31 @@ class Gap(NamedTuple):
 
 
 class ServerTime(NamedTuple):
-    """The time, how long after its end a bucket is final, and how far the server is ahead of it [microseconds]."""
+    """The time, how far the server is ahead of it, and the width of a bucket [microseconds].
+
+    ``is_known``: whether the service told its time.
+    """
 
     now: int
-    finalize_after: int = FINALIZE_AFTER
     ahead: int = 0
+    width: int = MINUTE
+    is_known: bool = True
 
     @property
     def final_before(self) -> int:
         """Buckets that start before this will not change."""
-        return (self.now - self.finalize_after) // MINUTE * MINUTE
+        settle = max(FINALIZE_AFTER if self.is_known else FINALIZE_AFTER_WITHOUT_CLOCK, 2 * self.width)
+        return (self.now - settle) // self.width * self.width
 
     @property
     def edge(self) -> int:
         """End of the bucket that is open by the server's clock: nothing later can be known."""
-        return (self.now + self.ahead) // MINUTE * MINUTE + MINUTE
+        return (self.now + self.ahead) // self.width * self.width + self.width
 
 
-def whole_minutes(wanted: Range) -> Range:
-    """The range of the 1m buckets that start inside a range."""
-    return Range(-(-wanted.start // MINUTE) * MINUTE, -(-wanted.end // MINUTE) * MINUTE)
+def whole_buckets(wanted: Range, width: int = MINUTE) -> Range:
+    """The range of the buckets that start inside a range."""
+    return Range(-(-wanted.start // width) * width, -(-wanted.end // width) * width)
 
 
 def gaps_to_fetch(
@@ -121,15 +125,15 @@ def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
             yield from due
 
 
-def answered(done: Range, times: Ints) -> Iterator[CoverageRecord]:
+def answered(done: Range, times: Ints, width: int) -> Iterator[CoverageRecord]:
     """An answer as what lies beside another one: empty, final from its first point to its last one, empty."""
     inside = times[(times >= done.start) & (times < done.end)]
-    first, last = (int(inside.min()), int(inside.max()) + MINUTE) if len(inside) else (done.end, done.end)
+    first, last = (int(inside.min()), int(inside.max()) + width) if len(inside) else (done.end, done.end)
     for start, end in ((done.start, first), (last, done.end)):
         if start < end:
-            yield CoverageRecord(start, end, CoverageState.PROVISIONAL, 0, 0, 0, tries=1)
+            yield CoverageRecord(start, end, CoverageState.PROVISIONAL, 0, 0, tries=1)
     if first < last:
-        yield CoverageRecord(first, last, CoverageState.FINAL, None, 0, 0)
+        yield CoverageRecord(first, last, CoverageState.FINAL, None, 0)
 
 
 def coverage_after(
@@ -152,13 +156,13 @@ def coverage_after(
     cut = min(max(clock.final_before, done.start), done.end)
     out: list[CoverageRecord] = []
     if done.start < cut and not complete:
-        out.append(_record(done.start, cut, CoverageState.UNPROVEN, clock, tries))
+        out.append(_record(done.start, cut, CoverageState.UNVERIFIED, clock, tries))
     elif done.start < cut:
         # Points behind the settle time are not settled yet, but they end a hole.
-        beside = [*beside, *answered(Range(cut, done.end), times)]
+        beside = [*beside, *answered(Range(cut, done.end), times, clock.width)]
         out += _after_closing(Range(done.start, cut), times, clock, tries, beside)
     if cut < done.end:
-        state = CoverageState.PROVISIONAL if complete else CoverageState.UNPROVEN
+        state = CoverageState.PROVISIONAL if complete else CoverageState.UNVERIFIED
         out.append(_record(cut, done.end, state, clock, 0))
     return out
 
@@ -177,7 +181,7 @@ def _after_closing(
     is_pause = tries > 0 and before + done.end - done.start + after < SHORTEST_GAP
     if tries >= _MOST_TRIES or (not len(inside) and (done.end <= old or is_pause)):
         return [_record(*done, CoverageState.FINAL, clock, 0)]
-    holes = _holes(done, inside, old, before, after)
+    holes = _holes(done, inside, old, (before, after), clock.width)
     waiting = [_record(*hole[:2], CoverageState.PROVISIONAL, clock, max(tries, hole.tries) + 1) for hole in holes]
     final = gaps((hole[:2] for hole in holes), done)
     return sorted([*waiting, *(_record(*one, CoverageState.FINAL, clock, 0) for one in final)])
@@ -193,21 +197,22 @@ def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
     return length if record is not None and record.state == CoverageState.FINAL else SHORTEST_GAP
 
 
-def _holes(done: Range, inside: Ints, old: int, before: int, after: int) -> list[Gap]:
+def _holes(done: Range, inside: Ints, old: int, silences: tuple[int, int], width: int) -> list[Gap]:
     """Ranges of an hour or more without points, and their tries: all near now, long ago those between points.
 
-    ``before`` and ``after``: how long it is empty beside the range.
+    ``silences``: how long it is empty before and after the range.
     """
+    before, after = silences
     # Holes of equal age with less than a page between are one: fetching them together takes no more requests.
     if not len(inside):
         return [Gap(*done)]
     once = _MOST_TRIES - 1
     # Before the first point and after the last one a market may not be active: long ago that is final.
-    recent = max(done.start, -(-old // MINUTE) * MINUTE)
-    first, last = int(inside[0]), int(inside[-1]) + MINUTE
+    recent = max(done.start, -(-old // width) * width)
+    first, last = int(inside[0]), int(inside[-1]) + width
     found = [Gap(recent, first)] if recent < first and before + first - done.start >= SHORTEST_GAP else []
     for i in np.flatnonzero(np.diff(inside) > SHORTEST_GAP).tolist():
-        start, end = int(inside[i]) + MINUTE, int(inside[i + 1])
+        start, end = int(inside[i]) + width, int(inside[i + 1])
         found.append(Gap(start, end, once if end <= old else 0))
     if max(last, recent) < done.end and done.end - last + after >= SHORTEST_GAP:
         found.append(Gap(max(last, recent), done.end))
@@ -222,4 +227,4 @@ def _holes(done: Range, inside: Ints, old: int, before: int, after: int) -> list
 
 
 def _record(start: int, end: int, state: CoverageState, clock: ServerTime, tries: int) -> CoverageRecord:
-    return CoverageRecord(start, end, state, None, clock.now, 0, tries)
+    return CoverageRecord(start, end, state, None, clock.now, tries)

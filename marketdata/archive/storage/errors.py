@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
+import zlib
 from collections.abc import Callable, Iterator
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, MarketDataError
@@ -87,14 +88,15 @@ def _write_error(what: str, problem: BaseException) -> ArchiveError:
     return kind(f"{why}. What was committed before is intact; run it again afterwards.")
 
 
-def reading(what: str) -> contextlib.AbstractContextManager[None]:
+def reading(what: str, hint: str = REPAIR) -> contextlib.AbstractContextManager[None]:
     """Turn a failed read into an ArchiveError; ArchiveCorruptError only if the storage says that there is no file."""
-    return _turned(what, _read_error)
 
+    def turn(what: str, problem: BaseException) -> ArchiveError:
+        if is_missing(problem):
+            return ArchiveCorruptError(f"{what} is missing.", hint=hint)
+        return unavailable(what, problem)
 
-def _read_error(what: str, problem: BaseException) -> ArchiveError:
-    missing = is_missing(problem)
-    return ArchiveCorruptError(f"{what} is missing.", hint=REPAIR) if missing else unavailable(what, problem)
+    return _turned(what, turn)
 
 
 def unavailable(what: str, problem: BaseException) -> ArchiveError:
@@ -105,7 +107,7 @@ def unavailable(what: str, problem: BaseException) -> ArchiveError:
 
 
 @contextlib.contextmanager
-def parsing(what: str) -> Iterator[None]:
+def parsing(what: str, hint: str = REPAIR) -> Iterator[None]:
     """Turn a failure to parse bytes in memory, or a wrong checksum, into an ArchiveCorruptError: verified damage."""
     import pyarrow as pa
 
@@ -113,18 +115,8 @@ def parsing(what: str) -> Iterator[None]:
         yield
     except (MarketDataError, MemoryError):
         raise
-    except (OSError, pa.ArrowException, UnicodeDecodeError, ValueError, KeyError, TypeError) as problem:
-        raise ArchiveCorruptError(f"{what} is damaged: {one_line(problem)}.", hint=REPAIR) from problem
-
-
-@contextlib.contextmanager
-def repairable() -> Iterator[None]:
-    """Damage of coverage or records as an ArchiveCorruptError that names the repair: the points tell what is lost."""
-    try:
-        yield
-    except ArchiveCorruptError as problem:
-        hint = "Run archive.verify(repair=True): it makes coverage and records again from the points, which are whole."
-        raise ArchiveCorruptError(problem.problem, hint=hint) from problem
+    except (OSError, pa.ArrowException, UnicodeDecodeError, zlib.error, ValueError, KeyError, TypeError) as problem:
+        raise ArchiveCorruptError(f"{what} is damaged: {one_line(problem)}.", hint=hint) from problem
 
 
 def one_line(problem: BaseException) -> str:

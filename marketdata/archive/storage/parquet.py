@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import time
 import uuid
 import zlib
 from bisect import bisect_left
@@ -105,6 +106,7 @@ class Store:
             stream.close()
             return
         path = Path(self.uri, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with path.open("xb") as file:
                 file.write(body)
@@ -113,23 +115,27 @@ class Store:
             flush(path.parent)
         except BaseException:
             # No commit names it yet, so the torn file can go at once.
-            self.delete(name)
+            path.unlink(missing_ok=True)
             raise
 
     def open(self, name: str) -> Any:
         """A file for reading, unbuffered."""
         return self.files.open_input_file(name)
 
-    def modified(self, name: str) -> int:
-        """When a file was written [microseconds UTC]."""
-        return int(self.files.get_file_info(name).mtime_ns) // 1000
+    def age(self, name: str) -> int:
+        """How long ago a file was written [microseconds]."""
+        return (time.time_ns() - int(self.files.get_file_info(name).mtime_ns or time.time_ns())) // 1000
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the files in a folder."""
+        from pyarrow.fs import FileSelector
+
+        entries = self.files.get_file_info(FileSelector(folder, allow_not_found=True))
+        return [entry.base_name for entry in entries if entry.is_file]
 
     def delete(self, name: str) -> None:
-        """Remove a file that no commit names; ``vacuum`` finds it later if that fails."""
-        try:
-            self.files.delete_file(name)
-        except OSError:
-            return
+        """Remove a file that no commit names."""
+        self.files.delete_file(name)
 
     def address(self, name: str) -> str:
         """Path or address of a file, as engines take it."""
@@ -137,7 +143,9 @@ class Store:
 
 
 def flush(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
+    """Make the names in a folder durable, where the system lets a folder be opened."""
+    if os.name != "posix":
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -311,14 +319,6 @@ def statistics(file: DataFile) -> str:
         low["ts"], high["ts"] = to_text(file.ts_min), to_text(file.ts_max)
     # As UTF-8: behind escapes of two halves some readers lose characters of the higher planes.
     return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high}, ensure_ascii=False)
-
-
-def file_of(store: Store, name: str) -> tuple[DataFile, pa.Schema]:
-    """The entry of an existing file for a commit, and its columns; ArchiveCorruptError if it is damaged."""
-    with errors.reading(_what(name)):
-        file = DataFile(name, int(store.files.get_file_info(name).size or 0), -1)
-    rows = read_groups(store, file, read_footer(store, file, whole=True))
-    return _entry(name, file.size, rows, spans_of(rows)), rows.schema
 
 
 def read_footer(store: Store, file: DataFile, *, whole: bool = False) -> Footer:
