@@ -43,8 +43,7 @@ _HINTS: dict[tuple[type[Problem], str | None], str] = {
     (errors.NotFoundError, None): "marketdata markets --search TEXT finds ids and slugs.",
     (errors.NotFoundError, "event"): "marketdata markets --json shows slugs of events and series.",
     (errors.ArchiveCorruptError, None): (
-        "marketdata verify ARCHIVE shows damaged ranges, --repair lets a pull fill them; a damaged commit log is "
-        "rebuilt by marketdata.Archive(...).rebuild() in Python."
+        "marketdata verify ARCHIVE shows damaged ranges, and with --repair a pull fetches them again."
     ),
     (errors.PartialCoverageWarning, None): "marketdata pull fetches what is missing.",
 }
