@@ -24,7 +24,7 @@ __all__ = sorted(_MODULES.keys() - {"plot"})  # noqa: PLE0605  a list all the sa
 _EXTRAS = {
     "Archive": ("archive", ("deltalake", "pyarrow")),
     "simulate": ("archive", ("deltalake", "pyarrow")),
-    "serve": ("service", ("fastapi", "httptools", "deltalake", "pyarrow")),
+    "serve": ("service", ("fastapi", "uvicorn", "deltalake", "pyarrow")),
 }
 
 

@@ -31,8 +31,7 @@ from marketdata.cli.app import app
 from marketdata.cli.commands import client as client_commands
 from marketdata.cli.commands import demo
 from marketdata.cli.messages import code
-from marketdata.service.auth import create_key_file
-from marketdata.service.plans import AccessPlan
+from marketdata.service.keys import create_key_file
 
 RECORDED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "recorded"
 KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
@@ -642,7 +641,8 @@ def test_a_further_key_takes_a_plan_of_the_file(folder) -> None:
         assert (empty.returncode, empty.stdout) == (2, "")
         assert "--plan is empty" in empty.stderr
     assert not (folder / "new.toml").exists()
-    create_key_file(two, {"basic": AccessPlan("basic"), "pro": AccessPlan("pro")})
+    create_key_file(two, "basic")
+    two.write_text(two.read_text() + "\n[plans.pro]\n")
     several = marketdata("keys", "new", two, cwd=folder)
     assert several.returncode == 2
     assert "--plan is missing" in several.stderr

@@ -113,7 +113,7 @@ def test_columns_of_other_names_are_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
-    [("Archive", "deltalake", "archive"), ("simulate", "pyarrow", "archive"), ("serve", "httptools", "service")],
+    [("Archive", "deltalake", "archive"), ("simulate", "pyarrow", "archive"), ("serve", "uvicorn", "service")],
 )
 def test_a_missing_extra_is_named(name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name whose packages are absent says which, and what installs it."""

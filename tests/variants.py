@@ -14,11 +14,8 @@ from marketdata.points.columns import Books, Data, Series, joined
 from marketdata.points.resample import aggregate
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
-from marketdata.service.auth import Entry, Keys, digest, new_key
-from marketdata.service.cache import Subject
-from marketdata.service.pagination import Pages, ServedPage
-from marketdata.service.plans import AccessPlan
-from marketdata.service.server import Service, build, start
+from marketdata.service.pages import Pages, ServedPage, Subject
+from marketdata.service.server import Service, serve
 from marketdata.times import Range
 
 # What can be switched; the first choice of each is the reading of this service.
@@ -34,11 +31,9 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
 def serve_variants(archive: Archive, variants: Mapping[str, str], *, requests_per_minute: int) -> Service:
     """Answer the interface under other readings, with a key of its own; ConfigError if a variant does not exist."""
     chosen = {name: choice for name, choice in variants.items() if _checked(name, choice)}
-    key, plan = new_key(), AccessPlan("local", requests_per_minute)
-    keys = Keys([Entry("local", digest(key.encode()), plan.name)], {plan.name: plan})
-    access = build(archive, keys)
-    access.parts.pages = _VariedPages(archive, chosen)
-    return start(access, api_key=key)
+    service = serve(archive, requests_per_minute=requests_per_minute)
+    service.application.state.service.pages = _VariedPages(archive, chosen)
+    return service
 
 
 def _checked(name: str, choice: str) -> bool:
@@ -60,7 +55,7 @@ class _VariedPages(Pages):
         else:
             out = super().page(subject, rng, limit, position)
         if self._by_end:
-            width = subject.resolution.micros
+            width = subject.width.micros
             out.parts = [replace(columns, ts=columns.ts + width) for columns in out.parts]
         return out
 

@@ -556,6 +556,11 @@ class Archive(Generic[Frame]):
         return out
 
     @property
+    def base(self) -> str:
+        """Width of the stored points, such as "1m": reads have any resolution that it divides; see `Archive`."""
+        return self._store.base.text
+
+    @property
     def simulated(self) -> bool:
         """Whether any market is simulated, as charts show; see `simulate`."""
         return any(record.get("simulated") is True for record in self.records("markets"))

@@ -1,18 +1,19 @@
-"""The interface over HTTP, answered from an archive."""
+"""The interface over HTTP, answered from an archive: an ASGI application, and two ways to run it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from marketdata.service.application import create_application
     from marketdata.service.server import run, serve
 
-__all__ = ["run", "serve"]
+__all__ = ["create_application", "run", "serve"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from marketdata.service import server
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from marketdata.service import application, server
 
-        return getattr(server, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(application if name == "create_application" else server, name)

@@ -3,172 +3,160 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
+from marketdata.service.cursors import Cursors, Facts
 from marketdata.service.errors import invalid_cursor
-from marketdata.service.pagination import Cursors, Facts
-from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery, Order, SortField
-from marketdata.times import first_time
+from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery
+from marketdata.times import first_time, parse_seconds
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
 
 Record = dict[str, Any]
-# Whether a listing has a record, which is named by its place.
-Passes = Callable[[int], bool]
+Condition = Callable[[Record], bool]
 
 
-class _Records:
-    """The records of one kind at one version of the archive."""
+class SortedRecords(NamedTuple):
+    """All records of a kind in one order, and the place of each by its mark."""
 
-    def __init__(self, version: int, records: list[Record]) -> None:
-        self.version = version
-        self.records = sorted(records, key=lambda r: str(r.get("id")))
-        # Short names of records for cursors; ids may be long.
-        self.marks = [hashlib.sha256(str(r.get("id")).encode()).hexdigest()[:24] for r in self.records]
-        self.places = {mark: place for place, mark in enumerate(self.marks)}
-        self.orders: dict[tuple[str, str], list[int]] = {}
-        self._fields: dict[str, list[Any]] = {}
+    records: list[Record]
+    places: dict[str, int]
 
-    def field(self, name: str) -> list[Any]:
-        """The value of a field of each record, or None."""
-        if name not in self._fields:
-            self._fields[name] = [record.get(name) for record in self.records]
-        return self._fields[name]
 
-    @cached_property
-    def words(self) -> list[str]:
-        return [" ".join(str(r[name]) for name in SEARCHED if r.get(name) is not None).casefold() for r in self.records]
-
-    @cached_property
-    def dates(self) -> dict[str, list[int | None]]:
-        """Start and end dates [microseconds]; None without a valid one."""
-        return {name: [first_time(record, name) for record in self.records] for name in ("start_date", "end_date")}
-
-    @cached_property
-    def tags(self) -> list[set[str]]:
-        return [set(_tags(record)) for record in self.records]
-
-    def order(self, by: SortField, order: Order) -> list[int]:
-        """Places of the records in the order of a field; those without it come last."""
-        found = self.orders.get((by, order))
-        if found is None:
-            values = [_value(record, by) for record in self.records]
-            texts = [str(value or "") for value in values]
-            found = sorted(range(len(values)), key=texts.__getitem__, reverse=order == "desc")
-            found.sort(key=lambda place: values[place] is None)
-            self.orders[by, order] = found
-        return found
+def mark_of(record: Record) -> str:
+    """A short name of a record for cursors, because ids may be long."""
+    return hashlib.sha256(str(record.get("id")).encode()).hexdigest()[:24]
 
 
 class Listings:
     """Listings of the records of an archive."""
 
-    def __init__(self, source: Archive) -> None:
-        self._source = source
-        self._lock = threading.Lock()
-        self._by_kind: dict[RecordKind, _Records] = {}
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._sorted_at = lru_cache(8)(self._sort)
+        self._tags_at = lru_cache(1)(self._read_tags)
 
     def records(self, kind: RecordKind) -> list[Record]:
-        """All records; events and series have a title."""
-        return self._current(kind).records
-
-    def warm(self) -> None:
-        """Read and sort the records for the first request."""
-        for kind in KINDS:
-            self._current(kind).order("updated_at", "desc")
+        """All records of a kind; events and series have a title."""
+        return self._sorted(kind, "updated_at", "desc").records
 
     def tags(self) -> list[str]:
         """Every tag in use, sorted."""
-        return sorted(set[str]().union(*(tags for kind in KINDS for tags in self._current(kind).tags)))
+        return self._tags_at(*(self._archive.version(kind) for kind in KINDS))
 
-    def page(self, kind: RecordKind, query: ListingQuery, cursors: Cursors) -> tuple[list[Record], str | None]:
+    def page(
+        self, kind: RecordKind, query: ListingQuery, cursors: Cursors, now: float
+    ) -> tuple[list[Record], str | None]:
         """Records of one page, and the cursor of the next; HTTPException 400 if the cursor is of another listing."""
-        facts: Facts = ("listing", kind, *query.model_dump(exclude={"limit", "cursor"}).values())
-        behind = None if query.cursor is None else cursors.read(facts, query.cursor)
-        current, start = self._current(kind), 0
-        order = current.order(query.sort, query.order)
-        if behind is not None:
-            place = current.places.get(behind)
-            if place is None:
+        chosen = query.model_dump(mode="json", exclude={"limit", "cursor"})
+        facts: Facts = ("listing", kind, *map(str, chosen.values()))
+        records, places = self._sorted(kind, query.sort, query.order)
+        start = 0
+        if query.cursor is not None:
+            last_served = str(cursors.read(facts, query.cursor))
+            if last_served not in places:
                 raise invalid_cursor()
-            start = order.index(place) + 1
-        # Each page looks on where the one before it ended, so that all of them look at each record once.
-        some: Iterator[int] = islice(order, start, None)
-        for passes in self._filters(query, current):
-            some = filter(passes, some)
-        places = list(islice(some, query.limit + 1))
-        goes_on = len(places) > query.limit
-        following = cursors.give(facts, current.marks[places[query.limit - 1]]) if goes_on else None
-        return [current.records[place] for place in places[: query.limit]], following
+            start = places[last_served] + 1
+        conditions = list(self._conditions(query, now))
+        matching = (r for r in islice(records, start, None) if all(condition(r) for condition in conditions))
+        page = list(islice(matching, query.limit + 1))
+        if len(page) <= query.limit:
+            return page, None
+        return page[:-1], cursors.issue(facts, mark_of(page[-2]))
 
-    def _current(self, kind: RecordKind) -> _Records:
-        version = self._source.version(kind)
-        with self._lock:
-            found = self._by_kind.get(kind)
-            if found is None or found.version != version:
-                records = self._source.records(kind)
-                if kind != "markets":
-                    # Derived from markets that name only a slug they have no title, which clients expect.
-                    records = [{**r, "title": r.get("title") or r.get("slug") or r.get("id")} for r in records]
-                found = self._by_kind[kind] = _Records(version, records)
-            return found
+    def _sorted(self, kind: RecordKind, by: str, order: str) -> SortedRecords:
+        return self._sorted_at(kind, by, order, self._archive.version(kind))
 
-    def _filters(self, query: ListingQuery, current: _Records) -> Iterator[Passes]:
-        """The conditions of a query on records."""
-        if isinstance(query, EventQuery):
-            yield from self._children("series", "series", query.series_id, query.series_slug, current)
-        if isinstance(query, MarketQuery):
-            yield from self._children("events", "event", query.event_id, query.event_slug, current)
+    def _sort(self, kind: RecordKind, by: str, order: str, _version: int) -> SortedRecords:
+        """By a field, then by id; records without the field come last."""
+        records = sorted(self._archive.records(kind), key=lambda r: str(r.get("id")))
+        if kind != "markets":
+            # Derived from markets that name only a slug they have no title, which clients expect.
+            records = [{**r, "title": r.get("title") or r.get("slug") or r.get("id")} for r in records]
+        name = "question" if by == "title" and kind == "markets" else by
+        with_field = [r for r in records if r.get(name) is not None]
+        with_field.sort(key=lambda r: str(r[name]), reverse=order == "desc")
+        ordered = with_field + [r for r in records if r.get(name) is None]
+        return SortedRecords(ordered, {mark_of(record): place for place, record in enumerate(ordered)})
+
+    def _read_tags(self, *_versions: int) -> list[str]:
+        return sorted({tag for kind in KINDS for record in self.records(kind) for tag in _tags(record)})
+
+    def _conditions(self, query: ListingQuery, now: float) -> Iterator[Condition]:
+        """What a record has to fulfil to be listed."""
         if query.status is not None:
-            states = current.field("status")
-            yield lambda place: states[place] == query.status
-        if tags := set(query.wanted_tags):
-            least = len(tags) if query.tags_match == "all" else 1
-            yield lambda place: len(tags & current.tags[place]) >= least
-        for name, low, high in query.bounds:
-            yield partial(_is_within, current.dates[name], low, high)
-        for word in set((query.search or "").casefold().split()):
-            yield partial(_has_word, current.words, word)
+            yield lambda record: record.get("status") == query.status
+        if wanted := query.wanted_tags:
+            least = len(wanted) if query.tags_match == "all" else 1
+            yield lambda record: len(wanted & _tags(record)) >= least
+        for bounds in query.date_bounds:
+            yield _within(*bounds)
+        if words := (query.search or "").casefold().split():
+            yield lambda record: all(word in _searched_text(record) for word in words)
+        if isinstance(query, EventQuery):
+            yield from self._of_parent("series", "series", query.series_id, query.series_slug)
+        if isinstance(query, MarketQuery):
+            yield from self._of_parent("events", "event", query.event_id, query.event_slug)
+            if not query.include_closed:
+                yield lambda record: not _is_closed(record, now)
+            if query.category is not None:
+                yield lambda record: record.get("category") == query.category
+            if query.min_liquidity is not None:
+                yield _at_least("liquidity", query.min_liquidity)
 
-    def _children(
-        self, kind: RecordKind, name: str, parent_id: str | None, slug: str | None, current: _Records
-    ) -> Iterator[Passes]:
-        """Whether a record names its parent by id or slug, which the parent's own record joins."""
-        if parent_id is None and slug is None:
+    def _of_parent(
+        self, kind: RecordKind, name: str, parent_id: str | None, parent_slug: str | None
+    ) -> Iterator[Condition]:
+        """Whether a record names its parent, by id or by slug: the parent's own record has both."""
+        if parent_id is None and parent_slug is None:
             return
-        wanted = [r for r in self.records(kind) if parent_id in (None, r.get("id")) and slug in (None, r.get("slug"))]
-        ids, slugs = ({r.get(field) for r in wanted} - {None} for field in ("id", "slug"))
-        own_ids, own_slugs = current.field(f"{name}_id"), current.field(f"{name}_slug")
+        parents = [
+            parent
+            for parent in self.records(kind)
+            if parent_id in (None, parent.get("id")) and parent_slug in (None, parent.get("slug"))
+        ]
+        ids, slugs = ({parent.get(field) for parent in parents} - {None} for field in ("id", "slug"))
 
-        def passes(place: int) -> bool:
-            by_id, by_slug = own_ids[place], own_slugs[place]
-            return (parent_id is None or (by_id == parent_id if by_id is not None else by_slug in slugs)) and (
-                slug is None or (by_slug == slug if by_slug is not None else by_id in ids)
-            )
+        def is_child(record: Record) -> bool:
+            named_id, named_slug = record.get(f"{name}_id"), record.get(f"{name}_slug")
+            has_id = named_id == parent_id if named_id is not None else named_slug in slugs
+            has_slug = named_slug == parent_slug if named_slug is not None else named_id in ids
+            return (parent_id is None or has_id) and (parent_slug is None or has_slug)
 
-        yield passes
-
-
-def _is_within(dates: Sequence[int | None], low: int, high: int, place: int) -> bool:
-    date = dates[place]
-    return date is not None and low <= date <= high
+        yield is_child
 
 
-def _has_word(texts: Sequence[str], word: str, place: int) -> bool:
-    return word in texts[place]
+def _within(field: str, low: int, high: int) -> Condition:
+    def is_within(record: Record) -> bool:
+        date = first_time(record, field)
+        return date is not None and low <= date <= high
+
+    return is_within
 
 
-def _value(record: Record, name: str) -> Any:
-    found = record.get(name)
-    return record.get("question") if found is None and name == "title" else found
+def _at_least(field: str, least: float) -> Condition:
+    def is_enough(record: Record) -> bool:
+        value = record.get(field)
+        return isinstance(value, int | float) and value >= least
+
+    return is_enough
 
 
-def _tags(record: Mapping[str, Any]) -> Iterable[str]:
-    found = record.get("tags")
-    return [str(tag) for tag in found] if isinstance(found, list | tuple) else []
+def _is_closed(record: Record, now: float) -> bool:
+    closed_at = first_time(record, "closed_at")
+    is_past = closed_at is not None and closed_at <= parse_seconds(f"{now:.6f}")
+    return is_past or record.get("status") in ("closed", "resolved")
+
+
+def _searched_text(record: Record) -> str:
+    return " ".join(str(record[name]) for name in SEARCHED if record.get(name) is not None).casefold()
+
+
+def _tags(record: Record) -> set[str]:
+    tags = record.get("tags")
+    return {str(tag) for tag in tags} if isinstance(tags, list | tuple) else set()

@@ -1,44 +1,43 @@
-"""Responses: history bodies from columns without a Python object per level, headers, and refusals."""
+"""Bodies of the interface, and what the description says about refusals."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
-import orjson
+from starlette.responses import Response
 
 from marketdata.points.columns import Books, Data, Token
 from marketdata.points.views import VIEWS
-from marketdata.service.pagination import ServedPage
+from marketdata.service.pages import ServedPage
+from marketdata.times import SECOND
 from marketdata.wire import models
 
 Described = dict[int | str, dict[str, Any]]
-# The description of each refusal.
+
+
+def _refusal(status: int, description: str) -> Described:
+    model = models.ValidationErrorResponse if status == 422 else models.ErrorResponse
+    return {status: {"model": model, "description": description}}
+
+
 REFUSALS: Described = {
-    400: {"model": models.ErrorResponse, "description": "Invalid timestamp, limit, cursor, market or host."},
-    401: {"model": models.ErrorResponse, "description": "Key missing, invalid or expired."},
-    414: {"model": models.ErrorResponse, "description": "The URL is too long."},
-    422: {"model": models.ValidationErrorResponse, "description": "A parameter does not validate."},
-    429: {"model": models.ErrorResponse, "description": "Rate limit exceeded for this key."},
-    431: {"model": models.ErrorResponse, "description": "The headers are too large."},
-    500: {"model": models.ErrorResponse, "description": "Unexpected error."},
-    503: {"model": models.ErrorResponse, "description": "The service is busy."},
+    **_refusal(400, "Invalid timestamp, limit, cursor, market or host."),
+    **_refusal(401, "Key missing, invalid or expired."),
+    **_refusal(422, "A parameter does not validate."),
+    **_refusal(429, "Rate limit exceeded for this key."),
+    **_refusal(500, "Unexpected error."),
 }
-NOT_FOUND: Described = {404: {"model": models.ErrorResponse, "description": "Not found."}}
-PLAN_REFUSES: Described = {403: {"model": models.ErrorResponse, "description": "The plan does not allow it."}}
-_OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+NOT_FOUND = _refusal(404, "Not found.")
+PLAN_REFUSES = _refusal(403, "The plan does not allow it.")
 
 
-def to_json(body: object) -> bytes:
-    """JSON bytes; NaN and infinities become null."""
-    try:
-        return orjson.dumps(body, option=_OPTIONS)
-    except orjson.JSONEncodeError:
-        # A record may have a whole number of any length.
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+def json_response(body: object) -> Response:
+    """A response of JSON; NaN and infinities become null."""
+    return Response(msgspec.json.encode(body), media_type="application/json")
 
 
 def points(page: ServedPage) -> list[Any]:
@@ -48,39 +47,47 @@ def points(page: ServedPage) -> list[Any]:
 
 def points_by_label(page: ServedPage, tokens: dict[str, str]) -> tuple[dict[str, str], dict[str, list[Any]]]:
     """Label to token id, and label to points (interface 2.2 and 2.5)."""
-    data: dict[str, list[Any]] = {label: [] for label in tokens}
+    by_label: dict[str, list[Any]] = {label: [] for label in tokens}
     for columns in page.parts:
-        made, edges = _points(columns), columns.bounds.tolist()
-        some = [(t, a, b) for t, (a, b) in zip(columns.tokens, pairwise(edges), strict=True) if a < b]
-        labels, tokens = served_labels([token for token, *_ in some], tokens)
-        for label, (_, a, b) in zip(labels, some, strict=True):
-            data.setdefault(label, []).extend(made[a:b])
-    return tokens, data
+        part = _points(columns)
+        slices = [
+            (token, start, end)
+            for token, (start, end) in zip(columns.tokens, pairwise(columns.bounds.tolist()), strict=True)
+            if start < end
+        ]
+        labels, tokens = served_labels([token for token, *_ in slices], tokens)
+        for label, (_, start, end) in zip(labels, slices, strict=True):
+            by_label.setdefault(label, []).extend(part[start:end])
+    return tokens, by_label
 
 
-def served_labels(found: Sequence[Token], tokens: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The label of each token, and label to token id, with the tokens that the record of the market does not have."""
+def served_labels(stored: Sequence[Token], tokens: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The label of each stored token, and label to token id.
+
+    A token that the record of the market lacks is added, under its own label or else its id.
+    """
     label_of = {token_id: label for label, token_id in tokens.items()}
-    out: list[str] = []
-    for token in found:
+    labels: list[str] = []
+    for token in stored:
         label = label_of.get(token.token_id or "")
         if label is None:
-            known = token.token_label is None or token.token_label in tokens
-            label = (token.token_id if known else token.token_label) or ""
+            is_taken = token.token_label is None or token.token_label in tokens
+            label = (token.token_id if is_taken else token.token_label) or ""
             if token.token_id:
                 tokens = {**tokens, label: token.token_id}
-        out.append(label)
-    return out, tokens
+        labels.append(label)
+    return labels, tokens
 
 
 def _points(columns: Data) -> list[Any]:
-    # Bucket starts are whole seconds.
-    times = np.datetime_as_string(columns.ts.view("M8[us]").astype("M8[s]"), timezone="UTC").tolist()
+    unit = "ms" if (columns.ts % SECOND).any() else "s"
+    times = np.datetime_as_string(columns.ts.view("M8[us]"), unit=unit, timezone="UTC").tolist()
     if isinstance(columns, Books):
-        levels, ends = np.stack(columns.levels(), axis=1), np.append(0, np.cumsum(columns.counts)).tolist()
+        levels = np.stack(columns.levels(), axis=1).tolist()
+        ends = np.append(0, np.cumsum(columns.counts)).tolist()
         return [
-            {"t": t, "bids": levels[a:b], "asks": levels[b:c]}
-            for t, a, b, c in zip(times, ends[:-1:2], ends[1::2], ends[2::2], strict=True)
+            {"t": t, "bids": levels[bids:asks], "asks": levels[asks:end]}
+            for t, bids, asks, end in zip(times, ends[:-1:2], ends[1::2], ends[2::2], strict=True)
         ]
     field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
     names = ("t", *(field_of.get(name, name) for name in columns.values))

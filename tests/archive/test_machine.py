@@ -18,9 +18,8 @@ from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageState, covered
 from marketdata.errors import ArchiveError
 from marketdata.points.views import VIEWS, View
-from marketdata.resolution import Resolution
-from marketdata.service.cache import Subject
-from marketdata.service.pagination import Pages
+from marketdata.resolution import BucketWidth
+from marketdata.service.pages import Pages, Subject
 from marketdata.times import Range
 
 # Long enough for holes, of an hour and more.
@@ -151,7 +150,7 @@ def served(archive: Archive, view: View, market: str) -> list[Any]:
     pages, out, position = Pages(archive), list[Any](), None
     while True:
         found = pages.page(
-            Subject(view, market, None, Resolution.M1, 2), Range(START, START + 2 * END * MINUTE), 7, position
+            Subject(view, market, None, BucketWidth.of("1m"), 2), Range(START, START + 2 * END * MINUTE), 7, position
         )
         for part in found.parts:
             out += points_of(view, part)

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-import requests
 from service.memory import MINUTE, MemoryArchive
-from service.web import LONG_ID, START, Web
+from service.web import LONG_ID, START, Web, in_process
 
 from marketdata.archive import Archive
-from marketdata.service.server import Service, serve
+from marketdata.points.columns import joined
 
 
 def small_archive() -> MemoryArchive:
@@ -50,55 +47,31 @@ def archive() -> MemoryArchive:
     return small_archive()
 
 
-class CountedArchive(Archive):
-    """An archive that remembers what was read."""
-
-    reads: list[Any]
-
-    def columns(self, *asked: Any) -> Any:
-        self.reads.append(asked)
-        return super().columns(*asked)
-
-
-def delta_archive(memory: MemoryArchive, path: Path) -> CountedArchive:
+def delta_archive(memory: MemoryArchive, path: Path) -> Archive:
     """The same records and points in Delta tables."""
-    out = CountedArchive(path)
-    out.reads = []
+    out = Archive(path)
     markets = [{"market_id": r["id"], **r} for r in memory.records("markets")]
-    out.add(markets=markets, events=memory.records("events"), series=memory.records("series"))
-    for view, market_id in memory.points:
-        out.add(**{view: memory.columns(view, market_id)})
+    points = {
+        view: joined([memory.columns(view, market_id) for named, market_id in memory.points if named == view])
+        for view in dict.fromkeys(view for view, _ in memory.points)
+    }
+    out.add(markets=markets, events=memory.records("events"), series=memory.records("series"), **points)
     return out
 
 
+@pytest.fixture(scope="session")
+def stored(archive: MemoryArchive, tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The twin of the archive in Delta tables."""
+    return delta_archive(archive, tmp_path_factory.mktemp("archive"))
+
+
 @pytest.fixture(scope="session", params=["memory", "delta"])
-def source(
-    archive: MemoryArchive, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> MemoryArchive | CountedArchive:
-    """What is served: the archive in memory, or its twin in Delta tables."""
-    return archive if request.param == "memory" else delta_archive(archive, tmp_path_factory.mktemp("archive"))
+def web(archive: MemoryArchive, request: pytest.FixtureRequest) -> Web:
+    """A service in process of the archive in memory, and of its twin in Delta tables."""
+    return in_process(archive if request.param == "memory" else request.getfixturevalue("stored"))
 
 
 @pytest.fixture(scope="session")
-def service(source: MemoryArchive | CountedArchive) -> Iterator[Service]:
-    with serve(source) as running:
-        yield running
-
-
-@pytest.fixture
-def web(service: Service) -> Iterator[Web]:
-    with requests.Session() as session:
-        yield Web(service.base_url, service.api_key, session)
-
-
-@pytest.fixture(scope="session")
-def local(archive: MemoryArchive) -> Iterator[Service]:
+def local(archive: MemoryArchive) -> Web:
     """The archive in memory alone, for what does not depend on how points are stored."""
-    with serve(archive, secret=b"one secret for the whole suite") as running:
-        yield running
-
-
-@pytest.fixture
-def ask(local: Service) -> Iterator[Web]:
-    with requests.Session() as session:
-        yield Web(local.base_url, local.api_key, session)
+    return in_process(archive)

@@ -23,14 +23,13 @@ class MemoryArchive:
     """Base points by view, market, token and minute, with the methods that the service asks of an archive."""
 
     location = "memory://"
+    base = "1m"
 
     def __init__(self, *, simulated: bool = False) -> None:
         self.simulated = simulated
         self._records: dict[str, list[dict[str, Any]]] = {"series": [], "events": [], "markets": []}
         self.points: dict[tuple[str, str], dict[tuple[str | None, int], Any]] = defaultdict(dict)
         self._version = 0
-        self.final: set[int] = set()  # days
-        self.reads: list[tuple[str, str, Range | None, str]] = []
 
     def add_record(self, kind: str, **record: Any) -> None:
         self._records[kind].append(record)
@@ -80,9 +79,6 @@ class MemoryArchive:
         schema = {"view": pl.String, "market_id": pl.String, "start": time, "end": time, "state": pl.String}
         return pl.DataFrame(rows, schema={**schema, "rows": pl.Int64}, orient="row")
 
-    def final_stamp(self, view: View, market_id: str, rng: Range) -> str | None:
-        return str(self._version) if rng.start in self.final else None
-
     def columns(
         self,
         view: View,
@@ -91,7 +87,6 @@ class MemoryArchive:
         resolution: str = "1m",
         token_id: str | None = None,
     ) -> Data:
-        self.reads.append((view, market_id, rng, str(resolution)))
         width = Resolution.of(resolution).micros
         buckets: dict[tuple[str | None, int], list[Any]] = defaultdict(list)
         for (token, ts), value in sorted(self.points[view, market_id].items(), key=lambda item: item[0][1]):

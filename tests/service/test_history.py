@@ -1,18 +1,34 @@
+"""Pages of history: any walk over any data against plain loops."""
+
 from __future__ import annotations
 
-import pytest
-from service.memory import MemoryArchive
-from service.web import HOUR, LONG_ID, START, Web, window
+import itertools
+import math
+from collections import defaultdict
+from typing import Any
 
-from marketdata.resolution import Resolution
-from marketdata.times import Range, parse_iso, to_text
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from service.memory import MINUTE, MemoryArchive
+from service.web import LONG_ID, START, Web, in_process, window
+
+import marketdata as md
+from marketdata.archive.coverage.intervals import union
+from marketdata.points.columns import Series
+from marketdata.resolution import BucketWidth, Resolution
+from marketdata.service.coverage import covered_intervals
+from marketdata.service.pages import Pages, Subject, chunk_micros, chunk_ranges, labels_of
+from marketdata.times import Range, parse_iso, to_datetime, to_text
 
 RESOLUTIONS = [r.value for r in Resolution]
 
 
 def expected_books(archive: MemoryArchive, token: str, rng: Range, resolution: str) -> list[dict[str, object]]:
-    width = Resolution.of(resolution).micros
-    last: dict[int, tuple[int, object]] = {}
+    """The last book of every bucket, by a loop over the base points."""
+    width = BucketWidth.of(resolution).micros
+    last: dict[int, tuple[int, Any]] = {}
     for (owner, ts), book in archive.points["books", "m1"].items():
         if owner == token and rng.start <= ts < rng.end:
             last[ts // width] = max(last.get(ts // width, (-1, None)), (ts, book), key=lambda pair: pair[0])
@@ -23,133 +39,299 @@ def expected_books(archive: MemoryArchive, token: str, rng: Range, resolution: s
 
 
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
-@pytest.mark.parametrize("limit", [2, 3, 7, 200])
-def test_every_snapshot_is_served_once_whatever_the_page_size(web: Web, archive, resolution: str, limit: int) -> None:
-    """Pages of any size put together are the last book of every bucket, empty books included."""
-    got: dict[str, list[object]] = {"Yes": [], "No": []}
-    for body in web.walk("/v1/markets/will-it-rain/books", limit=limit, **window(3, resolution)):
-        assert body["market_id"] == "m1"
-        assert body["tokens"] == {"Yes": LONG_ID, "No": "2"}
-        assert body["resolution"] == resolution
-        points = {label: len(rows) for label, rows in body["data"].items()}
-        assert body["metadata"]["count"] == sum(points.values()) <= limit
-        assert body["metadata"]["limit"] == limit
-        for label, rows in body["data"].items():
-            got[label] += rows
-    rng = Range(START, START + 3 * HOUR)
-    assert got["Yes"] == expected_books(archive, LONG_ID, rng, resolution)
-    assert got["No"] == expected_books(archive, "2", rng, resolution)
-
-
-@pytest.mark.parametrize("resolution", RESOLUTIONS)
-def test_a_page_holds_whole_buckets(web: Web, resolution: str) -> None:
-    """No bucket goes on in a second page."""
-    seen: set[str] = set()
-    for body in web.walk("/v1/markets/m1/books", limit=3, **window(3, resolution)):
-        times = {row["t"] for rows in body["data"].values() for row in rows}
-        assert not times & seen
-        seen |= times
-
-
-@pytest.mark.parametrize("cut", [(90, 5400), (0, 30), (61, 7201), (3599, 3600)])
-@pytest.mark.parametrize("resolution", RESOLUTIONS)
-def test_the_range_selects_base_points(web: Web, archive, resolution: str, cut: tuple[int, int]) -> None:
-    """A range that cuts a bucket gives that bucket over the points inside of the range, start inclusive."""
+@pytest.mark.parametrize("cut", [(0, 10_800), (61, 7201)])
+def test_pages_are_the_last_books_of_all_buckets(
+    web: Web, archive: MemoryArchive, resolution: str, cut: tuple[int, int]
+) -> None:
+    """Whole buckets, each once, whatever the size of the page; a range that cuts a bucket selects its base points."""
     rng = Range(START + cut[0] * 1_000_000, START + cut[1] * 1_000_000)
     asked = {"start_ts": to_text(rng.start), "end_ts": to_text(rng.end), "resolution": resolution}
-    rows = [row for body in web.walk("/v1/markets/m1/books", limit=2, **asked) for row in body["data"]["Yes"]]
-    assert rows == expected_books(archive, LONG_ID, rng, resolution)
+    for limit in (3, 200):
+        got: dict[str, list[object]] = {"Yes": [], "No": []}
+        seen: set[str] = set()
+        for body in web.walk("/v1/markets/will-it-rain/books", limit=limit, **asked):
+            assert (body["market_id"], body["resolution"]) == ("m1", resolution)
+            assert body["tokens"] == {"Yes": LONG_ID, "No": "2"}
+            assert body["metadata"]["count"] == sum(len(rows) for rows in body["data"].values()) <= limit
+            assert body["metadata"]["limit"] == limit
+            times = {row["t"] for rows in body["data"].values() for row in rows}
+            assert not times & seen
+            seen |= times
+            for label, rows in body["data"].items():
+                got[label] += rows
+        assert got["Yes"] == expected_books(archive, LONG_ID, rng, resolution)
+        assert got["No"] == expected_books(archive, "2", rng, resolution)
+    assert all(t.endswith("Z") and parse_iso(t) % Resolution.of(resolution).micros == 0 for t in seen)
 
 
-def test_a_null_price_is_null_and_a_mean_leaves_it_out(web: Web) -> None:
-    """A bucket of nulls is a null price; among numbers nulls do not count."""
-    minute = {"start_ts": "2026-01-05T00:09:00Z", "end_ts": "2026-01-05T00:10:00Z"}
-    one = web.get("/v1/markets/m1/prices", resolution="1m", **minute)
-    assert one.body["data"]["Yes"] == [{"t": "2026-01-05T00:09:00Z", "p": None}]
-    ten = web.get("/v1/markets/m1/prices", start_ts="1767571200", end_ts="1767571800", resolution="10m")
-    wanted = [0.4 + m / 1000 for m in range(10) if m % 7 != 3 and m != 9]
-    assert ten.body["data"]["Yes"][0]["p"] == pytest.approx(sum(wanted) / len(wanted), rel=1e-12)
+def test_prices_and_metrics_are_means_of_what_is_there(web: Web, archive: MemoryArchive) -> None:
+    """Over the points of a bucket without nulls; a bucket of nulls is null; a metric without any value is null."""
+    minutes = [m for m in range(60) if m % 7 != 3]
+    (point,) = web.history("prices", hours=1, resolution="1h").body["data"]["Yes"]
+    assert point["p"] == pytest.approx(
+        sum(0.4 + m / 1000 for m in minutes if m % 10 != 9) / len([m for m in minutes if m % 10 != 9])
+    )
+    assert web.history("prices", hours=0.2).body["data"]["Yes"][8]["p"] is None
+    (point,) = web.history("metrics", hours=1, resolution="1h").body["data"]
+    assert point == {"t": "2026-01-05T00:00:00Z", "volume": pytest.approx(sum(minutes) / len(minutes)),
+                     "liquidity": None, "spread": pytest.approx(0.02)}  # fmt: skip
 
 
-def test_metrics_are_a_list_of_points(web: Web) -> None:
-    """Metrics answer with the market's points, with null where nothing was recorded."""
-    body = web.history("metrics", resolution="1h").body
-    assert [p["t"] for p in body["data"]] == [to_text(START + i * HOUR) for i in range(3)]
-    assert set(body["data"][0]) == {"t", "volume", "liquidity", "spread"}
-    assert body["data"][0]["liquidity"] is None
-    assert body["metadata"] == {"count": 3, "limit": 100, "next_cursor": None}
-    assert "tokens" not in body
-
-
-def test_a_token_alone_is_what_its_market_says(web: Web) -> None:
-    """The single-token views answer with the same points as the market's."""
+def test_one_token_answers_as_its_part_of_the_market(web: Web) -> None:
+    """The rows of the token's own endpoint are those of its label; a market of 210 tokens is served by token."""
     for view in ("books", "prices"):
         whole = web.history(view, limit=200, hours=1).body
         alone = web.get(f"/v1/tokens/{LONG_ID}/{view}", limit=200, **window(1)).body
         assert alone["data"] == whole["data"]["Yes"]
         assert (alone["market_id"], alone["token_id"], alone["token_label"]) == ("m1", LONG_ID, "Yes")
-        assert len(list(web.walk(f"/v1/tokens/2/{view}", limit=1, **window(0.2)))) > 3
-
-
-def test_a_wide_market_is_served_token_by_token(web: Web) -> None:
-    """More than 200 tokens: books and prices are refused and name the token endpoint, which answers."""
-    for view in ("books", "prices"):
-        refused = web.history(view, "wide", limit=200)
-        assert refused.status == 400
-        assert "more than 200 tokens" in refused.body["detail"]
-        assert f"/v1/tokens/{{token_id}}/{view}" in refused.body["detail"]
     assert web.get("/v1/tokens/w209/prices", **window()).body["metadata"]["count"] == 1
     assert web.history("metrics", "wide").status == 200
 
 
-def test_a_limit_below_the_tokens_names_the_minimum(web: Web) -> None:
-    """A market of three tokens needs a limit of three."""
-    refused = web.history("prices", "m3", limit=2)
-    assert (refused.status, refused.body["detail"]) == (
-        400,
-        "limit too small for this market. Minimum required: 3",
-    )
-    assert web.history("prices", "m3", limit=3).body["metadata"]["count"] == 3
-
-
 def test_a_range_without_points_is_an_empty_page(web: Web) -> None:
-    """An unknown range of a known market answers 200 with its labels and no points, quickly."""
+    """An unknown range of a known market answers 200 with its labels; all years answer what there is."""
     body = web.get("/v1/markets/m1/books", start_ts="0001-01-01", end_ts="2020-01-01", resolution="1m").body
     assert body["data"] == {"Yes": [], "No": []}
     assert body["metadata"] == {"count": 0, "limit": 100, "next_cursor": None}
-
-
-def test_all_of_time_reads_only_what_is_held(web: Web, source) -> None:
-    """A request over all years reads the chunks that hold points and no other."""
-    before = len(source.reads)
     body = web.get("/v1/markets/m1/prices", start_ts="0001-01-01", end_ts="9999-12-31", resolution="1m", limit=7).body
     assert body["metadata"]["count"] == 6
-    assert len(source.reads) - before <= 2
 
 
-def test_consecutive_pages_do_not_read_the_archive_again(web: Web, source) -> None:
-    """A walk of a hundred pages reads each chunk once."""
-    before = len(source.reads)
-    pages = list(web.walk("/v1/markets/m1/books", limit=3, **window(2.5)))
-    assert len(pages) > 60
-    assert len(source.reads) - before <= 1
+def test_gzip_is_sent_to_who_accepts_it(web: Web) -> None:
+    """A large answer is compressed, and is the same; "gzip;q=0" is a refusal."""
+    by_coding = {
+        coding: web.history("books", limit=200, headers={"Accept-Encoding": coding})
+        for coding in ("identity", "gzip", "gzip; q=0", "deflate, gzip;q=0.5")
+    }
+    assert [answer.headers.get("content-encoding") for answer in by_coding.values()] == [None, "gzip", None, "gzip"]
+    assert len({str(answer.body["data"]) for answer in by_coding.values()}) == 1
 
 
-def test_times_are_utc_bucket_starts(web: Web) -> None:
-    """``t`` is ISO 8601 in UTC with a Z, at the start of its bucket."""
-    for resolution in RESOLUTIONS:
-        for row in web.history("prices", resolution=resolution).body["data"]["No"]:
-            assert row["t"].endswith("Z")
-            assert parse_iso(row["t"]) % Resolution.of(resolution).micros == 0
+@pytest.mark.fault("S28")
+def test_what_is_not_a_number_is_null() -> None:
+    """NaN and infinities in the archive are null in JSON, never a word that JSON lacks, never 500."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"})
+    archive.put("books", "m", "1", START, ([(math.nan, math.inf)], [(0.5, -math.inf)]))
+    archive.put("prices", "m", "1", START, math.inf)
+    archive.put("metrics", "m", None, START, {"volume": math.nan, "liquidity": -math.inf, "spread": None, "x": 1.0})
+    web = in_process(archive)
+    book = web.history("books", "m").body["data"]["Yes"][0]
+    assert (book["bids"], book["asks"]) == ([[None, None]], [[0.5, None]])
+    assert web.history("prices", "m").body["data"]["Yes"][0]["p"] is None
+    (point,) = web.history("metrics", "m").body["data"]
+    assert point == {"t": to_text(START), "volume": None, "liquidity": None, "spread": None, "x": 1.0}
 
 
-def test_gzip_is_sent_when_asked(web: Web) -> None:
-    """A large answer is compressed for who accepts it, and is the same."""
-    plain = web.history("books", limit=200, headers={"Accept-Encoding": "identity"})
-    packed = web.history("books", limit=200, headers={"Accept-Encoding": "gzip"})
-    never = web.history("books", limit=200, headers={"Accept-Encoding": "gzip;q=0"})
-    assert "content-encoding" not in plain.headers
-    assert "content-encoding" not in never.headers
-    assert packed.headers["content-encoding"] == "gzip"
-    assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 2
-    assert packed.body["data"] == plain.body["data"]
+@st.composite
+def drawn_markets(draw: st.DrawFn) -> tuple[MemoryArchive, int]:
+    """A market of one to four tokens with clusters of points over three days."""
+    archive = MemoryArchive()
+    count = draw(st.integers(1, 4))
+    archive.add_market("m", {f"L{i}": str(i) for i in range(count)})
+    clusters = draw(st.lists(st.tuples(st.integers(0, 4319), st.integers(1, 30), st.integers(1, 7)), max_size=4))
+    for begin, length, step in clusters:
+        for minute in range(begin, min(begin + length * step, 4320), step):
+            for token in range(count):
+                if (minute + token) % 10 or count == 1:
+                    archive.put("prices", "m", str(token), START + minute * MINUTE, (None, 0.25, 0.5)[minute % 3])
+    return archive, count
+
+
+@settings(max_examples=60)
+@given(
+    drawn_markets(),
+    st.sampled_from(RESOLUTIONS),
+    st.tuples(st.integers(-90, 4320 * 60), st.integers(1, 4320 * 60)),
+    st.integers(0, 9),
+    st.integers(1, 30),
+    st.booleans(),
+)
+def test_every_walk_is_the_loop(
+    drawn: tuple[MemoryArchive, int], resolution: str, cut: tuple[int, int], extra: int, small: int, one_token: bool
+) -> None:
+    """Pages of any size over any range and any length of chunks are what plain loops over the base points give."""
+    archive, count = drawn
+    rng = Range(START + cut[0] * 1_000_000, START + (cut[0] + cut[1]) * 1_000_000)
+    token, width = "0" if one_token else None, BucketWidth.of(resolution)
+    subject = Subject("prices", "m", token, width, 1 if one_token else count)
+    pages, limit = Pages(archive), subject.tokens + extra
+    got: dict[tuple[str | None, int], float] = {}
+    position, turns = None, 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("marketdata.service.pages.chunk_micros", lambda *_: small * width.micros)
+        while turns == 0 or position is not None:
+            page = pages.page(subject, rng, limit, position)
+            assert page.count == sum(len(columns) for columns in page.parts) <= limit
+            for columns in page.parts:
+                assert isinstance(columns, Series)
+                for i in range(len(columns)):
+                    key = columns.tokens[columns.token[i]].token_id, int(columns.ts[i])
+                    assert key not in got
+                    got[key] = float(columns.price[i])
+            assert page.position is None or position is None or page.position > position
+            position, turns = page.position, turns + 1
+    expected: dict[tuple[str | None, int], list[float]] = defaultdict(list)
+    for (owner, ts), price in archive.points["prices", "m"].items():
+        if rng.start <= ts < rng.end and token in {None, owner}:
+            expected[owner, ts // width.micros * width.micros] += [] if price is None else [price]
+    means = {key: sum(prices) / len(prices) if prices else math.nan for key, prices in expected.items()}
+    assert got == pytest.approx(means, rel=1e-12, nan_ok=True)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40)), max_size=6), st.integers(0, 340), st.integers(1, 90)
+)
+def test_chunks_cover_what_is_stored(spans: list[tuple[int, int]], begin: int, length: int) -> None:
+    """They rise without overlap, hold every stored minute of the range, and each touches something stored."""
+    stored = union(Range(a * MINUTE, (a + n) * MINUTE) for a, n in spans)
+    rng = Range(begin * MINUTE, (begin + length) * MINUTE)
+    cells = list(chunk_ranges(stored, MINUTE, 7 * MINUTE, rng, rng.start))
+    assert all(a.end <= b.start for a, b in itertools.pairwise(cells))
+    minutes = {m for a, n in spans for m in range(a, a + n) if begin <= m < begin + length}
+    assert minutes <= {m for c in cells for m in range(c.start // MINUTE, c.end // MINUTE)}
+    assert all(minutes & set(range(c.start // MINUTE, c.end // MINUTE)) for c in cells)
+
+
+@given(
+    st.sampled_from(["books", "prices", "metrics"]), st.integers(0, 200),
+    st.sampled_from(["1s", "1m", "10m", "1h", "6h", "1d"]), st.sampled_from(["1s", "1m"]),
+)  # fmt: skip
+def test_a_chunk_is_whole_buckets(view: Any, tokens: int, resolution: str, base: str) -> None:
+    """At least one, and never more points than a chunk of one token has."""
+    width = BucketWidth.of(resolution)
+    micros = [chunk_micros(Subject(view, "m", None, width, n), BucketWidth.of(base).micros) for n in (1, tokens)]
+    assert all(length > 0 and length % width.micros == 0 for length in micros)
+    assert micros[1] == width.micros or micros[1] * max(1, tokens) <= micros[0]
+
+
+def test_a_request_gives_up_its_turn_with_a_cursor() -> None:
+    """A request that may read no longer answers what it has, and its cursor leads on: nothing is lost."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"})
+    for chunk in range(4):
+        archive.put("prices", "m", "1", START + chunk * 16_384 * MINUTE, 0.5)
+    web = in_process(archive)
+    web.session.app.state.service.pages = Pages(archive, max_seconds=-1)
+    bodies = list(web.walk("/v1/markets/m/prices", start_ts="2026-01-05", end_ts="2030-01-05", resolution="1m"))
+    assert [body["metadata"]["count"] for body in bodies] == [1] * 4
+
+
+def test_a_bucket_that_no_page_can_hold_names_its_size() -> None:
+    """Rows of more tokens than the record names are 400, and do not make a client turn on the spot."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "a"})
+    for token in "abc":
+        archive.put("prices", "m", token, START, 0.5)
+    answer = in_process(archive).history("prices", "m", limit=2)
+    assert (answer.status, answer.body["detail"].partition(". ")[2]) == (400, "Minimum required: 3")
+
+
+def test_new_points_are_served_at_once() -> None:
+    """What a commit added is in the next answer, of history and of the coverage."""
+    archive = MemoryArchive()
+    archive.add_market("m", {"Yes": "1"})
+    web = in_process(archive)
+    for minute in range(3):
+        archive.put("prices", "m", "1", START + 2 * minute * MINUTE, 0.5)
+        assert web.history("prices", "m").body["metadata"]["count"] == minute + 1
+        assert len(web.get("/coverage").body["data"][0]["coverage"]["prices"]) == minute + 1
+
+
+def test_coverage_without_rows_is_not_history() -> None:
+    """Ranges of unknown size count; what is missing or was empty does not; neighbours are one."""
+    rows = [("final", None, 0), ("missing", 0, 2), ("provisional", 0, 4), ("provisional", 1, 8), ("final", 1, 9)]
+    ranges = [("prices", "m", to_datetime(m * MINUTE), to_datetime((m + 1) * MINUTE), state, n) for state, n, m in rows]
+    time = pl.Datetime("us", "UTC")
+    schema = {
+        "view": pl.String,
+        "market_id": pl.String,
+        "start": time,
+        "end": time,
+        "state": pl.String,
+        "rows": pl.Int64,
+    }
+    frame = pl.DataFrame(ranges, schema=schema, orient="row")
+    assert covered_intervals(frame, "prices") == {"m": [Range(0, MINUTE), Range(8 * MINUTE, 10 * MINUTE)]}
+    assert covered_intervals(frame, "books") == {}
+
+
+def test_labels_that_repeat_or_lack_are_told_apart() -> None:
+    """Of two tokens with one label the later goes by its id, and so does one without a label."""
+    tokens = [{"id": "1", "label": "Yes"}, {"id": "2", "label": "Yes"}, {"id": "3", "label": None}, {"id": "4"}]
+    assert labels_of({"tokens": tokens}) == {"Yes": "1", "2": "2", "3": "3", "4": "4"}
+    assert labels_of({}) == {}
+
+
+def prices(market: str, token: str, label: str | None, *values: float | None) -> pl.DataFrame:
+    ts = [to_datetime(START + k * MINUTE) for k in range(len(values))]
+    ids = {"market_id": market, "token_id": token, "token_label": label}
+    return pl.DataFrame({"ts": ts, "price": values}, schema_overrides={"price": pl.Float64}).with_columns(
+        **{name: pl.lit(value, pl.String) for name, value in ids.items()}
+    )
+
+
+@pytest.mark.fault("S47")
+@pytest.mark.parametrize(
+    ("tokens", "served"),
+    [
+        ({"2a": ""}, {"": "2a"}),
+        ({"Yes": "Nein", "Nein": "Nein"}, {"Nein": "Yes", "Nein'": "Nein"}),
+        ({"1": None, "2": None}, {"1": "1", "2": "2"}),
+    ],
+)
+def test_points_are_under_the_labels_of_their_tokens(tmp_path, tokens: dict, served: dict) -> None:
+    """An empty label is one, an id that is another token's label mixes nobody's points, further numbers are served."""
+    archive = md.Archive(tmp_path)
+    archive.add(markets=[{"market_id": "m", "token_ids": list(tokens), "token_labels": list(tokens.values())}])
+    frames = [prices("m", token, label, 0.25).with_columns(volume_24h=3.0) for token, label in tokens.items()]
+    archive.add(prices=pl.concat(frames))
+    body = in_process(archive).history("prices", "m").body
+    assert body["tokens"] == served
+    expected = [{"t": "2026-01-05T00:00:00Z", "p": 0.25, "volume_24h": 3.0}]
+    assert body["data"] == dict.fromkeys(served, expected)
+
+
+@pytest.mark.fault("S47")
+def test_a_token_that_the_record_lost_is_served_with_its_points(tmp_path) -> None:
+    """A market that was added again without a token that has points shows it beside the others."""
+    archive = md.Archive(tmp_path)
+    market = {"market_id": "m", "token_ids": ["1", "2"], "token_labels": ["Ja", "No"]}
+    archive.add(markets=[market], prices=pl.concat([prices("m", "1", "Ja", 0.25), prices("m", "2", "No", 0.75)]))
+    archive.add(markets=[{"market_id": "m", "token_ids": ["1"], "token_labels": ["Ja"]}])
+    body = in_process(archive).history("prices", "m").body
+    assert body["tokens"] == {"Ja": "1", "No": "2"}
+    assert {label: len(points) for label, points in body["data"].items()} == {"Ja": 1, "No": 1}
+
+
+def test_an_archive_of_seconds_serves_them(tmp_path) -> None:
+    """Its own base is one of its resolutions, and more are an option; an archive of minutes has none below."""
+    archive = md.Archive(tmp_path, base="1s")
+    archive.add(markets=[{"market_id": "m", "token_ids": ["1"], "token_labels": ["Yes"]}])
+    ts = [to_datetime(START + k * 1_000_000) for k in range(20)]
+    archive.add(prices=prices("m", "1", "Yes", *[0.5] * 20).with_columns(ts=pl.Series(ts)))
+    web = in_process(archive)
+    assert web.get("/v1/usage").body["limits"]["granularity_allowed"] == "1s,1m,10m,1h,6h,1d"
+    body = web.history("prices", "m", resolution="1s", hours=0.01).body
+    assert [point["t"] for point in body["data"]["Yes"]][:2] == ["2026-01-05T00:00:00Z", "2026-01-05T00:00:01Z"]
+    web = in_process(archive, resolutions=["5m", "5s"], keys={"a": "all", "b": "coarse"},
+                     plans={"all": {}, "coarse": {"resolutions": ["5m"]}})  # fmt: skip
+    assert web.get("/openapi.json").body["paths"]["/v1/markets/{id_or_slug}/books"]["get"]["parameters"][3]["schema"][
+        "enum"
+    ] == ["5s", "5m"]
+    assert web.history("prices", "m", resolution="5s", hours=0.01).body["metadata"]["count"] == 4
+    refused = web.as_key("b").history("prices", "m", resolution="5s")
+    assert (refused.status, refused.body["detail"]) == (403, "Your plan does not allow 5s granularity. Minimum: 5m")
+    assert web.history("prices", "m", resolution="1m").status == 422
+
+
+def test_an_archive_that_is_coarser_than_asked_says_so() -> None:
+    """A resolution of the interface that the archive cannot be read at is 403 with the finest that it can."""
+    archive = MemoryArchive()
+    archive.base = "10m"
+    archive.add_market("m", {"Yes": "1"})
+    web = in_process(archive)
+    assert web.get("/v1/usage").body["limits"]["granularity_allowed"] == "10m,1h,6h,1d"
+    answer = web.history("prices", "m", resolution="1m")
+    assert answer.status == 403
+    assert answer.body["detail"].startswith("Your plan does not allow 1m granularity. Minimum: 10m")

@@ -12,7 +12,7 @@ import pytest
 import requests
 from service.browser import Browser, chromium
 from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web, stop_minute
+from service.web import START, Web, in_process
 from still import SOON
 
 from marketdata.service.server import Service, serve
@@ -105,9 +105,10 @@ def test_coverage_need_a_key(shown: Service, key: str | None) -> None:
     assert (answer.status_code, answer.json()) == (401, {"detail": "Invalid or expired API key."})
 
 
-def test_coverage_count_against_the_rate(shown: Service, asked: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coverage_count_against_the_rate() -> None:
     """A request for coverage is one request of the plan."""
-    stop_minute(shown, monkeypatch)
+    asked = in_process(hostile_archive())
+    asked.session.app.state.service.access.limiter.clock = lambda: 1e9
     before = asked.get("/v1/usage").body["limits"]["requests_remaining"]
     asked.get("/coverage")
     assert asked.get("/v1/usage").body["limits"]["requests_remaining"] == before - 2
@@ -150,7 +151,7 @@ def test_coverage_of_many_gaps_stay_small() -> None:
     assert (intervals[0][0], intervals[-1][1]) == ("2026-01-05T00:00:00Z", "2026-01-07T18:41:00Z")
 
 
-@pytest.mark.parametrize("params", [{"limit": "201"}, {"limit": "x"}, {"sort": "x"}])
+@pytest.mark.parametrize("params", [{"limit": "1001"}, {"limit": "x"}, {"sort": "x"}])
 def test_coverage_refuse_what_listings_refuse(asked: Web, params: dict[str, str]) -> None:
     """The parameters of /coverage are those of a listing."""
     assert asked.get("/coverage", **params).status == 422

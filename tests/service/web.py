@@ -1,39 +1,23 @@
-"""A few words to ask a service as plainly as a user of requests would."""
+"""A few words to ask a service as plainly as a user of requests would, over a socket or in process."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-import requests
+from starlette.testclient import TestClient
 from still import SOON
 
-from marketdata.service.server import Service
+from marketdata.service import create_application
 from marketdata.times import parse_iso, to_text
 
 START = parse_iso("2026-01-05T00:00:00Z")
 HOUR = 3_600_000_000
 LONG_ID = "7" * 77
-
-
-def stop_minute(service: Service, patch: pytest.MonkeyPatch) -> None:
-    """Let no time pass for the rates of a service: all that a test requests is of one minute, however long it takes."""
-    access = service._worker.connections._respond.__self__  # type: ignore[union-attr]
-    now = time.monotonic()
-    for limiter in (access.parts.rate_limiter, access._wrong_keys):
-        patch.setattr(limiter, "_clock", lambda: now)
-
-
-def cases(usual: int) -> int:
-    """How many cases a soak tries: ``SOAK_CASES``, or its usual number."""
-    return int(os.environ.get("SOAK_CASES", usual))
 
 
 @dataclass
@@ -47,16 +31,18 @@ class Answer:
 
 @dataclass
 class Web:
-    """One key at one address."""
+    """One key at one address; ``session`` is one of requests, or a client in process."""
 
     base_url: str
     api_key: str | None = field(repr=False)
-    session: requests.Session
+    session: Any
 
     def get(self, path: str, headers: dict[str, str] | None = None, **params: Any) -> Answer:
         """GET with the key; parameters that are None stay out."""
-        found = {**({"X-API-Key": self.api_key} if self.api_key else {}), **(headers or {})}
-        response = self.session.get(self.base_url + path, params=params, headers=found, timeout=SOON)
+        sent = {**({"X-API-Key": self.api_key} if self.api_key else {}), **(headers or {})}
+        given = {name: value for name, value in params.items() if value is not None}
+        more = {} if isinstance(self.session, TestClient) else {"timeout": SOON}
+        response = self.session.get(self.base_url + path, params=given, headers=sent, **more)
         assert response.headers["content-type"] == "application/json", response.text[:200]
         return Answer(response.status_code, strict_json(response.content), response.headers)
 
@@ -75,31 +61,18 @@ class Web:
             if cursor is None:
                 return
 
-
-def raw(base_url: str, data: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Send bytes as they are; status, headers and body of what comes back until the end or the length."""
-    host, port = base_url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=SOON) as connection:
-        with contextlib.suppress(OSError):
-            connection.sendall(data)
-        return read_answer(connection)
+    def as_key(self, key: str | None) -> Web:
+        """The same service asked with another key."""
+        return Web(self.base_url, key, self.session)
 
 
-def read_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """One answer; status 0 where the connection was closed without one."""
-    got = b""
-    with contextlib.suppress(OSError):
-        while b"\r\n\r\n" not in got and (more := connection.recv(65536)):
-            got += more
-    if b"\r\n\r\n" not in got:
-        return 0, {}, got
-    head, _, body = got.partition(b"\r\n\r\n")
-    lines = head.decode("latin-1").split("\r\n")
-    headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines[1:])}
-    with contextlib.suppress(OSError):
-        while len(body) < int(headers.get("content-length", "0")) and (more := connection.recv(65536)):
-            body += more
-    return int(lines[0].split()[1]), headers, body
+def in_process(archive: Any, **options: Any) -> Web:
+    """The application of an archive, asked without a socket, with the first of its keys."""
+    options.setdefault("keys", {"key": "local"})
+    options.setdefault("secret", b"one secret for the whole suite")
+    application = create_application(archive, **options)
+    key = next(iter(options["keys"])) if isinstance(options["keys"], dict) else None
+    return Web("http://127.0.0.1", key, TestClient(application, raise_server_exceptions=False))
 
 
 def window(hours: float = 3, resolution: str = "1m") -> dict[str, str]:
@@ -114,3 +87,31 @@ def strict_json(body: bytes) -> Any:
         raise ValueError(f"{word} is not JSON")
 
     return json.loads(body, parse_constant=refuse)
+
+
+def raw(base_url: str, data: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Send bytes as they are; status, headers and body of the answer, or status 0 if the connection is closed."""
+    host, port = base_url.removeprefix("http://").split(":")
+    received = b""
+    with socket.create_connection((host, int(port)), timeout=SOON) as connection, contextlib.suppress(OSError):
+        connection.sendall(data)
+        while not _is_complete(received) and (more := connection.recv(65536)):
+            received += more
+    if b"\r\n\r\n" not in received:
+        return 0, {}, received
+    status, headers, body = _split(received)
+    return status, headers, body
+
+
+def _split(received: bytes) -> tuple[int, dict[str, str], bytes]:
+    head, _, body = received.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    return int(lines[0].split()[1]), headers, body
+
+
+def _is_complete(received: bytes) -> bool:
+    if b"\r\n\r\n" not in received:
+        return False
+    _, headers, body = _split(received)
+    return len(body) >= int(headers.get("content-length", 1 << 40))

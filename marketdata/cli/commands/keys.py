@@ -29,21 +29,19 @@ def new(
       marketdata keys new keys.toml --plan pro --organization "My desk"
     """
     from marketdata.errors import ConfigError
-    from marketdata.service.auth import KeyFile, create_key_file
-    from marketdata.service.plans import AccessPlan
+    from marketdata.service.keys import add_key, create_key_file, read_key_file
 
     if plan is not None and not plan.strip():
         raise ConfigError(f"is empty; name a plan of {file}, or leave it out where there is one.", argument="plan")
     if not file.exists():
-        name = plan or "local"
-        create_key_file(file, {name: AccessPlan(name)})
-    store = KeyFile(file)
+        create_key_file(file, plan or "local")
     if plan is None:
-        if len(store.plans) != 1:
-            known = ", ".join(sorted(store.plans)) or "none"
-            raise ConfigError(f"is missing; {file} has the plans {known}.", argument="plan")
-        [plan] = store.plans
-    key, entry = store.add(plan, organization=organization)
+        plans = list(read_key_file(file).plans)
+        if len(plans) != 1:
+            names = ", ".join(sorted(plans)) or "none"
+            raise ConfigError(f"is missing; {file} has the plans {names}.", argument="plan")
+        [plan] = plans
+    key, entry = add_key(file, plan, organization=organization)
     typer.echo(f"{entry.id} (plan {entry.plan}); this is the only time the key is shown:\n{key}")
 
 
@@ -57,9 +55,9 @@ def list_(file: File, *, as_json: Json = False, as_csv: Csv = False) -> None:
     """
     import polars as pl
 
-    from marketdata.service.auth import read_key_file
+    from marketdata.service.keys import read_key_file
 
-    entries, _ = read_key_file(file)
+    entries = read_key_file(file).keys
     rows = [(e.id, e.plan, e.organization, e.created, e.expires, e.revoked) for e in entries]
     times = pl.Datetime("us", "UTC")
     schema: Any = {**dict.fromkeys(("id", "plan", "organization"), pl.String), "created": times, "expires": times}
@@ -79,7 +77,7 @@ def revoke(
     Example:
       marketdata keys revoke keys.toml KEY_ID
     """
-    from marketdata.service.auth import KeyFile
+    from marketdata.service.keys import revoke_key
 
-    KeyFile(file).revoke(key_id)
+    revoke_key(file, key_id)
     typer.echo(f"{key_id} is revoked")

@@ -23,7 +23,9 @@ def serve(
         list[str] | None, typer.Option(help="Address or network whose X-Forwarded headers are trusted; repeatable.")
     ] = None,
     host_name: Annotated[list[str] | None, typer.Option(help="Allowed name in the Host header; repeatable.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that answer, one for each core.")] = 1,
+    resolution: Annotated[
+        list[str] | None, typer.Option(help="Resolution that requests may name; repeatable. Default: 1m 10m 1h 6h 1d.")
+    ] = None,
     *,
     simulated: Annotated[bool, typer.Option("--simulated", help="Serve a simulated week instead.")] = False,
 ) -> None:
@@ -38,7 +40,7 @@ def serve(
         raise ConfigError("ARCHIVE and --simulated exclude each other; give one of them.")
     if archive is None and not simulated:
         raise ConfigError("Name the folder of an archive, or pass --simulated for a week of simulated markets.")
-    from marketdata.service.plans import DEFAULT_REQUESTS_PER_MINUTE
+    from marketdata.service.keys import DEFAULT_REQUESTS_PER_MINUTE
     from marketdata.service.server import run
     from marketdata.simulation import simulate
 
@@ -54,6 +56,6 @@ def serve(
         requests_per_minute=rate,
         trusted_proxies=trusted_proxy or (),
         host_names=host_name or (),
-        workers=workers,
+        resolutions=resolution or None,
         say=typer.echo,
     )

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from importlib import resources
 from typing import Annotated, Any
 
@@ -16,9 +15,9 @@ from fastapi.responses import Response
 
 from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
-from marketdata.service.dependencies import Context, Parts
+from marketdata.service.context import Context, State
 from marketdata.service.parameters import ListingQuery
-from marketdata.service.responses import to_json
+from marketdata.service.responses import json_response
 from marketdata.times import Range, to_text
 
 # In this order they are one script.
@@ -61,16 +60,17 @@ def create_router(*, simulated: bool) -> APIRouter:
 
     @router.get("/coverage")
     def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
-        answer = covered(context.parts, query)
-        return context.respond(to_json({"simulated": simulated, **answer, "plan": asdict(context.grant.plan)}))
+        state, (key, plan) = context
+        shown = {"name": key.plan, **plan.model_dump(), "resolutions": plan.allowed(state.derivable)}
+        return json_response({"simulated": simulated, **covered(state, query), "plan": shown})
 
     return router
 
 
-def covered(parts: Parts, query: ListingQuery) -> dict[str, Any]:
+def covered(state: State, query: ListingQuery) -> dict[str, Any]:
     """Markets of a page of the listing with covered intervals of each view; the first page also has totals."""
-    spans = {view: parts.covered(view) for view in VIEWS}
-    records, following = parts.listings.page("markets", query, parts.cursors)
+    spans = {view: state.covered(view) for view in VIEWS}
+    records, following = state.listings.page("markets", query, state.cursors, state.clock())
     rows = []
     for record in records:
         found = {view: _visible_intervals(spans[view].get(str(record.get("id")), ())) for view in VIEWS}
@@ -81,7 +81,7 @@ def covered(parts: Parts, query: ListingQuery) -> dict[str, Any]:
     }
     if query.cursor is None:
         answer["totals"] = {view: _total(spans[view]) for view in VIEWS}
-        answer["markets"] = len(parts.listings.records("markets"))
+        answer["markets"] = len(state.listings.records("markets"))
     return answer
 
 

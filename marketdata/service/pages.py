@@ -1,0 +1,155 @@
+"""Pages of history: whole buckets in time order up to a number of points, from chunks of the archive in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import attrgetter
+from threading import Condition
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from cachetools import LRUCache, cached
+
+from marketdata.points.columns import Books, Data, Ints
+from marketdata.points.views import VIEWS, View
+from marketdata.resolution import BucketWidth
+from marketdata.service import errors
+from marketdata.times import Range
+
+if TYPE_CHECKING:
+    from marketdata.archive import Archive
+
+CACHE_BYTES = 256 * 2**20
+
+
+class Subject(NamedTuple):
+    """The history that a request reads; ``token_id`` is None for all tokens of the market."""
+
+    view: View
+    market_id: str
+    token_id: str | None
+    width: BucketWidth
+    tokens: int
+
+
+class CachedChunk:
+    """Points of a range of whole buckets, and their time order."""
+
+    def __init__(self, columns: Data) -> None:
+        self.columns = columns
+        # Positions in ``columns`` by time, and by token within a bucket.
+        self.order: Ints = np.argsort(columns.ts, kind="stable")
+        # Start of every bucket that has a point; the points of bucket i are ``order[edges[i]:edges[i + 1]]``.
+        self.buckets, firsts = np.unique(columns.ts[self.order], return_index=True)
+        self.edges: Ints = np.append(firsts, len(columns))
+        values = int(columns.counts.sum()) * 2 if isinstance(columns, Books) else len(columns) * len(columns.values)
+        self.nbytes = len(columns) * 128 + values * 8 + 2_000  # roughly
+
+
+@dataclass(slots=True)
+class ServedPage:
+    """The points of a page, in time order; ``position``: where the next one begins [microseconds], or None."""
+
+    parts: list[Data] = field(default_factory=list)
+    count: int = 0
+    position: int | None = None
+
+
+class Pages:
+    """Pages of an archive, from the chunks that were used last.
+
+    A request stops reading after ``max_seconds`` and answers what it has, with a cursor, so that no client holds a
+    thread of the service for long.
+    """
+
+    def __init__(self, archive: Archive, *, cache_bytes: int = CACHE_BYTES, max_seconds: float = 0.5) -> None:
+        self._archive, self._max_seconds = archive, max_seconds
+        self._stored_ranges = lru_cache(1_024)(self._read_stored_ranges)
+        chunks: LRUCache[Any, CachedChunk] = LRUCache(cache_bytes, getsizeof=attrgetter("nbytes"))
+        # With a condition one thread reads a chunk, and the others wait for it.
+        self._chunk = cached(chunks, condition=Condition())(self._read_chunk)
+
+    def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
+        """The page from ``position`` (the start of a bucket) on, with at most ``limit`` points.
+
+        ``rng`` selects base points, which are then aggregated: a bucket that it cuts is of a part of its points.
+        HTTPException 400 if one bucket has more points than the limit.
+        """
+        version, width = self._archive.version(subject.view), subject.width.micros
+        base = BucketWidth.of(self._archive.base).micros
+        stored = self._stored_ranges(version, subject.view, subject.market_id, rng)
+        first = rng.start // width * width if position is None else position
+        page, begun = ServedPage(), time.monotonic()
+        ranges = chunk_ranges(stored, width, chunk_micros(subject, base), rng, max(first, rng.start))
+        for number, chunk_range in enumerate(ranges):
+            if number and time.monotonic() - begun > self._max_seconds:
+                page.position = max(first, chunk_range.start // width * width)
+                return page
+            chunk = self._chunk(version, subject, chunk_range)
+            low, high = np.searchsorted(chunk.buckets, (first, rng.end)).tolist()
+            edges = chunk.edges
+            fits = int(np.searchsorted(edges, edges[low] + limit - page.count, side="right")) - 1
+            stop = min(fits, high)
+            if stop > low:
+                page.parts.append(chunk.columns.take(np.sort(chunk.order[edges[low] : edges[stop]])))
+                page.count += len(page.parts[-1])
+                first = int(chunk.buckets[stop - 1]) + width
+            if stop < high:
+                if not page.count:
+                    raise errors.limit_too_small(int(edges[low + 1] - edges[low]))
+                page.position = first
+                return page
+        return page
+
+    def _read_stored_ranges(self, _version: int, view: View, market_id: str, rng: Range) -> list[Range]:
+        return self._archive.stored_ranges(view, market_id, rng)
+
+    def _read_chunk(self, _version: int, subject: Subject, rng: Range) -> CachedChunk:
+        view, market_id, token_id, width, _ = subject
+        return CachedChunk(self._archive.columns(view, market_id, rng, width.text, token_id))
+
+
+def chunk_micros(subject: Subject, base: int) -> int:
+    """Length of a chunk [microseconds]: whole buckets, more of them for fewer tokens.
+
+    About as many points as a row group of the archive, because reading a part of one decodes all of it; and at most so
+    many base points that one request does not read for seconds.
+    """
+    points, base_points = (4_096, 65_536) if VIEWS[subject.view].columns is Books else (16_384, 1_048_576)
+    tokens, width = max(1, subject.tokens), subject.width.micros
+    return max(1, min(points // tokens, base_points // tokens * base // width)) * width
+
+
+def chunk_ranges(stored: Sequence[Range], width: int, length: int, rng: Range, start: int) -> Iterator[Range]:
+    """Chunks that may have points of a range from ``start`` on, in time order; ``stored`` is disjoint and sorted.
+
+    They are cells of a grid, so that other ranges share them. A cell is cut where the range cuts one of its buckets.
+    """
+    at = start // width * width
+    for one in stored:
+        at = max(at, one.start // width * width)
+        while at < min(one.end, rng.end):
+            begin = at // length * length
+            at = end = begin + length
+            if begin < rng.start < end and rng.start % width:
+                begin = rng.start
+            if begin < rng.end < end and rng.end % width:
+                end = rng.end
+            yield Range(begin, end)
+
+
+def labels_of(market: dict[str, Any]) -> dict[str, str]:
+    """Label to token id of a market; of two tokens with one label the later one has its id as label."""
+    tokens: Sequence[dict[str, Any]] = market.get("tokens") or ()
+    labels = {str(token["label"]) for token in tokens if token.get("label") is not None}
+    token_ids: dict[str, str] = {}
+    for token in tokens:
+        token_id, label = str(token["id"]), token.get("label")
+        name = token_id if label is None or str(label) in token_ids else str(label)
+        while name in token_ids or (name in labels and name != str(label)):
+            name += "'"  # an id that is the label of another token
+        token_ids[name] = token_id
+    return token_ids

@@ -1,1 +1,0 @@
-"""Routes of the service, by group (interface section 4)."""

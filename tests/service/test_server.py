@@ -1,0 +1,210 @@
+"""What needs a socket: start, stop, signals, heads, forwarded addresses, and one run of the client."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas.testing
+import polars.testing
+import pytest
+import requests
+from service.memory import MemoryArchive
+from service.web import Answer, Web, raw
+from still import SOON
+
+import marketdata as md
+from marketdata.errors import ConfigError, MarketDataWarning
+from marketdata.service import run, serve
+from marketdata.service.server import Service
+
+DAY = ("2026-01-05", "2026-01-06")
+
+
+@pytest.fixture(scope="module")
+def service(stored: md.Archive):
+    """A service of an archive, with a socket."""
+    with serve(stored) as running:
+        yield running
+
+
+def head(service: Service, *lines: str, path: str = "/v1/health") -> bytes:
+    return "\r\n".join(
+        [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", f"X-API-Key: {service.api_key}", *lines, "", ""]
+    ).encode()
+
+
+@pytest.mark.fault("S40")
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_a_coarse_answer_is_the_fine_one_resampled(service: Service, view: str, frame: str) -> None:
+    """For every view and kind of frame, what the service aggregates is what the client would."""
+    client = md.Client(service.base_url, service.api_key, frame=frame)
+    fine = getattr(client, view)("m1", *DAY, "1m")
+    for resolution in ("10m", "1h", "6h", "1d"):
+        coarse = getattr(client, view)("m1", *DAY, resolution)
+        again = md.resample(fine, resolution)
+        again = again[[name for name in again.columns if not name.endswith("_count")]]
+        assert len(coarse)
+        if frame == "polars":
+            polars.testing.assert_frame_equal(coarse, again, check_exact=False, rel_tol=1e-12, abs_tol=0)
+        else:
+            pandas.testing.assert_frame_equal(
+                coarse, again, check_exact=False, rtol=1e-12, atol=0, check_categorical=False
+            )
+
+
+@pytest.mark.fault("S40")
+def test_every_method_of_the_client_is_answered(service: Service) -> None:
+    """Discovery, tokens, usage, health, a market of 210 tokens and refusals, through the client."""
+    client = md.Client(service.base_url, service.api_key, frame="polars")
+    assert client.series()["slug"].to_list() == ["weather"]
+    assert set(client.events(series_slug="weather")["slug"].to_list()) == {"rain", "snow"}
+    assert client.markets(event_slug="rain", page_size=1)["slug"].to_list() == ["will-it-rain"]
+    assert client.market("will-it-rain")["id"] == "m1"
+    assert client.tags() == ["daily", "nature"]
+    assert client.health()["status"] == "ok"
+    assert client.usage()["plan"] == "local"
+    assert len(client.prices("wide", *DAY, "1m")) == 210
+    assert len(client.token_prices("w9", *DAY, "1m")) == 1
+    with pytest.raises(md.errors.NotFoundError, match="Market not found: nope"):
+        client.prices("nope", *DAY, "1m")
+    with pytest.raises(md.errors.AuthenticationError, match="Invalid or expired API key"):
+        md.Client(service.base_url, "wrong").health()
+
+
+@pytest.mark.fault("S24", "S2")
+@pytest.mark.parametrize("lines", [["X-Big: " + "x" * 1_000_000], [f"X-{i}: 1" for i in range(20_000)], ["X-A: a\0b"]])
+def test_a_head_that_is_too_large_or_no_http_is_refused(service: Service, lines: list[str]) -> None:
+    """The server refuses it or ends the connection, and serves others."""
+    assert raw(service.base_url, head(service, *lines))[0] in {0, 400, 431}
+    assert raw(service.base_url, head(service, path="/v1/" + "x" * 1_000_000))[0] in {0, 400, 414}
+    status, headers, _ = raw(service.base_url, head(service, "Content-Length: 100000000", "Connection: close"))
+    assert (status, "server" in headers) == (200, False)
+
+
+@pytest.mark.fault("S43")
+def test_a_forwarded_address_is_believed_from_a_named_proxy_only(stored: md.Archive, caplog) -> None:
+    """The log names the address that connects, or behind a trusted proxy the one that it names."""
+    caplog.set_level(logging.INFO, "marketdata.service.access")
+    for proxies, expected in ((), "127.0.0.1"), (["127.0.0.1"], "10.2.0.1"):
+        with serve(stored, trusted_proxies=proxies) as running:
+            caplog.clear()
+            Web(running.base_url, running.api_key, requests).get("/v1/health", {"X-Forwarded-For": "10.2.0.1"})
+        assert caplog.messages[-1].startswith(f"{expected} GET /v1/health 200 ")
+    with pytest.raises(ConfigError, match="trusted_proxies='nginx' is not an address"):
+        serve(stored, trusted_proxies=["nginx"])
+
+
+@pytest.mark.fault("S36", "S46")
+def test_closing_finishes_what_runs_and_takes_nothing_new() -> None:
+    """A request in flight is answered, and then the port is free."""
+    begun, hold = threading.Event(), threading.Event()
+
+    class Slow(MemoryArchive):
+        def find_market(self, id_or_slug: str) -> None:
+            begun.set()
+            hold.wait(SOON)
+
+    with ThreadPoolExecutor(2) as pool:
+        running = serve(Slow())
+        web = Web(running.base_url, running.api_key, requests)
+        answer = pool.submit(web.get, "/v1/markets/m")
+        assert begun.wait(SOON)
+        # The event loop does not wait for the archive.
+        assert web.get("/v1/health").status == 200
+        closing = pool.submit(running.close)
+        hold.set()
+        assert answer.result().status == 404
+        closing.result()
+    with pytest.raises(requests.ConnectionError):
+        web.get("/v1/health")
+
+
+PROGRAM = """
+import sys
+from marketdata.archive import Archive
+from marketdata.service import run
+run(Archive(sys.argv[1]), port=0, say=lambda line: print(line, flush=True))
+"""
+
+
+@pytest.mark.fault("S36", "S46")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_cuts_no_body_and_exits_with_0(stored: md.Archive, number: signal.Signals) -> None:
+    """The process says address and key once; told to stop under load it finishes its answers."""
+    answers: list[Answer] = []
+    answered = threading.Event()
+
+    def ask(web: Web) -> None:
+        with contextlib.suppress(requests.ConnectionError):
+            while True:
+                answers.append(web.history("books", limit=200))
+                answered.set()
+
+    command = [sys.executable, "-c", PROGRAM, stored.location]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        assert process.stdout is not None
+        url, key, _, exported = (process.stdout.readline().split()[-1] for _ in range(4))
+        assert exported == f"MARKETDATA_API_KEY={key}"
+        asking = [pool.submit(ask, Web(url, key, requests.Session())) for _ in range(2)]
+        assert answered.wait(SOON)
+        process.send_signal(number)
+        assert process.communicate(timeout=SOON) == ("", "")
+        for future in asking:
+            future.result()
+    assert process.returncode == 0
+    assert {answer.status for answer in answers} == {200}
+
+
+@pytest.mark.fault("S39")
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        *(({"host": host}, "keys=<file>") for host in ("0.0.0.0", "::", "192.0.2.1", "example.org")),
+        *(({"port": port}, "allowed are whole numbers from 0 to 65535") for port in (-1, 65_536, "8000", 80.5, True)),
+        ({"keys": "none.toml"}, "no key file none.toml"),
+        ({"plans": {"local": {"views": ["trades"]}}}, "plans.local.views"),
+    ],
+)
+def test_what_cannot_be_served_is_said_before_a_port_is_bound(
+    stored: md.Archive, options: dict, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Address, keys and plans that are refused are a ConfigError; an address that others reach needs a key file."""
+    monkeypatch.setattr("socket.socket", None)
+    for start in (serve, run):
+        with pytest.raises(ConfigError, match=named):
+            start(stored, **options)
+
+
+def test_what_is_no_archive_is_not_served(tmp_path: Path) -> None:
+    """A path, a folder that is not there, and one of other files are a ConfigError that names them."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    for archive in ("no such folder", tmp_path, None, md.Archive(tmp_path / "missing"), md.Archive(tmp_path / "other")):
+        with pytest.raises(ConfigError, match=r"md.Archive\(|missing|other"):
+            md.serve(archive)  # type: ignore[arg-type]
+    # An empty folder becomes an archive with the first pull.
+    (tmp_path / "empty").mkdir()
+    for _ in range(2):
+        with serve(md.Archive(tmp_path / "empty")) as running:
+            assert len(md.Client(running.base_url, running.api_key).markets()) == 0
+
+
+def test_a_port_that_is_taken_is_named(service: Service, stored: md.Archive) -> None:
+    """A taken port, and a host that is no name, are a ConfigError that says which."""
+    port = int(service.base_url.rpartition(":")[2])
+    with pytest.raises(ConfigError, match=f"{port} cannot be bound"):
+        serve(stored, port=port)
+    with pytest.warns(MarketDataWarning, match="TLS"), pytest.raises(ConfigError, match="cannot be bound"):
+        serve(stored, host="a\0b", keys={"k": "local"})
