@@ -28,6 +28,32 @@ _EXTRAS = {
 }
 
 
+class _NotInstalled:
+    """A public name whose libraries are absent: it can be looked at, and any use says what to install."""
+
+    def __init__(self, name: str, package: str, extra: str) -> None:
+        self.__name__ = name
+        self.__doc__ = str(self._error(name, package, extra))
+        self._needs = name, package, extra
+
+    @staticmethod
+    def _error(name: str, package: str, extra: str) -> ModuleNotFoundError:
+        from marketdata.errors import not_installed
+
+        return not_installed(f"md.{name}", package, extra)
+
+    def __call__(self, *_: object, **__: object) -> object:
+        raise self._error(*self._needs)
+
+    def __getattr__(self, attribute: str) -> object:
+        if attribute.startswith("_"):  # inspection asks for many, and takes an AttributeError for a no
+            raise AttributeError(attribute)
+        raise self._error(*self._needs)
+
+    def __repr__(self) -> str:
+        return f"<{self.__doc__}>"
+
+
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         from difflib import get_close_matches
@@ -36,11 +62,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     module = _MODULES[name]
     extra, packages = _EXTRAS.get(name, ("", ()))
-    for package in packages:
-        if find_spec(package) is None:
-            from marketdata.errors import not_installed
-
-            raise not_installed(f"md.{name}", package, extra)
+    if missing := [package for package in packages if find_spec(package) is None]:
+        return _NotInstalled(name, missing[0], extra)
     found = None if module == __name__ else getattr(import_module(module), name, None)
     value = import_module(f"{module}.{name}") if found is None else found
     globals()[name] = value

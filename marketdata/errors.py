@@ -42,6 +42,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -284,10 +285,48 @@ class FewMarketsWarning(MarketDataWarning):
     """An interval rests on too few markets to cover as often as it says."""
 
 
-def not_installed(user: str, package: str, extra: str) -> ModuleNotFoundError:
-    """The error for an optional package that is absent, with the command that installs it."""
-    command = f"pip install '{DISTRIBUTION}[{extra}]'"
+def not_installed(user: str, package: str, extra: str | None = None) -> ModuleNotFoundError:
+    """The error for an optional package that is absent, with the command that installs what is missing.
+
+    With ``extra`` the command has all missing libraries of that extra.
+    """
+    needed = _requirements(extra)
+    missing = [text for name, text in needed.items() if name == package or (extra is not None and _is_missing(name))]
+    command = "pip install " + " ".join(f"'{text}'" for text in missing or [package])
     return ModuleNotFoundError(f"{user} needs {package}, which is not installed: {command}", name=package)
+
+
+def _requirements(extra: str | None) -> dict[str, str]:
+    """The requirements of an extra, or of all extras, by name, as the metadata of the installed package has them."""
+    from importlib import metadata
+
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # the package runs from its source
+        return {}
+    out: dict[str, str] = {}
+    for line in lines:
+        text, _, marker = line.partition(";")
+        wanted = re.search(r"extra == ['\"]([\w-]+)", marker)
+        if wanted is None or extra not in (None, wanted[1]):
+            continue
+        other = re.match(rf"{DISTRIBUTION}\[([\w,-]+)\]", text)
+        if other is None:
+            out[re.split(r"[^\w.-]", text.strip())[0]] = text.strip()
+        elif extra is not None:
+            for name in other[1].split(","):
+                out |= _requirements(name)
+    return out
+
+
+def _is_missing(name: str) -> bool:
+    from importlib import metadata
+
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return True
+    return False
 
 
 def warn(problem: str, category: type[MarketDataWarning], *, hint: str = "") -> None:

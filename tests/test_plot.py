@@ -889,10 +889,10 @@ def test_a_backend_is_one_of_two(ax) -> None:
 
 
 def test_a_backend_that_is_not_installed_says_what_installs_it(monkeypatch) -> None:
-    """The error names the extra."""
+    """The error has the command that installs the library."""
     there = importlib.util.find_spec
     monkeypatch.setattr("marketdata.plot.figure.find_spec", lambda name: None if name == "plotly" else there(name))
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'prediction-marketdata\[plotly\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'plotly>="):
         plot.prices(testing.prices(), backend="plotly")
 
 

@@ -19,7 +19,7 @@ from marketdata.archive.query import Labels, Query, pruned
 from marketdata.archive.storage.parquet import hull
 from marketdata.archive.storage.tables import Version
 from marketdata.archive.store import ArchiveStore
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, not_installed
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
@@ -213,7 +213,10 @@ def to_arrow(query: Query) -> pa.RecordBatchReader:
 
 def to_dask(parts: Sequence[Query]) -> Any:
     """A Dask frame with a partition per part."""
-    import dask.dataframe as dd
+    try:
+        import dask.dataframe as dd
+    except ModuleNotFoundError as problem:
+        raise not_installed("engine='dask'", "dask", "dask") from problem
 
     # The index says that a market is in one partition, so that verbs need no shuffle.
     meta = _at_home(parts[0].without_rows(), 0)
@@ -230,8 +233,11 @@ def to_spark(parts: Sequence[Query]) -> Any:
     """A frame of the running Spark session (else a ConfigError) with a partition per part, computed by its workers."""
     import pickle
 
-    from pyspark.sql import SparkSession
-    from pyspark.sql.pandas.types import from_arrow_schema
+    try:
+        from pyspark.sql import SparkSession
+        from pyspark.sql.pandas.types import from_arrow_schema
+    except ModuleNotFoundError as problem:
+        raise not_installed("engine='spark'", "pyspark", "spark") from problem
 
     session = SparkSession.getActiveSession()
     if session is None:

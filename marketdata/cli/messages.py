@@ -75,8 +75,8 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
         context = getattr(problem, "ctx", None)
         yield f"({context.command_path} --help)" if context else ""
     elif isinstance(problem, ModuleNotFoundError):
-        needs = f"{problem.name} is not installed; pip install '{errors.DISTRIBUTION}[all]' installs every part."
-        yield str(problem) if "pip install" in str(problem) else needs
+        needs = errors.not_installed("This command", problem.name or "a library")
+        yield str(problem if "pip install" in str(problem) else needs)
     elif isinstance(problem, OSError | Warning):
         yield str(problem)
     else:
