@@ -2,16 +2,16 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# without compiling all that comes: Python compiles what is imported
+# Python compiles what is imported; compiling everything that is installed would take longer.
 PIP    := $(BIN)/python -m pip install -q --no-compile
 OUT    ?= demo.png
-# Bytecode is written where it is missing, whatever the shell says: pip leaves it out, and tests start many processes.
+# pip leaves bytecode out, so it is written when a module is imported first, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE
-# one name a line: conftest.py; of the last run with a cache, so targets that run other tests have none
+# Names of the tests that the last run skipped, one a line; conftest.py writes them.
 SKIPPED := .pytest_cache/d/skipped/tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test skipped lint audit package bench soak docs engines handover constraints clean
+.PHONY: help demo test coverage skipped lint audit package bench soak docs engines handover constraints clean
 
 help:            ## what there is
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -19,11 +19,14 @@ help:            ## what there is
 demo: $(VENV)/demo.stamp ## local service, a week of simulated books over HTTP, one chart
 	@$(BIN)/python -m marketdata.cli demo --out $(OUT)
 
-test: $(VENV)/test.stamp ## the test suite, docs and notebooks included
-	$(BIN)/python -m pytest -q -n auto --dist loadscope --no-loadscope-reorder
+test: $(VENV)/test.stamp ## the test suite, the examples of the documentation included
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with Dask, Spark and an S3 server
 	@! test -s $(SKIPPED) || $(BIN)/python -m pytest -q -rs @$(SKIPPED)
+
+coverage: $(VENV)/coverage.stamp ## lines and branches of the package that no test runs
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report term-missing
 
 lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 	$(BIN)/ruff check .
@@ -76,6 +79,10 @@ $(VENV)/test.stamp: $(VENV)/demo.stamp
 
 $(VENV)/lint.stamp: $(VENV)/test.stamp
 	$(PIP) --group lint
+	@touch $@
+
+$(VENV)/coverage.stamp: $(VENV)/test.stamp
+	$(PIP) --group coverage
 	@touch $@
 
 $(VENV)/audit.stamp: pyproject.toml $(VENV)/venv.stamp

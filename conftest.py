@@ -1,9 +1,8 @@
-"""What holds for every test of the tree, examples of docstrings included."""
+"""What holds for every test of the repository, examples of docstrings included."""
 
 from __future__ import annotations
 
 import gc
-import os
 import re
 import sys
 import tomllib
@@ -19,9 +18,10 @@ import marketdata as md
 
 pytest_plugins = ["marketdata.testing.fixtures"]
 collect_ignore = ["tests/bench/vendor_client.py"]  # runs in the environment of the vendor's client
+PROJECT = tomllib.loads((Path(__file__).parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-# Frame libraries take their first seconds to load; a deadline per example would only measure the machine. A tree has
-# one verdict: the same examples are drawn each time. `make soak` and --hypothesis-profile=soak draw new ones.
+# `make test` draws the same examples each time, so a commit has one verdict; `make soak` draws new ones. Frame
+# libraries take seconds to load, so a deadline for an example would only measure the machine.
 settings.register_profile(
     "house",
     deadline=None,
@@ -31,122 +31,93 @@ settings.register_profile(
     database=None,
 )
 settings.register_profile("soak", settings.get_profile("house"), derandomize=False, max_examples=2_000)
-# Old versions of other libraries, or an hour that is not there: few examples of everything (--hypothesis-profile=few).
+# Few examples of everything, to try old versions of libraries.
 settings.register_profile("few", settings.get_profile("house"), max_examples=15)
 settings.load_profile("house")
 
-ROOT = Path(__file__).parent
-_FILES = 4096
-EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-    "optional-dependencies"
-]
 
-
-def cure(package: str) -> str | None:
-    """The command that installs a package which some extra brings; None if every installation has it."""
-    if package == md.__name__:  # a module of our own that is not there: extras that bring others name us too
-        return None
-    for extra, requirements in EXTRAS.items():
-        if package in {re.split(r"\W", requirement)[0] for requirement in requirements}:
+def install_command(package: str) -> str | None:
+    """Return how to install a package of an extra; None for a package that no extra has."""
+    for extra, requirements in PROJECT["optional-dependencies"].items():
+        if package in {re.split(r"\W", requirement)[0] for requirement in requirements} - {md.__name__}:
             return f"{package} is not installed: pip install '{md.errors.DISTRIBUTION}[{extra}]'"
     return None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Any:
-    """Doctests of a module whose optional library is absent skip, and say so; any other failed import is an error."""
+    """Skip the examples of a module whose optional library is absent; any other failed import stays an error."""
     report = yield
-    problem = report.call.excinfo.value if report.call.excinfo else None
-    if isinstance(problem, collector.CollectError):  # a file named on the command line is imported first
-        problem = problem.__cause__
-    if isinstance(problem, ModuleNotFoundError) and problem.name:
-        reason = cure(problem.name.partition(".")[0])
+    error = report.call.excinfo.value if report.call.excinfo else None
+    if isinstance(error, collector.CollectError):  # a file named on the command line is imported first
+        error = error.__cause__
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        reason = install_command(error.name.partition(".")[0])
         if reason:
             report.outcome, report.longrepr = "skipped", (str(collector.path), 0, reason)
     return report
 
 
-class Skipped:
-    """Keeps the names of the tests that a run skipped, one a line, for ``make skipped``."""
+class SkippedTests:
+    """Writes the names of the skipped tests to a file, which ``make skipped`` reads."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.names = path, dict[str, None]()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test skipped by itself."""
         if report.skipped and not hasattr(report, "wasxfail"):
             self.names[report.nodeid] = None
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file skipped as a whole."""
         if report.skipped:
             self.names[report.nodeid] = None
 
     def pytest_sessionfinish(self) -> None:
-        """The file of names; none where nothing was skipped."""
         self.path.unlink(missing_ok=True)
         if self.names:
             self.path.write_text("\n".join(self.names) + "\n", encoding="utf-8")
 
 
 def allow_many_files() -> None:
-    """Tests of hundreds of connections open more files than many systems allow at first."""
+    """Raise the limit of open files: tests of many connections need more than some systems allow."""
     if sys.platform != "win32":
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+        wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Files enough; and one list a run: workers report to the process that started them."""
     allow_many_files()
     cache = getattr(config, "cache", None)  # none with -p no:cacheprovider
-    if cache is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Skipped(cache.mkdir("skipped") / "tests"))
-
-
-# Modules of few tests that take long. With --no-loadscope-reorder they are begun first, and no worker waits for one
-# of them at the end of a run.
-LONG = ("faults", "follow", "object_store", "processes", "recorded", "scan_nested", "stutter", "docs", "cli")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are processors: a test that waits, for a server or a process, leaves its own idle."""
-    return (os.cpu_count() or 1) + 1
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first."""
-    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONG)
+    if cache is not None and not hasattr(config, "workerinput"):  # workers report to the process that started them
+        config.pluginmanager.register(SkippedTests(cache.mkdir("skipped") / "tests"))
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: the collector of garbage need not walk it again and again."""
+    """Keep the garbage collector from walking all modules again and again."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    """At the end it is garbage as all else is; libraries that count what is left would call it a leak."""
+    """Undo the freeze, because libraries that count what remains would report a leak."""
     gc.unfreeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The rows of the fault matrix that a test proves are words of ``-k``: ``pytest -k N9``."""
+    """Make rows of faults words of ``-k``: ``pytest -k N9``."""
     for mark in item.iter_markers("fault"):
         item.extra_keyword_matches.update(mark.args)
-    if is_hypothesis_test(getattr(item, "obj", None)):  # drawn times may all lie on a grid of several minutes
+    if is_hypothesis_test(getattr(item, "obj", None)):  # drawn times may all lie on a coarse grid
         item.add_marker(pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning"))
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Any]:
-    """Spark, DuckDB and Dask by name; they take seconds to start, so each is started once."""
+    """Spark, DuckDB and Dask by name; each is started once, when a test asks for it."""
     import engines
 
     with engines.started() as started:
@@ -155,9 +126,9 @@ def engine() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def example_names(request: pytest.FixtureRequest) -> None:
-    """Give an example ``md`` and ``pl``, and those of ``client``, ``archive`` and ``market`` that it uses.
+    """Give an example ``md`` and ``pl``, and the ``client``, ``archive`` and ``market`` that it uses.
 
-    The latter belong to one simulated day, 2025-12-31, behind a local service.
+    These belong to one simulated day, 2025-12-31, behind a local service.
     """
     if not isinstance(request.node, pytest.DoctestItem):
         return
