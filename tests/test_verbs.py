@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import polars as pl
 import pytest
-from properties import test_engine_measures, test_engines
 
 import marketdata as md
 import marketdata.pandas
@@ -85,13 +84,6 @@ def test_every_name_has_its_place_in_the_docs() -> None:
     listed |= {name.rpartition(".")[2] for name in listed if name.startswith("marketdata.")}
     assert named - listed == set()
     assert set(md.plot.__all__) <= listed
-
-
-def test_every_method_runs_on_the_engines() -> None:
-    """No method is left out of the tests over Dask, Spark and DuckDB, but those that have their own or refuse."""
-    elsewhere = "resample complement asof_join align check pivot rebuild diff show outcomes without_answers"
-    tested = " ".join([*test_engine_measures.VERBS, *test_engines.VERBS, elsewhere]).split()
-    assert set(METHODS) - set(tested) == set()
 
 
 def test_what_follows_a_function_in_a_lazy_query_is_done_after_it() -> None:

@@ -11,8 +11,6 @@ from service.web import LONG_ID, START, Web, in_process, window
 from marketdata.errors import ArchiveCorruptError
 from marketdata.service import create_application
 
-schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis (pip install --group test)")
-checks = pytest.importorskip("schemathesis.specs.openapi.checks")
 BOOKS = "/v1/markets/{id_or_slug}/books"
 
 
@@ -139,6 +137,8 @@ def test_drawn_requests_find_no_fault(archive: MemoryArchive) -> None:
 
     A limit above 200 is 400 although the description names the largest one.
     """
+    schemathesis = pytest.importorskip("schemathesis", reason="schemathesis comes with make engines")
+    checks = pytest.importorskip("schemathesis.specs.openapi.checks")
     key = "key"
     api = schemathesis.openapi.from_asgi("/openapi.json", create_application(archive, {key: "local"}))
     api.config.checks.negative_data_rejection.expected_statuses.extend(["400"])
