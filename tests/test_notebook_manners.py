@@ -54,11 +54,11 @@ def test_a_fetch_leaves_no_bar_behind(local_client) -> None:
 
 
 def test_calls_work_inside_a_running_loop(local_client) -> None:
-    """A notebook runs a loop all the time: plain and awaited calls both work in it."""
+    """A notebook runs a loop all the time: a call works in it, and in a thread beside it."""
     slug = local_client.markets()["slug"][0]
 
     async def cell() -> None:
         span = ("2025-12-31", "2026-01-01", "6h")
-        assert local_client.prices(slug, *span).equals(await local_client.aprices(slug, *span))
+        assert local_client.prices(slug, *span).equals(await asyncio.to_thread(local_client.prices, slug, *span))
 
     asyncio.run(cell())

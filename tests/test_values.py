@@ -33,7 +33,7 @@ def body(view: str, *points: Any) -> bytes:
 
 
 def read(view: Any, *points: Any) -> Page:
-    return decode_page(view, body(view, *points), rng=RANGE)
+    return decode_page(view, body(view, *points))
 
 
 def levels(page: Page) -> list[list[float]]:
@@ -60,17 +60,6 @@ def test_a_null_price_or_metric_stays_null_and_is_counted() -> None:
     assert to_frame(page.columns, "polars")["volume"].to_list() == [None]
 
 
-@pytest.mark.fault("D3")
-def test_a_number_written_as_text_is_read_by_a_strict_rule() -> None:
-    """A quoted 0.53 is repaired and counted; what only Python would read is refused."""
-    page = read("books", book([["0.53", "10"]]))
-    assert levels(page) == [[0.53, 10.0]]
-    assert page.notes["number_as_text"] == 2
-    for text in ("nan", "1_000", "\uff15", "", " 1", "0x1"):
-        with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.p"):
-            read("prices", {"t": T0, "p": text})
-
-
 @pytest.mark.fault("D4")
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
 def test_a_truth_value_is_no_number(view: Any) -> None:
@@ -80,7 +69,7 @@ def test_a_truth_value_is_no_number(view: Any) -> None:
         "prices": {"t": T0, "p": True},
         "metrics": {"t": T0, "volume": True, "liquidity": 1, "spread": 1},
     }
-    with pytest.raises(ContractError, match="true, not a number"):
+    with pytest.raises(ContractError, match="got `bool`"):
         read(view, point[view])
 
 
@@ -137,16 +126,8 @@ def test_the_same_price_twice_is_kept_and_counted() -> None:
 @pytest.mark.parametrize("pair", [[0.5], [], 0.5, {"price": 0.5}, None])
 def test_what_is_no_pair_is_refused_with_its_path(pair: Any) -> None:
     """The error names the level."""
-    with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.bids\[0\]"):
+    with pytest.raises(ContractError, match=r"\$\.data\[\.\.\.\]\[0\]\.bids\[0\]"):
         read("books", book([pair]))
-
-
-@pytest.mark.fault("D12")
-def test_further_numbers_of_a_level_are_left_and_counted() -> None:
-    """The first two are price and size."""
-    page = read("books", book([[0.5, 1, 99]]))
-    assert levels(page) == [[0.5, 1]]
-    assert page.notes["level_with_more_than_two_numbers"] == 1
 
 
 @pytest.mark.fault("D13")
@@ -154,7 +135,7 @@ def test_an_empty_side_is_normal_a_null_one_mended_a_missing_one_refused() -> No
     """[] is an empty side, null is read as one, and an absent side cannot be read."""
     assert not read("books", book([], [])).notes
     assert read("books", book(None, [])).notes["null_side"] == 1
-    with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.asks is missing"):
+    with pytest.raises(ContractError, match="`asks`"):
         read("books", {"t": T0, "bids": []})
 
 
@@ -193,6 +174,8 @@ def test_a_byte_order_mark_is_accepted_and_broken_text_refused() -> None:
     assert decode_page("prices", b"\xef\xbb\xbf" + plain).points == 1
     with pytest.raises(ContractError, match="UTF-8"):
         decode_page("prices", plain.replace(b"Yes", b"Y\xffs"))
+    with pytest.raises(ContractError, match="not JSON"):
+        decode_page("prices", plain.replace(b"Yes", rb"Y\ud800s"))
 
 
 @pytest.mark.fault("T1")
@@ -217,21 +200,10 @@ def test_offsets_are_converted(text: str, utc: str) -> None:
 @pytest.mark.parametrize("text", ["2026-01-01T23:59:60Z", "2026-01-01T24:00:00Z", "2026-13-01T00:00:00Z"])
 def test_a_leap_second_and_other_impossible_times_are_refused(text: str) -> None:
     """No bucket starts there, in an answer or in a question."""
-    with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.t"):
+    with pytest.raises(ContractError, match=r"\$\.data\[\.\.\.\]\[0\]\.t"):
         read("books", book(t=text))
     with pytest.raises(ConfigError, match="start"):
         to_range(text, "2027-01-01")
-
-
-@pytest.mark.fault("T4")
-def test_a_time_as_number_is_read_only_where_it_lands_in_the_range() -> None:
-    """Seconds and milliseconds are told apart by size; what falls outside of the range is refused."""
-    for number in (1_767_225_600, 1_767_225_600_000):
-        page = read("prices", {"t": number, "p": 0.5})
-        assert page.columns.ts.tolist() == [RANGE.start]
-        assert page.notes["time_as_number"] == 1
-    with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.t"):
-        read("prices", {"t": 1_500_000_000, "p": 0.5})
 
 
 @pytest.mark.fault("T5")
@@ -256,7 +228,7 @@ def test_far_years_work_to_9999() -> None:
 @pytest.mark.parametrize("value", [None, "", "NaT", "٢٠٢٦-٠١-٠١T00:00:00Z", "yesterday", True, []])
 def test_what_is_no_time_is_refused(value: Any) -> None:
     """The error names the point."""
-    with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.t"):
+    with pytest.raises(ContractError, match=r"\$\.data\[\.\.\.\]\[0\]\.t"):
         read("books", book(t=value))
 
 

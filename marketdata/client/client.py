@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack
 
 from marketdata.accessor import register
 from marketdata.client.archive_cache import HistoryArchive, read_through
-from marketdata.client.coroutines import coroutine
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import FetchOptions, History
 from marketdata.conformance.probe import verify
@@ -225,10 +224,6 @@ class Client(Generic[Frame]):
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
         return self._get("prices", "token", token_id, (start, end), resolution, None, report)
-
-    abooks = coroutine(books)
-    aprices = coroutine(prices)
-    ametrics = coroutine(metrics)
 
     def iter_books(
         self,

@@ -22,7 +22,6 @@ from marketdata.errors import (
     warn,
 )
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.days import Days
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.reader import Fetched, Reader
 from marketdata.fetch.scheduler import Scheduler
@@ -63,7 +62,6 @@ class History:
         self.markets = Markets(transport)
         self._options = options
         self._reader = Reader(transport)
-        self._days = Days(self._reader)
 
     def __reduce__(self) -> tuple[type[History], tuple[Transport, FetchOptions]]:
         return History, (self._reader.transport, self._options)
@@ -72,7 +70,6 @@ class History:
         self, windows: Sequence[Window], report: Report | None, *, in_order: bool = False, buffer: int | None = None
     ) -> Scheduler:
         """The fetch of windows; iterate over it once."""
-        days = self._days if self._days.are_worth(windows) else None
         return Scheduler(
             self._reader,
             windows,
@@ -81,7 +78,6 @@ class History:
             strict=self._options.strict,
             in_order=in_order,
             buffer=buffer,
-            days=days,
         )
 
     def frames(

@@ -6,14 +6,13 @@ import math
 from bisect import insort
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
 from marketdata.fetch.reader import Fetched, Part, in_time, merged
 from marketdata.fetch.windows import MarketInfo, Spans, Window
 from marketdata.points.columns import Data
-from marketdata.times import DAY, Range
+from marketdata.times import Range
 from marketdata.wire.models import LARGEST_LIMIT
 
 # With at least this many pages, a request to learn when a market was active is worth its cost.
@@ -32,10 +31,9 @@ class Track:
 
     ``parts``, in order of time, are requested or wait to be yielded; ``rest`` is in no part yet; ``at`` is how far the
     track was yielded. ``labels``: tokens of the market, 0 if that is not known; ``spans``: how many buckets pages span.
-    With ``has_days`` whole days of the market's life are parts of their own, until one is refused, or fits a page.
     """
 
-    def __init__(self, window: Window, info: MarketInfo, *, has_days: bool = False) -> None:
+    def __init__(self, window: Window, info: MarketInfo) -> None:
         self.window = window
         self.parts: list[Part] = []
         self.rest = [window.rng]
@@ -49,12 +47,6 @@ class Track:
         self._ends = {rng.end for rng, _ in parts}  # where a window ends whatever is cut
         self._life = next((rng for rng, is_active in parts if is_active), window.rng)
         self._wasted = 0.0  # pages that complete windows lacked which end anywhere else
-        self.is_dense = False  # whether the last day had more than a page
-        self._days = info.days(window) if has_days else None
-        if self._days is not None:
-            edges = sorted({*window.rng, *self._days})
-            self.rest = [Range(start, end) for start, end in pairwise(edges)]
-            self._ends.update(edges)
 
     @property
     def next(self) -> int | None:
@@ -62,17 +54,9 @@ class Track:
         return self.rest[0].start if self.rest else None
 
     @property
-    def next_is_day(self) -> bool:
-        """Whether what is requested next is a whole day."""
-        return bool(self.rest) and self._is_in_days(self.rest[0])
-
-    @property
     def unrequested(self) -> float:
-        """The number of pages that are in no part yet, without days."""
-        return sum(self.pages(rng) for rng in self.rest if not self._is_in_days(rng))
-
-    def _is_in_days(self, rng: Range) -> bool:
-        return self._days is not None and self._days.start <= rng.start < self._days.end
+        """The number of pages that are in no part yet."""
+        return sum(map(self.pages, self.rest))
 
     @property
     def waits(self) -> bool:
@@ -100,7 +84,7 @@ class Track:
     @property
     def waste(self) -> float:
         """Pages that its windows wasted or may waste at their ends; its own end and that of a life waste none."""
-        on_way = [part.window.rng for part in self.parts if part.fetched is None and not part.is_day]
+        on_way = [part.window.rng for part in self.parts if part.fetched is None]
         ends = [rng.end for rng in (*self.rest, *on_way)]
         return self._wasted + self.spans.cost * sum(end not in self._ends for end in ends)
 
@@ -172,16 +156,13 @@ class Track:
 
     def take(self, windows: int, longest: int | None = None) -> Part:
         """The next part, where what is left may become so many windows, each of at most so many pages."""
-        is_day = self.next_is_day
         rest = replace(self.window, rng=self.rest.pop(0))
         # The first request reads on to the first point, whenever that is.
-        window = self._cut(rest, windows, longest) if self.spans.known and not is_day else rest
-        if is_day:
-            window = replace(rest, rng=Range(rest.rng.start, rest.rng.start + DAY))
+        window = self._cut(rest, windows, longest) if self.spans.known else rest
         if window.rng.end < rest.rng.end:
             self.rest.insert(0, Range(window.rng.end, rest.rng.end))
-        most = LONGEST if self._in_time is not False and not is_day else None
-        part = Part(window, most, list(self._seen), labels=self.labels, is_day=is_day)
+        most = LONGEST if self._in_time is not False else None
+        part = Part(window, most, list(self._seen), labels=self.labels)
         insort(self.parts, part, key=_start)
         return part
 
@@ -202,25 +183,11 @@ class Track:
     def receive(self, part: Part, fetched: Fetched | None) -> Iterator[Fetched]:
         """Take in what came of a part; None: of its first pages. Yields what came before and is complete by that."""
         part.fetched = fetched
-        if part.is_day:
-            self._receive_day(part)
-        elif fetched is None:
+        if fetched is None:
             part = self._divide(part)
         elif part.window.rng.end not in self._ends and part.pages:
             self._wasted += max(0.0, 1 - part.pages[-1].points / self.spans.page)
         yield from self._settle(part)
-
-    def _receive_day(self, part: Part) -> None:
-        """After a day that is refused, or fits a page, what is left is requested as pages."""
-        if part.fetched is None:
-            self.parts.remove(part)
-            insort(self.rest, part.window.rng)
-        self.is_dense = part.fetched is not None and len(part.fetched.columns) >= part.window.limit
-        if not self.is_dense:
-            self._days, rest, self.rest = None, self.rest, []
-            for rng in rest:
-                start = self.rest.pop().start if self.rest and self.rest[-1].end == rng.start else rng.start
-                self.rest.append(Range(start, rng.end))
 
     def _divide(self, part: Part) -> Part:
         """Replace a part by what has come in order of time; what is left of it is cut again."""
@@ -293,10 +260,9 @@ class Track:
 class Job:
     """One window as requested: a track, or one for each token of a market that has more than a page has points."""
 
-    def __init__(self, index: int, window: Window, info: MarketInfo | None, *, has_days: bool = False) -> None:
+    def __init__(self, index: int, window: Window, info: MarketInfo | None) -> None:
         self.index = index
         self.window = window
-        self.has_days = has_days
         self.at = window.rng.start
         self.points = 0
         self.tracks: list[Track] = []
@@ -326,7 +292,7 @@ class Job:
         # A token without points takes one request, whenever its market was active.
         windows = [replace(self.window, kind="token", id=token) for token in info.tokens] if is_wide else [self.window]
         known = MarketInfo() if is_wide else info
-        self.tracks = [Track(window, known, has_days=self.has_days and not is_wide) for window in windows]
+        self.tracks = [Track(window, known) for window in windows]
         return is_wide
 
     def pop(self) -> Iterator[Fetched]:

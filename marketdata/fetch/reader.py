@@ -15,14 +15,13 @@ import numpy as np
 
 from marketdata.errors import ContractError, LimitTooSmallError, MarketDataError, PaginationStalledError
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.http.fork_lock import ForkLock
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.columns import Data, Page, joined
 from marketdata.points.duplicates import deduplicate, repeated
 from marketdata.points.views import View
-from marketdata.times import SECOND, Range, to_text
+from marketdata.times import SECOND, to_text
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -59,8 +58,7 @@ class Fetched(NamedTuple):
 class Part:
     """A part of a range: it is requested by one thread, which follows its cursor for ``most`` pages.
 
-    ``labels``: tokens of the market by its record, 0 if that is not known; ``is_day``: it is a whole day, which is
-    requested as such.
+    ``labels``: tokens of the market by its record, 0 if that is not known.
     ``seen``: what came of it before; all of that must come again. ``pages``: what has come so far, of which the first
     ``kept`` are known to be in order of time. ``fetched``: what came in all; if it ``waits``, that is complete only if
     pages turn out to be in that order.
@@ -77,7 +75,6 @@ class Part:
     tries: int = 1
     bound: int = 1
     labels: int = 0
-    is_day: bool = False
 
     @property
     def has_all(self) -> bool:
@@ -118,7 +115,7 @@ class Reader:
         self._limits: dict[tuple[View, str], int] = {}  # the least limit that a market needs
         self._markets: dict[tuple[IdKind, str], str] = {}  # the market that an id or slug names
         self._tokens: dict[str, dict[str, str | None]] = {}  # the token that a label of a market names
-        self._lock = ForkLock()
+        self._lock = threading.Lock()
         self._counts_otherwise = False  # metadata.count is no number of points, however counted
         self._empty_cursors: set[Literal["end", "more"]] = set()  # what was seen to follow an empty next_cursor
 
@@ -248,7 +245,7 @@ class Reader:
     def _page(self, part: Part, window: Window, miscounted: list[Data], answer: Answer) -> Page:
         """The page of an answer; ContractError if it is invalid; see `check`."""
         before = miscounted.pop() if miscounted else None
-        page = decode_page(window.view, answer.body, rng=Range(window.first_bucket, window.rng.end))
+        page = decode_page(window.view, answer.body)
         self.transport.check_cursor(page.next_cursor)
         self.check(window, page)
         if page.count not in (page.points, len(np.unique(page.columns.ts))):

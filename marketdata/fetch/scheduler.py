@@ -16,18 +16,14 @@ from typing import Protocol
 
 from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
 from marketdata.fetch.checkpoint import Report, Resume
-from marketdata.fetch.days import Days
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.http.workers import STOP, Stop, start
 from marketdata.fetch.parts import LONGEST, Job, Track
 from marketdata.fetch.reader import Fetched, Part, Reader
 from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 
 THREAD = "marketdata-fetch"
 Task = Callable[[], None]
-# Days in flight, and that wait to be taken: a service answers one or two of a key at a time.
-_DAYS = 4
 # Requests in flight: where the plan is unknown, at least, and at most.
 _FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
 # With at least this many pages, a request to learn the rate is worth its cost.
@@ -61,7 +57,7 @@ class Scheduler:
 
     ``report`` is filled in; ``strict``: repairs and oddities are errors; ``in_order``: yield in the order of the
     windows, else as they come; ``buffer``: most parts in memory before that; ``workers``: concurrent requests, by
-    default what the rate and the latency need; ``days``: where whole days are requested by one request each.
+    default what the rate and the latency need.
     """
 
     def __init__(
@@ -75,9 +71,7 @@ class Scheduler:
         in_order: bool = False,
         buffer: int | None = None,
         workers: int | None = None,
-        days: Days | None = None,
     ) -> None:
-        self._days = days
         self._reader = reader
         self._transport = reader.transport
         self._markets = markets
@@ -86,19 +80,16 @@ class Scheduler:
         self._fixed = workers
         self._strict = strict
         self._change = threading.Condition()
-        self._stop = Stop(STOP.get())
+        self._stop = threading.Event()
         self.report = report if report is not None else Report()
         infos = [markets.known(w.id) if w.kind == "market" else MarketInfo() for w in windows]
-        jobs = [
-            Job(k, w, i, has_days=days is not None and w.days is not None and days.may_have(w))
-            for k, (w, i) in enumerate(zip(windows, infos, strict=True))
-        ]
+        jobs = [Job(k, w, i) for k, (w, i) in enumerate(zip(windows, infos, strict=True))]
         self._waiting = deque(jobs)
         self._begun: list[Job] = []
         self._missing: dict[Job, NotFoundError] = {}
         self._ready: deque[Fetched] = deque()
         self._names = {w.id for w in windows}
-        self._active = self._came = self._days_on_way = 0
+        self._active = self._came = 0
         self._wasted = 0.0
         self._error: BaseException | None = None
         self._wants_usage = sum(job.pages for job in jobs) > _WORTH_USAGE
@@ -172,10 +163,6 @@ class Scheduler:
         return sum(one.unrequested + sum(map(one.left, one.parts)) for one in self._tracks)
 
     @property
-    def _has_room_for_days(self) -> bool:
-        return self._days_on_way + len(self._ready) < _DAYS
-
-    @property
     def _is_over(self) -> bool:
         return not self._begun and not self._waiting
 
@@ -189,7 +176,7 @@ class Scheduler:
         """Start threads up to what the rate needs, while there are requests."""
         while self._active < self._workers and not self._stop.is_set() and (task := self._take()) is not None:
             self._active += 1
-            start(partial(self._work, task), THREAD)
+            start_thread(partial(self._work, task))
 
     def _take(self) -> Task | None:
         """The next request; None: there is none before something arrives, or is yielded."""
@@ -202,31 +189,22 @@ class Scheduler:
             # Points are yielded in order, behind those of the first part, so that it may always be requested.
             may_begin = self._in_order and job is self._begun[0] and not self._ready
             is_begun = any(track.parts for track in job.tracks)
-            for track in list(filter(self._may_take, job.open))[:1]:
+            for track in job.open[:1]:
                 if has_room or (track.waits and (is_begun or may_begin)):
                     return partial(self._request, job, track, self._part(track))
-        if not has_room or not self._waiting or (self._waiting[0].has_days and not self._has_room_for_days):
+        if not has_room or not self._waiting:
             return None
         self._begun.append(job := self._waiting.popleft())
         if job.needs_info:
             return partial(self._look_up, job)
         return self._take()
 
-    def _may_take(self, track: Track) -> bool:
-        """Whether the next part of a track may be requested; of days that may have few points one at a time."""
-        if not track.next_is_day:
-            return True
-        is_first = not any(part.is_day and part.fetched is None for part in track.parts)
-        return self._has_room_for_days and (track.is_dense or is_first)
-
     def _part(self, track: Track) -> Part:
         """The next part of a track: it is for as many workers as its share of all that is left."""
         own = track.unrequested
         share = 1 if self._waiting or not own else round(self._workers * own / self._left)
         cuts = self._budget(track) / track.spans.cost
-        part = track.take(int(min(share, cuts + 1)), None if self._buffer is None else LONGEST)
-        self._days_on_way += part.is_day
-        return part
+        return track.take(int(min(share, cuts + 1)), None if self._buffer is None else LONGEST)
 
     def _budget(self, track: Track) -> float:
         """Pages that may be wasted from now on: each cut may waste some, as it is not known where pages end."""
@@ -242,7 +220,7 @@ class Scheduler:
             self._came += 1
             track.see(part)
             self._start()
-            if self._active == self._workers or any(self._may_take(one) for job in self._begun for one in job.open):
+            if self._active == self._workers or any(job.open for job in self._begun):
                 return
             own = track.left(part)
             is_worth = own > WORTH_DIVIDING and round(self._workers * own / self._left) > 1
@@ -276,12 +254,7 @@ class Scheduler:
     def _request(self, job: Job, track: Track, part: Part) -> None:
         """Request a part, and take in what came of it."""
         try:
-            if part.is_day and self._days is not None:
-                fetched = self._days.get(part.window, self.report, self._stop)
-                if fetched is not None and self._strict and Report().note(fetched.notes):
-                    fetched = None  # its pages are the error
-            else:
-                fetched = self._reader.read(part, self.report, self._stop, partial(self._note_page, track))
+            fetched = self._reader.read(part, self.report, self._stop, partial(self._note_page, track))
         except TooManyTokensError:
             info = self._markets.look_up(job.window.id)
             with self._change:
@@ -298,7 +271,6 @@ class Scheduler:
                 self._release()
             return
         with self._change:
-            self._days_on_way -= part.is_day
             if job not in self._begun or track not in job.tracks or part not in track.parts:
                 return  # of a market that does not exist, or is requested by token now, or of a fetch that has ended
             if fetched is not None:
@@ -335,12 +307,18 @@ class Scheduler:
         return out
 
 
+def start_thread(work: Callable[[], object]) -> threading.Thread:
+    """A thread that sends requests, and does not keep a program from ending."""
+    thread = threading.Thread(target=work, name=THREAD, daemon=True)
+    thread.start()
+    return thread
+
+
 def run_all(transport: Transport, calls: Sequence[Callable[[], object]]) -> None:
     """Make calls concurrently, as many at once as the key's rate needs; the first error ends them."""
-    todo, errors, stop = iter(calls), list[BaseException](), Stop(STOP.get())
+    todo, errors, stop = iter(calls), list[BaseException](), threading.Event()
 
     def work() -> None:
-        STOP.set(stop)
         try:
             while not stop.is_set() and (call := next(todo, None)) is not None:
                 call()
@@ -351,7 +329,7 @@ def run_all(transport: Transport, calls: Sequence[Callable[[], object]]) -> None
     many = min(len(calls), worker_count(transport.pacer, transport.latency))
     threads: list[threading.Thread] = []
     try:
-        threads += (start(work, THREAD) for _ in range(many))
+        threads += (start_thread(work) for _ in range(many))
         for thread in threads:
             while thread.is_alive():
                 thread.join(1.0)

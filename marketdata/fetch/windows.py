@@ -12,7 +12,7 @@ from typing import Literal
 from marketdata.points.columns import Ints
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
-from marketdata.times import DAY, Range, to_text
+from marketdata.times import Range, to_text
 from marketdata.wire.models import LARGEST_LIMIT
 
 IdKind = Literal["market", "token"]
@@ -63,12 +63,6 @@ class Window:
         """Buckets that the range touches."""
         return -(-(self.rng.end - self.first_bucket) // self.resolution.micros)
 
-    @property
-    def days(self) -> Range | None:
-        """The days [UTC] that it has whole."""
-        first, last = -(-self.rng.start // DAY) * DAY, self.rng.end // DAY * DAY
-        return Range(first, last) if first < last else None
-
     def part(self, start: int, buckets: int) -> Window:
         """The first ``buckets`` from ``start`` on, cut at a bucket edge and at the end of the range."""
         width = self.resolution.micros
@@ -95,13 +89,6 @@ class MarketInfo:
     def labels(self, window: Window) -> int:
         """Tokens that a bucket of a window can have points of; 0: not known."""
         return len(self.tokens) if window.kind == "market" and VIEWS[window.view].has_tokens else 1
-
-    def days(self, window: Window) -> Range | None:
-        """The whole days of a window in which it was active."""
-        days = window.days or Range(0, 0)
-        first = days.start if self.start is None else max(days.start, self.start // DAY * DAY)
-        last = days.end if self.end is None else min(days.end, -(-self.end // DAY) * DAY)
-        return Range(first, last) if first < last else None
 
     def parts(self, window: Window) -> list[tuple[Range, bool]]:
         """The range cut where the market begins and ends, and whether each part lies inside."""

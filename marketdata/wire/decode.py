@@ -1,171 +1,202 @@
-"""Page bytes to columns, with no Python object per level.
-
-The fast decoder of books reads each side as one buffer of numbers, and only pages that have exactly the form of the
-interface. Every other page goes to the reference decoder, which finds the place for the error.
-"""
+"""JSON pages of history to columns, by one strict decoder; an error names the path of the wrong value."""
 
 from __future__ import annotations
 
 import re
-import threading
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import lru_cache
-from itertools import accumulate, islice
-from typing import Any
+from itertools import accumulate, chain
+from typing import Any, Generic, NoReturn, TypeVar
 
+import msgspec
 import numpy as np
-import simdjson
 
 from marketdata.errors import ContractError
-from marketdata.points.columns import Books, Data, Page, Token, joined
+from marketdata.points.columns import METRICS, Books, Data, Floats, Ints, Page, Series, Token, joined
 from marketdata.points.views import VIEWS, View, empty
-from marketdata.times import Range
-from marketdata.wire import reference_decoder
-from marketdata.wire.models import Envelope, MarketEnvelope, TokenEnvelope, parse
+from marketdata.times import parse_iso
 from marketdata.wire.validation import check
 
-# The parser of each thread.
-_THREAD = threading.local()
+Point = TypeVar("Point")
+Levels = list[tuple[float, float]]
+_is_plain_time = re.compile(r"(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
+_HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
+_BELOW_MICROSECOND = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
 
 
-# The parser returns the numbers of a side as one buffer, `[0.4],[0.5,1,2]` as it does two pairs. So a page without the
-# characters of its numbers is compared with the text of as many snapshots and levels as the parser counts.
-_OF_NUMBERS = b"0123456789.+-eE"
-_SNAPSHOT = b'{"t":"T::Z","bids":[%b],"asks":[%b]}'  # without them
-_is_time = re.compile(r"(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
+class _Metadata(msgspec.Struct):
+    count: int
+    limit: int
+    next_cursor: str | None = None
 
 
-class _UnusualPageError(Exception):
-    """A page that the fast decoder leaves to the reference decoder."""
+class _Snapshot(msgspec.Struct, gc=False):
+    t: str
+    bids: Levels | None
+    asks: Levels | None
 
 
-# Errors of the fast decoder for a page of another form.
-_UNUSUAL = (_UnusualPageError, ContractError, TypeError, ValueError, LookupError, RuntimeError, AttributeError)
+class _Price(msgspec.Struct, gc=False):
+    t: str
+    p: float | None
 
 
-def decode_page(view: View, body: bytes, *, rng: Range | None = None, fast: bool = True, checked: bool = True) -> Page:
+class _Page(msgspec.Struct, Generic[Point]):
+    """A page of a market (points by label, or of metrics a list) or of a token (a list, and the token's id)."""
+
+    market_id: str
+    resolution: str
+    metadata: _Metadata
+    data: dict[str, list[Point]] | list[Point]
+    tokens: dict[str, str] | None = None
+    token_id: str | None = None
+    token_label: str | None = None
+
+
+_Metric = msgspec.defstruct("_Metric", [("t", str), *((name, float | None, None) for name in METRICS)])
+_ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_BOOKS = msgspec.json.Decoder(_Page[_Snapshot])
+_PRICES = msgspec.json.Decoder(_Page[_Price])
+
+
+def load(body: bytes, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:
+    """The JSON of a body, of the type of the decoder; a ContractError with its path for a wrong value."""
+    try:
+        if not body.isascii():
+            body = body.decode("utf-8-sig").encode()
+        return decoder.decode(body)
+    except UnicodeDecodeError as problem:
+        raise ContractError(f"The answer is not UTF-8 text: byte {problem.start} cannot be read.") from None
+    except msgspec.ValidationError as problem:
+        _refuse(str(problem))
+    except (msgspec.DecodeError, RecursionError, ValueError) as problem:
+        start = " ".join(body[:200].decode("utf-8", "replace").split())
+        raise ContractError(f"The answer is not JSON: {str(problem)[:200]}. It starts: {start!r}") from None
+
+
+def decode_page(view: View, body: bytes, *, checked: bool = True) -> Page:
     """One answer of a history endpoint as columns (interface 2.2 to 2.6); ContractError with the path of a wrong value.
 
-    A ``t`` that is a number is read only inside of ``rng`` [microseconds UTC]; ``fast=False``: the reference decoder;
-    ``checked=False``: points as they are, of which pages that are put together are checked at once.
+    With ``checked=False`` the points stay as they came, for pages that are joined and then checked together.
     """
-    for compact in (bytes.strip, _compact) if fast and view == "books" else ():
-        with suppress(*_UNUSUAL):
-            return page_of(*_read_books(compact(body)), Counter(), checked=checked)
     notes: Counter[str] = Counter()
-    top = reference_decoder.load(body, notes)
-    envelope = envelope_of(view, top)
-    columns = reference_decoder.read_points(view, top, isinstance(envelope, MarketEnvelope), rng, notes)
-    return page_of(columns, envelope, notes, checked=checked)
-
-
-def page_of(columns: Data, envelope: Envelope, notes: Counter[str], *, checked: bool = True) -> Page:
-    """A page of points as they were read, by default checked; its labels are also those of tokens without a point."""
-    columns = check(columns, envelope.resolution, notes) if checked else columns
-    meta = envelope.metadata
-    labels: dict[str, str | None] = {}
-    if isinstance(envelope, MarketEnvelope):
-        labels = {**envelope.tokens}
-    elif isinstance(envelope, TokenEnvelope):
-        labels = {envelope.token_label or "": envelope.token_id}
-    return Page(
-        columns, envelope.market_id, envelope.resolution, labels, meta.count, meta.limit, meta.next_cursor, notes
-    )
+    if view == "metrics":
+        top = load(body)
+        try:
+            page = msgspec.convert(top, _Page[_Metric])
+        except msgspec.ValidationError as problem:
+            _refuse(str(problem))
+    else:
+        page = load(body, _BOOKS if view == "books" else _PRICES)
+    tokens, groups, labels = _grouped(view, page, notes)
+    points = list(chain.from_iterable(groups))
+    ts = _times(page.data, groups, notes)
+    bounds = np.array([0, *accumulate(map(len, groups))], np.int64)
+    columns: Data
+    if view == "books":
+        columns = Books.of_levels((), bounds, ts, *_levels(points, notes))
+    elif view == "prices":
+        columns = Series((), bounds, ts, {"price": np.array([point.p for point in points], np.float64)})
+    else:
+        data = top["data"]
+        columns = Series((), bounds, ts, _metrics(data if isinstance(data, list) else next(iter(data.values())), notes))
+    columns = columns.of_tokens(tokens, bounds)
+    columns = check(columns, page.resolution, notes) if checked else columns
+    meta = page.metadata
+    return Page(columns, page.market_id, page.resolution, labels, meta.count, meta.limit, meta.next_cursor, notes)
 
 
 def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str]]:
-    """Many answers as one batch, in tidy order, points of two pages twice, and counts of repairs and oddities.
+    """Many answers as one batch in tidy order, with points of two pages twice, and counts of diagnostics.
 
     ContractError names the page off the interface, or the resolutions that differ.
     """
     notes: Counter[str] = Counter()
-    parts, resolutions = [], set()
+    batches, resolutions = [], set()
     for k, body in enumerate(bodies):
         try:
             page = decode_page(view, body, checked=False)
         except ContractError as error:
             raise ContractError(f"Page {k}: {error}") from None
-        parts.append(page.columns)
+        batches.append(page.columns)
         resolutions.add(page.resolution)
         notes.update(page.notes)
     if len(resolutions) > 1:
         raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
-    columns = joined(parts).sort() if parts else empty(view)
+    columns = joined(batches).sort() if batches else empty(view)
     return check(columns, next(iter(resolutions), ""), notes), notes
 
 
-def envelope_of(view: View, top: object) -> Envelope:
-    """The envelope of an answer; ContractError if it does not follow the interface."""
-    if not isinstance(top, dict):
-        raise ContractError(f"The answer is a JSON {type(top).__name__}, not an object.")
-    model: type[Envelope] = Envelope
-    if VIEWS[view].has_tokens:
-        model = TokenEnvelope if "token_id" in top and "tokens" not in top else MarketEnvelope
-    return parse(model, {k: v for k, v in top.items() if k != "data"})
+def _grouped(
+    view: View, page: _Page[Any], notes: Counter[str]
+) -> tuple[list[Token], list[list[Any]], dict[str, str | None]]:
+    """The tokens of a page, the points of each, and the token id of each label."""
+    market, data = page.market_id, page.data
+    if not VIEWS[view].has_tokens:
+        if isinstance(data, dict) and len(data) != 1:
+            _refuse(f"Expected a list or an object with one list, got {len(data)} lists - at `$.data`")
+        return [Token(market)], [data] if isinstance(data, list) else list(data.values()), {}
+    if isinstance(data, list):
+        if page.token_id is None:
+            _refuse("Object missing required field `token_id`")
+        token = Token(market, page.token_id, page.token_label)
+        return [token], [data], {page.token_label or "": page.token_id}
+    if page.tokens is None:
+        _refuse("Object missing required field `tokens`")
+    notes.update("label_without_token" for label in data if label not in page.tokens)
+    return [Token(market, page.tokens.get(label), label) for label in data], list(data.values()), {**page.tokens}
 
 
-def _read_books(body: bytes) -> tuple[Books, Envelope]:
-    """A page of books in the form of the interface; else one of `_UNUSUAL`."""
-    begin = body.find(b'"data":') + 7
-    grouped = body[begin : begin + 1] == b"{"
-    end = body.rfind(b"]}") + 2 if grouped else body.rfind(b"]") + 1
-    head, known = _head(body[:begin])
-    rest = {} if body[end:] == b"}" else reference_decoder.load(b"{" + body[end + 1 :])
-    top = head | rest
-    envelope = parse(MarketEnvelope if grouped else TokenEnvelope, top)
-    data = _parse(body)["data"]
-    labels = list(data) if grouped else list(known)
-    groups = [list(data[label]) for label in labels] if grouped else [list(data)]
-    sizes = [len(group) for group in groups]
-    snapshots = [snapshot for group in groups for snapshot in group]
-    sides = [snapshot[side] for snapshot in snapshots for side in ("bids", "asks")]
-    counts = [len(side) for side in sides]
-    times = [snapshot["t"] for snapshot in snapshots]
-    levels = {count: b",".join([b"[,]"] * count) for count in {*counts}}
-    written = iter([_SNAPSHOT % (levels[b], levels[a]) for b, a in zip(counts[::2], counts[1::2], strict=True)])
-    lists = [b"[%b]" % b",".join(islice(written, size)) for size in sizes]
-    named = [b'"%b":%b' % (str(label).encode(), points) for label, points in zip(labels, lists, strict=True)]
-    expected = body[:begin] + (b"{%b}" % b",".join(named) if grouped else lists[0]) + body[end:]
-    numbers = np.frombuffer(b"".join([side.as_buffer(of_type="d") for side in sides]), np.float64).reshape(-1, 2)
-    if not (
-        body.translate(None, _OF_NUMBERS) == expected.translate(None, _OF_NUMBERS)
-        and all(map(_is_time, times))
-        and grouped == ("tokens" in top)
-        and len({*labels}) == len(labels)
-        and head.keys().isdisjoint(rest)
-        and "token_label" not in rest  # tokens are made of what stands before the points
-    ):
-        raise _UnusualPageError
-    ts = np.array([time[:-1] for time in times], "datetime64[us]").view(np.int64)
-    bounds = np.array([0, *accumulate(sizes)], np.int64)
-    tokens = tuple([known[label] for label in labels])
-    books = Books.of_levels(tokens, bounds, ts, np.array(counts, np.int64), numbers[:, 0], numbers[:, 1])
-    return books if all(sizes) else books.of_tokens(tokens, bounds), envelope
+def _times(data: object, groups: list[list[Any]], notes: Counter[str]) -> Ints:
+    """The times of all points [microseconds UTC]."""
+    texts = [point.t for group in groups for point in group]
+    if all(map(_is_plain_time, texts)):
+        try:
+            return np.array([text[:-1] for text in texts], "datetime64[us]").view(np.int64)
+        except ValueError:  # such as a 30th of February: its path is found below
+            pass
+    ts = []
+    for group in groups:
+        for k, point in enumerate(group):
+            try:
+                ts.append(parse_iso(point.t))
+            except ValueError as problem:
+                _refuse(f"{problem} - at `$.data{'[...]' if isinstance(data, dict) else ''}[{k}].t`")
+    notes["time_without_zone"] += sum(_HAS_ZONE.search(text[10:]) is None for text in texts)
+    notes["time_below_a_microsecond"] += sum(_BELOW_MICROSECOND.search(text) is not None for text in texts)
+    notes += Counter()  # drops zeros
+    return np.array(ts, np.int64)
 
 
-def _compact(body: bytes) -> bytes:
-    """The page as the parser writes it: without white space, and with letters instead of their escapes."""
-    text: bytes = _parse(body).mini
-    return text
+def _levels(snapshots: list[_Snapshot], notes: Counter[str]) -> tuple[Ints, Floats, Floats]:
+    """Numbers of levels, prices and sizes as `Books.of_levels` takes them."""
+    sides = [side for snapshot in snapshots for side in (snapshot.bids, snapshot.asks)]
+    if None in sides:
+        notes["null_side"] += sides.count(None)
+    levels = [side or () for side in sides]
+    counts = np.fromiter(map(len, levels), np.int64, len(levels))
+    flat = chain.from_iterable(chain.from_iterable(levels))
+    numbers = np.fromiter(flat, np.float64, 2 * int(counts.sum()))
+    return counts, numbers[::2], numbers[1::2]
 
 
-@lru_cache(maxsize=16)
-def _head(text: bytes) -> tuple[dict[str, Any], dict[str | None, Token]]:
-    """The page before its points, up to ``"data":``, and its tokens by label: the same on all pages of a market."""
-    top = reference_decoder.load(text + b"null}")
-    if top.pop("data", "") is not None:
-        raise _UnusualPageError
-    ids = top["tokens"] if "tokens" in top else {top.get("token_label"): top["token_id"]}
-    return top, {label: Token(top["market_id"], token_id, label) for label, token_id in ids.items()}
+def _metrics(points: list[dict[str, Any]], notes: Counter[str]) -> dict[str, Floats]:
+    """The metrics of the interface, then every further field that is a number or null in all points."""
+    out = {}
+    for name in dict.fromkeys((*METRICS, *(name for point in points for name in point if name != "t"))):
+        values = [point.get(name) for point in points]
+        if name in METRICS:
+            notes["metric_missing"] += sum(name not in point for point in points)
+        elif not all(value is None or type(value) in (int, float) for value in values):
+            notes[f"unknown_field:{name[:40]}"] += 1
+            continue
+        try:
+            out[name] = np.array(values, np.float64)
+        except OverflowError:
+            _refuse(f"Number out of range - at `$.data[...].{name}`")
+    notes += Counter()
+    return out
 
 
-def _parse(body: bytes) -> Any:
-    """The parsed bytes; one parser per thread reuses its memory from page to page."""
-    try:
-        return _THREAD.parser.parse(body)
-    except (AttributeError, RuntimeError):
-        # None yet, or something still refers to its last document.
-        _THREAD.parser = simdjson.Parser()
-        return _THREAD.parser.parse(body)
+def _refuse(problem: str) -> NoReturn:
+    raise ContractError(f"The answer does not follow the interface: {problem}.")

@@ -1,4 +1,4 @@
-"""Checks on decoded columns, vectorised, for both decoders: what is repaired, and what is only noted."""
+"""Checks on decoded columns: what is repaired, and what is only counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marketdata.resolution import Resolution
 # Widths of the buckets of the interface, by name [microseconds].
 _WIDTHS = {str(r): r.micros for r in Resolution}
 # Notes that say that a value was changed.
-REPAIRS = frozenset({"levels_sorted", "number_as_text", "null_side", "time_as_number", "points_sorted"})
+REPAIRS = frozenset({"levels_sorted", "null_side", "points_sorted"})
 
 
 def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import importlib
 import pickle
@@ -263,21 +262,6 @@ def test_an_error_without_a_row_speaks_of_none() -> None:
     assert len(told.value.partial) == 0
 
 
-def test_calls_work_inside_a_running_loop(client: md.Client, slugs: list[str]) -> None:
-    """The awaitable twins give the same frames, side by side."""
-
-    async def both() -> list[int]:
-        frames = await asyncio.gather(
-            client.abooks(slugs[0], START, END, "1h"),
-            client.aprices(slugs[0], START, END, "1h"),
-            client.ametrics(slugs[0], START, END, "1h"),
-        )
-        return [len(f) for f in frames]
-
-    calls = (client.books, client.prices, client.metrics)
-    assert asyncio.run(both()) == [len(call(slugs[0], START, END, "1h")) for call in calls]
-
-
 def waiting_service() -> tuple[FaultServer, threading.Event, threading.Event]:
     """A market of many pages; what tells that answers are waited for, and what lets those behind the 20th come."""
     oracle, asked, over = Oracle.of_prices(20_000), threading.Event(), threading.Event()
@@ -298,29 +282,8 @@ def let_end(over: threading.Event) -> None:
     """Let the answers come that are waited for, and the threads of the fetch end."""
     over.set()
     for thread in threading.enumerate():
-        if thread.name in (THREAD, "marketdata-await"):
+        if thread.name == THREAD:
             thread.join(SOON)
-
-
-@pytest.mark.fault("N34")
-def test_a_cancelled_coroutine_sends_nothing_more() -> None:
-    """After those on their way no request is sent, and no thread of the fetch stays."""
-    server, asked, over = waiting_service()
-
-    async def cancelled() -> int:
-        client = md.Client(server.base_url, "a-key-of-a-test-0123456789", page_limit=20)
-        call = asyncio.create_task(client.aprices("slug", "2026-01-01", "2026-01-14", "1m"))
-        assert await asyncio.to_thread(asked.wait, SOON)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        return len(server.asks)
-
-    with server:
-        before = asyncio.run(cancelled())
-        let_end(over)
-        assert len(server.asks) <= before + 96, "one a worker, which may have been about to send"
-        assert len(server.asks) < 900  # fewer than there are pages
 
 
 @pytest.mark.fault("N34")

@@ -228,13 +228,13 @@ def test_huge_bodies_at_once(server: FaultServer, connect: Connect, monkeypatch:
     page = b"[" + b" " * 90_000 + b"]"
     server.answer = lambda ask: Act(body=page if "page" in ask.target else b"x" * 10_000_000)
     client = connect(largest_total=1_000_000, total_from=100_000)
-    totals, add = list[int](), connection._READ.add
+    totals, add = list[int](), connection._BYTES_IN_MEMORY.add
 
     def added(size: int) -> int:
         totals.append(add(size))
         return totals[-1]
 
-    monkeypatch.setattr(connection._READ, "add", added)
+    monkeypatch.setattr(connection._BYTES_IN_MEMORY, "add", added)
 
     def get(path: str) -> object:
         try:
@@ -248,7 +248,7 @@ def test_huge_bodies_at_once(server: FaultServer, connect: Connect, monkeypatch:
         assert [one.result() for one in pages] == [page] * 2
     # Each may have read up to there before it sees the others.
     assert 1_000_000 < max(totals) < 1_000_000 + 18 * (100_000 + connection._STEP)
-    assert connection._READ.total == 0
+    assert connection._BYTES_IN_MEMORY._total == 0
     assert len(server.asks) == 18
 
 
@@ -714,87 +714,6 @@ def test_signal(server: FaultServer) -> None:
     assert (out, process.returncode) == ("left True\n", 0)
 
 
-CUT_SHORT = """
-import asyncio, sys, pandas
-import marketdata as md
-
-client, how = md.Client(sys.argv[1], "k" * 20), sys.argv[2]
-history = ["slug", "other"], "2026-01-01", "2026-01-05"
-
-async def cancelled():
-    task = asyncio.create_task(client.aprices(*history))
-    await asyncio.to_thread(sys.stdin.readline)
-    task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        print("cancelled", flush=True)
-
-if how == "cancel":
-    asyncio.run(cancelled())
-elif how == "iterator":
-    for frame in client.iter_prices(*history):
-        break
-else:
-    client.prices(*history)
-"""
-
-
-@pytest.mark.fault("N34")
-@pytest.mark.parametrize(("how", "code"), [("cancel", 0), ("iterator", 0), ("interrupt", -signal.SIGINT)])
-def test_end_of_the_process(server: FaultServer, how: str, code: int) -> None:
-    """A process whose fetch was cut short ends at once and in order, however many requests are in flight."""
-    oracle, held, over = Oracle.of_prices(60 * 24 * 4), threading.Event(), threading.Event()
-
-    def answer(ask: Any) -> Act:
-        """Pages; from some on they come once the fetch was cut short."""
-        if len(server.asks) > 30 and how != "iterator":
-            held.set()
-            over.wait(SOON)
-        return oracle(ask)
-
-    server.answer = answer
-    command = [sys.executable, "-c", CUT_SHORT, server.base_url, how]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, text=True, cwd=Path(__file__).parents[2], **pipes) as process:
-        assert how == "iterator" or held.wait(SOON)
-        if how == "cancel":
-            print(file=process.stdin, flush=True)
-            assert process.stdout is not None
-            assert process.stdout.readline() == "cancelled\n"
-        elif how == "interrupt":
-            process.send_signal(signal.SIGINT)
-        over.set()
-        _, told = process.communicate(timeout=SOON)
-    assert process.returncode == code, told[-500:]
-
-
-@pytest.mark.fault("N32")
-def test_fork(server: FaultServer, transport: Transport) -> None:
-    """A forked child opens connections of its own."""
-    server.answer = lambda ask: ok({"path": ask.path})
-    transport.get(["parent"])
-    # As if other threads were in the middle of something at this very moment.
-    with (
-        transport._count,
-        transport.keys._lock,
-        transport.pacer._lock,
-        transport._sessions,
-    ):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                code = 0 if transport.get_json(["child"]) == {"path": "/v1/child"} else 1
-            finally:
-                os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert transport.get_json(["after"]) == {"path": "/v1/after"}
-    by_path = {a.path: a.connection for a in server.asks}
-    assert by_path["/v1/parent"] == by_path["/v1/after"] != by_path["/v1/child"]
-
-
-@pytest.mark.fault("N32")
 def test_fifty_threads(server: FaultServer, transport: Transport) -> None:
     """Fifty threads on one transport each get the answer to their own question."""
     server.answer = lambda ask: ok({"path": ask.path})

@@ -74,7 +74,7 @@ PLANS = {0: None, 1: 60_000, 2: 600}
 def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
     """Who comes first."""
     out = Turns(request.param)
-    monkeypatch.setattr("marketdata.fetch.scheduler.start", out.start)
+    monkeypatch.setattr("marketdata.fetch.scheduler.start_thread", out.start)
     yield out
     out.end()
 

@@ -67,7 +67,7 @@ class Turns(Clock):
             self.now = max(self.now, now)
             baton.release()
 
-    def start(self, work: Callable[[], object], name: str) -> threading.Thread:
+    def start(self, work: Callable[[], object]) -> threading.Thread:
         """A thread that begins when it is its turn."""
         baton = self.lie_down(0.0)
 
@@ -78,7 +78,7 @@ class Turns(Clock):
             finally:
                 self.wake_next()
 
-        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         return thread
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.errors import ContractError
-from marketdata.points.columns import Books, Page, joined
+from marketdata.points.columns import METRICS, Books, Page
 from marketdata.testing.strategies import book_pages, encodings
-from marketdata.wire import decode
+from marketdata.times import parse_iso
 from marketdata.wire.decode import decode_page, decode_pages
 
-WRONG = [
+T0 = "2026-01-01T00:00:00Z"
+NOT_A_LEVEL = [
     [0.4],
     [],
     [0.5, 1, 2],
@@ -27,204 +27,137 @@ WRONG = [
     {"p": 1},
     0.5,
     None,
+    "0.5",
     [[0.1, 2], [0.3, 4]],
     [10**400, 1],
 ]
 
 
-def outcome(body: bytes, *, fast: bool) -> Page | str:
-    """The page, or the words of its refusal."""
-    try:
-        return decode_page("books", body, fast=fast)
-    except ContractError as error:
-        return str(error)
-
-
-def equal(a: Books, b: Books) -> bool:
-    """Whether both have the same books in the same order."""
-    arrays = [(books.bounds, books.ts, books.counts, *books.levels()) for books in (a, b)]
-    return a.tokens == b.tokens and all(map(np.array_equal, *arrays))
-
-
-def same(a: Page | str, b: Page | str) -> bool:
-    if isinstance(a, str) or isinstance(b, str):
-        return a == b
-    return equal(a.columns, b.columns) and (
-        a.market_id,
-        a.resolution,
-        a.labels,
-        a.count,
-        a.limit,
-        a.next_cursor,
-        a.notes,
-    ) == (b.market_id, b.resolution, b.labels, b.count, b.limit, b.next_cursor, b.notes)
-
-
-def of_one_token(page: dict[str, Any]) -> dict[str, Any]:
-    """The page of the first token that a page shows."""
-    label, points = next(iter(page["data"].items()))
-    own = {"token_id": page["tokens"][label], "token_label": label, "data": points}
-    return {key: value for key, value in page.items() if key not in ("tokens", "data")} | own
-
-
-@given(st.data())
-def test_fast_decoder_equals_the_plain_one_on_every_page(data: st.DataObject) -> None:
-    """Whatever a page holds and however its JSON is written, both decoders give the same columns and notes."""
-    page = data.draw(book_pages())
-    body = data.draw(encodings(data.draw(st.sampled_from([page, of_one_token(page)]))))
-    assert same(outcome(body, fast=True), outcome(body, fast=False))
-
-
-@pytest.mark.parametrize("key", ["market_id", "token_id", "token_label", "resolution"])
-def test_what_is_written_behind_the_points_of_a_token_is_read(key: str) -> None:
-    """The order of keys is that of the service: a label that stands behind the points is that of their token."""
-    page: dict[str, Any] = {"market_id": "m", "token_id": "1", "token_label": "Yes", "resolution": "1m"}
-    page["data"] = [{"t": "2026-01-01T00:00:00Z", "bids": [[0.5, 1]], "asks": []}]
-    page["metadata"] = {"count": 1, "limit": 200}
-    page[key] = page.pop(key)
-    (token,) = decode_page("books", compact(page)).columns.tokens
-    assert token == ("m", "1", "Yes")
-
-
-@st.composite
-def split_pages(draw: st.DrawFn) -> list[bytes]:
-    """A page cut in two behind any of its commas: each half looks like a page, and hardly ever is one."""
-    page = draw(book_pages())
-    head, points = ({k: v for k, v in page.items() if (k == "data") is points} for points in (False, True))
-    text = json.dumps(points["data"], separators=(",", ":"))[1:-1]
-    places = [i for i, sign in enumerate(text) if sign == ","]
-    at = draw(st.sampled_from(places)) if places else len(text)
-    frame = json.dumps(head, separators=(",", ":"))[:-1].replace("%", "%%") + ',"data":{%s}}'
-    return [(frame % half).encode() for half in (text[:at], text[at + 1 :])]
-
-
-def compact(page: dict[str, Any]) -> bytes:
-    """A page as services write it."""
+def compact(page: object) -> bytes:
     return json.dumps(page, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-bodies = book_pages().map(compact)
-several = st.one_of(
-    st.lists(bodies, min_size=2, max_size=4),
-    split_pages(),
-    st.tuples(split_pages(), bodies).map(lambda drawn: [*drawn[0], drawn[1]]),
-)
+def token_page(page: dict[str, Any]) -> dict[str, Any]:
+    """The page of the first token that a market page shows."""
+    label, points = next(iter(page["data"].items()))
+    token = {"token_id": page["tokens"][label], "token_label": label, "data": points}
+    return {key: value for key, value in page.items() if key not in ("tokens", "data")} | token
 
 
-def together(pages: list[bytes]) -> tuple[Books, Counter[str]] | str:
-    """Pages decoded as one batch, or the words of their refusal."""
-    try:
-        return decode_pages("books", pages)
-    except ContractError as error:
-        return str(error)
+def rows_by_loop(body: bytes) -> list[tuple[Any, ...]]:
+    """One row per snapshot by json.loads and plain loops: token, time, sides with the best level first."""
+    page = json.loads(body)
+    groups = page["data"] if "tokens" in page else {page["token_label"]: page["data"]}
+    ids = page["tokens"] if "tokens" in page else {page["token_label"]: page["token_id"]}
+    rows = []
+    for label, points in groups.items():
+        for point in points:
+            bids = sorted(map(tuple, point["bids"] or []), key=lambda level: -level[0])
+            asks = sorted(map(tuple, point["asks"] or []), key=lambda level: level[0])
+            rows.append((ids.get(label), label, parse_iso(point["t"]), bids, asks))
+    return rows
 
 
-@given(several)
-def test_pages_read_together_are_what_each_is_by_itself(pages: list[bytes]) -> None:
-    """Pages decoded as one text give the columns and notes of each page, or the refusal of the first bad one."""
-    alone, batch = [outcome(body, fast=False) for body in pages], together(pages)
-    bad = [f"Page {k}: {page}" for k, page in enumerate(alone) if isinstance(page, str)]
-    if bad or len({page.resolution for page in alone}) > 1:
-        assert batch == bad[0] if bad else "resolutions" in batch
-        return
-    columns, notes = batch
-    expected = joined([page.columns for page in alone]).sort()
-    assert equal(columns, expected)
-    assert set(notes) >= {name for page in alone for name in page.notes}
-
-
-@given(bodies, st.data())
-def test_a_damaged_page_has_the_same_outcome_in_both_decoders(body: bytes, data: st.DataObject) -> None:
-    """Whatever bytes are lost, doubled, moved or written over, neither decoder reads what the other refuses."""
-    place = st.integers(body.index(b'"data":'), len(body))
-    for _ in range(data.draw(st.integers(1, 3))):
-        a, b, c = (min(data.draw(place), len(body)) for _ in range(3))
-        a, b = min(a, b), max(a, b)
-        kind = data.draw(st.sampled_from(["lost", "doubled", "moved", "written"]))
-        if kind == "lost":
-            body = body[:a] + body[min(b, a + 3) :]
-        elif kind == "written":
-            body = (
-                body[:a] + data.draw(st.sampled_from([b"[", b"]", b",", b"{", b"}", b'"', b"7", b" "])) + body[a + 1 :]
-            )
-        else:
-            rest = body if kind == "doubled" else body[:a] + body[b:]
-            body = rest[:c] + body[a:b] + rest[c:]
-    assert same(outcome(body, fast=True), outcome(body, fast=False))
+def rows_of(page: Page) -> list[tuple[Any, ...]]:
+    books = page.columns
+    assert isinstance(books, Books)
+    price, size = books.levels()
+    levels = list(zip(price.tolist(), size.tolist(), strict=True))
+    ends = np.cumsum(books.counts).tolist()
+    sides = [levels[end - count : end] for end, count in zip(ends, books.counts.tolist(), strict=True)]
+    tokens = [books.tokens[code] for code in books.token.tolist()]
+    rows = zip(tokens, books.ts.tolist(), sides[::2], sides[1::2], strict=True)
+    return [(token.token_id, token.token_label, ts, bids, asks) for token, ts, bids, asks in rows]
 
 
 @given(st.data())
-def test_fast_decoder_accepts_no_malformed_level_that_the_plain_one_refuses(data: st.DataObject) -> None:
-    """A page with malformed levels has the same outcome in both decoders."""
+def test_a_page_of_books_equals_a_plain_json_loop(data: st.DataObject) -> None:
+    """Any page, of a market or a token, in any valid spelling of JSON, has the rows that json.loads gives."""
+    page = data.draw(book_pages())
+    if data.draw(st.booleans()):
+        page = token_page(page)
+    page["further_field"] = {"anything": [1, None, "x"]}
+    body = data.draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + data.draw(encodings(page))
+    decoded = decode_page("books", body)
+    assert rows_of(decoded) == rows_by_loop(body.removeprefix(b"\xef\xbb\xbf"))
+    assert decoded.next_cursor == page["metadata"]["next_cursor"]
+    assert decoded.count == page["metadata"]["count"]
+
+
+numbers = st.one_of(st.none(), st.integers(-3, 3), st.floats(-1e9, 1e9))
+metric_points = st.lists(
+    st.dictionaries(st.sampled_from([*METRICS, "open_interest", "trades"]), numbers).map(
+        lambda point: {"t": T0, **point}
+    ),
+    max_size=5,
+)
+
+
+@given(metric_points, st.booleans(), st.sampled_from([None, "text", True, [1]]))
+def test_metrics_equal_a_plain_json_loop(points: list[dict[str, Any]], is_map: bool, other: object) -> None:
+    """A list or a map of one list; missing metrics are null, further numbers are columns, other fields pass."""
+    if points and other is not None:
+        points = [{**point, "other": other} for point in points]
+    head = {"market_id": "m", "resolution": "1m", "metadata": {"count": len(points), "limit": 200}}
+    columns = decode_page("metrics", compact({**head, "data": {"m": points} if is_map else points})).columns
+    names = dict.fromkeys([*METRICS, *(name for point in points for name in point if name not in ("t", "other"))])
+    assert list(columns.values) == list(names)
+    for name in names:
+        values = [np.nan if point.get(name) is None else point[name] for point in points]
+        np.testing.assert_array_equal(columns.values[name], np.array(values, float))
+
+
+@given(st.lists(book_pages().map(compact), min_size=1, max_size=4))
+def test_pages_read_together_are_the_rows_of_each(pages: list[bytes]) -> None:
+    """Pages decoded as one batch have the rows of all, in tidy order."""
+    rows = [row for body in pages for row in rows_by_loop(body)]
+    columns, _ = decode_pages("books", pages)
+    decoded = rows_of(Page(columns, "m", "1m", {}, 0, 0, None))
+    assert sorted(decoded, key=repr) == sorted(rows, key=repr)
+    assert columns.is_sorted()
+
+
+@given(st.data())
+def test_a_level_that_is_no_pair_of_numbers_is_refused_with_its_path(data: st.DataObject) -> None:
+    """The error names the snapshot, the side and the level."""
     page = copy.deepcopy(data.draw(book_pages()))
     spots = [
-        levels for points in page["data"].values() for point in points for levels in (point["bids"], point["asks"])
+        (k, side, point[side])
+        for points in page["data"].values()
+        for k, point in enumerate(points)
+        for side in ("bids", "asks")
     ]
+    if spots:
+        k, side, levels = data.draw(st.sampled_from(spots))
+        place = data.draw(st.integers(0, len(levels)))
+        levels.insert(place, data.draw(st.sampled_from(NOT_A_LEVEL)))
+        with pytest.raises(ContractError) as refused:
+            decode_page("books", compact(page))
+        assert f"$.data[...][{k}].{side}[{place}]" in str(refused.value)
+
+
+@given(st.data())
+def test_a_damaged_page_is_refused_or_reads_as_json_reads_it(data: st.DataObject) -> None:
+    """Whatever bytes are lost or written over, the result is that of json.loads, or a ContractError."""
+    body = compact(data.draw(book_pages()))
     for _ in range(data.draw(st.integers(1, 3))):
-        if spots:
-            levels = data.draw(st.sampled_from(spots))
-            levels.insert(data.draw(st.integers(0, len(levels))), data.draw(st.sampled_from(WRONG)))
-    body = compact(page)
-    assert same(outcome(body, fast=True), outcome(body, fast=False))
-
-
-@pytest.mark.parametrize("wrong", [w for w in WRONG if w not in ([0.5, 1, 2], ["0.45", 1])], ids=repr)
-def test_a_malformed_level_is_refused_with_its_path(wrong: object) -> None:
-    """The error names where the malformed level stands."""
-    page = {
-        "market_id": "m",
-        "resolution": "1m",
-        "tokens": {"Yes": "1"},
-        "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "bids": [[0.5, 1], wrong, [0.3, 1]], "asks": []}]},
-        "metadata": {"count": 1, "limit": 200},
-    }
-    with pytest.raises(ContractError, match=r"data\.Yes\[0\]\.bids\[1\]"):
-        decode_page("books", json.dumps(page).encode())
+        at = data.draw(st.integers(0, len(body)))
+        written = data.draw(st.sampled_from([b"[", b"]", b",", b"{", b"}", b'"', b"7", b" ", b"\\", b"\xff", b""]))
+        body = body[:at] + written + body[at + 1 :]
+    try:
+        decoded = rows_of(decode_page("books", body))
+    except ContractError:
+        return
+    assert decoded == rows_by_loop(body)
 
 
 @pytest.mark.parametrize(
-    ("bids", "asks"),
-    [
-        # As many brackets, pairs and numbers as three levels have.
-        ([[[0.1, 2], [0.3, 4]]], [0.5, 0.5]),
-        ([0.5, 0.5], [[[0.1, 2], [0.3, 4]]]),
-        ([0.5, 1], [0.6, 1]),
-        ([[0.5, 1, 2], [0.4]], []),
-        ([[[0.5, 1]], [0.4, 1]], []),
-    ],
+    ("lacks", "path"),
+    [("market_id", "market_id"), ("resolution", "resolution"), ("metadata", "metadata"), ("tokens", "tokens")],
 )
-def test_pairs_in_the_wrong_place_are_refused(bids: list[object], asks: list[object]) -> None:
-    """Numbers and brackets that add up to whole levels, but are none, are refused by both decoders."""
-    page = {
-        "market_id": "m",
-        "resolution": "1m",
-        "tokens": {"Yes": "1"},
-        "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "bids": bids, "asks": asks}]},
-        "metadata": {"count": 1, "limit": 200},
-    }
-    body = json.dumps(page).encode()
-    assert isinstance(outcome(body, fast=True), str)
-    assert outcome(body, fast=True) == outcome(body, fast=False)
-
-
-def test_ordinary_pages_take_the_fast_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page with nothing unusual never reaches the reference decoder."""
-    monkeypatch.setattr(decode.reference_decoder, "read_points", lambda *_: pytest.fail("the slow decoder was asked"))
-    snapshot = {"t": "2026-01-01T00:00:00Z", "bids": [[0.5, 1], [0.4, 2]], "asks": []}
-    page = {
-        "market_id": "m",
-        "resolution": "1m",
-        "tokens": {"Yes": "1", "No": "2"},
-        "data": {"Yes": [snapshot], "No": []},
-        "metadata": {"count": 1, "limit": 200, "next_cursor": None},
-    }
-    assert decode_page("books", json.dumps(page).encode()).points == 1
-    single = {
-        "market_id": "m",
-        "token_id": "1",
-        "token_label": "Yes",
-        "resolution": "1m",
-        "data": [snapshot],
-        "metadata": {"count": 1, "limit": 200},
-    }
-    assert decode_page("books", json.dumps(single).encode()).labels == {"Yes": "1"}
+def test_a_page_without_a_required_field_is_refused(lacks: str, path: str) -> None:
+    """The error names the field."""
+    page = {"market_id": "m", "resolution": "1m", "tokens": {}, "data": {}, "metadata": {"count": 0, "limit": 1}}
+    del page[lacks]
+    with pytest.raises(ContractError, match=f"`{path}`"):
+        decode_page("books", compact(page))

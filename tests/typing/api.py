@@ -38,13 +38,6 @@ def a_report_is_filled_in() -> None:
     assert_type(report.requests, int)
 
 
-async def awaited_calls_have_the_same_types() -> None:
-    client = md.Client()
-    assert_type(await client.abooks("slug", *RANGE, "1m"), PandasFrame)
-    assert_type(await client.aprices("slug", *RANGE, "1m", report=md.Report()), PandasFrame)
-    await client.ametrics("slug", *RANGE, "1m", levels=3)  # type: ignore[call-arg]
-
-
 def a_plan_is_plain_data() -> None:
     plan = md.Client().plan("books", "slug", *RANGE, "1m")
     assert_type(plan, Plan)

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
-import simdjson
+import msgspec
 
 from marketdata.errors import ConfigError
 
@@ -95,11 +95,10 @@ class RecordingFile:
 
     def messages(self) -> Iterator[Any]:
         """JSON values line by line, None for a line that is none; of one list over many lines its entries."""
-        parser = simdjson.Parser()
         for number, line in enumerate(self.lines()):
             try:
-                yield parser.parse(line, True)
-            except (ValueError, RuntimeError):
+                yield msgspec.json.decode(line)
+            except (ValueError, RecursionError):
                 value = _loads(line)
                 if value is None and not number:
                     yield from self._whole()

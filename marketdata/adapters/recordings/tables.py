@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
-import simdjson
 from numpy.typing import NDArray
 
 from marketdata.adapters.recordings.batch import Batch, Rows
@@ -230,7 +230,7 @@ def levels_of(cell: Any) -> list[tuple[float, float]]:
     if cell is None or cell == "":
         return []
     if isinstance(cell, str | bytes):
-        found: Any = simdjson.loads(cell)
+        found: Any = msgspec.json.decode(cell)
         return levels_of(found if found is not None else [])
     if isinstance(cell, Mapping):
         return [(float(price), float(size)) for price, size in cell.items()]
@@ -246,7 +246,7 @@ def _level(one: Any) -> tuple[float, float]:
 
 def _both(cell: Any) -> tuple[Any, Any]:
     """Bids and asks of a book as JSON text or a struct."""
-    found: Any = simdjson.loads(cell) if isinstance(cell, str) else cell
+    found: Any = msgspec.json.decode(cell) if isinstance(cell, str) else cell
     bids, asks = (next((found[name] for name in names if name in found), None) for names in (BIDS_NAMES, ASKS_NAMES))
     return bids, asks
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
 from urllib.parse import quote
 
 from marketdata.errors import ConfigError
-from marketdata.fetch.http.fork_lock import ForkLock
 
 VARIABLE = "MARKETDATA_API_KEY"
 _HINT = f"Pass api_key=... or set {VARIABLE}."
@@ -79,7 +79,7 @@ class KeyProvider:
 
     def __init__(self, source: str | Callable[[], str] | None = None) -> None:
         source = veiled(source)
-        self._lock = ForkLock()
+        self._lock = threading.Lock()
         self._key: Secret | None = None
         self._source: Secret | Callable[[], str] | None = None  # also while a key is refused: a crash report shows it
         if source is not None:

@@ -9,6 +9,7 @@ import http.client
 import io
 import os
 import socket
+import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -21,7 +22,6 @@ from requests.utils import get_environ_proxies
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from marketdata.errors import ContractError, NetworkError, PayloadTooLargeError
-from marketdata.fetch.http.fork_lock import ForkLock
 from marketdata.fetch.http.retry import Policy
 
 # (steady time at which the attempt must be over, longest silence), of the attempt this thread makes
@@ -31,6 +31,8 @@ PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 # Connections that are kept: as many as requests are in flight.
 _MOST_IDLE = 96
+# Answers such as "100 Continue" before the real one.
+_MOST_INTERIM_ANSWERS = 1000
 # Bytes that are read or inflated at once, so that a bomb is seen before it is in memory.
 _STEP = 1 << 16
 
@@ -85,6 +87,15 @@ class _TimedResponse(http.client.HTTPResponse):
         self.fp.close()
         self.fp = _Answer(sock)
 
+    _interim_answers = 0
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        self._interim_answers += 100 <= status < 200
+        if self._interim_answers > _MOST_INTERIM_ANSWERS:
+            raise http.client.HTTPException("the service sends interim answers without end")
+        return version, status, reason
+
     def begin(self) -> None:
         super().begin()
         while 101 < self.status < 200:  # http.client passes over 100 alone
@@ -116,21 +127,17 @@ class Adapter(HTTPAdapter):
         return pool
 
 
-class Sessions(ForkLock):
-    """The session of this process, whose connections all threads share; a forked child makes its own."""
+class Sessions:
+    """The session of a client, whose connections all threads share."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
-        super().__init__()
-
-    def open(self) -> None:
-        """Begin with a new lock and without a session."""
-        super().open()
+        self._lock = threading.Lock()
         self._session: requests.Session | None = None
 
     def get(self) -> requests.Session:
         """The session, which keeps connections that an answer was read from to its end."""
-        with self:
+        with self._lock:
             self._session = self._session or self._make()
             return self._session
 
@@ -149,27 +156,27 @@ class Sessions(ForkLock):
 
     def close(self) -> None:
         """Close what is idle."""
-        with self:
+        with self._lock:
             session, self._session = self._session, None
         if session is not None:
             session.close()
 
 
-class _Read(ForkLock):
-    """Bytes of the answers that all threads are reading; a forked child reads none."""
+class _BytesInMemory:
+    """Bytes of the answers that all threads are reading."""
 
-    def open(self) -> None:
-        super().open()
-        self.total = 0
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._total = 0
 
     def add(self, size: int) -> int:
         """The total, with so many bytes more."""
-        with self:
-            self.total += size
-            return self.total
+        with self._lock:
+            self._total += size
+            return self._total
 
 
-_READ = _Read()
+_BYTES_IN_MEMORY = _BytesInMemory()
 
 
 def read_body(raw: Any, encoding: str, policy: Policy) -> bytes:
@@ -182,8 +189,8 @@ def read_body(raw: Any, encoding: str, policy: Policy) -> bytes:
     if name not in ("", "identity", "gzip", "x-gzip"):
         raise ContractError(f"The answer is encoded as {name[:40]!r}; gzip or nothing was requested.")
     body = _whole(raw.read1, policy.largest_body, policy)
-    # A recorder or a proxy may undo gzip and leave its header; gzip never begins as JSON and Arrow streams do.
-    if "gzip" not in name or body.startswith((b"{", b"[", b"\xff\xff\xff\xff")):
+    # A recorder or a proxy may undo gzip and leave its header; gzip never begins as JSON does.
+    if "gzip" not in name or body.startswith((b"{", b"[")):
         return body
     most = min(policy.largest_body, max(policy.ratio_from, policy.largest_ratio * len(body)))
     try:
@@ -199,7 +206,7 @@ def _whole(read: Callable[[int], bytes], most: int, policy: Policy) -> bytes:
         while part := read(_STEP):
             parts.append(part)
             size += len(part)
-            total = _READ.add(len(part))
+            total = _BYTES_IN_MEMORY.add(len(part))
             if size > most:
                 raise PayloadTooLargeError(
                     f"The answer is larger than {policy.largest_body} bytes, or grows more than "
@@ -212,4 +219,4 @@ def _whole(read: Callable[[int], bytes], most: int, policy: Policy) -> bytes:
                 )
         return b"".join(parts)
     finally:
-        _READ.add(-size)
+        _BYTES_IN_MEMORY.add(-size)

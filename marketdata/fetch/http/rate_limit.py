@@ -7,7 +7,6 @@ import weakref
 from collections import deque
 
 from marketdata.clock import SYSTEM, Clock
-from marketdata.fetch.http.fork_lock import ForkLock
 
 # Requests are counted per minute [s].
 _WINDOW = 60.0
@@ -22,7 +21,7 @@ class Pacer:
 
     def __init__(self, requests_per_minute: int | None = None, clock: Clock = SYSTEM) -> None:
         self._clock = clock
-        self._lock = ForkLock()
+        self._lock = threading.Lock()
         self._slots: deque[float] = deque()
         self._due = float("-inf")  # when the next request is due in an even spacing
         self._gate = float("-inf")
@@ -119,7 +118,7 @@ class Pacer:
 
 
 _BY_KEY: weakref.WeakValueDictionary[str, Pacer] = weakref.WeakValueDictionary()
-_REGISTRY = ForkLock()
+_REGISTRY = threading.Lock()
 
 
 def pacer_for(digest: str) -> Pacer:

@@ -11,7 +11,6 @@ from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple
 
 from marketdata.errors import MarketDataError
-from marketdata.fetch.http.fork_lock import ForkLock
 
 # Statuses of failures that may pass.
 RETRYABLE = frozenset({408, 500, 502, 503, 504})
@@ -89,7 +88,7 @@ class Outage:
 
     def __init__(self) -> None:
         self._failures = self.retries = 0
-        self._turn = ForkLock()
+        self._turn = threading.Lock()
         self.given_up = 0
 
     @property

@@ -7,7 +7,6 @@ import http.client
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,19 +23,15 @@ from marketdata.errors import (
     NetworkError,
     RateLimitError,
     RedirectError,
-    ServiceOddityWarning,
-    warn,
 )
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
 from marketdata.fetch.http.connection import ATTEMPT, Sessions, read_body
 from marketdata.fetch.http.errors import network_failure, redirect_text, refusal
-from marketdata.fetch.http.fork_lock import ForkLock
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
 from marketdata.fetch.http.retry import RETRYABLE, Again, Failure, Outage, Policy, retry_after, server_date
 from marketdata.fetch.http.url import check_base_url, target
-from marketdata.fetch.http.workers import STOP
-from marketdata.wire import reference_decoder
+from marketdata.wire.decode import load
 
 E = TypeVar("E", bound=MarketDataError)
 
@@ -93,10 +88,9 @@ class Transport:
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
         self._sessions = Sessions(self.base_url)
         self.latency: float | None = None
-        self.offers_days: bool | None = None  # by the last answer, whether whole days can be requested at once
         self._dated: tuple[float, float] | None = None
         self._usage_requested = False
-        self._count = ForkLock()
+        self._count = threading.Lock()
         self.requests, self.retries = 0, 0
 
     @property
@@ -116,20 +110,17 @@ class Transport:
         stop: threading.Event | None = None,
         deadline: float | None = None,
         counts: Report | None = None,
-        root: str = "/v1",
-        accept: str = "application/json",
     ) -> Any:
-        """The answer to ``GET <root>/<segments>?<params>``, or what ``read`` makes of it.
+        """The answer to ``GET /v1/<segments>?<params>``, or what ``read`` makes of it.
 
         The ids and slugs of ``segments`` are passed as they are; parameters that are None are left out. An answer that
         ``read`` refuses (ContractError) is requested once more. ``deadline``: no retry begins later [s after the call];
         ``stop`` ends waits; ``counts`` is filled in. RequestError if the service refuses; NetworkError if no complete
         answer comes; ContractError if it does not follow the interface.
         """
-        path = target(segments, params, root)
+        path = target(segments, params)
         if self.requests >= _UNPACED and not self.pacer.known:
             self.learn_limits()
-        stop = stop or STOP.get()
         began = self._clock.monotonic()
         given_up, failures, is_trying = self.outage.given_up, list[Failure](), False
         try:
@@ -145,7 +136,7 @@ class Transport:
                     for count in counted:
                         count.requests += 1
                         count.retries += bool(failures)
-                outcome = self._attempt(path, len(failures) + 1, read, accept)
+                outcome = self._attempt(path, len(failures) + 1, read)
                 self.outage.count(failed=isinstance(outcome, Failure) and outcome.is_outage)
                 if not isinstance(outcome, Failure):
                     return outcome
@@ -168,11 +159,7 @@ class Transport:
         check: Callable[[Any], Any] = lambda top: top,
     ) -> Any:
         """The JSON of an answer, or what ``check`` makes of it; for errors see `get`."""
-        notes: Counter[str] = Counter()
-        top = self.get(segments, params, lambda answer: check(reference_decoder.load(answer.body, notes)))
-        if notes:
-            where = "/".join(segments)
-            warn(f"A text of {where} has half a character (a lone surrogate), read as U+FFFD.", ServiceOddityWarning)
+        top = self.get(segments, params, lambda answer: check(load(answer.body)))
         if tuple(segments) == _USAGE:
             self._follow(top)
         return top
@@ -200,7 +187,7 @@ class Transport:
             self._usage_requested = True
         with contextlib.suppress(MarketDataError):
             # Not worth a second try: without an answer the rate is learnt from refusals.
-            self._follow(reference_decoder.load(self.get(_USAGE, deadline=0.0).body))
+            self._follow(load(self.get(_USAGE, deadline=0.0).body))
 
     def _follow(self, usage: Any) -> None:
         """Tell the pacer what an answer of ``usage`` says; what is not a number is ignored."""
@@ -233,12 +220,12 @@ class Transport:
             self._clock.sleep(seconds, stop)
         return True
 
-    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any], accept: str) -> Any:
+    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
         """The result of ``read`` for the answer to one request, or a Failure; errors of libraries are not chained."""
         # They contain the header with the key.
         whole, policy, key = self.base_url + path, self.policy, self.keys.get()
         url = whole.partition("?")[0]
-        headers = {"X-API-Key": key, "Accept": accept, "Accept-Encoding": "gzip", "User-Agent": _AGENT}
+        headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
         began = time.monotonic()
         ATTEMPT.set((began + policy.total, policy.silence))
         try:
@@ -264,7 +251,6 @@ class Transport:
                 self._sessions.close()  # it was answered before: idle connections may have been closed meanwhile
                 return failed._replace(again="at_once")
             return failed
-        self.offers_days = head.get("X-Days") == "1"
         date, now = server_date(head.get("Date")), time.monotonic()
         kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
         if status != 200 or kind in ("text/html", "application/xhtml+xml"):

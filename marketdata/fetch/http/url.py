@@ -82,8 +82,8 @@ def check_segment(segment: str) -> str:
     return segment
 
 
-def target(segments: Sequence[str], params: Mapping[str, object] | None, root: str = "/v1") -> str:
+def target(segments: Sequence[str], params: Mapping[str, object] | None) -> str:
     """Path and query, each segment and value quoted whole: "a/b" becomes ``/v1/markets/a%2Fb/books?limit=200``."""
     path = "/".join(quote(check_segment(s), safe="") for s in segments)
     query = urlencode({k: v for k, v in (params or {}).items() if v is not None}, quote_via=quote, safe="")
-    return f"{root}/{path}?{query}".removesuffix("?")
+    return f"/v1/{path}?{query}".removesuffix("?")
