@@ -5,7 +5,6 @@ import importlib
 import pickle
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -193,31 +192,13 @@ def test_records_of_another_shape_are_kept(kind: Any) -> None:
         assert (client.market("b").tokens, len(client.tokens("b"))) == ([], 0)
 
 
-@pytest.mark.parametrize("frame", ["pandas", "polars"])
-def test_cut_texts_and_endless_numbers_lose_no_record(frame: Any, tmp_path: Path) -> None:
-    """Half a surrogate is read as U+FFFD with a warning, everywhere, and a long number of a record keeps its digits."""
-    records = [{"id": str(k), "slug": f"s{k}", "question": "q", "tokens": [{"id": f"t{k}"}]} for k in range(3)]
-    records[1] |= {"question": "cut \ud83d", "title": "whole \U0001f600 \\ud83d"}
-    records[2]["volume"] = 10**400
-    point = {"t": "2026-01-01T00:00:00Z", "p": 0.5}
-    meta = {"count": 1, "limit": 200}
-    history = {"market_id": "1", "resolution": "1m", "tokens": {"Yes\ude00": "t1"}, "data": {"Yes\ude00": [point]}}
-    answer = {"/v1/markets": {"data": records}, "/v1/markets/1": records[1], "/v1/markets/s1": records[1]}
-
-    with FaultServer(lambda ask: ok(answer.get(ask.path, history | {"metadata": meta}))) as server:
-        client = md.Client(server.base_url, "k" * 20, frame=frame)
-        with pytest.warns(md.errors.ServiceOddityWarning, match="half a character"):
-            markets = client.markets()
-        with pytest.warns(md.errors.ServiceOddityWarning, match="half_surrogate"):
-            prices = client.prices("s1", "2026-01-01", "2026-01-02")
-    assert [str(q) for q in markets["question"]] == ["q", "cut \ufffd", "q"]
-    assert markets["title"][1] == "whole \U0001f600 \\ud83d"
-    assert markets["volume"][2] == str(10**400)
-    assert list(prices["token_label"]) == ["Yes\ufffd"]
-    archive = md.Archive(tmp_path)
-    with pytest.warns(md.errors.ServiceOddityWarning, match="half a character"):
-        archive.add(markets=records)
-    assert [r["question"] for r in archive.records("markets")] == ["q", "cut \ufffd", "q"]
+@pytest.mark.fault("D17")
+def test_half_a_character_in_a_listing_is_refused() -> None:
+    """Two ids that differ in a lone surrogate alone are never merged."""
+    with FaultServer(lambda ask: ok({"data": [{"id": "cut \ud83d"}]})) as server:
+        client = md.Client(server.base_url, "k" * 20)
+        with pytest.raises(md.errors.ContractError, match="not JSON"):
+            client.markets()
 
 
 def test_a_plan_tells_what_a_fetch_costs(client: md.Client, slugs: list[str]) -> None:
