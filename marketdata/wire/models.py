@@ -13,8 +13,6 @@ from marketdata.resolution import Resolution
 
 # Most points of a page, and so most tokens of a market of which a page can be served (interface 4.1, 8).
 LARGEST_LIMIT = 200
-# The media type of a whole day at once, beside the interface.
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
 # An id is a text; where a record has it as a number, its digits are the text.
 RecordId = Annotated[StrictStr, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
