@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import json
 import re
 import sys
@@ -11,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import examples
-import pytest
 
 import marketdata as md
 
@@ -40,16 +40,16 @@ def package(requirement: str) -> str:
     return re.split(r"[^\w-]", requirement)[0].replace("-", "_")
 
 
-def brought(extra: str) -> set[str]:
-    """The packages of an extra, those of extras that it names included."""
-    found = set()
+def packages_of(extra: str) -> set[str]:
+    """Return the packages of an extra, and those of extras that it names."""
+    packages = set()
     for requirement in EXTRAS[extra]:
         if requirement.startswith(PROJECT["name"]):
             for other in requirement.partition("[")[2].rstrip("]").split(","):
-                found |= brought(other)
+                packages |= packages_of(other)
         else:
-            found.add(package(requirement))
-    return found
+            packages.add(package(requirement))
+    return packages
 
 
 def test_every_hint_installs_this_distribution() -> None:
@@ -85,33 +85,25 @@ def codes(path: Path) -> list[str]:
     if path.suffix == ".ipynb":
         return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     blocks = [block for block in examples.blocks(text) if not re.match(r"(?:>>> )?# needs: ", block)]
-    lines = [
-        re.findall(r"^(?:>>>|\.\.\.) ?(.*)$", block, re.MULTILINE) if ">>>" in block else [block] for block in blocks
-    ]
-    return ["\n".join(block) for block in lines]
+    return [_shown_code(block) if ">>>" in block else block for block in blocks]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_all_is_enough_for_every_page_and_notebook(page: Path) -> None:
+def _shown_code(block: str) -> str:
+    """Return the code of examples with a prompt, without those that are not run."""
+    shown = doctest.DocTestParser().get_examples(block)
+    return "".join(example.source for example in shown if not example.options.get(doctest.SKIP))
+
+
+def test_all_is_enough_for_every_page_and_notebook() -> None:
     """What a page or notebook imports without looking for it first is part of the extra `all`."""
-    kernel = {"IPython"}  # of every notebook
-    there = {md.__name__, *kernel, *sys.stdlib_module_names, *map(package, PROJECT["dependencies"]), *brought("all")}
-    assert {one for code in codes(page) for one in imported(code)} - there == set()
+    core = {package(requirement) for requirement in PROJECT["dependencies"]}
+    installed = {md.__name__, "IPython", *sys.stdlib_module_names, *core, *packages_of("all")}
+    missing = {name(page): set().union(*map(imported, codes(page))) - installed for page in PAGES}
+    assert {page: packages for page, packages in missing.items() if packages} == {}
 
 
 def test_the_tests_add_nothing_that_an_extra_brings() -> None:
     """`make test` installs the extra `all` and tools: pages and notebooks run with what a user gets."""
     tools = {package(one) for one in PYPROJECT["dependency-groups"]["test"] if isinstance(one, str)}
-    assert tools & set().union(*map(brought, EXTRAS)) == set()
-    assert brought("all") == set().union(*map(brought, EXTRAS.keys() - {"dask", "spark", "mcp"}))
-
-
-def test_ci_runs_every_target_in_an_environment_of_its_own() -> None:
-    """CI runs each target of the Makefile; those after `make test` with the packages they ask for, and no others."""
-    (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    code = "\n".join(line for line in script.splitlines() if not re.match(r" *(#|step )", line))
-    checked = re.findall(r"^check (\w+)", code, re.MULTILINE)
-    made = re.findall(r"\bmake ([a-z ]+)(.*)$", code, re.MULTILINE)
-    assert {*checked, *(name for names, _ in made for name in names.split())} == set(targets.split())
-    assert [names for names, words in made if "VENV=" not in words] == ["help demo test", "clean"]
+    assert tools & set().union(*map(packages_of, EXTRAS)) == set()
+    assert packages_of("all") == set().union(*map(packages_of, EXTRAS.keys() - {"dask", "spark", "mcp"}))
