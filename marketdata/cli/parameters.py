@@ -21,8 +21,16 @@ ViewArgument = Annotated[views.View, typer.Argument(metavar="VIEW")]
 MarketsArgument = Annotated[list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.")]
 Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")]
 Start = Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
-End = Annotated[str, typer.Option(help="End, exclusive.")]
-Bucket = Annotated[Resolution, typer.Option("--resolution", "-r", help="Width of a bucket.")]
+End = Annotated[str | None, typer.Option(help="End, exclusive; now without it.")]
+Bucket = Annotated[
+    str,
+    typer.Option(
+        "--resolution",
+        "-r",
+        help="Width of a bucket: 1m, 10m, 1h, 6h, 1d, or another one that the source has.",
+        autocompletion=lambda: [width.value for width in Resolution],
+    ),
+]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]
 RowsOption = Annotated[int | None, typer.Option(min=1, help="Rows to show.", show_default="10 in a terminal, else all")]
@@ -61,16 +69,16 @@ def recordings(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     from marketdata.adapters.recordings.files import RecordingFile
     from marketdata.archive.files import ORDER
 
-    out: list[Path] = []
+    imported: list[Path] = []
     for path in map(Path, paths):
-        every = sorted(path.iterdir()) if path.is_dir() else []
-        inside = [file for file in every if file.is_file() and RecordingFile(file).form]
-        known = [file for file in inside if file.name.partition(".")[0] in ORDER]
-        for file in inside if known else ():
-            if file not in known:
+        files = sorted(path.iterdir()) if path.is_dir() else []
+        readable = [file for file in files if file.is_file() and RecordingFile(file).form]
+        named = [file for file in readable if file.name.partition(".")[0] in ORDER]
+        for file in readable if named else ():
+            if file not in named:
                 typer.echo(f"marketdata: left out {file.name}: it is not called {', '.join(ORDER)}.", err=True)
-        out += known or [path]
-    return out
+        imported += named or [path]
+    return imported
 
 
 def check_out(path: Path, ends: tuple[str, ...] = (".parquet", ".csv", ".ndjson")) -> None:

@@ -307,7 +307,7 @@ def export(
     if out is not None:
         output.write(data, out, as_json=as_json)
     else:
-        output.show(data, fmt, rows, columns=LISTED if view == "markets" else None)
+        output.show(data, fmt, rows, columns=LISTED["markets"] if view == "markets" else None)
 
 
 def _records(archive: Archive, wanted: list[str]) -> pl.DataFrame:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -26,13 +27,17 @@ from marketdata.cli.parameters import (
 )
 from marketdata.errors import NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS
-from marketdata.resolution import Resolution
 from marketdata.times import SECOND, to_datetime
 
-# Columns of a table of markets: what it asks first; ids are long.
-LISTED = sorted((name for name in COLUMNS["markets"] if name not in ("market_id", *TEXT_LISTS)), key="question".__ne__)
-# Markets of a table, about a screen, unless more are asked for.
+# Columns of a table of records: the text first, and no ids, which are long.
+LISTED = {
+    kind: sorted((c for c in COLUMNS[kind] if not c.endswith("_id") and c not in TEXT_LISTS), key=text.__ne__)
+    for kind, text in (("series", "title"), ("events", "title"), ("markets", "question"))
+}
+# Rows of a table, about a screen, unless more are asked for.
 _LISTED_ROWS = 50
+Search = Annotated[str | None, typer.Option(help="Text to look for.")]
+ListedRows = Annotated[int | None, typer.Option(min=1, help="Rows to show.", show_default="50 in a terminal, else all")]
 
 
 def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
@@ -42,29 +47,71 @@ def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
     Example:
       marketdata usage
     """
-    found = dict(client(base_url).usage())
-    output.record(found, as_json=as_json, text="\n".join(_usage(found)))
+    plan_of_key = dict(client(base_url).usage())
+    text = "\n".join(_usage(plan_of_key))
+    plan_of_key["reset_at_unix_seconds"] = plan_of_key.pop("reset_at", None)
+    output.record(plan_of_key, as_json=as_json, text=text)
 
 
-def _usage(found: Mapping[str, Any]) -> Iterator[str]:
-    limits, of = found["limits"], f" of {found['organization']}" if found["organization"] else ""
-    yield f"plan {found['plan']}{of}"
-    most, left = limits["requests_per_minute"], limits["requests_remaining"]
+def _usage(plan_of_key: Mapping[str, Any]) -> Iterator[str]:
+    limits, organization = plan_of_key["limits"], plan_of_key["organization"]
+    yield f"plan {plan_of_key['plan']}{f' of {organization}' if organization else ''}"
+    most, left, reset_at = limits["requests_per_minute"], limits["requests_remaining"], plan_of_key["reset_at"]
     if most is not None and left is not None:
-        until = (
-            f" until {to_datetime(int(found['reset_at'] * SECOND)):%Y-%m-%d %H:%M:%S} UTC" if found["reset_at"] else ""
-        )
+        until = f" until {to_datetime(int(reset_at * SECOND)):%Y-%m-%d %H:%M:%S} UTC" if reset_at else ""
         yield f"{left:,} of {most:,} requests left{until}"
     yield f"resolutions: {', '.join((limits['granularity_allowed'] or 'none').split(','))}"
     yield f"days of history: {limits['max_history_days'] or 'unlimited'}"
 
 
+def series(
+    search: Search = None,
+    rows: ListedRows = None,
+    base_url: BaseUrl = None,
+    *,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    as_ndjson: Ndjson = False,
+) -> None:
+    """List series, the themes that events belong to.
+
+    \b
+    Example:
+      marketdata series --search election
+    """
+    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    most, asked = _rows_to_ask(rows, fmt)
+    frame = client(base_url).series(search=search, max_rows=asked)
+    _show_listing("series", frame, fmt, most, is_cut=rows is None)
+
+
+def events(
+    of_series: Annotated[str | None, typer.Option("--series", help="Slug of a series.")] = None,
+    search: Search = None,
+    rows: ListedRows = None,
+    base_url: BaseUrl = None,
+    *,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    as_ndjson: Ndjson = False,
+) -> None:
+    """List events, the happenings that markets ask about.
+
+    \b
+    Examples:
+      marketdata events --search election
+      marketdata events --series SLUG --json
+    """
+    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    most, asked = _rows_to_ask(rows, fmt)
+    frame = client(base_url).events(series_slug=of_series, search=search, max_rows=asked)
+    _show_listing("events", frame, fmt, most, is_cut=rows is None)
+
+
 def markets(
     event: Annotated[str | None, typer.Option(help="Slug of an event.")] = None,
-    search: Annotated[str | None, typer.Option(help="Text to look for.")] = None,
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="Markets to show.", show_default="50 in a terminal, else all")
-    ] = None,
+    search: Search = None,
+    rows: ListedRows = None,
     base_url: BaseUrl = None,
     *,
     as_json: Json = False,
@@ -79,19 +126,50 @@ def markets(
       marketdata markets --event SLUG --json
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    most, asked = _rows_to_ask(rows, fmt)
+    frame = client(base_url).markets(event_slug=event, search=search, max_rows=asked)
+    _show_listing("markets", frame, fmt, most, is_cut=rows is None)
+
+
+def tokens(
+    market: Annotated[str, typer.Argument(metavar="MARKET", help="Id or slug of a market.")],
+    base_url: BaseUrl = None,
+    *,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    as_ndjson: Ndjson = False,
+) -> None:
+    """List the tokens of a market, one for each outcome.
+
+    \b
+    Example:
+      marketdata tokens SLUG
+    """
+    fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
+    frame: Any = client(base_url).tokens(market)
+    output.show(frame, fmt, max(1, len(frame)), columns=[c for c in frame.columns if c != "market_id"])
+
+
+def _rows_to_ask(rows: int | None, fmt: output.Format) -> tuple[int | None, int | None]:
+    """How many rows are shown, and asked of the service: one more than a table shows tells whether there are more."""
     most = rows or (_LISTED_ROWS if fmt == "table" else None)
-    # One more than is shown tells whether there are more.
-    frame = client(base_url).markets(event_slug=event, search=search, max_rows=rows or (most and most + 1))
-    more = f"... the first {most} markets; --rows N shows more, --csv all" if rows is None else ""
-    output.show(frame, fmt, most, columns=LISTED, empty="no market matches.", more=more)
+    return most, rows or (most and most + 1)
+
+
+def _show_listing(
+    kind: Literal["series", "events", "markets"], frame: Any, fmt: output.Format, most: int | None, *, is_cut: bool
+) -> None:
+    more = f"... the first {most} {kind}; --rows N shows more, --csv all" if is_cut else ""
+    columns = [name for name in LISTED[kind] if name in frame.columns]
+    output.show(frame, fmt, most, columns=columns, empty=f"no {kind} match.", more=more)
 
 
 def fetch(
     view: ViewArgument,
     market: MarketsArgument,
     start: Start,
-    end: End,
-    resolution: Bucket = Resolution.M1,
+    end: End = None,
+    resolution: Bucket = "1m",
     out: Out = None,
     rows: RowsOption = None,
     base_url: BaseUrl = None,
@@ -105,19 +183,19 @@ def fetch(
     \b
     Examples:
       marketdata fetch prices A B --start 2025-12-31 --end 2026-01-01 -o p.csv
-      marketdata fetch books SLUG --start 2025-12-31 --end 2026-01-01 --ndjson
+      marketdata fetch books SLUG --start 2025-12-31 --ndjson
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
     if out is not None:
         check_out(out)
     source: Any = client(base_url)
     if out is None and fmt == "ndjson":
-        parts = getattr(source, f"iter_{view}")(market, start, end, resolution)
+        parts = getattr(source, f"iter_{view}")(market, start, end or dt.datetime.now(dt.UTC), resolution)
         output.stream(_with_partial(parts), rows)
         return
     missing = None
     try:
-        frame = getattr(source, view)(market, start, end, resolution)
+        frame = getattr(source, view)(market, start, end or dt.datetime.now(dt.UTC), resolution)
     except NotFoundError as problem:
         frame, missing = problem.partial, problem
         if not _has_rows(frame):
@@ -148,17 +226,19 @@ def plan(
     view: ViewArgument,
     market: MarketsArgument,
     start: Start,
-    end: End,
-    resolution: Bucket = Resolution.M1,
+    end: End = None,
+    resolution: Bucket = "1m",
     base_url: BaseUrl = None,
     *,
     as_json: Json = False,
 ) -> None:
-    """Estimate what a fetch costs: requests, points, minutes, and what the plan of the key would refuse.
+    """Estimate what a fetch costs, and what the plan would refuse.
 
     \b
     Example:
       marketdata plan books SLUG --start 2025-12-01 --end 2026-01-01
     """
-    estimate = client(base_url).plan(view, market, start, end, resolution)
-    output.record(dataclasses.asdict(estimate), as_json=as_json, text=str(estimate))
+    estimate = client(base_url).plan(view, market, start, end or dt.datetime.now(dt.UTC), resolution)
+    costs = dataclasses.asdict(estimate)
+    costs["memory_bytes"] = costs.pop("memory")
+    output.record(costs, as_json=as_json, text=str(estimate))

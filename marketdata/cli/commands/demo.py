@@ -44,7 +44,10 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Chart: .png, .jpg, .pdf or .svg.")] = Path("demo.png"),
 ) -> None:
-    """Fetch, resample, compare and draw a week of a local service. No key and no network are needed.
+    """Fetch, resample and draw a simulated week.
+
+    A service on this machine answers, so no key and no network are needed. Each hour that is resampled here is compared
+    with the answer of the service.
 
     \b
     Example:

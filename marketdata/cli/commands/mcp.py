@@ -17,7 +17,9 @@ def mcp(
     as_of: Annotated[str | None, typer.Option(help="Hide what was known only after this time; without SQL.")] = None,
     base_url: BaseUrl = None,
 ) -> None:
-    """Serve tools of the Model Context Protocol over stdin and stdout: markets, books, prices, metrics, SQL.
+    """Serve tools of the Model Context Protocol.
+
+    Programs find markets and read books, prices, metrics and SQL over standard input and output.
 
     \b
     Examples:
