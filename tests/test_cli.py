@@ -15,6 +15,7 @@ import sys
 import warnings
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -38,23 +39,18 @@ KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
 RANGE = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
 
 
-def process(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """A command as a process of its own."""
-    clean = {name: value for name, value in os.environ.items() if name not in KEY_NAMES}
-    return subprocess.run(
-        [sys.executable, "-m", "marketdata.cli", *map(str, words)],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=SOON,
-        env={**clean, "PYTHONPATH": str(Path(md.__file__).parents[1]), "COLUMNS": "100", **env},
-    )
+class Screen(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
-def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run_command(
+    words: tuple[object, ...], cwd: Path, env: dict[str, str], stream: type[io.StringIO]
+) -> subprocess.CompletedProcess[str]:
     """A command in this process, which saves the imports of a new one."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = stream(), stream()
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("default")  # as in a process of a user
         patch.chdir(cwd)
@@ -67,31 +63,25 @@ def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedPro
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
-# A bar from the first moment on: one that is worth showing takes a second, which a quick service does not.
-AT_ONCE = (
-    "import sys; from marketdata.client import history; from marketdata.cli import main; "
-    "history._WORTH_A_BAR = 0.0; sys.exit(main(sys.argv[1:]))"
-)
+def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """What a pipe gets of a command."""
+    return run_command(words, cwd, env, io.StringIO)
 
 
-def terminal(*words: object, cwd: Path, start: tuple[str, ...] = ("-m", "marketdata.cli"), **env: str) -> str:
-    """What a person sees."""
-    pexpect = pytest.importorskip("pexpect")
-    command = [*start, *map(str, words)]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(md.__file__).parents[1]),
-        "TERM": "dumb",
-        "COLUMNS": "200",
-        **env,
-    }
-    process = pexpect.spawn(
-        sys.executable, command, dimensions=(40, 200), encoding="utf-8", timeout=SOON, env=environment, cwd=str(cwd)
+def terminal(*words: object, cwd: Path, **env: str) -> str:
+    """What a person sees of a command: output, then messages."""
+    done = run_command(words, cwd, {"TERM": "dumb", "COLUMNS": "200", "LINES": "40", **env}, Screen)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def started(*words: object, cwd: Path, **env: str) -> Any:
+    """A command in a process of its own."""
+    command = [sys.executable, "-m", "marketdata.cli", *map(str, words)]
+    path = {"PYTHONPATH": str(Path(md.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, env={**os.environ, **path, **env}
     )
-    seen = process.read()
-    process.close()
-    assert process.exitstatus == 0, seen
-    return str(seen)
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -115,25 +105,32 @@ def market(folder) -> str:
 
 @pytest.fixture(scope="module")
 def service(folder):
-    """`marketdata serve` as a process; the environment that reaches it."""
-    words = [sys.executable, "-m", "marketdata.cli", "serve", str(folder / "history"), "--port", "0"]
-    env = {**os.environ, "PYTHONPATH": str(Path(md.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder, env=env) as process:
+    """The environment that reaches a service of the archive."""
+    with md.serve(md.Archive(folder / "history"), requests_per_minute=60_000) as running:
+        yield {"MARKETDATA_BASE_URL": running.base_url, "MARKETDATA_API_KEY": str(running.api_key)}
+
+
+def test_serve_prints_what_another_terminal_needs_and_ends_at_an_interrupt(folder) -> None:
+    """Address and key are printed, as lines to copy and as a link; Ctrl-C ends the service with code 0."""
+    with started("serve", "history", "--port", "0", cwd=folder) as process:
         address, key, _, line, _, link = (process.stdout.readline().split()[-1] for _ in range(6))
-        assert line == f"MARKETDATA_API_KEY={key}", "the line for another terminal ends with the key"
-        assert link == f"{address}/#key={key}", "the link to simulated data carries its key"
-        yield {"MARKETDATA_BASE_URL": address, "MARKETDATA_API_KEY": key}
+        assert line == f"MARKETDATA_API_KEY={key}"
+        assert link == f"{address}/#key={key}"
+        with md.Client(address, key) as client:
+            assert len(client.markets()) > 0
         process.send_signal(signal.SIGINT)
         assert process.wait(SOON) == 0
 
 
-def test_help_lists_every_verb(folder) -> None:
-    """`--help` names the verbs and ends well."""
-    done = process("--help", cwd=folder)
-    assert done.returncode == 0
-    verbs = "demo serve usage markets fetch plan pull coverage verify compact mcp import export keys"
-    for verb in verbs.split():
-        assert f"\n  {verb} " in done.stdout
+def test_help_lists_every_command_with_its_whole_description() -> None:
+    """`--help` names the commands, and cuts none of their descriptions in 80 columns."""
+    names = (
+        "demo serve usage series events markets tokens fetch plan pull coverage verify compact mcp import export keys"
+    )
+    for words in ([], ["keys"]):
+        said = CliRunner().invoke(app, [*words, "--help"], terminal_width=80).output
+        assert not re.search(r"^  .*\.\.\.$", said, re.MULTILINE), "a description is cut"
+        assert all(f"\n  {name} " in said for name in ("new list revoke" if words else names).split())
 
 
 def commands() -> list[list[str]]:
@@ -169,8 +166,8 @@ def is_error(one: object) -> bool:
     return isinstance(one, type) and issubclass(one, Exception) and not issubclass(one, Warning)
 
 
-def test_the_shell_completes_verbs_and_views(folder) -> None:
-    """Completion of the shell offers verbs, the views after `fetch`, resolutions after `-r`; the help lists them."""
+def test_the_shell_completes_commands_and_views() -> None:
+    """Completion of the shell offers commands, the views after `fetch`, and resolutions after `-r`."""
     lines = {
         "marketdata cov": "coverage",
         "marketdata fetch ": "books\nprices\nmetrics",
@@ -179,10 +176,7 @@ def test_the_shell_completes_verbs_and_views(folder) -> None:
     }
     for line, offered in lines.items():
         env = {"_MARKETDATA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-        assert process(cwd=folder, **env).stdout.strip() == offered
-    said = CliRunner().invoke(app, ["fetch", "--help"], terminal_width=80).output
-    assert "books|prices|metrics" in said
-    assert "1m|10m|1h|6h|1d" in said
+        assert CliRunner().invoke(app, [], env=env).output.strip() == offered
 
 
 def test_simulated_markets_are_served_without_an_archive(folder) -> None:
@@ -193,24 +187,15 @@ def test_simulated_markets_are_served_without_an_archive(folder) -> None:
         assert ("--simulated exclude each other" if "history" in words else "or pass --simulated") in done.stderr
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a pseudo-terminal")
 def test_an_interrupt_ends_with_130_and_one_line(folder) -> None:
     """Ctrl-C in a terminal stops a fetch at once, without a traceback."""
-    import pexpect
-
-    env = {**os.environ, "PYTHONPATH": str(Path(md.__file__).parents[1]), "MARKETDATA_API_KEY": "mk_any_0123456789"}
+    env = {"MARKETDATA_API_KEY": "mk_any_0123456789"}
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         env["MARKETDATA_BASE_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        process = pexpect.spawn(
-            sys.executable, ["-m", "marketdata.cli", "usage"], encoding="utf-8", timeout=SOON, env=env, cwd=str(folder)
-        )
-        with silent.accept()[0]:
-            process.sendintr()
-            seen = process.read()
-        process.close()
-    assert process.exitstatus == 130
-    assert "interrupted" in seen
-    assert "Traceback" not in seen
+        with started("usage", cwd=folder, **env) as process, silent.accept()[0]:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SOON) == 130
+            assert process.stderr.read().splitlines() == ["marketdata: interrupted"]
 
 
 def test_options_stand_where_python_has_arguments(folder) -> None:
@@ -247,7 +232,7 @@ def test_usage_shows_the_plan_and_never_the_key(folder, service) -> None:
     assert re.search(r"59,\d\d\d of 60,000 requests left until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", seen)
     as_json = json.loads(done.stdout)
     assert as_json["limits"]["requests_per_minute"] > 0
-    assert as_json["reset_at"] > 1.7e9
+    assert as_json["reset_at_unix_seconds"] > 1.7e9
 
 
 def test_markets_are_listed_and_searched(folder, service, market) -> None:
@@ -256,6 +241,23 @@ def test_markets_are_listed_and_searched(folder, service, market) -> None:
     rows = json.loads(marketdata("markets", "--rows", "2", "--json", cwd=folder, **service).stdout)
     assert len(rows) == 2
     assert all(row["slug"].startswith("simulated-") for row in rows)
+
+
+def test_series_events_and_tokens_are_listed(folder, service, market) -> None:
+    """From a series to its events, their markets and the tokens of one, each as a table and as JSON."""
+    (theme,) = json.loads(marketdata("series", "--json", cwd=folder, **service).stdout)
+    events = json.loads(marketdata("events", "--series", theme["slug"], "--json", cwd=folder, **service).stdout)
+    assert {event["series_id"] for event in events} == {theme["series_id"]}
+    found = [
+        row["slug"]
+        for event in events
+        for row in json.loads(marketdata("markets", "--event", event["slug"], "--json", cwd=folder, **service).stdout)
+    ]
+    assert market in found
+    tokens = rows_of(marketdata("tokens", market, cwd=folder, **service).stdout)
+    assert {row["token_label"] for row in tokens} == {"Yes", "No"}
+    for words, name in ((("series",), "title"), (("events",), "title"), (("tokens", market), "token_label")):
+        assert name in terminal(*words, cwd=folder, **service).splitlines()[0]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".ndjson"])
@@ -408,12 +410,11 @@ def test_every_format_has_the_same_rows(folder, market) -> None:
 
 
 def test_a_reader_that_stops_early_is_no_error(folder) -> None:
-    """`marketdata export ... | head -1` ends without a word."""
-    command = f"{sys.executable} -m marketdata.cli export history books | head -1"
-    env = {**os.environ, "PYTHONPATH": str(Path(md.__file__).parents[1])}
-    done = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "ts,market_id,token_id,token_label,side,level,price,size\n"
-    assert done.stderr == ""
+    """A reader that takes one line, as `head -1` does, ends the command without a word."""
+    with started("export", "history", "books", cwd=folder) as process:
+        assert process.stdout.readline() == "ts,market_id,token_id,token_label,side,level,price,size\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
 
 
 def test_an_export_without_a_market_is_of_all(folder) -> None:
@@ -425,17 +426,30 @@ def test_an_export_without_a_market_is_of_all(folder) -> None:
     assert pl.read_parquet(folder / "all.parquet")["market_id"].n_unique() == held["market_id"].n_unique() > 1
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a pseudo-terminal")
-def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service) -> None:
+def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service, monkeypatch) -> None:
     """Progress is shown to a person; a pipe gets rows only."""
+    # A bar that is worth showing takes a second, which a quick service does not.
+    monkeypatch.setattr("marketdata.client.history._WORTH_A_BAR", 0.0)
     slugs = [m["slug"] for m in md.Archive(folder / "history").records("markets") if len(m["tokens"]) < 4]
     words = ("fetch", "books", *slugs, "--start", "2025-12-31", "--end", "2026-01-01")
-    seen = terminal(*words, cwd=folder, start=("-c", AT_ONCE), **service)
+    seen = terminal(*words, cwd=folder, **service)
     assert "books:" in seen
     assert "%|" in seen
-    assert "rows; --out FILE" in seen
     piped = marketdata(*words, cwd=folder, **service)
     assert (piped.returncode, piped.stderr) == (0, "")
+
+
+def test_a_fetch_without_an_end_goes_up_to_now(folder, service, market) -> None:
+    """`fetch` and `plan` without --end mean up to now, as `pull` does."""
+    start = ("--start", "2025-12-31T12:00", "-r", "1h")
+    rows = rows_of(marketdata("fetch", "prices", market, *start, cwd=folder, **service).stdout)
+    held = md.Archive(folder / "history", frame="polars").prices(
+        market, "2025-12-31T12:00", "2026-01-02", "1h", on_missing="partial"
+    )
+    assert len(rows) == len(held) > 0
+    cost = json.loads(marketdata("plan", "prices", market, *start, "--json", cwd=folder, **service).stdout)
+    assert cost["points"] > 1_000
+    assert cost["memory_bytes"] > 0
 
 
 def test_plan_says_what_a_fetch_costs(folder, service, market) -> None:
@@ -449,11 +463,10 @@ def test_plan_says_what_a_fetch_costs(folder, service, market) -> None:
     ("words", "code", "said"),
     [
         (("fetch", "books", "no-such-market", *RANGE), 4, "no-such-market"),
-        (("fetch", "books", "x", *RANGE, "-r", "5m"), 2, "'1m', '10m', '1h', '6h', '1d'"),
+        (("fetch", "books", "x", *RANGE, "-r", "7m"), 2, "--resolution '7m'"),
         (("fetch", "price", "x", *RANGE), 2, "'price' is not one of 'books', 'prices', 'metrics'"),
         (("fetch", "books", "x", "--start", "2026-01-02", "--end", "2026-01-01"), 2, "--start '2026-01-02' is not"),
         (("fetch", "books", "x", "--start", "1767225600000", "--end", "2026-01-03"), 2, "milliseconds"),
-        (("export", "nowhere", "books", "x"), 2, "nowhere"),
         (("export", "history", "markets", "nowhere"), 4, "nowhere"),
         (("export", "history", "markets", "--start", "2025-12-31"), 2, "--start"),
         (("import", "new", "empty"), 2, ".parquet"),
@@ -486,7 +499,7 @@ def test_a_search_without_a_match_says_so(folder, service) -> None:
     """No market of that word is a sentence on stderr; the header of the CSV is there."""
     done = marketdata("markets", "--search", "no such thing", cwd=folder, **service)
     assert done.returncode == 0
-    assert done.stderr == "marketdata: no market matches.\n"
+    assert done.stderr == "marketdata: no markets match.\n"
     assert done.stdout.startswith("market_id,slug,")
 
 
@@ -498,7 +511,8 @@ def test_no_service_is_code_5(folder) -> None:
 
 def test_debug_shows_the_traceback(folder) -> None:
     """`--debug`, even after the verb, shows where an error came from."""
-    assert "Traceback" in process("coverage", "nowhere", "--debug", cwd=folder).stderr
+    with pytest.raises(md.ConfigError, match="nowhere"):
+        marketdata("coverage", "nowhere", "--debug", cwd=folder)
 
 
 @pytest.mark.parametrize("records", ["ndjson", "parquet", "csv"])

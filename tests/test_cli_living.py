@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from still import SOON
-from test_cli import marketdata, rows_of
+from test_cli import marketdata, rows_of, started
 
 import marketdata as md
 
@@ -63,22 +60,13 @@ def test_pull_takes_one_way_to_choose_markets(given: tuple[str, ...], tmp_path: 
     assert not (tmp_path / "a").exists()
 
 
-def following(tmp_path: Path, *words: str, **env: str) -> subprocess.Popen[str]:
-    """`pull --follow` as a process."""
-    command = [sys.executable, "-m", "marketdata.cli", "pull", "a", "--view", "prices", "--follow", *words]
-    path = {"PYTHONPATH": str(Path(md.__file__).parents[1])}
-    return subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **path, **env}, stderr=subprocess.PIPE, text=True)
-
-
 @pytest.mark.fault("AR33")
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_ends_a_follow_well(name: str, origin: md.Archive, service: dict[str, str], tmp_path: Path) -> None:
+def test_a_signal_ends_a_follow_well(origin: md.Archive, service: dict[str, str], tmp_path: Path) -> None:
     """A line per round, without end; then a signal ends it with exit code 0, and nothing has to be asked again."""
-    words = ("--all", "--start", "2025-12-31", "--every", "1s")
-    with following(tmp_path, *words, **service) as process:
-        assert process.stderr is not None
+    words = ("pull", "a", "--view", "prices", "--follow", "--all", "--start", "2025-12-31", "--every", "1s")
+    with started(*words, cwd=tmp_path, **service) as process:
         lines = [process.stderr.readline() for _ in range(2)]
-        process.send_signal(getattr(signal, name))
+        process.send_signal(signal.SIGTERM)
         lines += process.stderr.readlines()
         assert process.wait(SOON) == 0, lines
     markets = len(origin.records("markets"))
@@ -91,18 +79,10 @@ def test_a_signal_ends_a_follow_well(name: str, origin: md.Archive, service: dic
     assert rows_of(done.stdout) == []
 
 
-def test_a_follow_waits_for_a_service_and_ends_at_a_wrong_key(service: dict[str, str], tmp_path: Path) -> None:
-    """Without a service the line says so and it goes on; a wrong key is exit code 3 at once, in one line."""
-    words = ("--all", "--start", "2025-12-31", "--every", "1s")
-    with following(tmp_path, *words, **{**service, "MARKETDATA_BASE_URL": "http://127.0.0.1:9"}) as process:
-        assert process.stderr is not None
-        lines = [process.stderr.readline() for _ in range(2)]
-        process.terminate()
-        assert process.wait(SOON) == 0
-    assert all("0 markets, 0 ranges, 0 points; " in line for line in lines), lines
-    done = marketdata(
-        "pull", "a", "--follow", *words, cwd=tmp_path, **{**service, "MARKETDATA_API_KEY": "mk_" + 20 * "x"}
-    )
+def test_a_follow_ends_at_a_wrong_key(service: dict[str, str], tmp_path: Path) -> None:
+    """A wrong key is exit code 3 at once, in one line."""
+    words = ("pull", "a", "--follow", "--all", "--start", "2025-12-31", "--every", "1s")
+    done = marketdata(*words, cwd=tmp_path, **{**service, "MARKETDATA_API_KEY": "mk_" + 20 * "x"})
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done.stderr
 
 

@@ -22,7 +22,7 @@ def new(
     plan: Annotated[str | None, typer.Option(help="Plan of the key: of the file, or for a new file its name.")] = None,
     organization: Annotated[str | None, typer.Option(help="Owner of the key.")] = None,
 ) -> None:
-    """Create a key and show it, once; a new file gets one plan that allows everything.
+    """Create a key and show it once. A new file gets one plan that allows everything.
 
     \b
     Example:
@@ -71,7 +71,7 @@ def list_(file: File, *, as_json: Json = False, as_csv: Csv = False) -> None:
 def revoke(
     file: File, key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="Id of the key, from the list.")]
 ) -> None:
-    """Make a key invalid for ever; a running service applies it within a second.
+    """Make a key invalid for ever. A running service applies it within a second.
 
     \b
     Example:
