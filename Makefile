@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SKIPPED := .pytest_cache/d/skipped/tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage skipped lint audit package bench soak docs engines handover constraints clean
+.PHONY: help demo test coverage skipped lint audit package bench soak docs engines handover constraints wheels clean
 
 help:            ## what there is
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
 
 audit: $(VENV)/audit.stamp ## the versions in .ci/constraints.txt among known advisories, where these can be reached
 	$(BIN)/python .ci/audit.py
+
+wheels: $(VENV)/venv.stamp ## every dependency has a wheel for the newest Python on Linux, macOS and Windows
+	$(BIN)/python .ci/wheels.py
 
 package: $(VENV)/package.stamp ## build wheel and sdist, try them in clean environments, the lowest versions too
 	$(BIN)/python -m pytest -q -p no:cacheprovider -m packaging tests/test_packaging.py

@@ -1,4 +1,4 @@
-"""Look the chosen versions up among known advisories: ``make audit``. What cannot be looked up is only reported."""
+"""Compare the chosen versions with known advisories: ``make audit``. Reports it if they cannot be reached."""
 
 from __future__ import annotations
 
@@ -6,33 +6,24 @@ import json
 import subprocess
 import sys
 
-ASKED = [
-    sys.executable,
-    "-m",
-    "pip_audit",
-    "--requirement",
-    ".ci/constraints.txt",
-    "--no-deps",
-    "--disable-pip",
-    "--progress-spinner=off",
-    "--format=json",
-]
+COMMAND = [sys.executable, "-m", "pip_audit", "--requirement", ".ci/constraints.txt"]
+COMMAND += ["--no-deps", "--disable-pip", "--progress-spinner=off", "--format=json"]
 
 
 def main() -> int:
-    """Ask, and give the exit code: 1 if an advisory names a version."""
-    done = subprocess.run(ASKED, check=False, capture_output=True, text=True)
+    """Print each advisory and return 1 if there is one."""
+    done = subprocess.run(COMMAND, check=False, capture_output=True, text=True)
     if not done.stdout:
         sys.stdout.write(f"advisories cannot be reached: {(done.stderr.splitlines() or ['no answer'])[-1][:200]}\n")
         return 0
-    found = json.loads(done.stdout)["dependencies"]
-    known = [one for one in found if "vulns" in one]
-    for one in known:
-        for advisory in one["vulns"]:
-            mended = ", ".join(advisory["fix_versions"]) or "no version"
-            sys.stdout.write(f"{one['name']} {one['version']}: {advisory['id']}, mended in {mended}\n")
-    sys.stdout.write(f"{len(known)} of {len(found)} packages looked up\n")
-    return int(any(one["vulns"] for one in known))
+    packages = json.loads(done.stdout)["dependencies"]
+    checked = [package for package in packages if "vulns" in package]
+    for package in checked:
+        for advisory in package["vulns"]:
+            fixed = ", ".join(advisory["fix_versions"]) or "no version"
+            sys.stdout.write(f"{package['name']} {package['version']}: {advisory['id']}, fixed in {fixed}\n")
+    sys.stdout.write(f"{len(checked)} of {len(packages)} packages checked\n")
+    return int(any(package["vulns"] for package in checked))
 
 
 if __name__ == "__main__":
