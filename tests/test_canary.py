@@ -7,8 +7,6 @@ import importlib
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,9 @@ from canary import FORMS, KEY, Evidence, watched, with_locals
 from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
 from oracle import Oracle
 from service.web import raw
-from still import SOON
 
 import marketdata as md
+from marketdata.cli import main
 from marketdata.service.server import serve
 from marketdata.testing import no_waiting, vcr_config
 
@@ -97,7 +95,7 @@ def service(archive: md.Archive, evidence: Evidence) -> Iterator[Any]:
         evidence.add("service", running)
 
 
-def test_a_leak_would_be_found() -> None:
+def test_a_leak_is_noticed() -> None:
     """In any of its forms, in a log, a warning, a pickle or the locals of a frame, the key is found."""
 
     class Loose:
@@ -130,7 +128,7 @@ def test_a_leak_would_be_found() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
-def test_success(service: Any, evidence: Evidence, kind: Any, tmp_path: Path) -> None:
+def test_a_client_that_fetches_holds_no_key(service: Any, evidence: Evidence, kind: Any, tmp_path: Path) -> None:
     """Neither a client that fetches everything, nor its frames, plans and reports hold the key."""
     client = md.Client(service.base_url, KEY, frame=kind)
     markets = client.markets()
@@ -158,7 +156,7 @@ def test_success(service: Any, evidence: Evidence, kind: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_failures(evidence: Evidence, failure: str) -> None:
+def test_no_error_shows_the_key(evidence: Evidence, failure: str) -> None:
     """Whatever a service answers, even with the key in its words, the error shows it nowhere."""
     with FaultServer(FAILURES[failure]) as server, no_waiting():
         client = md.Client(server.base_url, KEY, frame="polars")
@@ -182,7 +180,7 @@ def _caught(call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("base_url", ["http://127.0.0.1:9", "https://127.0.0.1:9"])
-def test_no_service(evidence: Evidence, base_url: str) -> None:
+def test_a_refused_connection_shows_no_key(evidence: Evidence, base_url: str) -> None:
     """Where nobody listens, the error and its causes hold no header."""
     client = md.Client(base_url, KEY)
     with no_waiting():
@@ -190,7 +188,7 @@ def test_no_service(evidence: Evidence, base_url: str) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_another_host(evidence: Evidence, status: int) -> None:
+def test_a_redirect_sends_the_key_to_no_other_host(evidence: Evidence, status: int) -> None:
     """A second host to which a service points hears nothing at all."""
     with FaultServer() as other:
         where = other.base_url.replace("127.0.0.1", "localhost") + "/v1/health"
@@ -202,7 +200,7 @@ def test_another_host(evidence: Evidence, status: int) -> None:
         assert other.asks == []
 
 
-def test_ctrl_c(evidence: Evidence) -> None:
+def test_an_interrupt_shows_no_key(evidence: Evidence) -> None:
     """A Ctrl-C while pages are on their way shows no key in any frame that it passes."""
     oracle = Oracle.of_prices(1440)
     presses = iter(["once"])
@@ -220,7 +218,7 @@ def test_ctrl_c(evidence: Evidence) -> None:
 
 
 @pytest.mark.parametrize("key", [KEY + "\n", KEY + " ", KEY + "é", f"{KEY}\r\nX-Evil: 1", "\0" + KEY])
-def test_malformed_keys(evidence: Evidence, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malformed_key_is_refused_unshown(evidence: Evidence, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that no header can carry is refused without being shown, wherever it comes from."""
     evidence.add("text", _caught(lambda: md.Client("https://service.invalid", key)))
     evidence.add("callable", _caught(lambda: md.Client("https://service.invalid", lambda: key)))
@@ -232,20 +230,20 @@ def test_malformed_keys(evidence: Evidence, key: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "url", [f"https://{KEY}@host", f"https://user:{KEY}@host", f"https://host?api_key={KEY}", f"https://host#{KEY}"]
 )
-def test_keys_in_addresses(evidence: Evidence, url: str) -> None:
+def test_an_address_with_a_key_is_refused_unshown(evidence: Evidence, url: str) -> None:
     """An address with the key in it is refused without being repeated."""
     error = _caught(lambda: md.Client(url, "another-key-0123456789"))
     evidence.add("error", str(error), repr(error), repr(vars(error)), pickle.dumps(error))
 
 
-def test_other_arguments_refused(evidence: Evidence) -> None:
+def test_a_refused_argument_shows_no_key(evidence: Evidence) -> None:
     """Who gets another argument wrong finds no key in the report of the crash."""
     for given in ({"base_url": "ftp://host"}, {"frame": "arrow"}, {"page_limit": 0}, {"base_url": None}):
         arguments: dict[str, Any] = {"base_url": "https://service.invalid", **given}
         evidence.add("error", _caught(lambda arguments=arguments: md.Client(api_key=KEY, **arguments)))
 
 
-def test_pickles(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickled_client_holds_no_key(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pickles and copies of a client hold no key, whatever gave it."""
     monkeypatch.setenv("MARKETDATA_API_KEY", KEY)
     for client in (md.Client("https://service.invalid"), md.Client("https://service.invalid", KEY)):
@@ -254,7 +252,7 @@ def test_pickles(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
         evidence.add("copy", copy.deepcopy(client))
 
 
-def test_archive(service: Any, evidence: Evidence, tmp_path: Path) -> None:
+def test_an_archive_holds_no_key(service: Any, evidence: Evidence, tmp_path: Path) -> None:
     """No byte of an archive that was pulled with it: files, their decoded values and metadata, the log of commits."""
     client = md.Client(service.base_url, KEY)
     slug = str(client.markets()["slug"][0])
@@ -271,7 +269,7 @@ def test_archive(service: Any, evidence: Evidence, tmp_path: Path) -> None:
             evidence.add(path.name, repr(table.read().to_pydict()))
 
 
-def test_archive_that_fails(evidence: Evidence, tmp_path: Path) -> None:
+def test_a_refused_pull_leaves_no_key(evidence: Evidence, tmp_path: Path) -> None:
     """A pull that is refused leaves neither the key nor a file with it."""
     with FaultServer(lambda ask: refuse(401, f"{KEY} is no key")) as server:
         pulled = md.Archive(tmp_path / "archive")
@@ -281,7 +279,7 @@ def test_archive_that_fails(evidence: Evidence, tmp_path: Path) -> None:
         evidence.add(path.name, path.read_bytes() if path.is_file() else b"", str(path))
 
 
-def test_cassettes(archive: md.Archive, tmp_path: Path) -> None:
+def test_a_cassette_holds_no_key(archive: md.Archive, tmp_path: Path) -> None:
     """A recording with the house's options has no key, even of a service that repeats it; nor has any of the suite."""
     with (
         serve(archive, keys={KEY: "local"}) as service,
@@ -302,7 +300,7 @@ def test_cassettes(archive: md.Archive, tmp_path: Path) -> None:
     assert seen.hits() == []
 
 
-def test_service_logs(service: Any, evidence: Evidence) -> None:
+def test_the_service_repeats_no_key(service: Any, evidence: Evidence) -> None:
     """Who sends the key at the wrong place, or asks for what fails, finds it in no answer, and the log has none."""
     for target, headers in (
         (f"/v1/health?api_key={KEY}", ""),
@@ -325,11 +323,19 @@ FETCH = ["fetch", "books", "no-such-market", "--start", SPAN[0], "--end", SPAN[1
 
 
 @pytest.mark.parametrize(("words", "url"), [(["usage"], None), (FETCH, None), (["usage"], f"https://{KEY}@host")])
-def test_command_line(service: Any, evidence: Evidence, words: list[str], url: str | None) -> None:
+def test_no_command_prints_the_key(
+    service: Any,
+    evidence: Evidence,
+    words: list[str],
+    url: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """A command that is given the key in the environment prints it nowhere, whether it works or not."""
-    env = os.environ | {"MARKETDATA_API_KEY": KEY, "MARKETDATA_BASE_URL": url or service.base_url}
-    command = [sys.executable, "-m", "marketdata.cli", *words]
-    done = subprocess.run(command, capture_output=True, env=env, timeout=SOON, check=False)
-    evidence.add("output", done.stdout, done.stderr)
-    assert done.stdout or done.stderr
-    assert (done.returncode == 0) == (words == ["usage"] and url is None)
+    monkeypatch.setenv("MARKETDATA_API_KEY", KEY)
+    monkeypatch.setenv("MARKETDATA_BASE_URL", url or service.base_url)
+    code = main(words)
+    output = capsys.readouterr()
+    evidence.add("output", output.out, output.err)
+    assert output.out or output.err
+    assert (code == 0) == (words == ["usage"] and url is None)

@@ -52,30 +52,6 @@ def hourly(count: int = 4) -> pl.DataFrame:
     return prices([60 * i for i in range(count)])
 
 
-def test_an_ask_in_the_first_row_does_not_swap_the_sides() -> None:
-    """Pandas books whose first row is an ask keep bids bids and asks asks in all that goes through columns."""
-    frame = pl.concat([book(), book(1)]).to_pandas().iloc[::-1]
-    for event in md.replay(books=frame, width="1m"):
-        assert event.data.bids.tolist() == [[0.25, 10.0]]
-        assert event.data.asks.tolist() == [[0.75, 20.0]]
-    out = md.resample(frame, "1h", fill="null")
-    assert out["side"].tolist() == ["bid", "ask"]
-
-
-def test_arrow_tables_of_unsorted_chunks_resample_to_the_same_rows() -> None:
-    """However rows lie in chunks with dictionaries of their own, the hours are those of the sorted frame."""
-    frame = pl.concat([prices([i, 70 + i], token_id=str(k % 7)) for k in range(7) for i in range(3)])
-    want = md.resample(frame, "1h")
-    for seed in range(5):
-        shuffled = frame.sample(fraction=1, shuffle=True, seed=seed)
-        chunks = [shuffled[i : i + 5].to_arrow() for i in range(0, len(shuffled), 5)]
-        parts = [c.set_column(2, "token_id", c["token_id"].cast(pa.string()).dictionary_encode()) for c in chunks]
-        table = pa.table({n: pa.chunked_array([p.column(n).chunk(0) for p in parts]) for n in parts[0].column_names})
-        got = pl.from_arrow(md.resample(table, "1h"))
-        assert isinstance(got, pl.DataFrame)
-        assert got.with_columns(pl.col("token_id").cast(pl.String)).rows() == want.rows()
-
-
 def test_prices_joined_with_metrics_stay_prices_of_each_token() -> None:
     """A further column does not change what a frame is: both tokens keep their rows."""
     both = pl.concat([prices([1, 2, 70]), prices([1, 2, 70], token_id="2")])
@@ -85,27 +61,6 @@ def test_prices_joined_with_metrics_stay_prices_of_each_token() -> None:
     joined = md.asof_join(both, metrics.with_columns(pl.col("ts").dt.cast_time_unit("us")), width="1m")
     out = md.resample(joined.drop("ts_right", "available_at"), "1h")
     assert out["token_id"].to_list() == ["1", "1", "2", "2"]
-
-
-def test_ids_that_markets_share_are_told_apart() -> None:
-    """Token "1" of one market is another one than token "1" of the next."""
-    frame = pl.concat([prices([0, 1, 2], [0.1, 0.2, 0.3]), prices([0, 1, 2], [0.7, 0.8, 0.9], market_id="n")])
-    for one in (frame, frame.lazy()):
-        out = md.align(one, "1m").lazy().collect()
-        assert out["price"].to_list() == [0.1, 0.2, 0.3, 0.7, 0.8, 0.9]
-        joined = md.asof_join(one, one, width="1m", allow_exact_matches=True).lazy().collect()
-        assert joined["price_right"].to_list() == [None, 0.1, 0.2, None, 0.7, 0.8]
-
-
-@pytest.mark.parametrize("kind", ["polars", "lazy", "arrow"])
-def test_nan_is_missing_in_the_best_prices(kind: str) -> None:
-    """A NaN price of an unsorted or lazy frame is an empty side: no mid, not crossed."""
-    frame = pl.concat([book(1), book(asks=[(float("nan"), float("nan"))])])
-    given: Any = {"polars": frame, "lazy": frame.lazy(), "arrow": frame.to_arrow()}[kind]
-    for verb, want in ((md.mid, [None, 0.5]), (md.crossed, [False, False])):
-        out = verb(given)
-        out = pl.from_arrow(out) if kind == "arrow" else out.lazy().collect()
-        assert out.to_series(-1).to_list() == want
 
 
 OF_MINUTES = {
@@ -302,28 +257,6 @@ def test_market_rows_are_joined_with_token_rows(by: Any) -> None:
         md.asof_join(metrics, pl.concat([right, prices([3])]), by=by, width="1m")
 
 
-@pytest.mark.parametrize("end", [T0 - dt.timedelta(hours=1), T0])
-def test_an_aligned_range_begins_before_its_end(end: dt.datetime) -> None:
-    """A start that is not before the end is an error, not an empty frame."""
-    with pytest.raises(md.ConfigError, match="not before the end"):
-        md.align(prices([0, 1, 2]), "1m", start=T0, end=end)
-
-
-@pytest.mark.parametrize("bad", ["ts", "market_id", "token_id"])
-@pytest.mark.parametrize(
-    "verb",
-    [md.returns, md.log_odds, lambda f: md.ohlc(f, "1h"), lambda f: md.align(f, "1m")],
-    ids=["returns", "log_odds", "ohlc", "align"],
-)
-def test_null_times_and_ids_are_refused_by_name(verb: Any, bad: str) -> None:
-    """A row without a time or an id is refused, and the message says which column."""
-    frame = prices([0, 1, 7])
-    broken = frame.with_columns(pl.when(pl.int_range(3) == 1).then(None).otherwise(pl.col(bad)).alias(bad))
-    for one in (broken, broken.to_pandas(), broken.to_arrow()):
-        with pytest.raises(md.NotTidyError, match=f"{bad} is null in 1 rows"):
-            verb(one)
-
-
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -350,16 +283,6 @@ def test_a_book_that_cannot_be_read_is_refused(verb: Any, change: Any, match: st
         verb(frame.reverse() if shuffled else frame)
 
 
-def test_two_times_within_a_microsecond_are_refused() -> None:
-    """Nanoseconds are cut to microseconds; two rows of a token that meet there are refused."""
-    frame = prices([0, 7]).with_columns(pl.col("ts").dt.cast_time_unit("ns"))
-    twice = pl.concat([frame, frame.with_columns(pl.col("ts") + pl.duration(nanoseconds=1))])
-    assert md.resample(frame, "1h")["price_count"].to_list() == [2]
-    for one in (twice, twice.to_pandas(), twice.lazy()):
-        with pytest.raises(md.NotTidyError, match="less than a microsecond apart"):
-            pl.DataFrame() if md.resample(one, "1h").lazy().collect() is None else None  # type: ignore[union-attr]
-
-
 def test_equal_rows_are_one_row_and_different_ones_are_refused() -> None:
     """A doubled row counts once in a mean; two prices of one time are not averaged."""
     frame = prices([0, 7, 9], [0.25, 0.5, 0.75])
@@ -370,25 +293,6 @@ def test_equal_rows_are_one_row_and_different_ones_are_refused() -> None:
         assert list(out["price_count"].to_pylist() if isinstance(out, pa.Table) else out["price_count"]) == [3]
     with pytest.raises(md.NotTidyError, match="different price"):
         md.resample(pl.concat([frame, frame.with_columns(price=0.125)]), "1h")
-
-
-def test_decimals_and_narrow_floats_are_numbers_to_every_verb() -> None:
-    """Decimals, float32 and objects give what the same values give as floats."""
-    frame = prices([0, 7, 9], [0.25, 0.5, 0.75])
-    want = md.ohlc(frame, "1h").rows()
-    decimals = frame.to_pandas().assign(price=[Decimal("0.25"), Decimal("0.5"), Decimal("0.75")])
-    narrow = frame.with_columns(pl.col("price").cast(pl.Float32))
-    assert md.ohlc(narrow, "1h").rows() == want
-    assert md.ohlc(decimals, "1h")[["open", "high", "low", "close"]].to_numpy().tolist() == [[0.25, 0.75, 0.25, 0.75]]
-    assert md.microprice(book().with_columns(pl.col("price", "size").cast(pl.Decimal(12, 4))))[
-        "microprice"
-    ].to_list() == (md.microprice(book())["microprice"].to_list())
-
-
-def test_gaps_count_rows_off_the_grid_to_their_bucket() -> None:
-    """A row at 00:00:30 is in the minute of 00:00; the range that is missing is of whole minutes."""
-    out = md.gaps(prices([0.5, 3.25, 4.0]), "1m")
-    assert out.select("start", "end", "missing").rows() == [(at(1), at(3), 2)]
 
 
 def test_a_wide_row_with_a_hole_is_refused() -> None:
@@ -405,39 +309,6 @@ def test_a_snapshot_in_two_frames_is_refused() -> None:
     with pytest.raises(md.NotTidyError, match="cut them between"):
         list(md.replay(books=[whole.filter(side="bid"), whole.filter(side="ask")], width="1m"))
     assert len(list(md.replay(books=[whole, book(1)], width="1m"))) == 2
-
-
-def test_columns_of_one_name_are_refused() -> None:
-    """Two columns named price are no column."""
-    frame = prices([0]).to_pandas()
-    for twice in (
-        pd.concat([frame, frame[["price"]]], axis=1),
-        pa.Table.from_pandas(frame).append_column("price", [[1.0]]),
-    ):
-        with pytest.raises(md.NotTidyError, match=r"several columns of one name: \['price'\]"):
-            md.resample(twice, "1h")
-
-
-def test_a_ladder_takes_times_in_other_zones() -> None:
-    """A book in another zone, or with times in nanoseconds, has the same ladder."""
-    want = md.ladder(book(), at(5)).rows()
-    for change in (pl.col("ts").dt.convert_time_zone("Asia/Kolkata"), pl.col("ts").dt.cast_time_unit("ns")):
-        assert md.ladder(book().with_columns(change), at(5)).rows() == want
-
-
-def test_enums_join_texts() -> None:
-    """Ids of two types are the same ids."""
-    frame = prices([0, 7, 9])
-    enums = frame.with_columns(pl.col("token_id").cast(pl.Enum(["2", "1"])))
-    assert md.asof_join(enums, frame, width="1m")["price_right"].to_list()[1:] == frame["price"].to_list()[:-1]
-
-
-def test_nested_rows_of_an_archive_are_books() -> None:
-    """Four list columns per snapshot are a book of one level a side, in every verb of books."""
-    lists = {"bid_price": [0.25], "bid_size": [10.0], "ask_price": [0.75], "ask_size": [20.0]}
-    nested = prices([0]).drop("price").with_columns(**{c: pl.lit(v) for c, v in lists.items()})
-    assert md.mid(nested)["mid"].to_list() == [0.5]
-    assert md.depth(nested).select("bid_depth", "ask_depth").rows() == [(10.0, 20.0)]
 
 
 @pytest.mark.parametrize(
@@ -486,12 +357,6 @@ def test_a_width_that_does_not_divide_a_day_is_refused(text: Any) -> None:
     """Seven minutes would begin somewhere else each day."""
     with pytest.raises(md.ConfigError, match="divide a day"):
         md.resample(prices([0]), text)
-
-
-def test_weeks_begin_on_monday() -> None:
-    """The first of January 2026 is a Thursday, of the week that began on the 29th of December."""
-    out = md.resample(prices([0, 7]), "1w")
-    assert out["ts"].to_list() == [dt.datetime(2025, 12, 29, tzinfo=dt.UTC)]
 
 
 def test_a_join_by_time_alone_takes_data_about_no_market() -> None:
