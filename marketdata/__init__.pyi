@@ -72,6 +72,7 @@ from marketdata.tidy.fill import align as align
 from marketdata.tidy.forecast_scores import brier as brier
 from marketdata.tidy.forecast_scores import calibration as calibration
 from marketdata.tidy.forecast_scores import log_score as log_score
+from marketdata.tidy.forward import forward_returns as forward_returns
 from marketdata.tidy.liquidity import crossed as crossed
 from marketdata.tidy.liquidity import depth as depth
 from marketdata.tidy.liquidity import imbalance as imbalance

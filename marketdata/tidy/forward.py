@@ -1,0 +1,177 @@
+"""What a trade at each snapshot earns until later: forward returns, net of costs."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import F, is_in_memory, read, run
+from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.errors import ConfigError
+from marketdata.points import forward as rules
+from marketdata.points.arguments import choice, number
+from marketdata.points.columns import Books, Columns
+from marketdata.points.fees import Schedule, schedule
+from marketdata.points.schema import refuse_cents
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.grids import coarser_grid
+from marketdata.tidy.measures import KINDS
+from marketdata.tidy.outcomes import Payoffs, Tokens, tokens_of
+from marketdata.times import to_duration
+
+Duration = str | dt.timedelta
+STATUSES = {
+    "buy": ["no_entry", "exit", "settled", "no_exit_book", "no_exit_bid"],
+    "sell": ["no_entry", "exit", "settled", "no_exit_book", "no_exit_ask"],
+}
+
+
+def forward_returns(
+    books: F,
+    horizons: Duration | Iterable[Duration] = ("1m", "5m"),
+    *,
+    side: Literal["buy", "sell"] = "buy",
+    size: float | None = None,
+    latency: Duration | None = None,
+    fees: Any = None,
+    outcomes: Any = None,
+    tolerance: Duration | None = None,
+    width: str = "1m",
+) -> F:
+    """What a taker earns who buys (or sells) after each snapshot and trades back one horizon later.
+
+    One row per (token, ts, horizon): ``ts market_id token_id token_label horizon entry exit move net net_low status``.
+
+    - ``entry``: the best ask at ts + latency, or with ``size`` the average price of its levels [probability];
+    - ``exit``: the same of the bids one horizon later, or the payoff of a market that ended first;
+    - ``move``: the mid at the exit less the mid at the entry;
+    - ``net``: exit - entry - fees [probability per share]; of a seller, who enters at bids, entry - exit - fees;
+    - ``net_low``: as ``net``, but a missing exit counts. Shares that nobody buys are worth 0, and a seller buys missing
+      shares back at 1;
+    - ``status``: see below.
+
+    Each row has one status:
+
+    - "exit": both trades met a book with enough shares;
+    - "settled": the market resolved before the exit, and its payoff counts;
+    - "no_entry": no book at ts + latency, or not enough shares in it, or the market had resolved: all values are null;
+    - "no_exit_book": no book within ``tolerance``: ``exit`` and ``net`` are null;
+    - "no_exit_bid" (of a seller "no_exit_ask"): the book has not enough shares: ``exit`` and ``net`` are null.
+
+    A missing exit is not missing at random: a token that falls has no bid. So a mean of ``net`` needs the mean of
+    ``net_low`` beside it. No row after ts + latency + horizon + tolerance changes a row.
+
+    Parameters
+    ----------
+    books
+        Tidy or nested books of any kind of frame and engine; also bbo, if there is no ``size``.
+    horizons : str, timedelta or list of them
+        From the entry to the exit: "30s", "5m", "1h". The column ``horizon`` has them as texts.
+    side : {"buy", "sell"}
+        The side of the entry.
+    size : float, optional
+        Shares of each trade; without it one share at the best price.
+    latency : str or timedelta, optional
+        From ts to the book of the entry; by default one ``width``. "0s" trades with the book that gave the signal,
+        which no real order reaches.
+    fees : Fees, float or function, optional
+        What a taker pays, see `Fees`; without it returns are before fees.
+    outcomes : frame or mapping, optional
+        What tokens pay, and when, as for `brier`. Without it nothing is settled; a mapping does not say when.
+    tolerance : str or timedelta, optional
+        How much later than the horizon the book of an exit may be; by default not at all.
+    width : str
+        Bucket width of the books. CoarseGridWarning if their times look like wider buckets.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", buckets=4)
+    >>> rows = md.forward_returns(books, "1m").filter(token_label="Yes")
+    >>> rows.select("entry", "exit", "net", "status").row(0)
+    (0.42, 0.42, 0.0, 'exit')
+    """
+    books = read(books)
+    bucket = BucketWidth.of(width, "width")
+    named = _horizons(horizons)
+    choice("side", side, STATUSES)
+    reads_levels = size is not None
+    plan = _Plan(
+        side=side,
+        horizons=named,
+        size=None if size is None else number("size", size),
+        latency=bucket.micros if latency is None else to_duration(latency, "latency"),
+        tolerance=0 if tolerance is None else to_duration(tolerance, "tolerance"),
+        fees=None if fees is None else schedule(fees),
+        payoffs=None if outcomes is None else payoffs_for(books, outcomes),
+    )
+    on_times = partial(coarser_grid, width=bucket)
+    kinds = KINDS[:2] if reads_levels else KINDS
+    return run(books, partial(_forward, plan=plan), kinds, partition_by="token", on_times=on_times)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    side: str
+    horizons: dict[str, int]
+    size: float | None
+    latency: int
+    tolerance: int
+    fees: Schedule | None
+    payoffs: Callable[[Tokens], Payoffs] | None
+
+    def settlement(self, books: Books) -> rules.Settlement | None:
+        """When each token of books resolves, and what it pays."""
+        if self.payoffs is None:
+            return None
+        tokens = [(market, str(token), label) for market, token, label in books.tokens]
+        resolved = self.payoffs(tokens)
+        at = np.array([resolved.resolved_at.get(market, np.nan) for market, *_ in tokens], float)
+        payoff = np.array([resolved.payoff.get((market, token), np.nan) for market, token, _ in tokens], float)
+        return rules.Settlement(at, np.where(np.isnan(at), np.nan, payoff))
+
+
+def _forward(frame: Frame, plan: _Plan) -> Native:
+    books = frames.books(frame, all_levels=plan.size is not None)
+    for name, levels in (("best_bid", books.bids), ("best_ask", books.asks)):
+        refuse_cents(name, levels.best)
+    charge = None if plan.fees is None else plan.fees.of_books(books)
+    trade = rules.Trade(plan.side == "buy", plan.size, plan.latency, plan.tolerance, charge)
+    settlement = plan.settlement(books)
+    results = [rules.forward(books, horizon, trade, settlement) for horizon in plan.horizons.values()]
+    count = len(results)
+    columns = Columns(books.tokens, books.bounds * count, np.repeat(books.ts, count))
+    values: dict[str, Column] = {"horizon": Texts(np.tile(np.arange(count), len(books)), [*plan.horizons])}
+    for name, parts in zip(rules.Forward._fields, zip(*results, strict=True), strict=True):
+        values[name] = np.stack(parts, axis=1).ravel()
+    values["status"] = Texts(np.asarray(values["status"]), [*STATUSES[plan.side]])
+    return frames.to_frame(frame, columns, values, ["ts", *frame.ids, *values])
+
+
+def payoffs_for(frame: Native, outcomes: Any) -> Callable[[Tokens], Payoffs]:
+    """The payoffs of given tokens; looked up here for a frame that is not in memory."""
+    if is_in_memory(frame):
+        return partial(Payoffs, outcomes)
+    payoffs = Payoffs(outcomes, tokens_of(frame))
+    return lambda _: payoffs
+
+
+def _horizons(given: Any) -> dict[str, int]:
+    """Horizons by their text [microseconds]."""
+    listed: Sequence[Any] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
+    out = {}
+    for one in listed:
+        micros = to_duration(one, "horizons", least="1s")
+        out[one if isinstance(one, str) else f"{micros / 1_000_000:g}s"] = micros
+    if not out or len({*out.values()}) < len(listed):
+        raise ConfigError(
+            "is refused; allowed is a list of different durations, such as ['1m', '5m'].",
+            argument="horizons",
+            value=given,
+        )
+    return out
