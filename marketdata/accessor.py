@@ -16,6 +16,7 @@ from marketdata.tidy import (
     features,
     fill,
     forecast_scores,
+    forward,
     frames,
     liquidity,
     outcomes,
@@ -109,6 +110,7 @@ class Accessor(_Suggestions, Generic[F]):
     without_answers = _method(answers.without_answers)
     time_to_resolution = _method(event_windows.time_to_resolution)
     around = _method(event_windows.around)
+    forward_returns = _method(forward.forward_returns)
     brier = _method(forecast_scores.brier)
     log_score = _method(forecast_scores.log_score)
     calibration = _method(forecast_scores.calibration)

@@ -63,6 +63,9 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "calibration with intervals": lambda b, p, m: md.calibration(p, RECORDS, 3, interval=0.9),
     "available_at": lambda b, p, m: md.available_at(p, "1m"),
     "gaps": lambda b, p, m: md.gaps(p, "1m"),
+    "forward_returns": lambda b, p, m: md.forward_returns(
+        b, ["1h", "5h"], latency="0s", size=10, fees=md.Fees.flat(0.01), tolerance="2h", outcomes=RECORDS
+    ),
     "ohlc": lambda b, p, m: md.ohlc(p, "6h"),
     "ohlc of metrics": lambda b, p, m: md.ohlc(m, "10m", "volume"),
     "returns": lambda b, p, m: md.returns(p),
