@@ -149,6 +149,8 @@ def _edit(_app: Any, name: str, source: list[str]) -> None:
         source[0] = gallery.grid(source[0])
     if name == "analytics":
         source[0] = _link_measures(source[0])
+    if name == "reference/index":
+        source[0] = re.sub(r"`(md\.(\w+))`", r"{py:obj}`\1 <marketdata.\2>`", source[0])
     if name in _INTERNAL:
         source[0] = f"---\nnosearch: true\n---\n{source[0]}"
 
@@ -182,31 +184,6 @@ def _plain_pages(app: Any, problem: Exception | None) -> None:
         first = " ".join(about[1].split()).split(". ")[0].rstrip(".") if about else ""
         lines.append(f"- [{app.env.titles[name].astext()}]({name}.md)" + (f": {first}" if first else ""))
     (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-# Notebooks whose question is answered elsewhere now, or under another number.
-_MOVED = {
-    "_made/01_first_frames": "tour",
-    "_made/02_books_to_mid_and_spread": "_made/01_books_to_mid_and_spread",
-    "_made/03_resampling_verified": "guides/resample",
-    "_made/04_archive_and_gaps": "guides/archive_gaps",
-    "_made/05_backtest_without_look_ahead": "_made/02_backtest_without_look_ahead",
-    "_made/06_laptop_to_cluster": "_made/03_laptop_to_cluster",
-    "_made/07_a_study_from_question_to_picture": "_made/05_does_the_book_predict",
-    "_made/08_election_night": "_made/06_election_night",
-    "_made/09_is_this_free_money": "_made/07_is_this_free_money",
-    "_made/10_how_good_are_these_forecasts": "_made/08_how_good_are_these_forecasts",
-    "_made/11_start_from_a_recording": "_made/09_start_from_a_recording",
-}
-
-
-def _redirects(app: Any, problem: Exception | None) -> None:
-    """Old addresses lead to where their content is."""
-    if problem is None and app.builder.name == "html":
-        for old, new in _MOVED.items():
-            target = app.builder.get_relative_uri(old, new)
-            text = f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><a href="{target}">Moved</a>\n'
-            Path(app.builder.get_outfilename(old)).write_text(text, encoding="utf-8")
 
 
 _SECTIONS = re.compile(r"\binterface (?:sections? )?(\d(?:\.\d)?(?:(?:,| and| to)\s+\d(?:\.\d)?)*)")
@@ -262,4 +239,3 @@ def setup(app: Any) -> None:
     app.connect("source-read", _edit)
     app.connect("missing-reference", _sibling)
     app.connect("build-finished", _plain_pages)
-    app.connect("build-finished", _redirects)

@@ -29,9 +29,10 @@ class Example:
         """The function that draws it."""
         return re.findall(r"\bplot\.(\w+)\(", self.code)[-1]
 
-    def by(self, backend: str) -> str:
-        """The code for a backend; matplotlib is the one of a call that names none."""
+    def by(self, backend: str, theme: str = "light") -> str:
+        """The code for a backend and a theme; a call that names none is of matplotlib and light."""
         chosen = "" if backend == "matplotlib" else f'    backend="{backend}",\n'
+        chosen += "" if theme == "light" else f'    theme="{theme}",\n'
         return re.sub(r"\n\)\s*\Z", f"\n{chosen})\n", self.code)
 
 
@@ -57,13 +58,21 @@ def grid(source: str) -> str:
     for first, *_ in sections(source)[1]:
         names.append(f"_made/gallery/{first.name}")
         about = re.split(r"[.;] ", " ".join(first.text.split()))[0].rstrip(".")
+        pictures = "".join(
+            image(f"{names[-1]}_small{suffix}.png", f"{first.heading}, drawn", css_class) + "\n"
+            for suffix, css_class in (("", "only-light"), ("_dark", "only-dark"))
+        )
         cards.append(
-            f":::{{grid-item-card}} {first.heading}\n:img-top: {names[-1]}_small.png\n"
-            f":img-alt: {first.heading}, drawn\n:link: {names[-1]}\n:link-type: doc\n{about}.\n:::\n"
+            f":::{{grid-item-card}} {first.heading}\n:link: {names[-1]}\n:link-type: doc\n{pictures}{about}.\n:::\n"
         )
     shown = "".join(["::::{grid} 1 2 2 3\n:gutter: 3\n\n", *cards, "::::\n"])
     listed = "\n".join(["```{toctree}", ":hidden:", "", *names, "```", ""])
     return f"{intro}\n\n{shown}\n{listed}"
+
+
+def image(file: str, heading: str, css_class: str) -> str:
+    """A picture of the light or the dark theme of the site."""
+    return f"```{{image}} {file}\n:alt: {heading}\n:class: {css_class}\n```"
 
 
 def page(examples: list[Example], setup: str) -> str:
@@ -77,11 +86,10 @@ def page(examples: list[Example], setup: str) -> str:
         lines += ["", "::::{tab-set}", ":sync-group: backend"]
         file = f"{first.name}{number or ''}"
         for backend in BACKENDS:
-            picture = (
-                f"![{example.heading}]({file}.png)"
-                if backend == "matplotlib"
-                else f"```{{raw}} html\n:file: {file}.html\n```"
-            )
+            picture = f"```{{raw}} html\n:file: {file}.html\n```"
+            if backend == "matplotlib":
+                picture = image(f"{file}.png", example.heading, "only-light")
+                picture += f"\n\n{image(f'{file}_dark.png', example.heading, 'only-dark')}"
             lines += [f":::{{tab-item}} {backend}", f":sync: {backend}"]
             lines += ["```python", example.by(backend).rstrip(), "```", "", picture, ":::"]
         lines.append("::::")
@@ -112,12 +120,13 @@ def draw(source: str, folder: Path) -> None:
         (folder / f"{name}.md").write_text(page(examples, setup), encoding="utf-8")
         for number, example in enumerate(examples):
             file = folder / f"{name}{number or ''}"
-            chart = drawn(example.by("matplotlib"), names)
-            figure = getattr(chart, "figure", chart)
-            figure.savefig(file.with_suffix(".png"), dpi=110, bbox_inches="tight")
-            if not number:
-                figure.savefig(folder / f"{name}_small.png", dpi=45, bbox_inches="tight")
-            plt.close("all")
+            for theme, suffix in (("light", ""), ("dark", "_dark")):
+                chart = drawn(example.by("matplotlib", theme), names)
+                figure = getattr(chart, "figure", chart)
+                figure.savefig(folder / f"{file.name}{suffix}.png", dpi=110, bbox_inches="tight")
+                if not number:
+                    figure.savefig(folder / f"{file.name}_small{suffix}.png", dpi=45, bbox_inches="tight")
+                plt.close("all")
             chart = drawn(example.by("plotly"), names)
             shown = kernel.SiteRenderer().to_mimebundle(chart.to_dict())["text/html"]
             file.with_suffix(".html").write_text(f'<div class="chart">{shown}</div>', encoding="utf-8")

@@ -1,10 +1,19 @@
-// A link to a function that had its place on this page leads to the page of that function.
-const old = decodeURIComponent(location.hash);
-if (old.startsWith("#marketdata.") && !document.getElementById(old.slice(1))) {
-  const found = [...document.links].find((link) => link.hash === old && link.pathname !== location.pathname);
-  if (found) location.replace(found.href);
-}
 // A chart in a tab that was hidden gets the width of the page once it is shown.
 for (const tab of document.querySelectorAll(".sd-tab-set > input")) {
   tab.addEventListener("change", () => dispatchEvent(new Event("resize")));
 }
+
+// Interactive charts take the ground and the ink of the page.
+const grounds = { light: ["#ffffff", "#24292f", "#eaeef2"], dark: ["#0d1117", "#d7dde4", "#1d242c"] };
+function paintCharts() {
+  const [ground, ink, grid] = grounds[document.documentElement.dataset.theme === "dark" ? "dark" : "light"];
+  for (const chart of document.querySelectorAll(".plotly-chart.js-plotly-plot")) {
+    const colours = { paper_bgcolor: ground, plot_bgcolor: ground, "font.color": ink };
+    for (const name of Object.keys(chart.layout).filter((key) => /^[xy]axis/.test(key))) {
+      colours[`${name}.gridcolor`] = grid;
+    }
+    Plotly.relayout(chart, colours);
+  }
+}
+new MutationObserver(paintCharts).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+addEventListener("load", paintCharts);
