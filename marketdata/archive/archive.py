@@ -7,14 +7,16 @@ import errno
 import hashlib
 import os
 import re
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
+from marketdata.adapters.recordings.paths import files_of
 from marketdata.archive import files, ingest, maintenance, query, recordings, scan, sql, universe
 from marketdata.archive.coverage.intervals import CoverageState, gaps
 from marketdata.archive.coverage.policy import whole_buckets
@@ -211,50 +213,58 @@ class Archive(Generic[Frame]):
         paths: Any,
         *,
         format: str | None = None,  # noqa: A002  as the option of the command is called
+        columns: Mapping[str, str] | None = None,
         markets: Any = None,
         clock: str = "timestamp",
         token_id: str | None = None,
+        keep: Sequence[str] = (),
         max_gap: str = "5m",
         max_age: str = "1h",
         unchanged: bool = True,
         max_disagreement: float = 0.01,
+        dry_run: bool = False,
         progress: bool | None = None,
         frame: FrameKind | None = None,
     ) -> Any:
-        """Add files of tidy rows, and recordings of order books that others published; see `marketdata.rebuild`.
+        """Add files of records, of tidy points, and recordings of order books that others published.
 
-        Tidy rows are Parquet, CSV or JSON lines of the columns that `add` takes. Recordings are rebuilt, file after
-        file in the order of their names, into the last book of each bucket: messages of a market channel or of whole
-        books, hourly event files, incremental CSV, tables of snapshots and of the bids of both outcomes. All but
-        Parquet may be ``.gz`` or ``.zst``. From a gap to the next snapshot there is no book, and the range is not
-        covered. A file that was added before is left out, and an import that was stopped continues with the first file
-        that it had not finished. Tokens of no known market are markets of their own, named by the token.
+        The columns of a file, or its first message, decide what it is; see the guide on recordings. Recordings are
+        rebuilt as by `marketdata.rebuild`, file after file in the order of the numbers in their names. A file that was
+        added before is left out, and an import that was stopped continues. A token of no known market is a market of
+        its own, called as the token.
 
-        Returns a frame with a row per file: ``file kind format rows points stored changes gaps disagreements left_out
-        note``: its rows or messages, the points or books these are, and those stored; of recordings the changed levels,
-        the gaps, the books whose best prices are not those that messages state, what was left out by kind, and what
-        else was found; ``rows`` is null of a file that was left out. Of folders and patterns a file that cannot be read
-        is a RecordingWarning and a note; a path that was given is a ConfigError before anything is added. NotTidyError
-        above ``max_disagreement``, naming the first; other errors as `add`.
+        Returns a frame with one row per file: ``file kind format why rows stored left_out reasons points replaced
+        tokens start end changes gaps disagreements note``. Of the ``rows`` (or messages) read, ``stored`` are in the
+        archive, or took part in a book that is; ``left_out`` are not, for these ``reasons``. ``points`` were stored, of
+        so many ``tokens``, from ``start`` to ``end`` [UTC]; ``replaced`` of them were there before. ``changes``,
+        ``gaps`` and ``disagreements`` with best prices that messages state are those of recordings. A file of a folder
+        or pattern that cannot be read is a RecordingWarning, and a row whose ``note`` says why; a path that was given
+        is a ConfigError before anything is added. NotTidyError above ``max_disagreement``; other errors as `add`.
 
         Parameters
         ----------
         paths : path or list of paths
             Files, folders with all that is in them, and patterns such as ``"2026-*/*.parquet"``.
         format : str, optional
-            Name of the format of all files, where columns fit several; see the guide on recordings.
+            Name of the format of all files, where their columns fit several.
+        columns : dict, optional
+            The column of the files that has one of our names, such as ``{"ts": "when", "token_id": "asset"}``.
         markets : path, frame or list of dict, optional
             Records of the markets, as `add` takes them.
         clock : str
             "timestamp", the time of the venue, "received", or the name of a column or field.
         token_id : str, optional
-            The token of raw book messages that name none.
+            The token of book messages that name none.
+        keep : list of str
+            Fields of snapshots to store: "hash", "last_trade_price", "tick_size".
         max_gap, max_age : str
             Longest time between two messages, of whatever token, and of one token, over which a book remains valid.
         unchanged : bool
             Whether buckets without a message of the token have its book.
         max_disagreement : float
             Share of books that may have other best prices than messages state.
+        dry_run : bool
+            Give the report and store nothing; the points are written to a temporary folder meanwhile.
         progress, frame : optional
             As for `pull`.
 
@@ -264,15 +274,33 @@ class Archive(Generic[Frame]):
         >>> archive = md.Archive(tempfile.mkdtemp())
         >>> path = f"{tempfile.mkdtemp()}/markets.parquet"
         >>> md.testing.markets("polars").write_parquet(path)
-        >>> archive.add_files(path)[["kind", "rows"]].to_numpy().tolist()
-        [['markets', 1]]
+        >>> archive.add_files(path)[["kind", "rows", "stored"]].to_numpy().tolist()
+        [['markets', 1, 1]]
         """
-        chosen, found = self._kind(frame), recordings.expanded(paths)
-        gap, age = to_duration(max_gap, "max_gap", least="1s"), to_duration(max_age, "max_age", least="1s")
-        share = number("max_disagreement", max_disagreement, least=0.0)
-        self.add(markets=files.read(Path(markets)).data if isinstance(markets, str | os.PathLike) else markets)
-        options = recordings.Options(clock, gap, age, unchanged, share, token_id, format)
-        added = recordings.add_files(self._store, found, options, progress=progress)
+        chosen, files = self._kind(frame), files_of(paths)
+        options = recordings.Options(
+            clock,
+            to_duration(max_gap, "max_gap", least="1s"),
+            to_duration(max_age, "max_age", least="1s"),
+            unchanged,
+            recordings.kept_fields(keep),
+            number("max_disagreement", max_disagreement, least=0.0),
+            token_id,
+            format,
+            recordings.renamed_columns(columns),
+        )
+        if isinstance(markets, str | os.PathLike):
+            markets = recordings.market_records(Path(markets))
+        if not dry_run:
+            self.add(markets=markets)
+            added = recordings.add_files(self._store, files, options, progress=progress)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                scratch = Archive(folder, base=self._store.base.text)  # type: ignore[arg-type]
+                records = {kind: catalog.records() for kind, catalog in self._store.catalog.items()}
+                scratch.add(**{kind: rows for kind, rows in records.items() if rows})  # type: ignore[arg-type]
+                scratch.add(markets=markets)
+                added = recordings.add_files(scratch._store, files, options, progress=progress, real=self._store)
         return query.report(recordings.ImportedFile, added, chosen)
 
     @with_flags

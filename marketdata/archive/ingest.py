@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,10 +43,16 @@ def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, se
         catalog[kind].upsert(new.get(kind, ()))
 
 
-def add_points(
-    store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False
-) -> tuple[int, int]:
-    """Add points of a view as `Archive.add` does; returns how many were read, and how many are stored."""
+class Added(NamedTuple):
+    """How many points were read, those that were stored at the base, and by how many points there are more."""
+
+    read: int
+    columns: Data
+    growth: int
+
+
+def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False) -> Added:
+    """Add points of a view as `Archive.add` does."""
     markets, base = store.catalog["markets"], store.base
     read = identified(view, _columns(view, data, markets), markets)
     _check_values(view, read)
@@ -56,7 +62,7 @@ def add_points(
 
         columns = resample_columns(columns, base)
     if not len(columns):
-        return 0, 0
+        return Added(0, columns, 0)
     if complete:
         _check_tokens(view, columns, markets)
     state = CoverageState.FINAL if complete else CoverageState.RECORDED
@@ -72,8 +78,7 @@ def add_points(
             )
             state = CoverageState.UNVERIFIED
     markets.upsert(seen_markets(columns, markets))
-    store.upsert(view, columns, state, whole=replace)
-    return len(read), len(columns)
+    return Added(len(read), columns, store.upsert(view, columns, state, whole=replace))
 
 
 def _check_values(view: View, columns: Data) -> None:

@@ -1,320 +1,506 @@
-"""Files into an archive: tidy rows, and recordings of others, file after file, continued where it was stopped."""
+"""Files into an archive: records, tidy points, and recordings of others, file after file."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import glob
-import hashlib
-import io
+import difflib
 import json
-import os
-import re
-import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from marketdata.adapters.recordings.batch import Batch
-from marketdata.adapters.recordings.files import ENDS, DamagedFileError, RecordingFile
-from marketdata.adapters.recordings.formats import Format, format_of
-from marketdata.archive import files, ingest
-from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import Store
+from marketdata.adapters.recordings.columns import RENAMABLE
+from marketdata.adapters.recordings.files import SUFFIXES, DamagedFileError, RecordingFile
+from marketdata.adapters.recordings.format import FileKind, Format, Reading, format_of
+from marketdata.adapters.recordings.paths import Paths
+from marketdata.archive import ingest, query
+from marketdata.archive.import_journal import Journal, fingerprint
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
-from marketdata.points.columns import Books, Ints, Token, joined
-from marketdata.points.rebuild import GAP, Changes, Rebuilder, Tally, cleaned, each_once
-from marketdata.points.views import VIEWS
+from marketdata.points import rebuild as rule
+from marketdata.points.arguments import choice
+from marketdata.points.columns import Books, Data, Ints, Token, joined
+from marketdata.points.rebuild import Changes, Rebuilder
+from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.points.views import VIEWS, View
 from marketdata.tidy.rebuild import disagreement
-from marketdata.times import MINUTE
+from marketdata.times import MINUTE, Range
 
 # Levels of books that are added to the archive at a time.
-_LEVELS = 3_000_000
-# A gap that no recording has [microseconds].
-_EVER = 1 << 61
-# So much of the beginning and the end of a file tells it from others [bytes].
-_ENDS = 1 << 20
-# The notes of files that are left out for a reason.
-BEFORE = "imported before"
-OTHER = f"of another kind; names that end in these are read: {ENDS}"
+_LEVELS_AT_A_TIME = 3_000_000
+# A file with fewer changes is read once, and kept in memory; only one with fewer than the second number is sorted.
+_KEPT_CHANGES, _SORTED_CHANGES = 4_000_000, 16_000_000
+IMPORTED_BEFORE = "imported before"
+OTHER_SUFFIX = f"of another kind; names that end in these are read: {SUFFIXES}"
+_ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 
 
 class Options(NamedTuple):
-    """Options of reading recordings; a file is imported again if one of the first four differs."""
+    """Options of reading recordings; a file is imported again if one of the first five differs."""
 
     clock: str
     max_gap: int
     max_age: int
     unchanged: bool
+    keep: tuple[str, ...]
     max_disagreement: float
     token_id: str | None
     format: str | None
+    columns: dict[str, str]
+
+
+def kept_fields(keep: Any) -> tuple[str, ...]:
+    """The argument ``keep``; ConfigError for what is no field of a snapshot."""
+    fields = [keep] if isinstance(keep, str) else list(keep)
+    return tuple(choice("keep", name, SNAPSHOT_FIELDS) for name in fields)
+
+
+def renamed_columns(columns: Any) -> dict[str, str]:
+    """The argument ``columns``; ConfigError for a name that is not ours, with the nearest one that is."""
+    if columns is not None and not isinstance(columns, Mapping):
+        raise ConfigError("is no dict such as {'ts': 'when'}.", argument="columns", value=columns)
+    for name in columns or {}:
+        if name not in RENAMABLE:
+            near = "".join(f"; did you mean {one!r}?" for one in difflib.get_close_matches(str(name), RENAMABLE, n=1))
+            raise ConfigError(
+                f"has {name!r}, which is no column of ours{near} They are {', '.join(RENAMABLE)}.",
+                argument="columns",
+                value=columns,
+            )
+    return {str(name): str(column) for name, column in (columns or {}).items()}
+
+
+def market_records(path: Path) -> pl.DataFrame:
+    """The records of markets in a file."""
+    if not path.is_file():
+        raise ConfigError(f"{str(path)!r} does not exist.")
+    file = RecordingFile(path)
+    chosen = format_of(file)
+    if chosen.kind != "markets":
+        raise ConfigError(f"{path.name!r} has {chosen.kind}, not records of markets ({chosen.needs}).")
+    batch = next(chosen.read(file, Reading()))
+    return batch.frame if batch.frame is not None else pl.DataFrame()
 
 
 class ImportedFile(NamedTuple):
-    """The result of ``Archive.add_files`` for a file; numbers are None if they do not apply, or it was left out."""
+    """The result of ``Archive.add_files`` for a file; numbers are None where the file was left out."""
 
     file: str
     kind: str | None = None
     format: str | None = None
+    why: str | None = None
     rows: int | None = None
-    points: int | None = None
     stored: int | None = None
+    left_out: int | None = None
+    reasons: str | None = None
+    points: int | None = None
+    replaced: int | None = None
+    tokens: int | None = None
+    start: int | None = None
+    end: int | None = None
     changes: int | None = None
     gaps: int | None = None
     disagreements: int | None = None
-    left_out: str | None = None
     note: str | None = None
 
 
-class Import:
-    """One import of recordings into an archive, which is the only one while it runs."""
+@dataclass
+class _Account:
+    """What became of the rows of a file."""
 
-    def __init__(self, store: ArchiveStore, options: Options) -> None:
-        self.store, self.options = store, options
-        self._key = json.dumps([store.base.text, *options[:4]])
+    rows: int = 0
+    stored: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    points: int = 0
+    replaced: int = 0
+    tokens: set[tuple[str, str | None]] = field(default_factory=set)
+    start: int | None = None
+    end: int | None = None
+
+    def add_points(self, columns: Data, replaced: int) -> None:
+        """Count points that were stored."""
+        if len(columns):
+            self.points += len(columns)
+            self.replaced += replaced
+            self.tokens.update(token[:2] for token in columns.tokens)
+            self.start = min(int(columns.ts.min()), self.start if self.start is not None else 1 << 62)
+            self.end = max(int(columns.ts.max()), self.end if self.end is not None else -1 << 62)
+
+    def report(self, file: Path, chosen: Format, why: str, tally: rule.Tally | None = None) -> ImportedFile:
+        """The row of the report."""
+        unexplained = self.rows - self.stored - self.left_out.total()
+        self.left_out += Counter({"without a level": unexplained} if unexplained > 0 else {})
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common() if count)
+        counts = (tally.levels, tally.gaps, tally.disagreements) if tally else (None, None, None)
+        return ImportedFile(
+            str(file), chosen.kind, chosen.name, why, self.rows, self.stored, self.left_out.total(), reasons or None,
+            self.points, self.replaced, len(self.tokens), self.start, self.end, *counts, "; ".join(self.notes) or None,
+        )  # fmt: skip
+
+
+class Import:
+    """One import of files into an archive.
+
+    A dry run writes to ``store``, an empty archive that has the base and the records of the ``real`` one.
+    """
+
+    def __init__(self, store: ArchiveStore, options: Options, real: ArchiveStore | None = None) -> None:
+        self.store, self.options, self._real = store, options, real
+        self._key = json.dumps([store.base.text, *options[:5], options.columns])
         # The books that are open from file to file.
         self.feed = Rebuilder(store.base, options.max_gap, options.max_age, options.unchanged)
-        self._journal = Journal(store)
+        self._journal = Journal(real or store)
         self._journal.restore(self.feed, self._key)
-        # The tokens of files as they are stored, and those of no known market.
-        self.placed: dict[Token, Token] = {}
-        self.unknown: set[str] = set()
+        self._has_points = bool(self._journal.files)
+        self._placed: dict[Token, Token] = {}
+        self.without_market: set[str] = set()
         # The latest time of each token in the files so far, and times within the gaps of the recordings.
         self.latest: dict[tuple[str, str | None], int] = {}
         self.gaps: set[int] = set()
 
-    def add(
-        self, some: Sequence[tuple[RecordingFile, Format]], *, named: set[Path], progress: bool | None
-    ) -> list[ImportedFile]:
-        """Add files in this order; a file that cannot be read is an error if it was ``named``, else said of it."""
-        out: list[ImportedFile] = []
-        digests = [_digest(file, f"{self._key} {chosen.name}") for file, chosen in some]
-        # The files to read, by their number, and their sizes.
+    def add_recordings(
+        self, files: Sequence[tuple[RecordingFile, Format]], *, named: set[Path], progress: bool | None
+    ) -> Iterator[ImportedFile]:
+        """Add recordings in this order; one that cannot be read is an error if it was ``named``, else said of it."""
+        prints = [fingerprint(file.path, self._key, chosen.name, file.token_id) for file, chosen in files]
         sizes = {
-            i: some[i][0].path.stat().st_size
-            for i, digest in enumerate(digests)
-            if digest not in self._journal.files and digest not in digests[:i]
+            i: files[i][0].path.stat().st_size
+            for i, file in enumerate(prints)
+            if file not in self._journal.files and file not in prints[:i]
         }
+        read: list[str] = []
         with progress_bar(progress, total=sum(sizes.values()), unit="B", unit_scale=True) as bar:
-            for i, (file, chosen) in enumerate(some):
-                bar.set_description(f"file {i + 1} of {len(some)}")
-                done = ImportedFile(str(file.path), "books", chosen.name, note=BEFORE)
-                if i in sizes:
-                    try:
-                        done = self._add(file, chosen, is_last=i == max(sizes))
-                        self._journal.write(digests[i], self.feed, self._key)
-                    except ConfigError as problem:
-                        if file.path in named:
-                            raise
-                        done = ImportedFile(str(file.path), note=problem.problem)
-                out.append(done)
-                bar.set_postfix(rows=sum(one.rows or 0 for one in out), refresh=False)
-                bar.update(sizes.get(i, 0))
-        return out
+            for i, (file, chosen) in enumerate(files):
+                bar.set_description(f"file {i + 1} of {len(files)}")
+                if i not in sizes:
+                    yield ImportedFile(str(file.path), chosen.kind, chosen.name, note=IMPORTED_BEFORE)
+                    continue
+                try:
+                    done = self._add(file, chosen, is_last=i == max(sizes))
+                except ConfigError as problem:
+                    if file.path in named:
+                        raise
+                    done = ImportedFile(str(file.path), note=problem.problem)
+                else:
+                    read.append(prints[i])
+                    # An import that stores nothing leaves nothing.
+                    self._has_points |= bool(done.points)
+                    if self._has_points and self._real is None:
+                        self._journal.write(read, self.feed, self._key)
+                yield done
+                bar.update(sizes[i])
 
     def _add(self, file: RecordingFile, chosen: Format, *, is_last: bool) -> ImportedFile:
-        """Add a file, of the last one also what stands at its end; ConfigError that names it, with nothing of it open.
-
-        A snapshot table is taken to be in the order of time. Where it turns out not to be, it is read again as one
-        part, which is sorted: of each bucket that is in the archive by then it has the last book.
-        """
-        kept = copy.copy(self.feed)
+        """Add a recording, the last one with the books valid at its end; a ConfigError names it and leaves no book."""
+        before = copy.copy(self.feed)
         try:
-            try:
-                return _File(self, file, chosen).add(is_last=is_last)
-            except _NotInOrderError:
-                note = "not in the order of time, so it was read as a whole"
-                return _File(self, replace(file, whole=True), chosen, note).add(is_last=is_last)
+            return _RecordingImport(self, file, chosen).add(is_last=is_last)
         except ConfigError as problem:
-            self.feed = kept
+            self.feed = before
             for part in self.feed.finish() if is_last else ():
-                self.put(part, stand=self.feed.unchanged)
-            if file.path.name in problem.problem:
-                raise
-            raise ConfigError(f"{file.path.name!r}: {problem.problem}") from problem
+                self.put(rule.Tally().compare(part), may_stay=self.feed.unchanged)
+            raise _naming(file, problem) from problem
+
+    def add_table(self, file: RecordingFile, chosen: Format) -> ImportedFile:
+        """Add tidy points or records."""
+        account = _Account()
+        try:
+            batch = next(chosen.read(file, Reading(self.options.clock, self.options.keep)))
+        except ConfigError as problem:
+            raise _naming(file, problem) from problem
+        account.rows, account.left_out = batch.rows, batch.left_out
+        frame = batch.frame if batch.frame is not None else pl.DataFrame()
+        account.stored = account.rows - account.left_out.total()
+        if chosen.kind in VIEWS:
+            self._add_points(file, chosen, frame, account)
+        else:
+            ingest.add_records(self.store, **{chosen.kind: frame})
+            self._placed.clear()
+            empty = len(frame) if "token_ids" not in frame.columns else int((frame["token_ids"].list.len() == 0).sum())
+            if chosen.kind == "markets" and "tokens" not in frame.columns and empty:
+                account.notes.append(f"{empty:,} markets without tokens")
+                warn(
+                    f"{file.path.name!r} has {empty:,} markets without tokens, of {len(frame):,}: their books cannot "
+                    "be found by the market. Name the column with columns={'token_ids': ...}.",
+                    RecordingWarning,
+                )
+        return account.report(file.path, chosen, self.why(chosen))
+
+    def _add_points(self, file: RecordingFile, chosen: Format, frame: pl.DataFrame, account: _Account) -> None:
+        view: Any = chosen.kind
+        if "token_id" in frame.columns:
+            frame = self._with_markets(frame)
+        if view == "books" and len(frame):
+            ids = [name for name in ("market_id", "token_id") if name in frame.columns]
+            bucket = pl.col("ts").dt.epoch("us") // self.store.base.micros
+            last = frame.select((pl.col("ts") == pl.col("ts").max().over(*ids, bucket)).alias("last"))["last"]
+            superseded = int((~last).sum())
+            account.left_out += Counter({"superseded in its bucket": superseded} if superseded else {})
+            account.stored -= superseded
+            frame = frame.filter(last)
+        if not len(frame):
+            return
+        try:
+            self._put(view, frame, account)
+        except NotTidyError as problem:
+            raise NotTidyError(f"{file.path.name!r}: {problem}") from problem
+
+    def _with_markets(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows, each with the market of its token where it has none."""
+        frame = frame.with_columns(pl.col("token_id").cast(pl.String))
+        if "market_id" in frame.columns and not frame["market_id"].null_count():
+            return frame
+        given = pl.col("market_id").cast(pl.String) if "market_id" in frame.columns else pl.lit(None, pl.String)
+        tokens = frame["token_id"].unique().to_list()
+        market_of = {t: self.place(Token("", t)).market_id for t in tokens if t is not None}
+        return frame.with_columns(
+            pl.coalesce(
+                given, pl.col("token_id").replace_strict(market_of, default=None, return_dtype=pl.String)
+            ).alias("market_id")
+        )
+
+    def why(self, chosen: Format) -> str:
+        """Why a file has its format."""
+        return f"format={chosen.name}" if self.options.format else f"has {chosen.needs}"
 
     def place(self, token: Token) -> Token:
-        """The token with the market that the archive knows it of, or that the file names, or one of its own."""
-        if token not in self.placed:
-            owners, name = self.store.catalog["markets"].markets_of(str(token.token_id)), str(token.token_id)
-            known = owners[0] if len(owners) == 1 else token.market_id
-            if not known:
-                self.unknown.add(name)
-            self.placed[token] = Token(known or name, name, token.token_label)
-        return self.placed[token]
+        """The token with the market that the archive knows, or that the file names, or one called as the token."""
+        if token not in self._placed:
+            name = str(token.token_id)
+            owners = self.store.catalog["markets"].markets_of(name)
+            market = owners[0] if len(owners) == 1 else token.market_id
+            if not market:
+                self.without_market.add(name)
+            self._placed[token] = Token(market or name, name, token.token_label)
+        return self._placed[token]
 
-    def put(self, books: Books, *, stand: bool) -> int:
+    def add_markets(self, markets: list[dict[str, Any]]) -> None:
+        """Add records that a recording has."""
+        if markets:
+            ingest.add_records(self.store, markets)
+            self._placed.clear()
+
+    def put(self, books: Books, *, may_stay: bool, account: _Account | None = None) -> None:
         """Add books; parts that a gap divides are added one by one, so that no range has the gap in it."""
         most = max(self.store.base.micros, MINUTE)
         gaps = np.array(sorted(self.gaps), np.int64)
-        parts = without_gaps(books, most if stand else max(most, self.options.max_age), gaps)
-        return sum(ingest.add_points(self.store, "books", part)[1] for part in parts)
+        for part in without_gaps(books, most if may_stay else max(most, self.options.max_age), gaps):
+            self._put("books", part, account)
+
+    def _put(self, view: View, data: Any, account: _Account | None) -> None:
+        added = ingest.add_points(self.store, view, data)
+        replaced = len(added.columns) - added.growth
+        if self._real is not None:
+            replaced = min(len(added.columns), replaced + _count_stored(self._real, view, added.columns))
+        if account is not None:
+            account.add_points(added.columns, replaced)
 
 
-# Messages about files in no order of time, and about times that two files have.
-_EARLY = (
-    "token with times before those of a file before this one: of a bucket that both have, the book of this file is "
-    "kept; if it should not be, add the files in the order of time to a new archive"
-)
+class _RecordingImport:
+    """One recording on its way into the archive."""
 
-
-class _NotInOrderError(Exception):
-    """A part of a file has books of a time before that of a part before it."""
-
-
-class _File:
-    """One file on its way into the archive."""
-
-    def __init__(self, run: Import, file: RecordingFile, chosen: Format, *notes: str) -> None:
-        self._run, self._file, self._format, self._notes = run, file, chosen, [*notes]
-        # A book of a snapshot table is that of its own moment.
-        self.feed = run.feed if chosen.stands else Rebuilder(run.store.base, _EVER, _EVER, unchanged=False)
-        self.feed.tally = Tally()
-        # Books that are to be added together.
-        self._parts: list[Books] = []
-        self._levels = self._books = self._stored = self._messages = 0
-        self._left_out, self._odd = Counter[str](), Counter[str]()
+    def __init__(self, run: Import, file: RecordingFile, chosen: Format) -> None:
+        self._run, self._file, self._format = run, file, chosen
+        self._account, self._tally = _Account(), rule.Tally()
+        run.feed.tally = self._tally
+        self._reading = Reading(run.options.clock, run.options.keep)
+        # Books that are to be added together, and how many levels they have.
+        self._books: list[Books] = []
+        self._levels = 0
+        self._diagnostics = Counter[str]()
         # The first and the last time of each token so far.
         self._spans: dict[tuple[str, str | None], tuple[int, int]] = {}
 
     def add(self, *, is_last: bool) -> ImportedFile:
-        """Read the file to its end."""
-        try:
-            for batch in self._format.read(self._file, self._run.options.clock):
-                self._take(batch)
-        except DamagedFileError as problem:
-            if not self._messages:
-                raise
-            self._notes.append(problem.problem)
-        if 0 < self._messages == self._left_out["damaged"]:
-            raise ConfigError(f"none of its {self._messages:,} messages can be read.")
-        if self._format.stands:
-            self._keep(self.feed.end())
-        if is_last or not self._format.stands:
-            self._keep(self.feed.finish())
+        """Read the file to its end: once if it fits into memory, else again after its order is known."""
+        kept, count, early, too_early = self._read()
+        out_of_order = too_early if self._format.changes else early
+        if kept is None and out_of_order and count <= _SORTED_CHANGES:
+            kept = list(self._batches())
+        if kept is not None:
+            self._take_whole(kept, is_sorted=not early)
+        elif out_of_order:
+            raise ConfigError(
+                f"is not in the order of time, and too large to be sorted in memory. {100 * out_of_order / count:.1f} "
+                f"% of its {count:,} changes come after a later one of their token and would be lost. Sort its rows by "
+                "time first, or divide it into files of a range of time each that are named in that order."
+            )
+        else:
+            self._take_parts()
+        if self._format.changes:
+            self._keep(self._run.feed.end())
+        if is_last:
+            self._keep(self._run.feed.finish())
         self._flush()
-        return self._report()
+        return self._report(early if kept is not None else 0)
 
-    def _take(self, batch: Batch) -> None:
-        run, stands = self._run, self._format.stands
-        self._messages += batch.messages
-        self._left_out += batch.left_out
-        self._odd += batch.odd
-        if batch.markets:
-            ingest.add_records(run.store, batch.markets)
-            run.placed.clear()
-        if stands:
-            self._keep(self.feed.heard(batch.heard))
-            run.gaps.update((self.feed.holes.sum(axis=1) // 2).tolist())
-        if batch.changes is not None and len(batch.changes):
-            changes, odd = cleaned(batch.changes)
-            if not stands:
-                # A book of its own moment is so in whatever order the rows are.
-                changes = changes.take(np.lexsort((changes.ts, changes.token)))
-            run.gaps.update(changes.ts[changes.event == GAP].tolist())
-            self._left_out.update(odd)
-            changes = replace(changes, tokens=tuple(map(run.place, changes.tokens)))
-            self._check_order(changes)
-            self._keep(self.feed.push(changes))
+    def _read(self) -> tuple[list[Batch] | None, int, int, int]:
+        """The batches, None if they are too many to keep; the changes, and how many are not in the order of time."""
+        kept: list[Batch] | None = []
+        count = early = too_early = 0
+        latest: dict[Token, int] = {}
+        account = self._account
+        for batch in self._batches():
+            account.rows += batch.rows
+            account.left_out += batch.left_out
+            self._diagnostics += batch.diagnostics
+            count += len(batch.changes)
+            is_early, is_too_early = rule.out_of_order(batch.changes, latest)
+            early += int(is_early.sum())
+            too_early += int(is_too_early.sum())
+            kept = None if kept is None or count > _KEPT_CHANGES else [*kept, batch]
+        if 0 < account.rows == account.left_out["damaged"]:
+            raise ConfigError(f"none of its {account.rows:,} messages can be read.")
+        return kept, count, early, too_early
 
-    def _check_order(self, changes: Changes) -> None:
-        """Note the times of each token; of a snapshot table no part may begin before one that came before it."""
+    def _batches(self) -> Iterator[Batch]:
+        """The batches of the file, of a damaged one those before the damage."""
+        any_rows = False
+        try:
+            for batch in self._format.read(self._file, self._reading):
+                any_rows |= batch.rows > 0
+                yield batch
+        except DamagedFileError as problem:
+            if not any_rows:
+                raise
+            if problem.problem not in self._account.notes:
+                self._account.notes.append(problem.problem)
+
+    def _take_whole(self, batches: list[Batch], *, is_sorted: bool) -> None:
+        changes = rule.joined([batch.changes for batch in batches])
+        self._receive(batches)
+        self._take(changes if is_sorted else rule.by_time(changes))
+
+    def _take_parts(self) -> None:
+        """Take a file part by part; the last bucket of each token waits for the next part, as it may go on there."""
+        waiting = rule.no_changes()
+        for batch in self._batches():
+            self._receive([batch])
+            changes = rule.joined([waiting, batch.changes])
+            changes = changes.take(np.argsort(changes.token, kind="stable"))
+            waits = np.zeros(len(changes), bool)
+            if not self._format.changes or self._format.row_per_level:
+                waits = rule.in_last_bucket(changes, self._run.store.base)
+            waiting = changes.take(waits)
+            self._take(changes.take(~waits))
+        self._take(waiting)
+
+    def _receive(self, batches: list[Batch]) -> None:
+        """Note markets and times of arrival before the changes that came with them."""
+        run = self._run
+        run.add_markets([market for batch in batches for market in batch.markets])
+        if self._format.changes:
+            self._keep(run.feed.received(np.concatenate([batch.received for batch in batches])))
+            run.gaps.update((run.feed.holes.sum(axis=1) // 2).tolist())
+
+    def _take(self, changes: Changes) -> None:
+        """Make books of changes."""
+        if not len(changes):
+            return
+        run, account = self._run, self._account
+        changes = rule.joined([replace(changes, tokens=tuple(map(run.place, changes.tokens)))])
+        if self._format.row_per_level:
+            changes = replace(changes, event=rule.first_rows(changes.event, changes.token, changes.ts))
+        changes, _, lost = rule.cleaned(changes)
+        account.left_out += Counter({"price outside of 0 to 1 or size below 0": lost} if lost else {})
+        self._note_spans(changes)
+        run.gaps.update(changes.ts[changes.event == rule.GAP].tolist())
+        if self._format.changes:
+            self._keep(run.feed.push(changes))
+            return
+        rows = np.unique(changes.row[changes.row >= 0])
+        changes = changes.take(np.lexsort((changes.ts, changes.token)))
+        books, used = rule.snapshots(changes, run.store.base)
+        used = used[used >= 0]
+        account.stored += len(used)
+        superseded = len(rows) - len(used)
+        account.left_out += Counter({"superseded in its bucket": superseded} if superseded else {})
+        self._tally.levels += int(np.count_nonzero(~np.isnan(changes.price)))
+        self._keep([books])
+
+    def _note_spans(self, changes: Changes) -> None:
         count = len(changes.tokens)
         low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
         np.minimum.at(low, changes.token, changes.ts)
         np.maximum.at(high, changes.token, changes.ts)
         for token, first, last in zip(changes.tokens, low.tolist(), high.tolist(), strict=True):
             if first <= last:
-                begin, end = self._spans.get(token[:2], (first, first))
-                if first < end and not self._format.stands:
-                    raise _NotInOrderError
+                begin, end = self._spans.get(token[:2], (first, last))
                 self._spans[token[:2]] = min(begin, first), max(end, last)
 
-    def _keep(self, parts: Iterator[Books]) -> None:
+    def _keep(self, parts: Iterable[Books]) -> None:
         for part in parts:
-            self._parts.append(part)
-            self._books += len(part)
+            self._books.append(part)
             self._levels += len(part.bids.price)
-            if self._levels >= _LEVELS:
+            if self._levels >= _LEVELS_AT_A_TIME:
                 self._flush()
 
     def _flush(self) -> None:
-        tally = self.feed.tally
-        if tally.disagreements > self._run.options.max_disagreement * tally.checked:
+        if self._books:
+            books, self._books, self._levels = self._tally.compare(rule.each_once(joined(self._books))), [], 0
+            self._check()
+            may_stay = self._format.changes and self._run.feed.unchanged
+            self._run.put(books.sort(), may_stay=may_stay, account=self._account)
+
+    def _check(self) -> None:
+        """NotTidyError above the share of books that may disagree with what the messages state."""
+        allowed = self._run.options.max_disagreement
+        if self._tally.disagreements > allowed * self._tally.checked:
             raise NotTidyError(
-                f"{self._file.path.name!r}: {disagreement(tally)}; allowed are "
-                f"{100 * self._run.options.max_disagreement:g} %. If a part of the recording is missing there, give a "
-                "smaller max_gap; max_disagreement=1 takes the books as they are.",
+                f"{self._file.path.name!r}: {disagreement(self._tally)}; allowed are {100 * allowed:g} %. If a part of "
+                "the recording is missing there, give a smaller max_gap; max_disagreement=1 takes all books."
             )
-        if self._parts:
-            parts, self._parts, self._levels = self._parts, [], 0
-            self._stored += self._run.put(each_once(joined(parts)).sort(), stand=self.feed.unchanged)
 
-    def _report(self) -> ImportedFile:
-        tally, latest = self.feed.tally, self._run.latest
-        back, early = self.feed.most_back if self._format.stands else 0, 0
+    def _report(self, sorted_changes: int) -> ImportedFile:
+        run, account, tally = self._run, self._account, self._tally
+        if self._format.changes:
+            account.stored = tally.applied
+            account.left_out += Counter({"change before a book": tally.unknown} if tally.unknown else {})
+        back, before = (run.feed.most_back if self._format.changes else 0), 0
         for token, (begin, end) in self._spans.items():
-            early += begin < latest.get(token, begin) - back
-            latest[token] = max(end, latest.get(token, end))
-        said = {
-            "change before a book": tally.unknown, "time that goes back": tally.back, **self._odd, _EARLY: early,
-            "token of no known market, kept as a market of its own": len(
-                self._run.unknown.intersection(str(name) for _, name in self._spans)
-            ),
+            before += begin < run.latest.get(token, begin) - back
+            run.latest[token] = max(end, run.latest.get(token, end))
+        nameless = len(run.without_market.intersection(str(name) for _, name in self._spans))
+        notes = {
+            **self._diagnostics,
+            "changes came after a later one of their token, so the file was sorted by time": sorted_changes,
+            "time that goes back": tally.back,
+            "tokens with times before those of an earlier file: of a bucket that both have, the book of this file is "
+            "kept; if it should not be, add the files in the order of time to a new archive": before,
+            "tokens of no known market, kept as markets of their own": nameless,
         }  # fmt: skip
-        notes = [*self._notes, *(f"{count:,} {what}" for what, count in said.items() if count)]
-        counts = self._messages, self._books, self._stored, tally.changes, tally.gaps, tally.disagreements
-        left_out = ", ".join(f"{count:,} {kind}" for kind, count in self._left_out.most_common())
-        found = "books", self._format.name, *counts, left_out or None, "; ".join(notes) or None
-        return ImportedFile(str(self._file.path), *found)
+        account.notes += [f"{count:,} {what}" for what, count in notes.items() if count]
+        return account.report(self._file.path, self._format, run.why(self._format), tally)
 
 
-# The name of the file of the journal, in the format of numpy.
-_JOURNAL = "journal.npz"
+def _naming(file: RecordingFile, problem: ConfigError) -> ConfigError:
+    """The problem with the name of the file."""
+    if file.path.name in problem.problem:
+        return problem
+    return ConfigError(f"{file.path.name!r}: {problem.problem}")
 
 
-class Journal:
-    """The imported files, and the books that were open at the end of the last one: one file, replaced."""
-
-    def __init__(self, store: ArchiveStore) -> None:
-        self._place = Store(f"{store.root.rstrip('/')}/imports", store.options)
-        self._state: dict[str, Any] = {}
-        self._arrays: dict[str, Any] = {}
-        absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
-        with errors.reading(f"The journal of imports of {store.root}"), absent, self._place.open(_JOURNAL) as file:
-            self._arrays = dict(np.load(io.BytesIO(file.read()), allow_pickle=False))
-            self._state = json.loads(bytes(self._arrays.pop("state")).decode())
-        self.files: set[str] = set(self._state.get("files", ()))
-
-    def restore(self, feed: Rebuilder, key: str) -> None:
-        """The open books of the last import, if it was of these options."""
-        if self._state.get("key") == key:
-            feed.open = Changes(tuple(Token(*one) for one in self._state["tokens"]), **self._arrays)
-            feed.alive, feed.before = self._state["alive"], self._state["before"]
-
-    def write(self, digest: str, feed: Rebuilder, key: str) -> None:
-        """A file is in the archive, and these books are open."""
-        self.files.add(digest)
-        about = {"key": key, "tokens": feed.open.tokens, "alive": feed.alive, "before": feed.before}
-        state = json.dumps({"files": sorted(self.files), **about}).encode()
-        arrays = {f.name: getattr(feed.open, f.name) for f in fields(Changes) if f.name != "tokens"}
-        np.savez(file := io.BytesIO(), state=np.frombuffer(state, np.uint8), **arrays)
-        body = file.getvalue()
-        with errors.writing(f"Writing the journal of imports to {self._place.uri}"):
-            if self._place.remote:
-                self._place.write(_JOURNAL, body)
-                return
-            # Written beside the old one, so that there is always a whole one.
-            Path(self._place.uri).mkdir(parents=True, exist_ok=True)
-            self._place.write(made := f"{uuid.uuid4().hex}.part", body)
-            self._place.files.move(made, _JOURNAL)
+def _count_stored(store: ArchiveStore, view: View, columns: Data) -> int:
+    """How many of these points are in an archive."""
+    ranges: dict[str, Range] = {}
+    for token, start, end in zip(columns.tokens, columns.starts, columns.bounds[1:], strict=True):
+        ts = columns.ts[start:end]
+        old = ranges.get(token.market_id, Range(int(ts.min()), int(ts.max()) + 1))
+        ranges[token.market_id] = Range(min(old.start, int(ts.min())), max(old.end, int(ts.max()) + 1))
+    stored = query.read(store.points[view], view, list(ranges), ranges)
+    keys = [
+        {(points.tokens[code][:2], ts) for code, ts in zip(points.token.tolist(), points.ts.tolist(), strict=True)}
+        for points in (columns, stored)
+    ]
+    return len(keys[0] & keys[1])
 
 
 def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
@@ -322,111 +508,56 @@ def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
 
     A gap is a distance above ``most`` [microseconds], or one of these times.
     """
-    names: dict[str, int] = {}
-    market = np.array([names.setdefault(t.market_id, len(names)) for t in books.tokens] or [0])[books.token]
+    number_of: dict[str, int] = {}
+    market = np.array([number_of.setdefault(t.market_id, len(number_of)) for t in books.tokens] or [0])[books.token]
     order = np.lexsort((books.ts, market))
     ts, market = books.ts[order], market[order]
-    step = (np.diff(ts) > most) | (np.diff(np.searchsorted(gaps, ts, side="right")) != 0)
-    number = np.append(0, np.cumsum(step & (np.diff(market) == 0)))[: len(order)]
+    is_gap = (np.diff(ts) > most) | (np.diff(np.searchsorted(gaps, ts, side="right")) != 0)
+    gaps_before = np.append(0, np.cumsum(is_gap & (np.diff(market) == 0)))[: len(order)]
     run = np.empty(len(order), np.int64)
-    run[order] = number - number[np.searchsorted(market, market)]  # less that of the first of its market
+    run[order] = gaps_before - gaps_before[np.searchsorted(market, market)]  # within the market
     if not run.any():
         yield books
         return
-    for one in range(int(run.max()) + 1):
-        yield books.take(np.flatnonzero(run == one))
+    for number in range(int(run.max()) + 1):
+        yield books.take(np.flatnonzero(run == number))
 
 
 def is_left_out(rows: int | None, note: str | None) -> bool:
     """Whether a row of the report is of a file that should have been read."""
-    return rows is None and note not in (BEFORE, OTHER)
-
-
-def _in_order(paths: Iterable[Path]) -> list[Path]:
-    """Files by name, numbers in names by their value."""
-
-    def key(path: Path) -> list[tuple[int, str]]:
-        return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"([0-9]+)", str(path))]
-
-    return sorted(paths, key=key)
-
-
-def _digest(recording: RecordingFile, key: str) -> str:
-    """The fingerprint of a file: its size, its beginning and end, and the options by which it is read."""
-    key = key if recording.token_id is None else f"{key} {recording.token_id}"
-    with recording.path.open("rb") as file:
-        size = recording.path.stat().st_size
-        head = file.read(_ENDS)
-        file.seek(max(size - _ENDS, 0))
-        return hashlib.blake2b(f"{size} {key} ".encode() + head + file.read(), digest_size=16).hexdigest()
-
-
-def expanded(paths: Any) -> tuple[list[Path], set[Path]]:
-    """The files of paths, folders and patterns, each once, and those that were named; ConfigError without any."""
-    some = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
-    refused = [one for one in some if not isinstance(one, str | os.PathLike)] if some else [paths]
-    if refused:
-        problem = f"{'is refused' if some else 'names nothing'}; pass paths of files and folders, at least one."
-        raise ConfigError(problem, argument="paths", value=refused[0])
-    out, named = list[Path](), set[Path]()
-    for path in map(Path, some):
-        if path.is_dir():
-            inside = (p.relative_to(path) for p in path.rglob("*") if p.is_file())
-            found = _in_order(path / p for p in inside if not any(part.startswith((".", "_")) for part in p.parts))
-            if not any(RecordingFile(p).form for p in found):
-                raise ConfigError(f"{str(path)!r} has no file whose name ends in these: {ENDS}.")
-        elif glob.has_magic(str(path)) and not path.exists():
-            found = _in_order(p for p in map(Path, glob.iglob(str(path), recursive=True)) if p.is_file())  # noqa: PTH207  of any folder
-            if not found:
-                raise ConfigError(f"{str(path)!r} matches no file.")
-        elif not path.is_file():
-            raise ConfigError(f"{str(path)!r} does not exist.")
-        else:
-            found = [path]
-            named.add(path)
-        out += found
-    return list(dict.fromkeys(out)), named
+    return rows is None and note not in (IMPORTED_BEFORE, OTHER_SUFFIX)
 
 
 def add_files(
-    store: ArchiveStore, paths: tuple[list[Path], set[Path]], options: Options, *, progress: bool | None
+    store: ArchiveStore, paths: Paths, options: Options, *, progress: bool | None, real: ArchiveStore | None = None
 ) -> list[ImportedFile]:
-    """Add `expanded` files as `Archive.add_files` does: records, then tidy points, then recordings."""
-    every, named = paths
-    tidy, recordings = list[files.Found](), list[tuple[RecordingFile, Format]]()
+    """Add files as `Archive.add_files` does: records, then tidy points, then recordings."""
+    tables, recordings = list[tuple[RecordingFile, Format]](), list[tuple[RecordingFile, Format]]()
     out: list[ImportedFile] = []
-    for path in every:
-        file = RecordingFile(path, options.token_id)
+    for path in paths.files:
+        file = RecordingFile(path, options.token_id, options.columns)
         try:
-            if file.form is None and path not in named:
-                raise ConfigError(OTHER)
-            chosen = format_of(file, options.format) if file.form else None
-            if chosen is not None:
-                recordings.append((file, chosen))
-            else:
-                tidy.append(files.read(path))
+            if file.form is None and path not in paths.named:
+                raise ConfigError(OTHER_SUFFIX)
+            chosen = format_of(file, options.format)
+            if chosen.kind == "trades":
+                raise ConfigError(
+                    f"{path.name!r} has trades ({chosen.needs}), which an archive does not store: md.read_trades reads "
+                    "them."
+                )
+            is_table = chosen.kind != "books" or chosen.name == "books"
+            (tables if is_table else recordings).append((file, chosen))
         except ConfigError as problem:
-            if path in named:
+            if path in paths.named:
                 raise
             out.append(ImportedFile(str(path), note=problem.problem))
-    out += [_add_tidy(store, found) for found in sorted(tidy, key=lambda one: files.ORDER.index(one.kind))]
-    if recordings:
-        out += Import(store, options).add(recordings, named=named, progress=progress)
-    left = [one for one in out if is_left_out(one.rows, one.note)]
-    if left and not any(one.format for one in out):
-        raise ConfigError("None of the files can be read. " + " ".join(str(one.note) for one in left[:3]))
-    for one in left:
-        warn(f"Left out {one.note}", RecordingWarning)
+    run = Import(store, options, real)
+    tables.sort(key=lambda pair: _ORDER.index(pair[1].kind))
+    out += [run.add_table(*pair) for pair in tables]
+    out += run.add_recordings(recordings, named=paths.named, progress=progress)
+    left_out = [row for row in out if is_left_out(row.rows, row.note)]
+    if left_out and not any(row.format for row in out):
+        raise ConfigError("None of the files can be read. " + " ".join(str(row.note) for row in left_out[:3]))
+    for row in left_out:
+        warn(f"Left out {row.note}", RecordingWarning)
     return out
-
-
-def _add_tidy(store: ArchiveStore, one: files.Found) -> ImportedFile:
-    points = stored = one.rows
-    if one.kind in VIEWS:
-        try:
-            points, stored = ingest.add_points(store, one.kind, one.data)
-        except NotTidyError as problem:
-            raise NotTidyError(f"{one.path.name!r}: {problem}") from problem
-    else:
-        ingest.add_records(store, **{one.kind: one.data})
-    return ImportedFile(str(one.path), one.kind, "tidy", one.rows, points, stored)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,23 +61,6 @@ def open_archive(path: str) -> Archive:
 def is_archive(path: str) -> bool:
     """Whether a folder has an archive; an address is not checked."""
     return "://" in path or any(Path(path).glob("*/_delta_log"))
-
-
-def recordings(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Paths to import: of a folder with files that are named like their content, these alone."""
-    from marketdata.adapters.recordings.files import RecordingFile
-    from marketdata.archive.files import ORDER
-
-    imported: list[Path] = []
-    for path in map(Path, paths):
-        files = sorted(path.iterdir()) if path.is_dir() else []
-        readable = [file for file in files if file.is_file() and RecordingFile(file).form]
-        named = [file for file in readable if file.name.partition(".")[0] in ORDER]
-        for file in readable if named else ():
-            if file not in named:
-                typer.echo(f"marketdata: left out {file.name}: it is not called {', '.join(ORDER)}.", err=True)
-        imported += named or [path]
-    return imported
 
 
 def check_out(path: Path, ends: tuple[str, ...] = (".parquet", ".csv", ".ndjson")) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,25 +12,20 @@ from numpy.typing import NDArray
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Native, Texts
-from marketdata.adapters.recordings.market_channel import MessageReader
+from marketdata.adapters.recordings.format import Reading
+from marketdata.adapters.recordings.messages import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
 from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Codes, Token, joined
-from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names, require
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, SNAPSHOT_FIELDS, check_names, require
 from marketdata.points.views import empty
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration, to_text
 
-# Messages of a market channel, one or several.
-Messages = Mapping[str, object] | list[Mapping[str, object]] | tuple[Mapping[str, object], ...]
 Clock = Literal["timestamp", "received"]
-# Columns that a frame of changes must have.
-_WANTED = ("ts", "token_id", "side", "price", "size")
-# Columns that it may have.
-_STATED, _RECEIVED, _EVENT, _IS_SNAPSHOT = ("best_bid", "best_ask"), "received_at", "event", "is_snapshot"
 
 
 @renamed
@@ -41,33 +37,37 @@ def rebuild(
     max_gap: str = "5m",
     max_age: str = "1h",
     unchanged: bool = True,
+    keep: Sequence[str] = (),
     clock: Clock = "timestamp",
     frame: FrameKind = "pandas",
 ) -> Any:
-    """Tidy books from recorded changes: at the end of each bucket the book as it stands (the last one, interface 4.2).
+    """Tidy books from recorded changes: the book at the end of each bucket.
 
-    A snapshot starts the book of a token, a change sets a level, size 0 removes it. A book that does not change is
-    still the book, so that each bucket has it, while the recording goes on: until a hole above ``max_gap``, a row that
-    says "gap", or ``max_age`` without a row of the token. From there to the next snapshot there is no book, and changes
-    in between are not applied. Times of a token that go back count as its latest time. RecordingWarning if best prices
-    that rows state are not those of the books, or messages cannot be read.
+    A snapshot starts the book of a token, a change sets the size of a level, and size 0 removes the level. Every bucket
+    has the book that is valid at its end, also where nothing changed. A book is valid while the recording goes on:
+    until a hole above ``max_gap``, a row that says "gap", or ``max_age`` without a row of the token. From there to the
+    next snapshot there is no book, and changes in between are not applied. Rows that are not in the order of time are
+    sorted.
 
-    Returns a tidy frame of books, of the kind of the frame given (polars for a frame of an engine).
+    Returns a tidy frame of books, of the kind of the frame given (polars for a frame of an engine). RecordingWarning if
+    rows had to be sorted, if best prices that rows state are not those of the books, or if messages cannot be read.
 
     Parameters
     ----------
     messages_or_frame
-        A frame with a row per changed level, as `diff` gives: ``ts token_id side price size`` [UTC, probability,
-        shares] in the order of the messages, and ``event`` ("snapshot" in all rows of a whole book, "change", "gap") or
-        ``is_snapshot``; rows without a price say that a book is empty or the same. Optional are ``market_id``, by
-        default the token's id, ``token_label``, ``best_bid best_ask`` and ``received_at`` [UTC]. Or a list of messages
-        of a venue's market channel: ``book``, ``price_change`` and others, which are left out.
+        A frame with one row per changed level, as `diff` gives: ``ts token_id side price size`` [UTC, probability,
+        shares], and ``event`` ("snapshot" in all rows of a whole book, "change", "gap") or ``is_snapshot``. A row
+        without a price says that a book is empty or the same. Optional are ``market_id``, by default the token's id,
+        ``token_label``, ``best_bid best_ask`` and ``received_at`` [UTC]. Or a list of messages of a venue's market
+        channel: ``book``, ``price_change`` and others, which are left out.
     resolution : str or timedelta
         Width of a bucket, such as "1s" or "1m".
     max_gap, max_age : str
         Longest time between two rows, of whatever token, and of one token; at least two buckets.
     unchanged : bool
         Whether buckets without a row of the token have its book.
+    keep : list of str
+        Fields of snapshots that become columns: "hash", "last_trade_price" [probability], "tick_size".
     clock : {"timestamp", "received"}
         Whether ``ts`` is the venue's time, or that of arrival. Gaps are found by the time of arrival where it is known.
     frame : {"pandas", "polars"}
@@ -87,25 +87,45 @@ def rebuild(
     """
     width = BucketWidth.of(resolution)
     choice("clock", clock, ("timestamp", "received"))
+    fields = tuple(choice("keep", name, SNAPSHOT_FIELDS) for name in ([keep] if isinstance(keep, str) else keep))
     like = None
     if isinstance(messages_or_frame, list | tuple | Mapping):
         frame_kind(frame)
-        changes = _of_messages(messages_or_frame, clock)
+        changes = _changes_of_messages(messages_or_frame, Reading(clock, fields))
     else:
         like = in_memory(messages_or_frame)
-        changes = _of_frame(like, clock)
-    changes, odd = rule.cleaned(changes)
-    limits = [
+        changes = _changes_of_frame(like, clock, fields)
+    changes = _in_order(changes)
+    if like is not None:
+        changes = replace(changes, event=rule.first_rows(changes.event, changes.token, changes.ts))
+    changes, wrong_levels, _ = rule.cleaned(changes)
+    if wrong_levels:
+        warn(
+            f"{wrong_levels} of {len(changes)} changes have a price outside of 0 to 1, or a size below 0, and are "
+            "left out.",
+            RecordingWarning,
+        )
+    gap, age = (
         max(to_duration(value, name, least="1s"), 2 * width.micros)
         for name, value in (("max_gap", max_gap), ("max_age", max_age))
-    ]
-    parts, tally = rule.rebuild(changes, width, max_gap=limits[0], max_age=limits[1], unchanged=unchanged)
-    for what, count in odd.items():
-        warn(f"{count} of {len(changes)} changes have a {what}; they were left out.", RecordingWarning)
+    )
+    parts, tally = rule.rebuild(changes, width, max_gap=gap, max_age=age, unchanged=unchanged)
+    books = tally.compare(rule.each_once(joined(parts))) if parts else empty("books")
     if tally.first is not None:
         warn(disagreement(tally), RecordingWarning)
-    columns = rule.each_once(joined(parts)) if parts else empty("books")
-    return to_frame(columns, frame if like is None else like)
+    return to_frame(books, frame if like is None else like)
+
+
+def _in_order(changes: rule.Changes) -> rule.Changes:
+    """The changes sorted by time, with a warning, where they are not."""
+    early, _ = rule.out_of_order(changes, {})
+    if not early.any():
+        return changes
+    warn(
+        f"{int(early.sum())} of {len(changes)} changes came after a later one of their token; all were sorted by time.",
+        RecordingWarning,
+    )
+    return rule.by_time(changes)
 
 
 @renamed
@@ -131,7 +151,7 @@ def diff(books: Any, *, width: Width = "1m") -> Any:
 
 
 def disagreement(tally: rule.Tally) -> str:
-    """The message about books that differ from the best prices stated beside them."""
+    """The message about books that differ from the best prices that messages state."""
     assert tally.first is not None
     token, ts, stated, rebuilt = tally.first
     return (
@@ -141,71 +161,70 @@ def disagreement(tally: rule.Tally) -> str:
     )
 
 
-def _of_messages(messages: Messages, clock: str) -> rule.Changes:
-    reader = MessageReader(clock)
+def _changes_of_messages(messages: Any, reading: Reading) -> rule.Changes:
+    reader = MessageReader(reading)
     reader.add(list(messages) if isinstance(messages, tuple) else messages)
     batch = reader.collected()
     damaged = batch.left_out["damaged"]
     if damaged:
-        warn(f"{damaged} of {batch.messages} messages cannot be read; they were left out.", RecordingWarning)
-    assert batch.changes is not None
-    return named(batch.changes)
+        warn(f"{damaged} of {batch.rows} messages cannot be read; they were left out.", RecordingWarning)
+    tokens = tuple(t._replace(market_id=t.market_id or str(t.token_id)) for t in batch.changes.tokens)
+    return replace(batch.changes, tokens=tokens)
 
 
-def named(changes: rule.Changes) -> rule.Changes:
-    """The same, where a token of no market is one of its own."""
-    tokens = tuple(t._replace(market_id=t.market_id or str(t.token_id)) for t in changes.tokens)
-    return rule.Changes(tokens, *(getattr(changes, name) for name in rule.Changes.__slots__[1:]))
-
-
-def _of_frame(source: Frame, clock: str) -> rule.Changes:
+def _changes_of_frame(source: Frame, clock: str, fields: tuple[str, ...]) -> rule.Changes:
+    """The changes of a frame, a snapshot in all of its rows."""
     names = list(source.names)
     check_names(names)
-    require("A frame of changes", _WANTED, names)
-    if _EVENT not in names and _IS_SNAPSHOT not in names:
+    require("A frame of changes", ("ts", "token_id", "side", "price", "size", *fields), names)
+    if "event" not in names and "is_snapshot" not in names:
         raise NotTidyError(
-            f"A frame of changes lacks a column {_EVENT!r} ({', '.join(rule.EVENTS)}) or {_IS_SNAPSHOT!r}; without one "
-            "it is not known where a book begins."
+            f"A frame of changes lacks a column 'event' ({', '.join(rule.EVENTS)}) or 'is_snapshot'; without one it is "
+            "not known where a book begins."
         )
     ts = source.times("ts")
-    seen = source.times(_RECEIVED) if _RECEIVED in names else ts
+    seen = source.times("received_at") if "received_at" in names else ts
     if clock == "received":
-        require("A frame of changes with clock='received'", [_RECEIVED], names)
+        require("A frame of changes with clock='received'", ["received_at"], names)
         ts = seen
     tokens, token = _tokens(source)
-    unknown = np.full(len(source), np.nan)
+    unknown, rows = np.full(len(source), np.nan), np.arange(len(source))
+    stated = [source.numbers(c) if c in names else unknown for c in ("best_bid", "best_ask")]
+    is_text = {name: SNAPSHOT_FIELDS[name] == "text" for name in fields}
     return rule.Changes(
         tokens,
         token,
         ts,
         seen,
-        rule.first_rows(_events(source), token, ts),
+        _events(source),
         source.read("side")[0].astype(np.int8),
         source.numbers("price"),
         source.numbers("size"),
-        np.stack([source.numbers(c) if c in names else unknown for c in _STATED], axis=1),
+        np.stack(stated, axis=1),
+        rows,
+        {n: np.array(source.texts(n), object) if text else source.numbers(n) for n, text in is_text.items()},
     )
 
 
 def _events(source: Frame) -> NDArray[np.int8]:
     """The event of each row by its number."""
-    if _EVENT not in source.names:
-        return np.asarray(source.raw(_IS_SNAPSHOT)).astype(bool).astype(np.int8)
-    found, which = frames.distinct_ids(source, [_EVENT])
-    texts = [text for (text,) in found]
+    if "event" not in source.names:
+        return np.asarray(source.raw("is_snapshot")).astype(bool).astype(np.int8)
+    distinct, which = frames.distinct_ids(source, ["event"])
+    texts = [text for (text,) in distinct]
     if unknown := {*texts} - {*rule.EVENTS}:
         raise NotTidyError(
-            f"{_EVENT} is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(map(str, unknown))}."
+            f"event is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(map(str, unknown))}."
         )
     return np.array([rule.EVENTS.index(str(text)) for text in texts], np.int8)[which]
 
 
 def _tokens(source: Frame) -> tuple[tuple[Token, ...], Codes]:
-    """The tokens of the rows, and the number of that of each row."""
+    """The tokens of the rows, and for each row the number of its token."""
     source.codes("token_id")
     names = [c for c in ID_COLUMNS if c in source.names]
-    found, which = frames.distinct_ids(source, names)
-    ids = (dict(zip(names, texts, strict=True)) for texts in found)
+    distinct, which = frames.distinct_ids(source, names)
+    ids = (dict(zip(names, texts, strict=True)) for texts in distinct)
     tokens = (Token(t.get("market_id") or str(t["token_id"]), t["token_id"], t.get("token_label")) for t in ids)
     return tuple(tokens), which.astype(np.int32)
 

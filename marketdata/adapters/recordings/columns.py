@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Ints, Token
 from marketdata.points.order import distinct
+from marketdata.points.rebuild import ASKS, BIDS
 from marketdata.times import parse_iso, unix_scale
 
-# Names that publishers give to tokens; here and below the first name that is present counts.
-TOKEN = ("token_id", "asset_id", "clob_token_id", "token", "instrument_id", "symbol", "ticker", "market_ticker")
-# Markets.
-MARKET = ("market_id", "condition_id", "market", "market_slug", "slug")
-# Outcomes.
-LABEL = ("token_label", "token_side", "outcome")
-# When the venue made it, and when it was received.
-VENUE_TIME = (
-    "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "ts", "time", "snapshot_time",
-    "snapshot_ts", "snapshot_at", "created_at", "datetime",
+# The names that publishers give to a column, the best known first.
+TOKEN = (
+    "token_id", "asset_id", "clob_token_id", "token", "asset", "instrument_id", "symbol", "ticker", "market_ticker",
 )  # fmt: skip
-# When it was received.
-SEEN_TIME = (
+MARKET = ("market_id", "condition_id", "market", "market_slug", "slug")
+LABEL = ("token_label", "token_side", "outcome", "outcome_label")
+VENUE_TIME = (
+    "ts", "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "time", "t", "snapshot_time",
+    "snapshot_ts", "snapshot_at", "datetime", "block_timestamp", "match_time", "created_at",
+)  # fmt: skip
+ARRIVAL_TIME = (
     "timestamp_received", "received_at", "recv_ts", "receive_ts", "local_timestamp", "collected_at", "captured_at",
     "fetched_at", "collected_at_utc", "recorded_at", "ingested_at", "timestamp_created_at",
 )  # fmt: skip
-# Names of the question and the slug of a market.
+TIME = (*VENUE_TIME, *ARRIVAL_TIME)
+SIDE = ("side",)
+PRICE = ("price", "p")
+SIZE = ("size", "amount", "quantity", "qty", "shares")
+LEVEL = ("level", "level_index", "rank")
 QUESTION, SLUG = ("question", "title"), ("slug", "market_slug")
+# The columns that `columns=` may name: one of each list above, and others that some formats read.
+RENAMABLE = (
+    "ts", "received_at", "market_id", "token_id", "token_label", "side", "level", "price", "size", "bids", "asks",
+    "best_bid", "best_ask", "is_snapshot", "event_type", "yes_levels", "no_levels", "question", "slug", "token_ids",
+    "token_labels", "event_id", "event_slug", "series_id", "series_slug", "title", "volume", "liquidity", "spread",
+    "transaction_hash", "maker", "taker", "trader_side",
+)  # fmt: skip
 
 
-def first(names: Sequence[str], wanted: Iterable[str]) -> str | None:
-    """The first wanted name that is there."""
-    return next((name for name in wanted if name in names), None)
+def first(present: Iterable[str], names: Iterable[str]) -> str | None:
+    """The first of some names that is present."""
+    present = set(present)
+    return next((name for name in names if name in present), None)
 
 
 def numbers(column: pl.Series) -> Floats:
@@ -67,53 +79,64 @@ def micros(column: pl.Series) -> Ints:
 
 def _iso(column: pl.Series) -> pl.Series:
     """ISO 8601 texts; each distinct one is read once."""
-    known = {}
+    micros_of = {}
     for text in column.unique(maintain_order=True).to_list():
         try:
-            known[text] = parse_iso(text)
+            micros_of[text] = parse_iso(text)
         except ValueError as problem:
             place = (column.index_of(text) or 0) + 1
             raise ConfigError(
                 f"{column.name} is neither an ISO 8601 time nor a Unix time: value {place}, {problem}."
             ) from None
-    return column.replace_strict(known, return_dtype=pl.Int64)
+    return column.replace_strict(micros_of, return_dtype=pl.Int64)
 
 
 def coded(*columns: pl.Series | None) -> tuple[list[tuple[str | None, ...]], Codes]:
-    """The distinct rows of some columns of texts, and the number of that of each row."""
-    some = [
-        None if c is None else (c if c.dtype == pl.Categorical else c.cast(pl.String).cast(pl.Categorical))
-        for c in columns
-    ]
-    key = np.zeros(next(len(c) for c in some if c is not None), np.int64)
-    for column in some:
-        if column is not None:
-            code = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
-            key = key * (int(code.max(initial=0)) + 1) + code
+    """The distinct rows of columns of texts, and for each row the number of its distinct row."""
+    given = [c for c in columns if c is not None]
+    categories = [c if c.dtype == pl.Categorical else c.cast(pl.String).cast(pl.Categorical) for c in given]
+    key = np.zeros(len(given[0]), np.int64)
+    for column in categories:
+        code = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
+        key = key * (int(code.max(initial=0)) + 1) + code
     first_rows, codes = distinct(key)
-    texts = [[None] * len(first_rows) if c is None else c.gather(first_rows).cast(pl.String).to_list() for c in some]
-    return list(zip(*texts, strict=True)), codes.astype(np.int32)
+    texts = iter([c.gather(first_rows).cast(pl.String).to_list() for c in categories])
+    rows = [[None] * len(first_rows) if c is None else next(texts) for c in columns]
+    return list(zip(*rows, strict=True)), codes.astype(np.int32)
 
 
 def tokens(frame: pl.DataFrame) -> tuple[tuple[Token, ...], Codes]:
-    """The tokens of the rows, and the number of that of each row; a token without an id is that of market and label."""
-    names = frame.columns
-    token, market, label = (first(names, some) for some in (TOKEN, MARKET, LABEL))
+    """The tokens, and for each row the number of its token; one without an id is called by its market and label."""
+    token, market, label = (first(frame.columns, names) for names in (TOKEN, MARKET, LABEL))
     if token is None and (market is None or label is None):
         raise ConfigError(
-            f"No column names the token ({', '.join(TOKEN[:3])}, or {MARKET[0]} and {LABEL[0]}); there are {names}."
+            f"No column names the token ({', '.join(TOKEN[:3])}, or {MARKET[0]} and {LABEL[0]}); its columns are "
+            f"{', '.join(frame.columns)}."
         )
-    market = market if market != token else None
-    found, codes = coded(*(frame[c] if c else None for c in (token, market, label)))
-    return tuple(Token(m or "", t or f"{m}:{n}", n) for t, m, n in found), codes
+    rows, codes = coded(*(frame[c] if c else None for c in (token, market, label)))
+    return tuple(Token(m or "", t or f"{m}:{n}", n) for t, m, n in rows), codes
 
 
 def clocks(frame: pl.DataFrame, clock: str) -> tuple[Ints, Ints]:
-    """The time of each row by the clock that is wanted, and that of its arrival where there is one."""
-    names = frame.columns
-    venue, seen = first(names, VENUE_TIME), first(names, SEEN_TIME)
-    chosen = {"timestamp": venue or seen, "received": seen}.get(clock, clock)
-    if chosen is None or chosen not in names:
-        raise ConfigError(f"has no time for clock={clock!r}; its columns are {names}.", argument="clock", value=clock)
-    ts = micros(frame[chosen])
-    return ts, ts if seen in (None, chosen) else micros(frame[seen])
+    """The time of each row by the chosen clock, and the time of its arrival, where there is none the same."""
+    venue, arrival = first(frame.columns, VENUE_TIME), first(frame.columns, ARRIVAL_TIME)
+    column = {"timestamp": venue or arrival, "received": arrival}.get(clock, clock)
+    if column is None or column not in frame.columns:
+        raise ConfigError(
+            f"has no time for clock={clock!r}; its columns are {', '.join(frame.columns)}.",
+            argument="clock",
+            value=clock,
+        )
+    ts = micros(frame[column])
+    return ts, ts if arrival in (None, column) else micros(frame[arrival])
+
+
+def sides(column: pl.Series) -> NDArray[np.int8]:
+    """Sides as numbers, that of bids where one is missing; ConfigError for another text."""
+    codes_of = dict.fromkeys(("buy", "bid", "bids", "b"), BIDS) | dict.fromkeys(("sell", "ask", "asks", "a"), ASKS)
+    texts = column.cast(pl.String).str.to_lowercase()
+    codes = texts.replace_strict(codes_of, default=None, return_dtype=pl.Int8)
+    wrong = texts.filter(codes.is_null() & (texts != ""))
+    if len(wrong):
+        raise ConfigError(f"{column.name} has the value {wrong[0]!r}; allowed are {', '.join(codes_of)}.")
+    return codes.fill_null(BIDS).to_numpy().copy()

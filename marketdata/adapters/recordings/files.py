@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import gzip
 import io
-import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -22,69 +23,70 @@ if TYPE_CHECKING:
     import polars as pl
 
 Form = Literal["json", "csv", "parquet"]
-# The form that the end of a name says.
-_FORMS: dict[str, Form] = {
+_FORM_OF_SUFFIX: dict[str, Form] = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"
 }  # fmt: skip
-# Ends of compressed files, behind that of the form.
-_PACKED = (".gz", ".zst", ".zstd")
-# Names that are read, for messages.
-ENDS = f"{', '.join(end for end in _FORMS if end != '.pq')}; of all but Parquet also with .gz or .zst"
-# Rows of a table, and of JSON, that are read at a time.
-_ROWS, _JSON_ROWS = 1 << 19, 1 << 14
-# Columns of few different texts.
-_REPEATED = ("asset_id", "event_type", "side")
-# Bytes of a CSV file that are read at a time: a row has no more.
+# The first bytes of a compressed file, by the end of its name.
+_MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
+SUFFIXES = f"{', '.join(s for s in _FORM_OF_SUFFIX if s != '.pq')}; all but Parquet also with .gz or .zst"
+_TABLE_ROWS, _JSON_ROWS = 1 << 19, 1 << 14
+# A row of a CSV file has no more bytes than this.
 _CSV_BLOCK = 1 << 24
-# Bytes in memory that are read as one part, and that a file has at most which is read as one.
-_PART, _WHOLE = 1 << 25, 2 << 30
-# Digits that every whole number of 64 bits can have.
-_INT64_DIGITS = 18
-# The message about a file that ends early.
-_CUT = "ends in the middle of its data: fetch it again. What came before the end was read."
+_PART_BYTES = 1 << 25
+_CUT = "ends in the middle of its data: fetch it again. The rows before its end were read."
 
 
 class DamagedFileError(ConfigError):
-    """A file ends early, or cannot be read from some place on; what came before was given."""
+    """A file ends early, or cannot be read from some place on; the rows before that were given."""
 
 
 @dataclass(frozen=True)
 class RecordingFile:
-    """A file by its name: its form, and its columns or the fields of its first message.
+    """A file with its columns, or the fields of its first message, under their common names.
 
-    ``token_id`` is the token of messages that name none; with ``whole`` all rows are read as one part.
+    Names are lower case with underscores, so that ``clobTokenIds`` is ``clob_token_ids``. ``renamed`` says which column
+    of the file has one of our names. ``token_id`` is the token of messages that name none.
     """
 
     path: Path
     token_id: str | None = None
-    whole: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def form(self) -> Form | None:
-        """The form that the name says, without that of its compression."""
-        ends = self.path.suffixes[-2:]
-        end = ends[0] if len(ends) == 2 and ends[1] in _PACKED else self.path.suffix
-        return _FORMS.get(end)
+        """The form that the suffix says, without that of a compression."""
+        suffixes = self.path.suffixes[-2:]
+        is_packed = len(suffixes) == 2 and suffixes[1] in _MAGIC
+        return _FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Columns, or fields of the first message; ConfigError if the file cannot be read or is empty."""
+        return tuple(self.common_names.values())
+
+    @cached_property
+    def common_names(self) -> dict[str, str]:
+        """The common name of each column of the file."""
+        return _common_names(self._own_columns, self.renamed, self.path.name)
+
+    @cached_property
+    def _own_columns(self) -> tuple[str, ...]:
         if self.form == "json":
             first = self.first_message
             return tuple(first) if isinstance(first, dict) else ()
         if self.form == "parquet":
             return tuple(self._parquet().schema_arrow.names)
         header = next(self.lines(), b"").decode("utf-8-sig", "replace")
-        return tuple(name.strip() for name in next(csv.reader([header]), ())) or self._refuse_empty()
+        return tuple(next(csv.reader([header]), ())) or self._refuse_empty()
 
     @cached_property
     def first_message(self) -> Any:
-        """The first JSON value; the first of a list."""
-        found = next((one for one in self.rows() if one is not None), None)
-        return self._refuse_empty() if found is None else found
+        """The first JSON value, or the first entry of a list."""
+        message = next((message for message in self.rows() if message is not None), None)
+        return self._refuse_empty() if message is None else message
 
     def lines(self) -> Iterator[bytes]:
-        """Lines, without those that are blank; DamagedFileError where a compressed file ends early."""
+        """Lines that are not blank; DamagedFileError where a compressed file ends early."""
         try:
             with self._stream() as stream:
                 yield from (line for line in stream if not line.isspace())
@@ -94,49 +96,48 @@ class RecordingFile:
             raise DamagedFileError(f"{self.path.name!r} {_CUT}") from problem
 
     def messages(self) -> Iterator[Any]:
-        """JSON values line by line, None for a line that is none; of one list over many lines its entries."""
+        """The JSON value of each line, None for a damaged line; or the entries of one list over many lines."""
+        decode = msgspec.json.Decoder().decode
         for number, line in enumerate(self.lines()):
             try:
-                yield msgspec.json.decode(line)
-            except (ValueError, RecursionError):
-                value = _loads(line)
-                if value is None and not number:
-                    yield from self._whole()
+                yield decode(line.removeprefix(b"\xef\xbb\xbf"))
+            except (msgspec.MsgspecError, RecursionError, ValueError):
+                if not number:
+                    yield from self._one_value()
                     return
-                yield value
+                yield None
 
     def rows(self) -> Iterator[Any]:
         """JSON values as `messages` gives them, the entries of lists one by one."""
-        return _each(self.messages())
+        return _flat(self.messages())
 
-    def _whole(self) -> Iterator[Any]:
-        """The values of a file that is one JSON value, or one after the other over many lines."""
-        text = b"".join(self.lines()).decode("utf-8", "replace")
-        decoder, at = json.JSONDecoder(parse_int=_whole_number), 0
+    def _one_value(self) -> Iterator[Any]:
+        """The entries of a file that is one JSON value; of a file with a damaged first line the other lines."""
+        lines = list(self.lines())
         try:
-            while at < len(text):
-                value, at = decoder.raw_decode(text, at)
-                yield from value if isinstance(value, list) else [value]
-                at += len(text) - at - len(text[at:].lstrip(" \t\r\n,"))
-        except (ValueError, RecursionError) as problem:
-            if not at:
+            value = msgspec.json.decode(b"".join(lines).removeprefix(b"\xef\xbb\xbf"))
+        except (msgspec.MsgspecError, RecursionError, ValueError) as problem:
+            values = [_value(line) for line in lines]
+            if not any(isinstance(value, dict | list) for value in values):
                 raise ConfigError(
-                    f"{self.path.name!r} is no JSON: {problem}. If it was cut, fetch it again; if it is of another "
-                    "kind, its name should end in that."
+                    f"{self.path.name!r} is no JSON: {problem}. It needs one JSON value, or one a line. If it was "
+                    "cut, fetch it again; if it is of another kind, its name should end in that."
                 ) from problem
-            raise DamagedFileError(f"{self.path.name!r} {_CUT}") from problem
+            yield from values
+        else:
+            yield from value if isinstance(value, list) else [value]
 
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
-        """Rows, some at a time: of CSV all texts, of Parquet those of the ``columns``; of JSON the objects."""
+        """Rows in parts, under common names: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""
         import polars as pl
 
-        ways = {"csv": self._csv_frames, "json": self._json_frames, "parquet": self._parquet_frames}
+        readers = {"csv": self._csv_frames, "json": self._json_frames, "parquet": self._parquet_frames}
         block, size = list[pl.DataFrame](), 0.0
         try:
-            for frame in ways[str(self.form)](columns):
-                block.append(frame)
+            for frame in readers[str(self.form)](columns):
+                block.append(frame.rename({c: n for c, n in self.common_names.items() if c in frame.columns}))
                 size += frame.estimated_size()
-                if self.is_part(size):
+                if size >= _PART_BYTES:
                     yield pl.concat(block, how="diagonal_relaxed")
                     block, size = [], 0.0
         except DamagedFileError:
@@ -146,29 +147,21 @@ class RecordingFile:
         if block:
             yield pl.concat(block, how="diagonal_relaxed")
 
-    def is_part(self, size: float) -> bool:
-        """Whether so many bytes are a part; ConfigError if a file that is read as one part has more than fit."""
-        if self.whole and size > _WHOLE:
-            raise ConfigError(
-                f"{self.path.name!r} is not in the order of time, and larger than the {_WHOLE >> 20:,} MB that are "
-                "sorted in memory. Sort its rows by their time first, or divide it into files of a range of time each "
-                "that are named in that order."
-            )
-        return not self.whole and size >= _PART
-
     def _json_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
         import polars as pl
 
         rows = self.rows()
         damage: DamagedFileError | None = None
         while damage is None:
-            some: list[Any] = []
+            block: list[Any] = []
             try:
-                some.extend(islice(rows, _JSON_ROWS))
+                block.extend(islice(rows, _JSON_ROWS))
             except DamagedFileError as problem:
                 damage = problem
-            if some:
-                yield pl.DataFrame([row for row in some if isinstance(row, Mapping)], infer_schema_length=None)
+            if block:
+                # A line that is no object counts as a row without values.
+                objects = [_with_text_ids(row) if isinstance(row, dict) else {} for row in block]
+                yield pl.DataFrame(objects, infer_schema_length=None, strict=False)
             elif damage is None:
                 return
         raise damage
@@ -179,7 +172,7 @@ class RecordingFile:
         from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
         texts = ConvertOptions(
-            column_types=dict.fromkeys(self.columns, pa.string()),
+            column_types=dict.fromkeys(self._own_columns, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],
@@ -194,7 +187,7 @@ class RecordingFile:
                     yield cast("pl.DataFrame", pl.from_arrow(batch))
         except (EOFError, OSError, zlib.error, pa.ArrowInvalid) as problem:
             raise DamagedFileError(
-                f"{self.path.name!r} cannot be read further: {problem}. What came before was read."
+                f"{self.path.name!r} cannot be read further: {problem}. The rows before that were read."
             ) from problem
 
     def _parquet_frames(self, columns: Sequence[str] | None) -> Iterator[pl.DataFrame]:
@@ -202,9 +195,9 @@ class RecordingFile:
         import pyarrow as pa
 
         file = self._parquet()
-        names = None if columns is None else [c for c in columns if c in file.schema_arrow.names]
+        names = [own for own, common in self.common_names.items() if columns is None or common in columns]
         try:
-            for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
+            for batch in file.iter_batches(_TABLE_ROWS, columns=names, use_threads=False):
                 yield cast("pl.DataFrame", pl.from_arrow(batch))
         except (OSError, pa.ArrowInvalid) as problem:
             raise DamagedFileError(
@@ -219,7 +212,8 @@ class RecordingFile:
             self._refuse_empty()
         try:
             names = pq.read_schema(self.path).names
-            return pq.ParquetFile(self.path, read_dictionary=[name for name in _REPEATED if name in names])
+            repeated = ("asset_id", "event_type", "side")
+            return pq.ParquetFile(self.path, read_dictionary=[name for name in repeated if name in names])
         except (OSError, pa.ArrowInvalid) as problem:
             raise ConfigError(
                 f"{self.path.name!r} is no whole Parquet file: {problem}. It was cut, or is of another kind: fetch it "
@@ -227,31 +221,58 @@ class RecordingFile:
             ) from problem
 
     def _stream(self) -> Any:
+        magic = _MAGIC.get(self.path.suffix)
+        if magic is None:
+            return self.path.open("rb")
+        with self.path.open("rb") as file:
+            head = file.read(len(magic))
+        if head and not magic.startswith(head):
+            raise ConfigError(
+                f"{self.path.name!r} is not compressed, though its name ends in {self.path.suffix}: rename it to "
+                f"{self.path.stem!r}, or fetch it again."
+            )
         if self.path.suffix == ".gz":
             return gzip.open(self.path, "rb")
-        if self.path.suffix in (".zst", ".zstd"):
-            import pyarrow as pa
+        import pyarrow as pa
 
-            return io.BufferedReader(pa.input_stream(str(self.path), compression="zstd"))
-        return self.path.open("rb")
+        return io.BufferedReader(pa.input_stream(str(self.path), compression="zstd"))
 
     def _refuse_empty(self) -> NoReturn:
         raise ConfigError(f"{self.path.name!r} is empty: fetch it again, or leave it out.")
 
 
-def _loads(line: bytes) -> Any:
-    """A JSON value that the fast parser refuses, such as one with a whole number of 77 digits; None for no JSON."""
+def _common_names(own: Sequence[str], renamed: Mapping[str, str], file: str) -> dict[str, str]:
+    """The common name of each column; ConfigError if a column to rename is not there, or two get one name."""
+    ours = {column: name for name, column in renamed.items()}
+    for column in ours:
+        if column not in own:
+            near = "".join(f"; did you mean {name!r}?" for name in difflib.get_close_matches(column, own, n=1))
+            raise ConfigError(f"{file!r} has no column {column!r}{near} Its columns are {', '.join(own)}.")
+    snake = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower() for name in own}
+    # A name that was given, or that is so in the file, comes before one that is made.
+    taken = {*renamed, *own}
+    common = {name: ours.get(name) or (snake[name] if snake[name] not in taken else name) for name in own}
+    # A column that has one of our names and was not chosen for it gives way.
+    common |= {name: f"{name} of the file" for name in renamed if name in own and name not in ours}
+    repeated = [name for name in common.values() if list(common.values()).count(name) > 1]
+    return {**common, **{own_name: own_name for own_name, name in common.items() if name in repeated}}
+
+
+def _value(line: bytes) -> Any:
     try:
-        return json.loads(line, parse_int=_whole_number)
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
 
 
-def _whole_number(digits: str) -> int | str:
-    """A whole number; one of more digits than a column of numbers has, such as a token id, as text."""
-    return int(digits) if len(digits) <= _INT64_DIGITS else digits
+def _with_text_ids(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with ids, and whole numbers that no column of numbers can hold, as texts."""
+    return {
+        name: str(value) if type(value) is int and (name.endswith(("_id", "Id")) or abs(value) >= 1 << 63) else value
+        for name, value in row.items()
+    }
 
 
-def _each(found: Iterable[Any]) -> Iterator[Any]:
-    for one in found:
-        yield from _each(one) if isinstance(one, list) else (one,)
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield from _flat(value) if isinstance(value, list) else (value,)

@@ -24,7 +24,6 @@ from marketdata.cli.parameters import (
     client,
     is_archive,
     open_archive,
-    recordings,
 )
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.views import VIEWS
@@ -214,12 +213,16 @@ def import_(
         list[str],
         typer.Argument(metavar="PATHS", help="Files, folders and patterns, of records, points and recordings."),
     ],
-    base: Annotated[
-        Literal["1m", "1s"] | None, typer.Option(help="Width of the points of a new archive.", show_default="1m")
+    base: Annotated[str | None, typer.Option(help="Width of the points of a new archive.", show_default="1m")] = None,
+    form: Annotated[str | None, typer.Option("--format", help="Format of all files, where several fit.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="OURS=THEIRS,...", help="Names of columns, as ts=when,token_id=asset.")
     ] = None,
-    form: Annotated[str | None, typer.Option("--format", help="Format of the recordings, where several fit.")] = None,
     markets: Annotated[str | None, typer.Option(metavar="FILE", help="Records of the markets.")] = None,
     clock: Annotated[str, typer.Option(help="timestamp (of the venue), received, or a column.")] = "timestamp",
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A field of books to store, such as hash; may be given again.")
+    ] = None,
     max_gap: Annotated[str, typer.Option(help="Longest hole in a recording over which books remain valid.")] = "5m",
     max_age: Annotated[str, typer.Option(help="Longest silence of a token over which its book remains valid.")] = "1h",
     max_disagreement: Annotated[
@@ -229,21 +232,21 @@ def import_(
     changed_only: Annotated[
         bool, typer.Option("--changed-only", help="No books in buckets without a message of their token.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Give the report, and store nothing.")] = False,
     as_json: Json = False,
     as_csv: Csv = False,
 ) -> None:
-    """Add files to an archive. The first import creates it. Files are tidy rows, or recordings that others published.
+    """Add files to an archive. The first import creates it.
 
-    Names end in .parquet, .csv, .json, .ndjson or .jsonl, the last four also with .gz or .zst. Of a folder with files
-    called markets, events, series, books, prices and metrics only these are imported, else all. The table has for each
-    file its rows or messages, the points in them and the points stored at the base; for recordings also changes, gaps,
-    books that disagree with what the recording states, and what was left out. A file is imported once; an import that
-    was stopped continues. Exit code 1 if a file of a folder or pattern cannot be read.
+    Columns decide what a file is: records, prices, metrics or books as tables, or a recording of books. Names end in
+    .parquet, .csv, .json, .ndjson or .jsonl, all but the first also with .gz or .zst. The table accounts for every row:
+    those read, stored and left out, and the points they became. A file is imported once; an import that was stopped
+    continues. Exit code 1 if a file of a folder or pattern cannot be read.
 
     \b
     Examples:
       marketdata import history markets.ndjson books.parquet
-      marketdata import history recordings/
+      marketdata import history prices.csv --columns ts=when --dry-run
       marketdata import seconds "2026-*/*.jsonl.gz" --base 1s
     """
     from marketdata.archive import Archive
@@ -251,19 +254,35 @@ def import_(
 
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
     added = Archive(archive, frame="polars", base=base).add_files(
-        recordings(source),
+        source,
         format=form,
+        columns=_renamed(columns),
         markets=markets,
         clock=clock,
+        keep=keep or (),
         max_gap=max_gap,
         max_age=max_age,
         unchanged=not changed_only,
         max_disagreement=max_disagreement,
+        dry_run=dry_run,
     )
-    is_tidy = bool((added["format"] == "tidy").all())
-    output.show(added, fmt, _EVERY_ROW, columns=added.columns[:2] + added.columns[3:6] if is_tidy else None)
+    counts = ("file", "format", "rows", "stored", "left_out", "points", "replaced", "tokens", "start", "end")
+    output.show(added, fmt, _EVERY_ROW, columns=counts)
+    for file, *details in added.select("file", "why", "reasons", "note").rows() if fmt == "table" else ():
+        words = ("it", "left out", "note:")
+        typer.echo(f"{file}: " + "; ".join(f"{word} {text}" for word, text in zip(words, details, strict=True) if text))
     if any(is_left_out(rows, note) for rows, note in added.select("rows", "note").rows()):
         raise typer.Exit(1)
+
+
+def _renamed(columns: str | None) -> dict[str, str] | None:
+    """The option ``--columns`` as a dict."""
+    if columns is None:
+        return None
+    pairs = [pair.partition("=") for pair in columns.split(",")]
+    if not all(ours and theirs for ours, _, theirs in pairs):
+        raise ConfigError("is no list such as ts=when,token_id=asset.", argument="--columns", value=columns)
+    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
 def export(

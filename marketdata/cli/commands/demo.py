@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from marketdata.cli import output
-from marketdata.cli.parameters import check_out, recordings
+from marketdata.cli.parameters import check_out
 from marketdata.errors import ConfigError, ContractError
 from marketdata.points.views import VIEWS, View
 
@@ -130,12 +130,10 @@ def _recorded(folder: Path, scratch: str) -> Archive:
     """The files of a folder as an archive; ConfigError if a view is missing."""
     from marketdata.archive import Archive
 
-    archive = Archive(scratch)
-    added = archive.add_files(recordings([folder]), frame="polars")
-    for file, kind, rows, points, stored in added.select("file", "kind", "rows", "points", "stored").rows():
-        each = f", {points:,} points" if points < rows else ""
-        merged = f" in {stored:,} buckets of 1m" if stored < points else ""
-        print(f"  {Path(file).name}: {rows:,} rows of {kind}{each}{merged}")
+    archive = Archive(scratch, frame="polars")
+    added = archive.add_files(folder).drop_nulls("rows")
+    for file, kind, rows, points in added.select("file", "kind", "rows", "points").rows():
+        print(f"  {Path(file).name}: {rows:,} rows of {kind}" + (f", {points:,} points of 1m" if points else ""))
     if missing := sorted(set(VIEWS) - set(_coverage(archive)["view"])):
         raise ConfigError(f"{str(folder)!r} has no {' and no '.join(missing)}; the demo needs all three views.")
     return archive

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marketdata.points.columns import Books, Token, joined
-from marketdata.points.rebuild import ASKS, BIDS, CHANGE, GAP, SNAPSHOT, Changes, Rebuilder, diff, rebuild
+from marketdata.points.rebuild import (
+    ASKS,
+    BIDS,
+    CHANGE,
+    GAP,
+    SNAPSHOT,
+    Changes,
+    Rebuilder,
+    by_time,
+    diff,
+    each_once,
+    out_of_order,
+    rebuild,
+)
 from marketdata.resolution import BucketWidth
 
 SECOND = 1_000_000
@@ -46,6 +60,7 @@ def changes_of(drawn: list[Row]) -> Changes:
         np.array(price, np.float64),
         np.array(size, np.float64),
         np.full((len(drawn), 2), np.nan),
+        np.arange(len(drawn)),
     )
 
 
@@ -124,7 +139,7 @@ def together(parts: list[Books]) -> dict[tuple[str, int], Book]:
     return {key: book for part in parts for key, book in as_dict(part).items()}
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     rows,
     st.sampled_from(["1s", "5s", "1m"]),
@@ -135,24 +150,25 @@ def together(parts: list[Books]) -> dict[tuple[str, int], Book]:
 def test_books_are_those_of_a_dictionary_of_levels(
     drawn: list, every: str, max_gap: int, max_age: int, unchanged: bool
 ) -> None:
-    """Gaps, holes, silence, times that go back, snapshots in one bucket, levels given twice, empty books."""
+    """Books equal those of a plain loop, with gaps, silence, times that go back and levels given twice."""
     width, some = BucketWidth.of(every), timed(drawn)
     limits = {"max_gap": max_gap * SECOND, "max_age": max_age * SECOND}
     parts, tally = rebuild(changes_of(some), width, **limits, unchanged=unchanged)
     plain = in_plain_python(some, width.micros, *limits.values(), unchanged=unchanged)
     assert together(parts) == {(f"t{t}", b * width.micros): book for (t, b), book in plain.items()}
-    assert tally.changes == sum(not np.isnan(row[5]) for row in some)
+    assert tally.levels == sum(not np.isnan(row[5]) for row in some)
+    assert tally.applied + tally.unknown == len(some)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(rows, st.lists(st.integers(0, 60), max_size=4), st.sampled_from([3, 8, 1000]), st.booleans())
 def test_a_recording_in_parts_gives_the_same_books(drawn: list, cuts: list[int], max_gap: int, unchanged: bool) -> None:
-    """Parts are cut anywhere; books that are open go from part to part."""
+    """However a recording is cut into parts, its books are the same."""
     some = timed(drawn)
     whole, _ = rebuild(changes_of(some), WIDTH, max_gap=max_gap * SECOND, max_age=20 * SECOND, unchanged=unchanged)
     state, parts = Rebuilder(WIDTH, max_gap * SECOND, 20 * SECOND, unchanged), []
     state_changes = [changes_of(some[a:b]) for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), 60], strict=True)]
-    parts += state.heard(changes_of(some).seen)
+    parts += state.received(changes_of(some).seen)
     for part in state_changes:
         parts += state.push(part)
     parts += state.finish()
@@ -177,10 +193,10 @@ def books_of(drawn: dict, width: BucketWidth) -> Books:
     return out.of_codes(tokens, np.array([token for token, _ in keys], np.int32))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(books, st.sampled_from(["1s", "1m", "1h"]), st.booleans())
 def test_books_from_the_changes_between_books_are_the_books(drawn: dict, every: str, unchanged: bool) -> None:
-    """rebuild(diff(books)) == books, with missing buckets, unchanged and empty books."""
+    """rebuild(diff(books)) is the books, with missing buckets, unchanged and empty books."""
     width = BucketWidth.of(every)
     given_books = books_of(drawn, width)
     parts, _ = rebuild(
@@ -212,9 +228,48 @@ def test_a_change_over_a_missing_hour_is_not_applied() -> None:
 
 @pytest.mark.parametrize(("stated", "wrong"), [((0.4, 1.0), 0), ((0.41, 1.0), 1), ((0.4, 0.5), 1)])
 def test_stated_best_prices_are_compared(stated: tuple[float, float], wrong: int) -> None:
-    """The last message of a bucket says best bid and ask; of a side without levels 0 and 1."""
-    some = changes_of([(0, START, START, SNAPSHOT, BIDS, 0.4, 10.0)])
-    some.stated[0] = stated
-    _, tally = rebuild(some, WIDTH, max_gap=SECOND, max_age=SECOND)
-    assert (tally.checked, tally.disagreements) == (1, wrong)
-    assert (tally.first is not None) == bool(wrong)
+    """The last message of a bucket states best bid and ask; a side without levels is stated as 0 or 1."""
+    changes = changes_of([(0, START, START, SNAPSHOT, BIDS, 0.4, 10.0)])
+    changes.stated[0] = stated
+    parts, tally = rebuild(changes, WIDTH, max_gap=SECOND, max_age=SECOND)
+    books = tally.compare(each_once(joined(parts)))
+    assert (tally.checked, tally.disagreements, dict(books.values)) == (1, wrong, {})
+
+
+def test_a_superseded_book_does_not_disagree() -> None:
+    """A book that a later one of its bucket replaces, after a gap, is not compared."""
+    late = START + SECOND // 2
+    changes = changes_of([
+        (0, START, START, SNAPSHOT, BIDS, 0.4, 10.0),
+        (0, START + 1000, START + 1000, GAP, BIDS, np.nan, 0.0),
+        (0, late, late, SNAPSHOT, BIDS, 0.5, 10.0),
+    ])  # fmt: skip
+    changes.stated[:] = (0.45, 1.0), (np.nan, np.nan), (0.5, 1.0)
+    parts, tally = rebuild(changes, WIDTH, max_gap=SECOND, max_age=SECOND)
+    tally.compare(each_once(joined(parts)))
+    assert (tally.checked, tally.disagreements) == (1, 0)
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows, st.randoms(use_true_random=False))
+def test_rows_in_any_order_give_the_books_of_their_times(drawn: list, random: Any) -> None:
+    """Sorting by time undoes any order of the rows, where no two rows of a token have one time."""
+    in_order = [(token, START + i * SECOND, START + i * SECOND, *row) for i, (token, _, *row, _) in enumerate(drawn)]
+    shuffled = random.sample(in_order, len(in_order))
+    limits = {"max_gap": 1000 * SECOND, "max_age": 1000 * SECOND}
+    expected, _ = rebuild(changes_of(in_order), WIDTH, **limits)
+    is_early, _ = out_of_order(changes_of(shuffled), {})
+    books, _ = rebuild(by_time(changes_of(shuffled)), WIDTH, **limits)
+    assert together(books) == together(expected)
+    times = {token: [row[1] for row in shuffled if row[0] == token] for token in range(3)}
+    assert is_early.sum() == sum(t < max(ts[:i], default=0) for ts in times.values() for i, t in enumerate(ts))
+
+
+def test_messages_of_one_moment_stay_in_order_when_the_newest_comes_first() -> None:
+    """In a file with the newest message first, equal times are turned around too."""
+    ts = [START, START, START + SECOND]
+    rows_in_order = [
+        (0, t, t, event, BIDS, 0.4, size) for t, event, size in zip(ts, (1, 0, 0), (1.0, 2.0, 3.0), strict=True)
+    ]
+    books, _ = rebuild(by_time(changes_of(rows_in_order[::-1])), WIDTH, max_gap=SECOND, max_age=SECOND)
+    assert [book[0][0][1] for book in together(books).values()] == [2.0, 3.0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
@@ -11,7 +10,6 @@ import polars as pl
 import pytest
 
 import marketdata as md
-from marketdata.adapters.recordings.market_channel import MessageReader
 
 MS = 1_767_225_600_000
 BOOK: dict[str, Any] = {
@@ -75,50 +73,10 @@ def test_messages_are_found_in_lists_and_envelopes(wrap: Any) -> None:
     ]
 
 
-def test_other_messages_are_counted_by_kind() -> None:
-    """Trades, ticks and quotes are no levels; a message that cannot be read is counted, and the others are taken."""
-    reader = MessageReader()
-    tick = {"event_type": "tick_size_change", "asset_id": "7", "new_tick_size": "0.01", "timestamp": str(MS)}
-    other = [{"event_type": kind, "timestamp": str(MS)} for kind in ("last_trade_price", "best_bid_ask")]
-    reader.add([BOOK, tick, *other, changed(0, "x", "1"), changed(0, ".481", "1"), None])
-    batch = reader.collected()
-    assert batch.messages == 7
-    assert batch.left_out == {
-        "tick_size_change": 1, "last_trade_price": 1, "best_bid_ask": 1, "damaged": 2
-    }  # fmt: skip
-    assert batch.odd == {"price off the tick": 1}
-    assert batch.changes is not None
-    assert len(batch.changes) == 5
+def test_unreadable_messages_are_named() -> None:
+    """A message that cannot be read is counted in a warning, and the others are taken."""
     with pytest.warns(md.RecordingWarning, match="1 of 2 messages cannot be read"):
         md.rebuild([BOOK, changed(0, "x", "1")])
-
-
-def test_a_market_is_made_of_the_message_that_announces_it() -> None:
-    """Lists in ``new_market`` are lists or JSON text."""
-    reader = MessageReader()
-    reader.add({
-        "event_type": "new_market", "market": "0xab", "slug": "rain", "question": "Rain?", "timestamp": str(MS),
-        "clob_token_ids": '["7", "8"]', "outcomes": ["Yes", "No"],
-    })  # fmt: skip
-    assert reader.collected().markets == [
-        {
-            "market_id": "0xab",
-            "slug": "rain",
-            "question": "Rain?",
-            "token_ids": ["7", "8"],
-            "token_labels": ["Yes", "No"],
-        }
-    ]
-
-
-def test_a_hash_is_compared_once_it_is_known_how_it_is_made() -> None:
-    """The hash of a book is that of its JSON without the hash; a book whose levels were altered has another."""
-    names = ("market", "asset_id", "timestamp", "hash", "bids", "asks")
-    content = json.dumps({name: BOOK[name] for name in names}, separators=(",", ":"))
-    good = {**BOOK, "hash": hashlib.sha1(content.encode()).hexdigest()}
-    reader = MessageReader()
-    reader.add([{**BOOK, "hash": "of another form"}, good, {**good, "bids": []}])
-    assert reader.collected().odd == {"hash of another book": 1}
 
 
 def test_best_prices_of_messages_are_compared() -> None:
@@ -191,7 +149,7 @@ def test_a_frame_says_which_rows_are_of_a_snapshot() -> None:
 
 def test_levels_that_cannot_be_are_left_out() -> None:
     """Prices outside of 0 to 1 and sizes below 0 are counted."""
-    with pytest.warns(md.RecordingWarning, match="1 of 6 changes have a size below 0"):
+    with pytest.warns(md.RecordingWarning, match="1 of 6 changes have a price outside of 0 to 1, or a size below 0"):
         assert tops([BOOK, changed(100, ".5", "-3"), changed(100, ".47", "1")]) == [(0.48, 0.52)]
 
 

@@ -1,0 +1,5 @@
+"""Fixtures of recordings."""
+
+from archive.conftest import recorded
+
+__all__ = ["recorded"]

@@ -1,0 +1,186 @@
+"""Each format reads its sample, and a file is of the kind that its columns prove, or of none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import marketdata as md
+from marketdata.adapters.recordings.files import RecordingFile
+from marketdata.adapters.recordings.format import all_formats, format_of
+
+SAMPLES = {path.stem: path for path in sorted((Path(__file__).parent / "samples").iterdir())}
+START = 1_767_225_600
+
+
+def test_every_format_has_a_sample() -> None:
+    """A format is a module of the folder, and has a file among the samples."""
+    assert SAMPLES.keys() == all_formats().keys()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_is_of_its_format_alone(name: str) -> None:
+    """No other format fits as well, and none that fits is of a kind that would store the rows as something else."""
+    file = RecordingFile(SAMPLES[name])
+    assert format_of(file).name == name
+    others = {other.kind for other in all_formats().values() if other.fits(file)}
+    assert others <= {"books"} or len(others) == 1
+
+
+@pytest.mark.parametrize("name", [n for n in SAMPLES if all_formats()[n].kind == "books"])
+def test_every_sample_of_books_has_the_same_books(name: str, tmp_path: Path) -> None:
+    """All samples tell of one book; where every change is recorded it is also the book of the minute between."""
+    archive = md.Archive(tmp_path, frame="polars")
+    report = archive.add_files(SAMPLES[name], token_id="7" if name == "book-messages" else None).row(0, named=True)
+    market = next(m for m in ("m", "7") if m in archive.coverage()["market_id"])
+    best = md.bbo(archive.books(market)).filter(pl.col("token_label").fill_null("Yes") == "Yes")
+    rows = [(ts.minute, *prices) for ts, *prices in best.select("ts", "best_bid", "best_ask").rows()]
+    between = [(1, 0.48, 0.52)] if all_formats()[name].changes else []
+    assert rows == [(0, 0.48, 0.52), *between, (2, 0.4, 0.52)]
+    assert (report["format"], report["rows"]) == (name, report["stored"] + report["left_out"])
+
+
+def test_samples_of_points_and_records_are_stored(tmp_path: Path) -> None:
+    """Prices, metrics and records become what they are; a token of no known market is one of its own."""
+    archive = md.Archive(tmp_path, frame="polars")
+    names = ["markets", "events", "series", "prices", "metrics"]
+    report = archive.add_files([SAMPLES[name] for name in names])
+    assert sorted(report["kind"]) == sorted(names)
+    assert archive.prices("m")["price"].to_list() == [0.5, 0.46]
+    assert archive.metrics("m")["volume"].to_list() == [5.0, 6.0]
+    market = archive.markets().row(0, named=True)
+    assert (market["token_ids"], market["token_labels"]) == (["7", "8"], ["Yes", "No"])
+
+
+def test_ids_of_ladders_are_derived(tmp_path: Path) -> None:
+    """A set without ids has the slug as the market, and slug and outcome as the token, and its record says so."""
+    archive = md.Archive(tmp_path, frame="polars")
+    archive.add_files(SAMPLES["ladders"])
+    market = archive.markets().row(0, named=True)
+    assert (market["token_ids"], market["token_labels"], market["ids_are_derived"]) == (["m:Yes"], ["Yes"], True)
+    assert market["resolved_token_id"] == "m:Yes"
+
+
+def test_equal_scores_name_both_formats(tmp_path: Path) -> None:
+    """A table that is two things is refused with their names, until one is chosen."""
+    path = tmp_path / "both.parquet"
+    columns = {"token_id": ["7"], "timestamp": [START], "side": ["bid"], "price": [0.5], "size": [1.0], "level": [0]}
+    pl.DataFrame({**columns, "is_snapshot": [True]}).write_parquet(path)
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    with pytest.raises(md.errors.ConfigError, match=r"columns of incremental and of levels.*format="):
+        archive.add_files(path)
+    with pytest.raises(md.errors.ConfigError, match="allowed are book-messages"):
+        archive.add_files(path, format="levles")
+    assert archive.add_files(path, format="levels")["stored"].to_list() == [1]
+
+
+STRANGERS: dict[str, tuple[dict[str, Any], str | None]] = {
+    "prices under a name of events": ({"token_id": "7", "timestamp": START, "price": 0.5, "event_slug": "e"}, "prices"),
+    "short names": ({"t": START, "asset_id": "7", "price": 0.5}, "prices"),
+    "trades of an event": (
+        {"trade_id": 1, "timestamp": START, "market_id": "m", "event_id": "e", "prediction_id": "p", "price": 0.5,
+         "quantity": 2},
+        None,
+    ),
+    "trades": ({"timestamp": START, "asset_id": "7", "price": 0.5, "size": 2, "side": "BUY"}, "trades"),
+    "one side of quotes": ({"timestamp": START, "token_id": "7", "price": 0.5, "side": "bid"}, None),
+    "numbered tokens": (
+        {"market_id": "m", "question": "?", "outcome_0_token_id": "7", "outcome_1_token_id": "8"}, "markets",
+    ),
+    "tokens as JSON": ({"condition_id": "m", "question": "?", "token_ids_json": '["7", "8"]'}, "markets"),
+    "asset ids": ({"market_id": "m", "slug": "s", "asset_ids": ["7", "8"]}, "markets"),
+    "candles": (
+        {"timestamp": START, "market_id": "m", "open": 0.4, "high": 0.5, "low": 0.3, "close": 0.4, "volume": 5}, None,
+    ),
+    "positions": ({"wallet": "0x", "token_id": "7", "size": 5.0, "avg_price": 0.4}, None),
+    "quotes": ({"timestamp": START, "market_id": "m", "best_bid": 0.4, "best_ask": 0.5, "spread": 0.1}, None),
+    "top levels": (
+        {"timestamp": START, "asset_id": "7", "bids_top5": "[[0.4, 1]]", "asks_top5": "[[0.5, 1]]"}, "snapshots",
+    ),
+    "events with times": ({"event_id": "e", "title": "t", "timestamp": START}, None),
+    "orders": (
+        {"order_id": "o", "asset_id": "7", "created_at": START, "price": 0.4, "size": 1, "order_type": "GTC"}, None,
+    ),
+    "camel case": ({"conditionId": "m", "clobTokenIds": '["7","8"]', "question": "?"}, "markets"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+@pytest.mark.parametrize("end", ["parquet", "csv"])
+def test_a_table_is_of_the_kind_that_its_columns_prove(name: str, end: str, tmp_path: Path) -> None:
+    """A name says nothing; a table that proves no kind is refused with its columns and what is needed."""
+    row, kind = STRANGERS[name]
+    path = tmp_path / f"events.{end}"
+    if end == "csv":
+        pl.DataFrame([{k: str(v).replace("'", '"') for k, v in row.items()}]).write_csv(path)
+    else:
+        pl.DataFrame([row]).write_parquet(path)
+    if kind is None:
+        with pytest.raises(
+            md.errors.ConfigError, match=r"(?s)columns of no known format.*Needed are:.*--columns ts=when"
+        ):
+            format_of(RecordingFile(path))
+    else:
+        chosen = format_of(RecordingFile(path))
+        assert kind in (chosen.kind, chosen.name)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.sampled_from([
+            "timestamp", "ts", "created_at", "token_id", "asset_id", "market_id", "condition_id", "event_id",
+            "event_slug",
+            "title", "question", "slug", "side", "price", "size", "volume", "level", "outcome", "token_ids", "bids",
+            "asks", "trade_id", "best_bid", "spread", "fee", "user", "is_snapshot", "end_date", "name",
+        ]),
+        min_size=1, max_size=12, unique=True,
+    ),
+)  # fmt: skip
+def test_no_table_is_stored_as_a_wrong_kind(tmp_path_factory: Any, names: list[str]) -> None:
+    """Whatever the columns: records have no times, tokens, prices or trades, and points have what they need."""
+    path = tmp_path_factory.mktemp("table") / "events.csv"
+    path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    try:
+        kind = format_of(RecordingFile(path)).kind
+    except md.errors.ConfigError:
+        return
+    present = set(names)
+    if kind in ("markets", "events", "series"):
+        assert not present & {"timestamp", "ts", "token_id", "asset_id", "price", "side", "size", "trade_id", "bids"}
+    elif kind in ("prices", "metrics"):
+        assert present & {"timestamp", "ts"}
+        assert not present & {"side", "size", "trade_id", "level"}
+        assert ({"price"} if kind == "prices" else {"volume", "spread"}) & present
+    elif kind == "trades":
+        assert present >= {"price", "size"}
+        assert present & {"token_id", "asset_id", "outcome"}
+    else:
+        assert {"bids", "asks"} <= present or {"side", "price", "size"} <= present
+
+
+def test_columns_are_renamed_and_checked(tmp_path: Path) -> None:
+    """`columns=` names a column; a name that is not ours, or not in the file, is refused with the nearest one."""
+    path = tmp_path / "p.csv"
+    path.write_text(f"when,asset,p,ts\n{START},7,0.5,x\n")
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    archive.add_files(path, columns={"ts": "when", "token_id": "asset", "price": "p"})
+    assert archive.prices("7")["price"].to_list() == [0.5]
+    with pytest.raises(md.errors.ConfigError, match=r"'token', which is no column of ours; did you mean 'token_id'"):
+        archive.add_files(path, columns={"token": "asset"})
+    with pytest.raises(md.errors.ConfigError, match=r"no column 'whem'; did you mean 'when'"):
+        archive.add_files(path, columns={"ts": "whem"})
+
+
+@pytest.mark.parametrize("end", ["csv.gz", "csv.zst", "jsonl.gz"])
+def test_a_file_that_is_not_compressed_is_named(tmp_path: Path, end: str) -> None:
+    """Plain text under the name of a compressed file is no damaged file."""
+    path = tmp_path / f"prices.{end}"
+    path.write_text("token_id,timestamp,price\n7,1767225600,0.5\n")
+    with pytest.raises(md.errors.ConfigError, match="is not compressed"):
+        md.Archive(tmp_path / "archive").add_files(path)
