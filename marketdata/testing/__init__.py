@@ -1,4 +1,4 @@
-"""For tests of code that uses this library: small frames, runs without waiting, replays without a network."""
+"""Help for tests of code that uses this library: small frames, no waiting, replays without a network."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import Any
 from marketdata.clock import SYSTEM, Clock
 from marketdata.testing.samples import books, markets, metrics, prices
 
-# The headers of an answer that a replay needs; no other is stored.
-_HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-days", "x-simulated"})
-# Recorded answers are sent one after the other: a cassette is not made for threads.
-_ONE = threading.Lock()
+_STORED_HEADERS = frozenset({"content-type", "date", "retry-after", "location", "x-simulated"})
+_CASSETTE_LOCK = threading.Lock()
 
 
 @contextlib.contextmanager
 def no_waiting() -> Iterator[Clock]:
-    """Waits for the rate limit and between retries advance a virtual clock and return at once.
+    """Replace waits for the rate limit and between retries by a virtual clock.
 
-    Yields the Clock; ``slept`` is the virtual time [s]. Timeouts of sockets stay real; threads share the virtual time.
+    Yields the Clock; its ``slept`` is the virtual time [s]. Threads share it, and timeouts of sockets stay real.
 
     Examples
     --------
@@ -40,10 +38,19 @@ def no_waiting() -> Iterator[Clock]:
 def vcr_config(*secrets: str) -> dict[str, Any]:
     """Options of vcrpy for cassettes without a key, with bodies as plain text.
 
-    Returns a dict for ``vcr.VCR(**vcr_config())``, ``vcr.use_cassette(path, **vcr_config())`` or the fixture
-    ``vcr_config`` of pytest-recording; with ``record_mode="none"`` tests only replay. Keys, cookies and unused headers
-    are left out; ``secrets`` are texts that stars replace in answers. Requests are matched by method, path and query,
-    so that a cassette replays at any address, and sent one at a time, since vcrpy loses concurrent ones.
+    Keys, cookies and unused headers are left out. Requests are matched by method, path and query, so a cassette replays
+    at any address. They are sent one at a time, because vcrpy loses concurrent ones.
+
+    Parameters
+    ----------
+    *secrets : str
+        Texts that stars replace in responses.
+
+    Returns
+    -------
+    dict
+        For ``vcr.VCR(**vcr_config())``, ``vcr.use_cassette(path, **vcr_config())`` or the fixture ``vcr_config`` of
+        pytest-recording. With ``record_mode="none"`` tests only replay.
 
     Examples
     --------
@@ -54,30 +61,30 @@ def vcr_config(*secrets: str) -> dict[str, Any]:
 
     return {
         "filter_headers": ["x-api-key", "authorization", "proxy-authorization", "cookie"],
-        "before_record_response": lambda answer: _scrubbed(answer, secrets),
+        "before_record_response": lambda response: _without_secrets(response, secrets),
         "decode_compressed_response": True,
         "match_on": ["method", "path", "query"],
-        "custom_patches": ((Adapter, "send", _one_after_the_other(Adapter.send)),),
+        "custom_patches": ((Adapter, "send", _send_one_at_a_time(Adapter.send)),),
     }
 
 
-def _one_after_the_other(send: Callable[..., Any]) -> Callable[..., Any]:
+def _send_one_at_a_time(send: Callable[..., Any]) -> Callable[..., Any]:
     def sent(*args: Any, **options: Any) -> Any:
-        with _ONE:
+        with _CASSETTE_LOCK:
             return send(*args, **options)
 
     return sent
 
 
-def _scrubbed(answer: dict[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
-    headers = {n: _without(v, secrets) for n, v in answer["headers"].items() if n.lower() in _HEADERS}
-    body = {**answer["body"], "string": _without(answer["body"].get("string", b""), secrets)}
-    return {**answer, "headers": headers, "body": body}
+def _without_secrets(response: dict[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
+    headers = {n: _replace(v, secrets) for n, v in response["headers"].items() if n.lower() in _STORED_HEADERS}
+    body = {**response["body"], "string": _replace(response["body"].get("string", b""), secrets)}
+    return {**response, "headers": headers, "body": body}
 
 
-def _without(value: Any, secrets: tuple[str, ...]) -> Any:
+def _replace(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, list):
-        return [_without(v, secrets) for v in value]
+        return [_replace(v, secrets) for v in value]
     for secret in secrets:
         value = value.replace(secret.encode(), b"***") if isinstance(value, bytes) else value.replace(secret, "***")
     return value

@@ -14,33 +14,30 @@ from marketdata.tidy import records
 from marketdata.tidy.frames import FrameKind
 from marketdata.times import to_micros, to_text
 
-# The first time [microseconds UTC].
 _START = to_micros("2026-01-01", "start")
-# The ids of markets.
-_NAMES = ("rain", "snow", "wind", "frost")
-# Moves of the mid of the first token [cents], repeated.
-_MOVES = (0, 1, 3, 2, 4, 2, 1)
+_MARKET_IDS = ("rain", "snow", "wind", "frost")
 
 
 def _tokens(markets: int) -> tuple[Token, ...]:
-    markets = whole("markets", markets, most=len(_NAMES))
+    markets = whole("markets", markets, most=len(_MARKET_IDS))
     labels = ("Yes", "No")
-    return tuple(Token(_NAMES[m], f"{m + 1}{t + 1}", labels[t]) for m in range(markets) for t in range(2))
+    return tuple(Token(_MARKET_IDS[m], f"{m + 1}{t + 1}", labels[t]) for m in range(markets) for t in range(2))
 
 
-def _head(tokens: tuple[Token, ...], buckets: int, resolution: str) -> tuple[tuple[Token, ...], Ints, Ints]:
-    """Tokens, bounds and times of columns."""
+def _grid(tokens: tuple[Token, ...], buckets: int, resolution: str) -> tuple[tuple[Token, ...], Ints, Ints]:
+    """Return tokens, their bounds and the time of each entry."""
     ts = _START + np.arange(buckets, dtype=np.int64) * Resolution.of(resolution).micros
     tokens = tokens if buckets else ()
     return tokens, np.arange(len(tokens) + 1) * buckets, np.tile(ts, len(tokens))
 
 
 def _moves(buckets: int) -> Ints:
-    return np.resize(np.array(_MOVES, dtype=np.int64), whole("buckets", buckets, least=0))
+    """Return how far the mid is from its start in each bucket [cents]."""
+    return np.resize(np.array([0, 1, 3, 2, 4, 2, 1], dtype=np.int64), whole("buckets", buckets, least=0))
 
 
 def _mids(markets: int, buckets: int) -> Ints:
-    """The mid in cents, one row per token: that of No is 100 less that of Yes."""
+    """Return the mids [cents], one row per token; Yes and No add up to 100."""
     moves = _moves(buckets)
     yes = [40 + 10 * m + moves for m in range(markets)]
     return np.stack([row for mid in yes for row in (mid, 100 - mid)])
@@ -49,11 +46,23 @@ def _mids(markets: int, buckets: int) -> Ints:
 def books(
     frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, levels: int = 2, resolution: str = "1m"
 ) -> Any:
-    """Order books of two tokens a market, Yes and No, from 2026-01-01 on, with ``buckets`` snapshots of each token.
+    """Order books of two tokens a market, Yes and No, from 2026-01-01 on.
 
     One row per level of a book side: ``ts market_id token_id token_label side level price size``. The book of No
-    mirrors that of Yes; bids and asks are one cent apart from the mid and from each other. ``markets``: 1 to 4 ("rain",
-    "snow", "wind", "frost"); ``levels``: 1 to 30 of each side; ``resolution``: time between snapshots, "1m" to "1d".
+    mirrors the book of Yes. Levels are one cent apart, and the best ones are one cent from the mid.
+
+    Parameters
+    ----------
+    frame : {"pandas", "polars"}
+        Kind of frame.
+    markets : int
+        1 to 4 markets: "rain", "snow", "wind" and "frost".
+    buckets : int
+        Snapshots of each token.
+    levels : int
+        1 to 30 levels on each side.
+    resolution : str
+        Time between snapshots, "1m" to "1d".
 
     Examples
     --------
@@ -62,34 +71,39 @@ def books(
     ('Yes', 'bid', 1, 0.38, 200.0)
     """
     tokens, mids = _tokens(markets), _mids(markets, buckets)
-    deep = np.arange(whole("levels", levels, most=30))
-    own, other = 100.0 * (deep + 1), 100.0 * (deep + 3)
-    # Yes has the smaller bids; what rests on the bid side of Yes rests on the ask side of No.
-    sizes = np.array([[[own, other]], [[other, own]]] * markets)
-    steps = np.stack([-1 - deep, 1 + deep])
+    level = np.arange(whole("levels", levels, most=30))
+    smaller, larger = 100.0 * (level + 1), 100.0 * (level + 3)
+    sizes = np.array([[[smaller, larger]], [[larger, smaller]]] * markets)
+    steps = np.stack([-1 - level, 1 + level])
     price = (mids[:, :, None, None] + steps) / 100
     levels_ = np.stack([price, np.broadcast_to(sizes, price.shape)], axis=-1).reshape(-1, 2)
     counts = np.full(2 * len(tokens) * buckets, levels, np.int64)
-    books = Books.of_levels(*_head(tokens, buckets, resolution), counts, *levels_.T)
+    books = Books.of_levels(*_grid(tokens, buckets, resolution), counts, *levels_.T)
     return accessor.to_frame(books, frame)
 
 
 def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Prices of the tokens of `books`, the mids: ``ts market_id token_id token_label price``; see `books`."""
+    """Prices of the tokens, equal to the mids of `books`; parameters: see `books`.
+
+    One row per token and bucket: ``ts market_id token_id token_label price``.
+    """
     tokens, mids = _tokens(markets), _mids(markets, buckets)
-    return accessor.to_frame(Series(*_head(tokens, buckets, resolution), {"price": mids.ravel() / 100}), frame)
+    return accessor.to_frame(Series(*_grid(tokens, buckets, resolution), {"price": mids.ravel() / 100}), frame)
 
 
 def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Metrics of the markets of `books`: ``ts market_id volume liquidity spread``; see `books`."""
-    named = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
+    """Metrics of the markets; parameters: see `books`.
+
+    One row per market and bucket: ``ts market_id volume liquidity spread``.
+    """
+    market_tokens = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
     volume = 100.0 + 10.0 * np.tile(_moves(buckets), markets)
     values = {"volume": volume, "liquidity": np.full(len(volume), 1000.0), "spread": np.full(len(volume), 0.02)}
-    return accessor.to_frame(Series(*_head(named, buckets, resolution), values), frame)
+    return accessor.to_frame(Series(*_grid(market_tokens, buckets, resolution), values), frame)
 
 
 def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
-    """Records of the markets of `books`, resolved by turns with Yes and No; see `books`.
+    """Records of the markets, resolved in turn as Yes and No; parameters: see `books`.
 
     One row per market: ``market_id slug question status start_date end_date token_ids token_labels closed_at event_slug
     resolved_token_id resolved_token_label``.

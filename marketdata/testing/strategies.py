@@ -1,4 +1,4 @@
-"""Strategies of hypothesis: tidy frames, columns and raw pages, with gaps, nulls, odd labels and long ids."""
+"""Strategies of hypothesis for tidy frames, columns and raw pages, with gaps, nulls, odd labels and long ids."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ sizes = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e7), st.sampled_from([
 
 @st.composite
 def sides(draw: st.DrawFn, side: str, most: int = 5) -> list[list[float]]:
-    """Strategy of ``[price, size]`` levels of a ``side``, best first, at ``most`` so many; see `book_frames`."""
+    """Strategy of ``[price, size]`` levels of a ``side``, best first, ``most`` at most; see `book_frames`."""
     drawn = draw(st.lists(prices, max_size=most, unique=True))
     return [[p, draw(sizes)] for p in sorted(drawn, reverse=side == "bid")]
 
 
 @st.composite
 def token_sets(draw: st.DrawFn, most: int = 4) -> list[Token]:
-    """Strategy of lists of at ``most`` so many Tokens of one market, with ids of 77 digits; see `book_frames`."""
-    names = draw(st.lists(labels, min_size=1, max_size=most, unique=True))
-    return [Token("0xm", str(10**76 + i), name) for i, name in enumerate(names)]
+    """Strategy of lists of Tokens of one market, ``most`` at most, with ids of 77 digits; see `book_frames`."""
+    token_labels = draw(st.lists(labels, min_size=1, max_size=most, unique=True))
+    return [Token("0xm", str(10**76 + i), label) for i, label in enumerate(token_labels)]
 
 
 @st.composite
@@ -75,15 +75,15 @@ def times(draw: st.DrawFn, step: int = MINUTE, most: int = 12) -> list[int]:
 def book_pages(draw: st.DrawFn) -> dict[str, Any]:
     """Strategy of bodies of books pages, as dicts (interface 4.2); see `pages`."""
     tokens = draw(token_sets())
-    shown = [t for t in tokens if draw(st.booleans())] or tokens[:1]
-    stamps = draw(times(most=4))
+    present = [t for t in tokens if draw(st.booleans())] or tokens[:1]
+    moments = draw(times(most=4))
     data = {
         t.token_label: [
             {"t": to_text(ts), "bids": draw(sides("bid")), "asks": draw(sides("ask"))}
-            for ts in stamps
+            for ts in moments
             if draw(st.booleans())
         ]
-        for t in shown
+        for t in present
     }
     return {
         "market_id": "0xm",
@@ -100,7 +100,7 @@ def book_pages(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def encodings(draw: st.DrawFn, page: object) -> bytes:
-    """Strategy of bytes: a ``page`` as JSON text in one of the ways JSON may be written; see `pages`."""
+    """Strategy of bytes: a ``page`` as JSON, with keys in any order and any white space; see `pages`."""
     if isinstance(page, dict):
         page = {key: page[key] for key in draw(st.permutations(list(page)))}
     comma = draw(st.sampled_from([",", ", ", " ,\n\t"]))
@@ -158,10 +158,16 @@ def metric_columns(draw: st.DrawFn, *, most: int = 20) -> Series:
 
 
 def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 14) -> st.SearchStrategy[Any]:
-    """Tidy books of one market: one-sided, empty, crossed and locked.
+    """Strategy of tidy books of one market: one-sided, empty, crossed and locked.
 
-    Returns a strategy of frames like those of `marketdata.Client.books`; ``step`` is the grid of the times
-    [microseconds], ``most`` the largest number of snapshots of a token.
+    Parameters
+    ----------
+    frame : {"pandas", "polars"}
+        Kind of frame; its columns are those of `marketdata.Client.books`.
+    step : int
+        Grid of the times [microseconds].
+    most : int
+        Largest number of snapshots of a token.
 
     Examples
     --------
@@ -186,7 +192,7 @@ def metric_frames(frame: FrameKind = "pandas", *, most: int = 20) -> st.SearchSt
 
 @st.composite
 def pages(draw: st.DrawFn, view: View = "books") -> bytes:
-    """Strategy of bytes: bodies of a history page of a ``view``, as JSON in one of the ways it may be written.
+    """Strategy of bytes: bodies of history pages of a ``view``, as a service may write them.
 
     Examples
     --------
