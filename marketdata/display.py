@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,7 @@ from marketdata.errors import ConfigError
 
 # Fewer characters do not tell ids apart.
 _NARROWEST_ID = 6
+_LONGEST_VALUE = 90
 
 
 class Shown:
@@ -28,24 +29,23 @@ class Shown:
         return str(self._frame._repr_html_())
 
 
-class Described:
-    """An object that shows itself as a title and named values: as text, and as a table in notebooks."""
+def described(name: str, values: Iterable[tuple[str, object]]) -> str:
+    """An object as text: its name, and a line for each value; long values without their middle."""
+    lines = [f"  {key}: {_cut(str(value), _LONGEST_VALUE)}" for key, value in values]
+    return "\n".join([name, *lines])
 
-    def _description(self) -> tuple[str, Mapping[str, object]]:
-        raise NotImplementedError
 
-    def __repr__(self) -> str:
-        title, values = self._description()
-        return "\n".join([title, *(f"  {name}: {value}" for name, value in values.items() if value is not None)])
+def html_table(values: Iterable[tuple[object, object]]) -> str:
+    """Names and values as a table for notebooks; whatever the texts contain is shown as text."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in values
+    )
+    return f"<table>{rows}</table>"
 
-    def _repr_html_(self) -> str:
-        title, values = self._description()
-        rows = (
-            f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
-            for name, value in values.items()
-            if value is not None
-        )
-        return f"<table><caption>{escape(title)}</caption>{''.join(rows)}</table>"
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
 
 
 def show(frame: Any, *, id_width: int | None = 16) -> Shown:

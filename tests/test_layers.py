@@ -11,7 +11,6 @@ From top to bottom; a module imports its own layer and lower ones::
     typing                         names of frames for annotations
     accessor
     conformance                    which interpretation of the interface a service follows
-    display                        how frames are shown
     plot
     tidy                           functions on frames
     fetch                          requests, pacing, windows
@@ -21,7 +20,7 @@ From top to bottom; a module imports its own layer and lower ones::
     vendors                        what is known about each service
     times
     clock
-    resolution  renamed            widths of buckets; old names and what to write instead
+    resolution  renamed  display   widths of buckets; old names; how objects are shown
     errors                         imports nothing of ours
 """
 
@@ -37,7 +36,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "marketdata"
 LAYERS = (
     ("errors",),
-    ("resolution", "renamed"),
+    ("resolution", "renamed", "display"),
     ("clock",),
     ("times",),
     ("vendors",),
@@ -47,7 +46,6 @@ LAYERS = (
     ("fetch",),
     ("tidy",),
     ("plot",),
-    ("display",),
     ("conformance",),
     ("accessor",),
     ("typing",),

@@ -16,6 +16,7 @@ from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import FetchOptions, History
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
+from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.estimate import Plan, make_plan
@@ -82,7 +83,7 @@ class Client(Generic[Frame]):
     Examples
     --------
     >>> md.Client("http://127.0.0.1:8000", "some-key-of-mine-1")
-    Client('http://127.0.0.1:8000', KeyProvider('…ne-1'), frame='pandas')
+    Client('http://127.0.0.1:8000', frame='pandas')
     """
 
     @overload
@@ -142,7 +143,10 @@ class Client(Generic[Frame]):
     def __repr__(self) -> str:
         if not hasattr(self, "_transport"):
             return "Client(not made)"
-        return f"Client({self._transport.base_url!r}, {self._transport.keys!r}, frame={self.frame!r})"
+        return f"Client({self._transport.base_url!r}, frame={self.frame!r})"
+
+    def _repr_html_(self) -> str:
+        return html_table([("service", self._transport.base_url), ("frames", self.frame), ("archive", self._archive)])
 
     # -- history
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from marketdata.fetch.html_table import html_table
+from marketdata.display import described, html_table
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.wire import models
@@ -25,6 +25,9 @@ class Record(dict[str, Any]):
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
+
+    def __repr__(self) -> str:
+        return described("Record", self.items())
 
     def _repr_html_(self) -> str:
         return html_table(self.items())

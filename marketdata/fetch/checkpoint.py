@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from marketdata.fetch.html_table import html_table
+from marketdata.display import described, html_table
 from marketdata.fetch.windows import Window
 from marketdata.times import Range
 from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS
@@ -18,7 +18,7 @@ _ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
 _OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_positive"})
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """The repairs, oddities and cost of a fetch; pass one to a call, which fills it in; see `marketdata.Client.books`.
 
@@ -36,10 +36,17 @@ class Report:
     pages: int = 0
     points: int = 0
 
+    def _values(self) -> Iterator[tuple[str, str]]:
+        for name in ("requests", "retries", "restarts", "pages", "points"):
+            yield name, f"{getattr(self, name):,}"
+        for kind in ("repairs", "warnings", "observed"):
+            yield from ((f"{kind}: {name}", f"{count:,}") for name, count in getattr(self, kind).items())
+
+    def __repr__(self) -> str:
+        return described("Report of a fetch", self._values())
+
     def _repr_html_(self) -> str:
-        counts = [(name, f"{getattr(self, name):,}") for name in ("requests", "retries", "restarts", "pages", "points")]
-        named = {"repaired": self.repairs, "odd": self.warnings, "observed": self.observed}
-        return html_table([*counts, *((f"{kind}: {n}", f"{c:,}") for kind, of in named.items() for n, c in of.items())])
+        return html_table(self._values())
 
     def note(self, notes: Mapping[str, int]) -> list[str]:
         """Count oddities; the names of those that strict mode refuses."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marketdata.fetch.html_table import html_table
+from marketdata.display import html_table
 from marketdata.fetch.windows import WORTH_DIVIDING, Window
 from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution

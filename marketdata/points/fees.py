@@ -12,6 +12,7 @@ from typing import Self, overload
 
 import numpy as np
 
+from marketdata.display import html_table
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
@@ -63,6 +64,10 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"<Fees: {self.text}>"
+
+    def _repr_html_(self) -> str:
+        fees_of_markets = ((market, fees.text) for market, fees in (self.markets or {}).items())
+        return html_table([("fees", self.text), *fees_of_markets])
 
     @overload
     def __call__(self, price: Floats, shares: Floats | float) -> Floats: ...
