@@ -249,7 +249,7 @@ def test_a_key_file_that_is_not_there_says_how_to_make_one(folder: Path) -> None
     for words in (("keys", "list", "none.toml"), ("serve", "history", "--keys", "none.toml")):
         done = marketdata(*words, cwd=folder)
         assert done.returncode == 2
-        assert "marketdata keys new makes one" in done.stderr
+        assert "marketdata keys new none.toml" in done.stderr
 
 
 def test_the_accessor_shows_its_verbs() -> None:
