@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from marketdata import display
+from marketdata.adapters.dispatch import names_of
+from marketdata.errors import NotTidyError
 from marketdata.points.columns import Data
+from marketdata.points.measures import MEASURES
+from marketdata.points.schema import Kind, kind_of
+from marketdata.renamed import instead_of
 from marketdata.tidy import (
     answers,
     asof,
     baskets,
+    book_measures,
     cross_token,
     event_windows,
-    features,
     fill,
     forecast_scores,
     forward,
     frames,
-    liquidity,
+    measures,
     outcomes,
     quality,
-    quotes,
     rebuild,
     resample,
     returns,
     shapes,
-    trade_cost,
 )
-from marketdata.tidy.export import pivot
 
 # The frame that has the accessor.
 F = TypeVar("F")
@@ -36,8 +38,13 @@ F = TypeVar("F")
 P = ParamSpec("P")
 
 
-def _method(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Accessor[F], P], F]:
-    """A function of a frame as a method of the accessor, with the same further arguments."""
+def _method(
+    function: Callable[Concatenate[Any, P], Any], *kinds: Kind | Literal["records", "changes"]
+) -> Callable[Concatenate[Accessor[F], P], F]:
+    """A function of a frame as a method of the accessor, with the same further arguments.
+
+    It is completed on frames of these kinds; without any, on all.
+    """
 
     def method(accessor: Accessor[F], /, *args: P.args, **kwargs: P.kwargs) -> F:
         return function(accessor._frame, *args, **kwargs)  # type: ignore[no-any-return] # noqa: SLF001
@@ -46,7 +53,20 @@ def _method(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenat
     method.__name__, method.__qualname__ = name, f"Accessor.{name}"
     method.__doc__ = f"{summary.partition('; see ')[0].removesuffix('.')}; see `marketdata.{name}`."
     method.__wrapped__ = function  # type: ignore[attr-defined] # whose signature it has
+    method.kinds = kinds  # type: ignore[attr-defined]
     return method
+
+
+def _fits(names: list[str], kinds: tuple[Any, ...]) -> bool:
+    """Whether a frame with these columns is of one of the kinds."""
+    if "records" in kinds:
+        return "market_id" in names and "ts" not in names
+    if "changes" in kinds:
+        return {"ts", "token_id", "side", "price", "size"} <= {*names} and "level" not in names
+    try:
+        return not kinds or bool(kind_of(names, kinds))
+    except NotTidyError:
+        return False
 
 
 class _Suggestions:
@@ -58,12 +78,22 @@ class _Suggestions:
             # Notebooks, unlike plain Python, suggest nothing by themselves.
             from difflib import get_close_matches
 
-            hint = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, dir(type(self)), n=1))
+            near = (f"; did you mean {one!r}?" for one in get_close_matches(name, dir(type(self)), n=1))
+            hint = instead_of(name) or "".join(near)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
 
-class Accessor(_Suggestions, Generic[F]):
+# Kinds of frames by what functions take.
+_BOOKS: tuple[Kind, ...] = ("books", "nested")
+_TOP: tuple[Kind, ...] = (*_BOOKS, "bbo")
+_PRICES: tuple[Kind, ...] = (*_TOP, "prices")
+_ANY: tuple[Kind, ...] = (*_BOOKS, "series")
+
+
+class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
     """The functions of ``marketdata`` on a tidy ``frame`` of any kind, as methods: ``df.md``.
+
+    Completion (``df.md.<tab>``) lists those that fit the columns of the frame.
 
     Examples
     --------
@@ -75,57 +105,43 @@ class Accessor(_Suggestions, Generic[F]):
         self._frame = frame
 
     def __repr__(self) -> str:
-        verbs = (name for name in vars(Accessor) if not name.startswith("_"))
-        return f"The verbs of tidy frames: {', '.join(verbs)}. help(df.md.bbo) explains one."
+        return f"Functions for this frame: {', '.join(dir(self))}. help(df.md.bbo) explains one."
+
+    def __dir__(self) -> list[str]:
+        names = [str(name) for name in names_of(self._frame)]
+        methods = {name: getattr(Accessor, name) for name in dir(Accessor) if not name.startswith("_")}
+        return [name for name, method in methods.items() if _fits(names, getattr(method, "kinds", ()))]
 
     # A method hides the module of its name, so it comes behind the others of that module.
-    resample = _method(resample.resample)
-    bbo = _method(quotes.bbo)
-    mid = _method(quotes.mid)
-    spread = _method(quotes.spread)
-    depth = _method(liquidity.depth)
-    imbalance = _method(liquidity.imbalance)
-    microprice = _method(liquidity.microprice)
-    spread_bps = _method(liquidity.spread_bps)
-    locked = _method(liquidity.locked)
-    crossed = _method(liquidity.crossed)
-    features = _method(features.features)
-    fill_price = _method(trade_cost.fill_price)
-    sweep = _method(trade_cost.sweep)
-    ladder = _method(shapes.ladder)
-    to_wide = _method(shapes.to_wide)
-    from_wide = _method(shapes.from_wide)
-    explode = _method(shapes.explode)
-    nest = _method(shapes.nest)
-    diff = _method(rebuild.diff)
-    rebuild = _method(rebuild.rebuild)
-    complement = _method(cross_token.complement)
-    overround = _method(cross_token.overround)
-    arbitrage = _method(cross_token.arbitrage)
-    probabilities = _method(cross_token.probabilities)
-    event_overround = _method(baskets.event_overround)
-    event_arbitrage = _method(baskets.event_arbitrage)
-    event_probabilities = _method(baskets.event_probabilities)
-    outcomes = _method(outcomes.outcomes)
-    without_answers = _method(answers.without_answers)
-    time_to_resolution = _method(event_windows.time_to_resolution)
-    around = _method(event_windows.around)
-    forward_returns = _method(forward.forward_returns)
-    brier = _method(forecast_scores.brier)
-    log_score = _method(forecast_scores.log_score)
-    calibration = _method(forecast_scores.calibration)
-    available_at = _method(asof.available_at)
-    asof_join = _method(asof.asof_join)
-    gaps = _method(asof.gaps)
-    align = _method(fill.align)
-    ohlc = _method(returns.ohlc)
-    log_odds = _method(returns.log_odds)
-    returns = _method(returns.returns)
-    check = _method(quality.check)
-
-    def pivot(self, value: str | None = None, *, columns: str = "token_id") -> Any:
-        """One value as a matrix: a row per time, a column per token; see `marketdata.pivot`."""
-        return pivot.pivot(self._frame, value, columns=columns)
+    resample = _method(resample.resample, *_TOP, "prices", "metrics", "quotes")
+    features = _method(measures.features, *_TOP)
+    to_wide = _method(shapes.to_wide, *_BOOKS)
+    explode = _method(shapes.explode, "nested")
+    nest = _method(shapes.nest, "books")
+    diff = _method(rebuild.diff, *_BOOKS)
+    rebuild = _method(rebuild.rebuild, "changes")
+    complement = _method(cross_token.complement, "books")
+    overround = _method(cross_token.overround, *_TOP)
+    arbitrage = _method(cross_token.arbitrage, *_TOP)
+    probabilities = _method(cross_token.probabilities, *_PRICES)
+    event_overround = _method(baskets.event_overround, *_TOP)
+    event_arbitrage = _method(baskets.event_arbitrage, *_TOP)
+    event_probabilities = _method(baskets.event_probabilities, *_PRICES)
+    outcomes = _method(outcomes.outcomes, "records")
+    without_answers = _method(answers.without_answers, "records")
+    time_to_resolution = _method(event_windows.time_to_resolution, *_ANY)
+    around = _method(event_windows.around, *_ANY)
+    forward_returns = _method(forward.forward_returns, *_TOP)
+    brier = _method(forecast_scores.brier, *_PRICES)
+    log_score = _method(forecast_scores.log_score, *_PRICES)
+    calibration = _method(forecast_scores.calibration, *_PRICES)
+    available_at = _method(asof.available_at, *_ANY)
+    asof_join = _method(asof.asof_join, *_ANY)
+    gaps = _method(asof.gaps, *_ANY)
+    align = _method(fill.align, "series")
+    ohlc = _method(returns.ohlc, *_ANY)
+    returns = _method(returns.returns, *_ANY)
+    check = _method(quality.check, *_BOOKS, "prices", "metrics")
 
     def show(self, *, id_width: int | None = 16) -> display.Shown:
         """The frame to print, its long ids shortened; see `marketdata.show`."""
@@ -135,6 +151,10 @@ class Accessor(_Suggestions, Generic[F]):
     def plot(self) -> Plots:
         """Charts of the frame; see `marketdata.plot`."""
         return Plots(self._frame)
+
+
+for _name, _function in book_measures.FUNCTIONS.items():
+    setattr(Accessor, _name, _method(_function, *(_TOP if MEASURES[_name].needs == "top" else _BOOKS)))
 
 
 class Plots(_Suggestions):

@@ -12,7 +12,15 @@ Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")
 
 # Names at the top of the package, and methods of df.md.
-NAMES: dict[str, str] = {}
+NAMES = {
+    "crossed": 'md.features(frame, ["crossed"])',
+    "from_wide": "nested books: one list of prices and one of sizes per side, as md.nest(books) has them",
+    "kelly": "(probability - cost) / (1 - cost), cost = price + fee",
+    "ladder": "md.to_wide(books)",
+    "locked": 'md.features(frame, ["locked"])',
+    "log_odds": "numpy.log(p / (1 - p))",
+    "pivot": 'frame.pivot(index="ts", columns="token_id", values="price") of pandas',
+}
 # Arguments of functions.
 _OF_EVENTS = {
     name: dict.fromkeys(arguments, f"md.event_{name}(frame, markets)")
@@ -39,6 +47,11 @@ ARGUMENTS = {
     "resample": {"resolution_of": "width"},
     "returns": {"resolution": "width"},
 }
+
+
+def instead_of(name: str) -> str:
+    """The end of an error about a name that is gone; empty for any other name."""
+    return f"; write {NAMES[name]}" if name in NAMES else ""
 
 
 def renamed(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

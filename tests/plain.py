@@ -212,24 +212,6 @@ def with_markers(rows: Rows) -> Rows:
     return out
 
 
-def ladder(rows: Rows, moment: int) -> Rows:
-    """The last book of each token until a moment, bids beside asks."""
-    last: dict[Any, Any] = {}
-    for snapshot in snapshots(rows):
-        if snapshot[0]["ts"] <= moment:
-            last[snapshot[0]["market_id"], snapshot[0]["token_id"]] = snapshot
-    out = []
-    for head, bids, asks in last.values():
-        for k in range(max(len(bids), len(asks))):
-            row = {**head, "level": k}
-            for name, side in (("bid", bids), ("ask", asks)):
-                there = k < len(side)
-                row[f"{name}_price"], row[f"{name}_size"] = side[k] if there else (None, None)
-                row[f"{name}_total"] = math.fsum(s for _, s in side[: k + 1]) if there else None
-            out.append(row)
-    return out
-
-
 def tokens_of(rows: Rows) -> dict[str, list[str]]:
     """The tokens of each market."""
     out: dict[str, list[str]] = {}

@@ -19,46 +19,6 @@ from marketdata.tidy.frames import to_columns, to_frame
 from marketdata.times import to_datetime
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow", "shuffled polars"])
-@few
-@given(columns=price_columns())
-def test_a_matrix_holds_every_price_in_its_place(kind: str, columns: Any) -> None:
-    """Row by time, column by token: each price stands there, and nothing else does."""
-    out = md.pivot(of_kind(columns, kind))
-    if kind == "pandas":
-        stamps = [int(t.value) // 1000 for t in out.index.as_unit("ns")]
-        table = {str(c): out[c].tolist() for c in out.columns}
-    else:
-        out = out.collect() if kind == "lazy" else pl.from_arrow(out) if kind == "arrow" else out
-        stamps = out["ts"].dt.timestamp("us").to_list()
-        table = {c: out[c].to_list() for c in out.columns if c != "ts"}
-    assert stamps == sorted({int(t) for t in columns.ts})
-    assert list(table) == [columns.tokens[i].token_id for i in sorted(set(columns.token.tolist()))]
-    want = {
-        (columns.tokens[i].token_id, int(t)): float(p)
-        for i, t, p in zip(columns.token, columns.ts, columns.price, strict=True)
-    }
-    for token, values in table.items():
-        for ts, value in zip(stamps, values, strict=True):
-            there = want.get((token, ts), math.nan)
-            assert value == there or (math.isnan(there) and (value is None or math.isnan(value)))
-
-
-def test_a_matrix_refuses_what_would_mix_tokens() -> None:
-    """Labels that repeat over markets, and rows that stand twice, are refused."""
-    archive = md.simulate(events=2, days=1)
-    markets = [m["id"] for m in archive.records("markets") if len(m["tokens"]) == 2][:2]
-    prices = archive.prices(markets, frame="polars")
-    with pytest.raises(md.ConfigError, match="token_id"):
-        md.pivot(prices, columns="token_label")
-    with pytest.raises(md.ConfigError, match="allowed"):
-        md.pivot(prices, columns="slug")
-    assert md.pivot(pl.concat([prices, prices])).equals(md.pivot(prices))
-    with pytest.raises(md.NotTidyError, match="different price"):
-        md.pivot(pl.concat([prices, prices.with_columns(price=1 - pl.col("price") / 3)]))
-    assert md.pivot(archive.metrics(markets), "volume").columns.tolist() == sorted(markets)
-
-
 @few
 @given(books=book_columns(), prices=price_columns(), metrics=metric_columns())
 def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: Any, metrics: Any) -> None:
@@ -264,7 +224,8 @@ def test_vectorbt_takes_the_matrix() -> None:
     """A portfolio over the matrix buys and holds at its prices."""
     vbt = pytest.importorskip("vectorbt", reason="vectorbt is not installed: make handover")
     archive = md.simulate(events=1, days=1)
-    prices = md.pivot(md.align(archive.prices(archive.records("markets")[0]["id"]), "1m", fill="forward"))
+    prices = md.align(archive.prices(archive.records("markets")[0]["id"]), "1m", fill="forward")
+    prices = prices.pivot(index="ts", columns="token_id", values="price")
     held = vbt.Portfolio.from_holding(prices, init_cash=100.0, freq="1min")
     growth = prices.iloc[-1] / prices.iloc[0] - 1
     assert np.allclose(held.total_return().to_numpy(), growth.to_numpy())

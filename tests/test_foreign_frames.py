@@ -295,14 +295,6 @@ def test_equal_rows_are_one_row_and_different_ones_are_refused() -> None:
         md.resample(pl.concat([frame, frame.with_columns(price=0.125)]), "1h")
 
 
-def test_a_wide_row_with_a_hole_is_refused() -> None:
-    """A deeper level without the one before is no best level."""
-    wide = md.to_wide(book(bids=[(0.25, 1.0), (0.2, 1.0)]), 2)
-    broken = wide.with_columns(bid_px_00=None, bid_sz_00=None).cast({"bid_px_00": pl.Float64, "bid_sz_00": pl.Float64})
-    with pytest.raises(md.NotTidyError, match="deeper level and not the one before"):
-        md.from_wide(broken)
-
-
 def test_a_snapshot_in_two_frames_is_refused() -> None:
     """A stream of frames that was cut within a snapshot would tell it twice."""
     whole = book()

@@ -16,6 +16,7 @@ import pytest
 
 import marketdata as md
 from marketdata import plot, testing
+from marketdata.tidy.shapes import ladder as at_moment
 
 mpl.use("Agg")
 go = pytest.importorskip("plotly.graph_objects")
@@ -500,7 +501,7 @@ def test_a_book_has_the_mid_and_the_levels_of_its_moment(books) -> None:
     main, side = figure.axes[:2]
     _, _, mid = next(line for line in lines(main) if len(line[1]) > 2)
     np.testing.assert_allclose(np.array(mid)[~np.isnan(mid)], yes["mid"].dropna())
-    ladder = md.ladder(books[books["token_label"] == "Yes"], moment)
+    ladder = at_moment(books[books["token_label"] == "Yes"], moment)
     widths = sorted(bar.get_width() for bar in side.patches)
     np.testing.assert_allclose(widths, sorted([*ladder["bid_size"].dropna(), *ladder["ask_size"].dropna()]))
     assert "a jump" in texts(main)
@@ -901,6 +902,7 @@ def test_each_backend_loads_its_own_library_only() -> None:
     code = """
 import sys
 import marketdata as md
+from marketdata.tidy.shapes import ladder as at_moment
 md.plot.prices(md.testing.prices(), backend="plotly")
 assert "matplotlib" not in sys.modules
 """

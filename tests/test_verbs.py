@@ -32,7 +32,21 @@ def test_functions_and_methods_have_the_same_arguments() -> None:
     for frame in FRAMES:
         for name in METHODS:
             assert parameters(getattr(frame.md, name)) == parameters(getattr(md, name))[1:], name
-        assert {name for name in dir(frame.md) if not name.startswith("_")} == {*METHODS, "plot"}
+
+
+def test_completion_lists_what_fits_the_columns() -> None:
+    """`df.md.<tab>` offers measures on books, none of them on prices, and nothing private."""
+    books, prices, metrics = (
+        set(dir(frame.md)) for frame in (md.testing.books(), md.testing.prices("polars"), md.testing.metrics("polars"))
+    )
+    assert books >= {"bbo", "depth", "resample", "overround", "plot"}
+    assert prices >= {"returns", "probabilities", "brier", "resample"}
+    assert not {"bbo", "depth", "overround"} & (prices | metrics)
+    assert not {"brier", "probabilities"} & metrics
+    assert {"bbo", "spread", "returns"} <= set(dir(md.testing.books("polars").md.bbo().lazy().md))
+    assert set(dir(md.testing.markets().md)) >= {"outcomes", "without_answers"}
+    assert "rebuild" in dir(md.diff(md.testing.books()).md)
+    assert all(not name.startswith("_") for name in books | prices)
 
 
 def test_charts_of_a_frame_have_the_arguments_of_the_function() -> None:
@@ -71,7 +85,8 @@ for frame in ("pandas", "polars"):
 
 def test_every_name_has_its_place_in_the_docs() -> None:
     """Each method is in a table of analytics; each function, class, chart and method has its page of the reference."""
-    analytics = (ROOT / "docs" / "analytics.md").read_text(encoding="utf-8")
+    pages = (ROOT / "docs" / page for page in ("analytics.md", "reference/measures.md"))
+    analytics = "".join(page.read_text(encoding="utf-8") for page in pages)
     documented = [m for m in METHODS if m == "show" or re.search(rf"(?m)^\|.*`{m}[`(]|`md\.{m}\(", analytics)]
     assert documented == METHODS
     reference = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))

@@ -48,7 +48,6 @@ CALLS = [
     called(md.features, frame=BOOKS, measures=["mid"]),
     called(md.fill_price, frame=BOOKS, size=1),
     called(md.sweep, frame=BOOKS, side="buy", size=1),
-    called(md.ladder, frame=BOOKS, ts="2026-01-01"),
     called(md.to_wide, frame=BOOKS),
     called(md.complement, frame=BOOKS),
     called(md.overround, frame=BOOKS),
@@ -65,13 +64,10 @@ CALLS = [
     called(md.gaps, frame=PRICES, width="1m"),
     called(md.ohlc, frame=PRICES, resolution="1h"),
     called(md.returns, frame=PRICES),
-    called(md.log_odds, frame=PRICES),
     called(md.check, frame=PRICES),
-    called(md.pivot, frame=PRICES),
     called(md.concat, frames=[PRICES]),
     called(md.execute, orders=ORDERS, books=BOOKS, width="1m", fees=0),
     called(md.account, fills=FILLS, prices=PRICES, width="1m"),
-    called(md.kelly, probability=0.5, price=0.4, fees=0, size=1, bankroll=10),
     called(
         md.to_nautilus,
         frame=YES,
@@ -211,15 +207,7 @@ def test_a_width_is_refused_by_the_name_of_its_argument() -> None:
         assert refused.value.argument == name
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("probability", "0.5"), ("price", ["a"]), ("size", [1, 2, 3])])
-def test_a_stake_is_of_numbers(name: str, wrong: Any) -> None:
-    """Texts and arrays that do not fit are named."""
-    given = {"probability": [0.5, 0.6], "price": 0.4, "size": 1, "bankroll": 10} | {name: wrong}
-    with pytest.raises(md.ConfigError, match=name):
-        md.kelly(fees=0, **given)
-
-
-@pytest.mark.parametrize("call", [md.Fees.flat, md.Fees.quadratic, lambda rate: md.kelly(0.5, 0.4, rate)])
+@pytest.mark.parametrize("call", [md.Fees.flat, md.Fees.quadratic])
 def test_a_fee_in_basis_points_is_refused(call: Callable[[float], Any]) -> None:
     """A rate is a share."""
     with pytest.raises(md.ConfigError, match=r"=500 is refused; .* from 0 to 1"):

@@ -118,11 +118,6 @@ class Frame:
         """`read` of those of the columns that are of tidy types, for all rows, without a copy; see ``tidy``."""
         return {}
 
-    def matrix(self, ts: Ints, names: list[str], values: Floats) -> Native:
-        """A native frame of a row per time with a column of numbers per name; of pandas indexed by ``ts``."""
-        columns: dict[str, Column] = {"ts": ts.view("M8[us]")}
-        return self.build({**columns, **{name: values[:, i] for i, name in enumerate(names)}}, len(ts))
-
     def labelled(self, made: Native) -> Native:
         """A native frame of the same rows with the labels that rows of this one have, in a library that has some."""
         return made

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from marketdata.adapters import polars
 from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
 from marketdata.adapters.normalization import Raw, from_codes, of_runs
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Ints
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 
@@ -102,13 +102,6 @@ class PandasFrame(Frame):
         """See `Frame`: the index, by which pandas assigns columns."""
         made.index = self.native.index
         return made
-
-    def matrix(self, ts: Ints, names: list[str], values: Floats) -> Native:
-        """See `Frame`."""
-        import pandas as pd
-
-        index = pd.DatetimeIndex(ts.view("M8[us]"), tz="UTC", name="ts")
-        return pd.DataFrame(values, index=index, columns=pd.Index(names, dtype="str"))
 
 
 def _column(name: str, column: Column, wanted: Any) -> Any:

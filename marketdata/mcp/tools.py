@@ -35,12 +35,13 @@ from marketdata.mcp.answers import (
     without_repeated_ids,
 )
 from marketdata.points.arguments import whole
-from marketdata.points.columns import METRICS
+from marketdata.points.measures import MEASURES
+from marketdata.points.units import units_of
 from marketdata.points.views import View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.answers import without_answers
-from marketdata.tidy.features import MEASURES, features
 from marketdata.tidy.frames import to_frame
+from marketdata.tidy.measures import features
 from marketdata.tidy.shapes import ladder
 from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
@@ -65,20 +66,6 @@ _MOST_BUCKETS = 100_000
 _LATEST = 60
 # Missing ranges of a market in the list of markets, the first ones.
 _MOST_HOLES = 5
-_PRICE, _SHARES, _AMOUNT = "probability, 0 to 1", "shares", "in the unit of the service, which names none"
-UNITS = {
-    "ts": "start of the bucket, UTC",
-    "level": "0 is the best",
-    **dict.fromkeys(("price", "best_bid", "best_ask", "mid", "microprice", "bid_price", "ask_price"), _PRICE),
-    "spread": "probability: best ask less best bid",
-    "spread_bps": "1/10000 of the mid",
-    **dict.fromkeys(("size", "best_bid_size", "best_ask_size", "bid_size", "ask_size"), _SHARES),
-    **dict.fromkeys(("bid_depth", "ask_depth", "bid_total", "ask_total"), _SHARES),
-    "imbalance": "-1 to 1: difference of the depths of both sides over their sum",
-    **dict.fromkeys(("bid_fill_price", "ask_fill_price"), f"{_PRICE}, average of all levels"),
-}
-# Units of metrics, whose spread is another number than that of a book.
-_METRIC_UNITS = dict(zip(METRICS, (_AMOUNT, _AMOUNT, "probability, of the market and not of a book"), strict=True))
 
 
 class Tools:
@@ -296,7 +283,7 @@ class Tools:
                 frame = to_frame(empty(view), "polars")
             frame = of_outcome(frame, outcome)
             made = frame if make is None else make(frame)
-        units = UNITS | (_METRIC_UNITS if view == "metrics" else {})
+        units = units_of(view)
         # By time, so that what is left out of an answer is what came last.
         shown, next_start = first_times(made.sort("ts", maintain_order=True), most)
         answer = {

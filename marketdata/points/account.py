@@ -1,17 +1,16 @@
-"""An account through time: cash, and positions at what was known; and the stake of greatest growth."""
+"""An account through time: cash, and positions at what was known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from marketdata.points.book import take
 from marketdata.points.columns import Floats, Ints, Side
 from marketdata.points.fees import Charge
+from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.schema import TOLERANCE
 
 
@@ -38,7 +37,7 @@ class Quotes:
         rows = np.flatnonzero(at >= 0)
         if self.bids is None or not len(rows):
             return out
-        _, paid, there, fee = take(self.bids.take(at[rows]), shares[rows], charge=self.charge)
+        _, paid, there, fee = fill_orders(self.bids.take(at[rows]), shares[rows], charge=self.charge)
         out[rows] = np.where(there < shares[rows] * (1 - TOLERANCE), np.nan, paid - fee)
         return out
 
@@ -109,18 +108,3 @@ def total(paths: Sequence[Path], count: int) -> Path:
     none = np.zeros(count)
     money, value, sale = (np.sum([none, *(getattr(path, c) for path in paths)], axis=0) for c in Path._fields[:3])
     return Path(money, value, sale, min((path.first for path in paths), default=count))
-
-
-def kelly(
-    probability: Floats, price: Floats, fee: Callable[[Floats, Floats], Floats], size: Floats | None, bankroll: Floats
-) -> Floats:
-    """The share of money to spend that grows its logarithm most, no more than what the size on offer costs."""
-    shares = np.ones_like(price) if size is None else size
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cost = price + fee(price, shares) / shares
-        stake = np.where(cost < 1, np.clip((probability - cost) / (1 - cost), 0.0, None), 0.0)
-    missing: NDArray[np.bool_] = np.isnan(probability) | np.isnan(price)
-    if size is not None:
-        stake = np.where(size > 0, np.minimum(stake, size * cost / bankroll), 0.0)
-        missing |= np.isnan(size) | np.isnan(bankroll)
-    return np.where(missing, np.nan, stake)

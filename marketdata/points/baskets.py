@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.book import take
 from marketdata.points.columns import Books, Floats, Ints, Token
 from marketdata.points.fees import Schedule
+from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import TOLERANCE
 
@@ -96,8 +96,8 @@ def costs(legs: Legs, books: Books, fees: Schedule, size: float | None = None) -
             sets[np.isinf(sets)] = np.nan
         wanted = np.zeros(len(books))
         wanted[rows] = np.nan_to_num(sets[place[rows]])
-        shares, paid, there, fee = take(books.asks, wanted, charge=charge)
-        lacks = (there < wanted * (1 - TOLERANCE)) | (shares == 0)
+        shares, paid, available, fee = fill_orders(books.asks, wanted, charge=charge)
+        lacks = (available < wanted * (1 - TOLERANCE)) | (shares == 0)
         cost = legs.sums(np.where(lacks, np.nan, paid + fee), side)
         payoff = np.where(np.isnan(cost), np.nan, sets * pays)
         sets = np.where(np.isnan(cost), np.nan, sets)

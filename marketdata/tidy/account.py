@@ -1,4 +1,4 @@
-"""The account of a simulation through time, and the stake of greatest growth."""
+"""The account of a simulation through time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, series_of
 from marketdata.adapters.frame import Column, Frame, Native
-from marketdata.errors import ConfigError, NotTidyError
+from marketdata.errors import NotTidyError
 from marketdata.points import account as rules
 from marketdata.points.account import Path, Quotes
-from marketdata.points.arguments import number, numbers
+from marketdata.points.arguments import number
 from marketdata.points.columns import Columns, Ints, Side
 from marketdata.points.fees import Schedule, schedule
-from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
+from marketdata.points.schema import ID_COLUMNS, TOLERANCE, refuse_cents, require
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import check_starts, refuse_off_grid
@@ -111,49 +111,6 @@ def account(
     by_market = _by(own, times, "market_id", paths, {key: key[0] for key in paths})
     by_event = None if markets is None else _by(own, times, "event_id", paths, _events(markets, list(paths)))
     return Account(own.build(columns, len(times)), by_market, by_event)
-
-
-def kelly(probability: Any, price: Any, fees: Any, *, size: Any = None, bankroll: Any = None) -> Any:
-    """Share of the money to spend on a token, so that its logarithm grows most: (p - c) / (1 - c), c = price + fee.
-
-    Returns a number, or an array if one is given: the share of the ``bankroll`` [0 to 1]; 0 where the ``probability``
-    that the token pays 1 is no more than c, null (NaN) where a number is. With ``size``, the shares on offer at that
-    ``price``, no more than they cost. Fees (see `Fees`) are those of the size, or of one share. The probability is
-    yours, and known exactly here: an estimate wants less, half of it is common. Kelly (1956), "A new interpretation of
-    information rate".
-
-    Parameters
-    ----------
-    probability, price : float or array
-        [0 to 1]; the price is what the shares cost, such as ``best_ask`` of `bbo`, or `fill_price` of the size.
-    fees : Fees, float or function
-        What a taker pays; 0 says that there is none. Of fees by market give ``fees.of_market(market_id)``.
-    size, bankroll : float or array, optional
-        Shares on offer, and the money there is [USD]; both or none.
-
-    Examples
-    --------
-    >>> md.kelly(0.75, 0.5, 0), md.kelly(0.75, 0.5, 0, size=100, bankroll=1000)
-    (0.5, 0.05)
-    >>> round(md.kelly(0.75, 0.5, md.Fees.quadratic(0.05)), 4)
-    0.4872
-    """
-    if (size is None) != (bankroll is None):
-        raise ConfigError("size= and bankroll= go together: shares on offer bound the share of a sum of money.")
-    given = {"probability": probability, "price": price} | (
-        {} if size is None else {"size": size, "bankroll": bankroll}
-    )
-    arrays = numbers(**given)
-    for name, array in zip(given, arrays, strict=True):
-        wrong = array[outside_0_1(array)] if name in ("probability", "price") else array[array < 0]
-        if wrong.size:
-            allowed = NOT_0_1 if name in ("probability", "price") else "below 0; allowed are numbers from 0."
-            raise ConfigError(f"{name} is {wrong.flat[0]:g}, {allowed}")
-    known = schedule(fees)
-    p, at, *bound = arrays
-    shares, money = bound or (None, np.ones_like(at))
-    out = rules.kelly(p, at, known, shares, money)
-    return out if out.ndim else float(out)
 
 
 def _quotes(frame: Frame, fees: Schedule | None) -> dict[tuple[str, str], Quotes]:

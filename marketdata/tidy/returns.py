@@ -1,4 +1,4 @@
-"""Values over time: open, high, low and close, returns, log-odds."""
+"""Values over time: open, high, low and close, returns."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", width: W
     Parameters
     ----------
     how : {"simple", "log", "change", "log_odds"}
-        v / u - 1, ln v - ln u, v - u, or the change of `log_odds`. A value at or below 0 has no logarithm, so a log
+        v / u - 1, ln v - ln u, v - u, or the change of ln(v / (1 - v)). A value at or below 0 has no logarithm: a log
         return of it is null, also between two negative values.
     width : str or timedelta, optional
         Only between neighbouring buckets of this width, null across a gap. By default however far back u is.
@@ -111,23 +111,3 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", width: W
         return frames.to_frame(own, series, {"returns": rules.returns(series, chosen, how, bucket)})
 
     return run(frame, changes, KINDS, keep_extra=True, on_times=on_times)
-
-
-def log_odds(frame: F, value: str | None = None) -> F:
-    """Natural logarithm of the odds of a probability: ln(p / (1 - p)).
-
-    One row per (token, ts): ts, ids and ``log_odds``, null where p is null, at or below 0, or at or above 1. The other
-    token of a market has the same with opposite sign. For ``value`` see `ohlc`.
-
-    Examples
-    --------
-    >>> prices = md.testing.prices("polars", buckets=1)
-    >>> md.log_odds(prices)["log_odds"].round(3).to_list()
-    [-0.405, 0.405]
-    """
-
-    def odds(own: Frame) -> Native:
-        series, chosen = value_of(own, value)
-        return frames.to_frame(own, series, {"log_odds": rules.log_odds(series.values[chosen])})
-
-    return run(frame, odds, KINDS, keep_extra=True)

@@ -1,8 +1,7 @@
-"""Books in other shapes: the ladder at one moment, one wide or nested row per snapshot, and back."""
+"""Books in other shapes: the book at one moment, one wide or nested row per snapshot."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -16,9 +15,8 @@ from marketdata.adapters.frame import Column, Frame, Levels, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import ladder as rules
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Books
 from marketdata.points.order import same_as_before
-from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS, require
+from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS
 from marketdata.times import to_micros
 
 # Columns that name a snapshot.
@@ -27,8 +25,6 @@ KEYS = ("ts", *ID_COLUMNS)
 _MOST_LEVELS = 10_000
 # A lazy frame is not read to count its levels.
 _NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
-# Columns of wide books, from which levels are counted.
-_WIDE = re.compile(r"bid_px_(\d\d+)")
 
 
 def ladder(frame: F, ts: Any) -> F:
@@ -38,13 +34,6 @@ def ladder(frame: F, ts: Any) -> F:
     ask_size ask_total``: prices [probability 0 to 1], sizes and running totals from the best level [shares]. Null where
     a side has no such level; an empty book has no row. By token, then level. ``ts`` is a time as for `Client.books`;
     the last snapshot counts whose ``ts``, the start of its bucket, is not later.
-
-    Examples
-    --------
-    >>> books = md.testing.books("polars")
-    >>> rows = md.ladder(books, "2026-01-01")
-    >>> rows.select("bid_total", "bid_price", "ask_price").row(1)
-    (300.0, 0.38, 0.42)
     """
     moment = to_micros(ts, "ts")
 
@@ -63,7 +52,7 @@ def _wide_names(levels: int) -> list[str]:
 
 
 def to_wide(frame: F, levels: int | None = None) -> F:
-    """Books with one row per snapshot and the levels side by side; `from_wide` is the inverse.
+    """Books with one row per snapshot and the levels side by side.
 
     One row per (token, ts): ts, ids, ``bid_px_00 ask_px_00 bid_sz_00 ask_sz_00 bid_px_01 ...`` [probability, shares],
     00 the best; names and order as in databento's ``mbp-10``. Null where a side has no such level. Levels beyond
@@ -71,9 +60,8 @@ def to_wide(frame: F, levels: int | None = None) -> F:
 
     Examples
     --------
-    >>> wide = md.to_wide(books := md.testing.books("polars"))
-    >>> wide.columns[4:8], md.from_wide(wide).equals(books)
-    (['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00'], True)
+    >>> md.to_wide(md.testing.books("polars"), levels=1).columns[4:]
+    ['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00']
     """
     if levels is not None:
         whole("levels", levels, most=_MOST_LEVELS)
@@ -95,38 +83,6 @@ def _wide(frame: Frame, levels: int | None) -> Native:
         column[there] = (one.price if what == "px" else one.size)[one.begins[there] + int(level)]
         values[name] = column
     return frames.to_frame(frame, books, values, [*KEYS, *values])
-
-
-def from_wide(frame: F) -> F:
-    """Tidy books of wide ones, one row per level of a book side: the inverse of `to_wide`; see `to_wide`."""
-    return run(frame, _of_wide, ["series"], keep_extra=True)
-
-
-def _of_wide(frame: Frame) -> Native:
-    names = _wide_names(levels := _levels(frame.names))
-    series = frames.series(frame, names)
-    pairs = np.full((len(series), 2, levels, 2), np.nan)
-    for name in names:
-        side, what, level = name.split("_")
-        pairs[:, int(side == ASK), int(level), int(what == "sz")] = series.values[name]
-    is_level = ~np.isnan(pairs[..., 0])
-    if not np.array_equal(is_level, ~np.isnan(pairs[..., 1])):
-        raise NotTidyError("A level has a price and no size, or a size and no price; give both, or neither.")
-    if (is_level[..., 1:] & ~is_level[..., :-1]).any():
-        raise NotTidyError(
-            "A side has a deeper level and not the one before; level 00 is the best, and none is left out."
-        )
-    counts = is_level.sum(axis=2).ravel()
-    books = Books.of_levels(series.tokens, series.bounds, series.ts, counts, *pairs[is_level].T)
-    rows = frames.expanded(books)
-    return frames.to_frame(frame, rows.entries, frames.level_values(rows.levels), BOOKS)
-
-
-def _levels(present: Iterable[str]) -> int:
-    names = set(present)
-    levels = max((int(m[1]) + 1 for m in map(_WIDE.fullmatch, names) if m), default=1)
-    require("A wide books frame", (*KEYS, *_wide_names(levels)), names)
-    return levels
 
 
 def explode(frame: F) -> F:

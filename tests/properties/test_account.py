@@ -7,15 +7,14 @@ from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from coded import levels_of
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import close, of_kind, rows
+from measure_loops import SLACK, taken
 from properties.test_execute import MINUTE, as_floats, called, settled_cases, signals_of
-from properties.test_measures import SLACK, taken
 
 import marketdata as md
 from marketdata.points.schema import TOLERANCE
@@ -174,47 +173,6 @@ def test_fills_that_cannot_be_are_refused() -> None:
     none = md.account(fills.head(0), books, "1m", cash=5)
     assert none.total["equity"].to_list() == [5.0] * 3
     assert none.markets.height == 0
-
-
-@given(
-    p=st.floats(0, 1), price=st.floats(0.01, 0.99), rate=st.sampled_from([0.0, 0.05]), size=st.sampled_from([None, 50])
-)
-def test_no_stake_grows_faster(p: float, price: float, rate: float, size: float | None) -> None:
-    """Of many stakes within what is on offer none has a greater expected logarithm."""
-    fees = md.Fees.quadratic(rate, decimals=None)
-    bound = {} if size is None else {"size": size, "bankroll": 1000.0}
-    got = md.kelly(p, price, fees, **bound)
-    cost = price + fees(price, 1)
-    most = 0.999999 if size is None else min(size * cost / 1000.0, 0.999999)
-    assert 0 <= got <= 1
-    assert size is None or got <= most + 1e-12
-
-    def growth(stake: Any) -> Any:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lost = 0.0 if p == 1 else (1 - p) * np.log(1 - stake)
-            return p * np.log(1 - stake + stake / cost) + lost
-
-    assert growth(min(got, 0.999999)) >= np.max(growth(np.linspace(0, most, 501))) - 1e-9
-
-
-def test_kelly_takes_arrays_and_refuses_what_is_no_probability() -> None:
-    """Numbers in, a number out; arrays and series in, an array out, NaN where one is missing."""
-    prices = pl.Series([0.5, 0.7, None, 1.0])
-    got = md.kelly(0.6, prices, 0)
-    assert got[:2].tolist() == pytest.approx([0.2, 0.0])
-    assert math.isnan(got[2])
-    assert got[3] == 0
-    assert md.kelly(0.6, 0.5, 0, size=[0, 100], bankroll=1000).tolist() == pytest.approx([0, 0.05])
-    assert isinstance(md.kelly(0.6, 0.5, 0), float)
-    for wrong in ({"probability": 60}, {"price": 41}):
-        with pytest.raises(md.ConfigError, match="divide cents by 100"):
-            md.kelly(**{"probability": 0.6, "price": 0.5, "fees": 0, **wrong})
-    with pytest.raises(md.ConfigError, match="go together"):
-        md.kelly(0.6, 0.5, 0, size=10)
-    with pytest.raises(md.ConfigError, match="size is -1"):
-        md.kelly(0.6, 0.5, 0, size=-1, bankroll=10)
-    with pytest.raises(md.ConfigError, match=r"fees\.of_market"):
-        md.kelly(0.6, 0.5, md.Fees.of(md.testing.markets("polars").with_columns(feesEnabled=False)))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import KINDS, close, few, of_kind, rows
+from measure_loops import SLACK
 from properties.test_cross_token import pairs, tops
 from properties.test_fees import exact, legs
-from properties.test_measures import SLACK
 
 import marketdata as md
 from marketdata.tidy.frames import to_frame

@@ -80,7 +80,6 @@ def test_measures_of_a_complement_are_the_mirror(books: Any) -> None:
         (md.microprice, lambda v: 1 - v),
         (md.spread, lambda v: v),
         (md.imbalance, lambda v: -v),
-        (md.crossed, lambda v: v),
     ):
         a, b = by_token(verb(frame), flip=False), by_token(verb(seen), flip=True)
         assert a.keys() == b.keys()

@@ -10,11 +10,10 @@ import narwhals as nw
 import polars as pl
 import pytest
 from engines import ENGINES, Engine, fetched
-from kinds import ID_COLUMNS, close, rows
+from kinds import ID_COLUMNS, close
 from properties.test_engines import rich
 
 import marketdata as md
-from marketdata.points.book import OF_TOP, TOP
 from marketdata.tidy.frames import to_frame
 
 WON = {"0xm": "1" * 77, "0xn": "3" * 77}
@@ -30,17 +29,8 @@ MOMENTS = pl.DataFrame({"ts": [TS, "2026-01-01T10:30"], "market_id": ["0xm", "0x
 )
 # Each takes frames of books, prices and metrics.
 VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "depth": lambda b, p, m: md.depth(b, levels=2),
-    "depth within": lambda b, p, m: md.depth(b, within=0.2),
-    "imbalance": lambda b, p, m: md.imbalance(b),
-    **{name: lambda b, p, m, name=name: getattr(md, name)(b) for name in OF_TOP if name not in {*TOP, "bbo"}},
     "features": lambda b, p, m: md.features(b, ["mid", "imbalance", ("depth", {"within": 0.2})]),
-    "fill_price": lambda b, p, m: md.fill_price(b, 1e5),
-    "sweep": lambda b, p, m: md.sweep(b, "buy", size=1e6),
-    "sweep for money": lambda b, p, m: md.sweep(b, "sell", notional=1e5),
-    "ladder": lambda b, p, m: md.ladder(b, TS),
     "to_wide": lambda b, p, m: md.to_wide(b, 3),
-    "from_wide": lambda b, p, m: md.from_wide(md.to_wide(b, 3)),
     "nest explode": lambda b, p, m: md.explode(md.nest(b)),
     "overround": lambda b, p, m: md.overround(b),
     "arbitrage": lambda b, p, m: md.arbitrage(b),
@@ -70,7 +60,6 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ohlc of metrics": lambda b, p, m: md.ohlc(m, "10m", "volume"),
     "returns": lambda b, p, m: md.returns(p),
     "returns side by side": lambda b, p, m: md.returns(p, how="change", width="1m"),
-    "log_odds": lambda b, p, m: md.log_odds(p),
 }
 
 
@@ -136,10 +125,8 @@ def bought(orders: Any, books: Any) -> Any:
 
 
 def test_what_is_computed_is_the_same(running: Engine, polar: list[pl.DataFrame]) -> None:
-    """A matrix, events, a report, charts and an archive take the rows of an engine's frame."""
+    """Events, a report, charts and an archive take the rows of an engine's frame."""
     books, prices, _ = (running.frame(f) for f in polar)
-    wide, want = md.pivot(prices, columns="token_id"), md.pivot(polar[1], columns="token_id")
-    assert rows(wide) == rows(want)
     assert len(list(md.replay(prices=prices, width="1m"))) == len(list(md.replay(prices=polar[1], width="1m")))
     orders = polar[1].filter(pl.col("ts") == pl.col("ts").min()).select("ts", "market_id", "token_id")
     orders = orders.with_columns(side=pl.lit("buy"), size=10.0)

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from kinds import KINDS, close, of_kind, rows
-from properties.test_measures import SLACK, amounts, walk
+from measure_loops import SLACK
+from properties.test_measures import amounts, looped
 
 import marketdata as md
 from marketdata.testing.strategies import book_columns
@@ -53,9 +54,9 @@ def test_fees_of_a_sweep_equal_a_plain_sum(formula: str, kind: str, books: Any, 
         return float((sum(p * s for p, s in taken) + sign * sum(exact(formula, rate, *t) for t in taken)) / shares)
 
     frame = of_kind(books, kind)
-    want = walk(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
+    want = looped(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
     assert close(rows(md.fill_price(frame, size, fees=fees)), want, digits=1e-9)
-    want = walk(books, lambda bids, asks: (float(sum(exact(formula, rate, *t) for t in legs(asks, wanted))),))
+    want = looped(books, lambda bids, asks: (float(sum(exact(formula, rate, *t) for t in legs(asks, wanted))),))
     got = [(*row[:4], row[-1]) for row in rows(md.sweep(frame, "buy", size=size, fees=fees))]
     assert close(got, want, digits=1e-9)
 
@@ -69,7 +70,7 @@ def test_fees_of_a_whole_side_equal_a_plain_sum(books: Any, rate: float) -> None
         shares = sum(s for _, s in side)
         return float(sum(p * s + sign * exact("quadratic", rate, p, s) for p, s in side) / shares) if shares else None
 
-    want = walk(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
+    want = looped(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
     assert close(rows(md.fill_price(of_kind(books, "polars"), fees=fees)), want, digits=1e-9, least=1e-12)
 
 

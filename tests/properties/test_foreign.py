@@ -102,12 +102,6 @@ def doubled(rows: Rows) -> Rows:
     return [{**row, "price_count": int(row["price"] is not None)} for row in rows]
 
 
-def matrix(rows: Rows) -> Rows:
-    tokens = sorted({(r["market_id"], r["token_id"]) for r in rows})
-    found = {(r["market_id"], r["token_id"], r["ts"]): r["price"] for r in rows}
-    return [{"ts": ts, **{t: found.get((m, t, ts)) for m, t in tokens}} for ts in sorted({r["ts"] for r in rows})]
-
-
 CASES: dict[str, Case] = {
     "resample books": Case("books", lambda f: md.resample(f, "1h"), lambda r: plain.resampled_books(r, 3600)),
     "resample books to 15m": Case("books", lambda f: md.resample(f, "15m"), lambda r: plain.resampled_books(r, 900)),
@@ -171,14 +165,7 @@ CASES: dict[str, Case] = {
     "returns next to each other": Case(
         "prices", lambda f: md.returns(f, width="1m"), lambda r: plain.returns(r, "price", "simple", 60)
     ),
-    "log_odds": Case(
-        "prices",
-        md.log_odds,
-        lambda r: [{"ts": x["ts"], **plain.who(x), "log_odds": plain.log_odds(x["price"])} for x in r],
-    ),
-    "ladder": Case("books", lambda f: md.ladder(f, 1_767_229_200), lambda r: plain.ladder(r, 1_767_229_200)),
     "to_wide": Case("books", lambda f: md.to_wide(f, 3), lambda r: plain.wide(r, 3)),
-    "from_wide": Case("books", lambda f: md.from_wide(md.to_wide(f, 3)), plain.with_markers),
     "replay books": Case("books", lambda f: replayed(f, "books"), books_of),
     "replay prices": Case("prices", lambda f: replayed(f, "prices"), lambda r: r),
     "replay metrics": Case("metrics", lambda f: replayed(f, "metrics"), lambda r: r),
@@ -191,9 +178,6 @@ CASES |= {
     ),
     "check books": Case("books", lambda f: report(f, "crossed", "locked", "one_sided"), lambda r: [oddities(r)]),
     "check prices": Case("prices", lambda f: report(f, "outside_0_1"), lambda _: [{"outside_0_1": 0}]),
-    "pivot": Case(
-        "prices", lambda f: md.pivot(f).reset_index() if hasattr(md.pivot(f), "reset_index") else md.pivot(f), matrix
-    ),
 }
 CASES |= {
     "overround": Case("books", md.overround, plain.overround),
@@ -204,7 +188,6 @@ CASES |= {
 # Rows that a call refuses.
 REFUSED: dict[str, Callable[[Rows], bool]] = {
     "complement": alone,
-    "pivot": ids_shared,
 }
 # Faults that a call looks for and reports, or that do not matter to it.
 TOLD_APART = {"check books", "check prices", "available_at"}

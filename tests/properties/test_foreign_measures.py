@@ -6,6 +6,7 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import foreign
@@ -14,6 +15,7 @@ import plain
 import polars as pl
 import pytest
 from hypothesis import given, settings
+from measure_loops import LOOPS
 from properties import test_foreign
 from properties.test_foreign import Case, in_order, judged, once, plain_rows, strategy
 
@@ -33,35 +35,22 @@ def each(measure: Callable[[Levels, Levels], dict[str, Any]]) -> Callable[[Rows]
     return lambda rows: [{**head, **measure(bids, asks)} for head, bids, asks in plain.snapshots(rows)]
 
 
-def depth(bids: Levels, asks: Levels, levels: int | None = None, within: float | None = None) -> dict[str, Any]:
-    if within is not None:
-        mid = plain.top(bids, asks)["mid"]
-        if mid is None:
-            return {"bid_depth": None, "ask_depth": None}
-        near = [[level for level in side if abs(level[0] - mid) <= within + 1e-9] for side in (bids, asks)]
-        return {"bid_depth": sum(s for _, s in near[0]), "ask_depth": sum(s for _, s in near[1])}
-    sums = [sum(s for _, s in side[:levels]) if side else None for side in (bids, asks)]
-    return {"bid_depth": sums[0], "ask_depth": sums[1]}
-
-
-def imbalance(bids: Levels, asks: Levels) -> dict[str, Any]:
-    bid, ask = depth(bids, asks).values()
-    return {"imbalance": (bid - ask) / (bid + ask) if bids and asks and bid + ask > 0 else None}
-
-
-def of_top(bids: Levels, asks: Levels) -> dict[str, Any]:
-    top = plain.top(bids, asks)
-    names = ("best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
-    bid, bid_size, ask, ask_size, mid, spread = (top[c] for c in names)
-    if mid is None:
-        return {"microprice": None, "spread_bps": None, "locked": False, "crossed": False}
-    total = bid_size + ask_size
-    return {
-        "microprice": (bid * ask_size + ask * bid_size) / total if total > 0 else None,
-        "spread_bps": 10_000 * spread / mid if mid > 0 else None,
-        "locked": bid == ask,
-        "crossed": bid > ask,
-    }
+def of_features(bids: Levels, asks: Levels) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    exact = [[(Fraction(price), Fraction(size)) for price, size in side if size > 0] for side in (bids, asks)]
+    for name, arguments in (
+        ("microprice", {}),
+        ("locked", {}),
+        ("depth", {"within": HALF}),
+        ("sweep", {"side": "buy", "size": SIZE}),
+    ):
+        suffix = "".join(f"_{k}_{v}" for k, v in arguments.items())
+        columns = LOOPS[name][0](*exact, **arguments)
+        out |= {
+            c + suffix: float(v) if isinstance(v, int | Fraction) and not isinstance(v, bool) else v
+            for c, v in columns.items()
+        }
+    return out
 
 
 def taken(side: Levels, wanted: float, *, money: bool) -> tuple[float, float]:
@@ -73,25 +62,6 @@ def taken(side: Levels, wanted: float, *, money: bool) -> tuple[float, float]:
         part = max(0.0, min(size, left) if not money else size if left >= price * size else left / price)
         shares, paid = shares + part, paid + part * price
     return shares, paid
-
-
-def fill_price(bids: Levels, asks: Levels) -> dict[str, Any]:
-    out = {}
-    for name, side in (("bid", bids), ("ask", asks)):
-        shares, paid = taken(side, SIZE, money=False)
-        enough = sum(s for _, s in side) >= SIZE * (1 - 1e-9) and shares > 0
-        out[f"{name}_fill_price"] = paid / shares if enough else None
-    return out
-
-
-def sweep(side: Levels, wanted: float, *, money: bool) -> dict[str, Any]:
-    shares, paid = taken(side, wanted, money=money)
-    there = sum(p * s if money else s for p, s in side)
-    filled = there if there < wanted * (1 - 1e-9) else wanted
-    average = paid / shares if shares > 0 else None
-    slip = abs(average - side[0][0]) if average is not None else None
-    names = ("filled", "shortfall", "average_price", "slippage", "shares", "notional")
-    return dict(zip(names, (filled, wanted - filled, average, slip, shares, paid), strict=True))
 
 
 def together(rows: Rows) -> Rows:
@@ -235,28 +205,12 @@ def positions(rows: Rows) -> Rows:
 MOMENTS = pl.DataFrame({"ts": [to_datetime(MOMENT * 1_000_000)]})
 ENDS = MOMENTS.select(pl.lit("m").alias("market_id"), resolved_at="ts")
 CASES: dict[str, Case] = {
-    "depth": Case("books", md.depth, each(depth)),
-    "depth of two levels": Case("books", lambda f: md.depth(f, levels=2), each(lambda b, a: depth(b, a, levels=2))),
-    "depth within": Case("books", lambda f: md.depth(f, within=HALF), each(lambda b, a: depth(b, a, within=HALF))),
-    "imbalance": Case("books", md.imbalance, each(imbalance)),
     "features": Case(
         "books",
-        lambda f: md.features(f, ["microprice", "spread_bps", "locked", "crossed", "depth", "imbalance"]),
-        each(lambda b, a: {**of_top(b, a), **depth(b, a), **imbalance(b, a)}),
-    ),
-    **{
-        name: Case("books", verb, each(lambda b, a, name=name: {name: of_top(b, a)[name]}))
-        for name, verb in (
-            ("microprice", md.microprice),
-            ("spread_bps", md.spread_bps),
-            ("locked", md.locked),
-            ("crossed", md.crossed),
-        )
-    },
-    "fill_price": Case("books", lambda f: md.fill_price(f, SIZE), each(fill_price)),
-    "sweep": Case("books", lambda f: md.sweep(f, "buy", size=SIZE), each(lambda _, a: sweep(a, SIZE, money=False))),
-    "sweep for money": Case(
-        "books", lambda f: md.sweep(f, "sell", notional=MONEY), each(lambda b, _: sweep(b, MONEY, money=True))
+        lambda f: md.features(
+            f, ["microprice", "locked", ("depth", {"within": HALF}), ("sweep", {"side": "buy", "size": SIZE})]
+        ),
+        each(of_features),
     ),
     "probabilities": Case("prices", md.probabilities, lambda r: scaled(r, "price")),
     "probabilities of books": Case("books", md.probabilities, lambda r: scaled(plain.bbo(r), "mid")),

@@ -14,6 +14,7 @@ import marketdata as md
 from marketdata.points.views import empty
 from marketdata.testing.strategies import MINUTE, START, book_columns
 from marketdata.tidy.frames import to_frame
+from marketdata.tidy.shapes import ladder
 from marketdata.times import to_datetime
 
 
@@ -25,18 +26,6 @@ def levels_of(books: Any) -> list[tuple[int, Any, list[Any], list[Any]]]:
         at += nb + na
         out.append((int(books.ts[i]), books.tokens[books.token[i]], found[:nb], found[nb:]))
     return out
-
-
-@given(kind=st.sampled_from(KINDS), books=book_columns())
-def test_wide_and_back_is_the_identity(kind: str, books: Any) -> None:
-    """A wide frame holds every level, so the way back gives the same rows."""
-    frame = of_kind(books, kind)
-    wide = md.to_wide(frame, levels=3)
-    assert rows(md.from_wide(wide)) == rows(to_frame(books, "polars"))
-    if kind in ("pandas", "polars"):
-        back = md.from_wide(wide)
-        tidy = to_frame(books, kind)  # type: ignore[arg-type]
-        assert [str(t).split("(")[0] for t in back.dtypes] == [str(t).split("(")[0] for t in tidy.dtypes]
 
 
 @given(kind=st.sampled_from(KINDS), books=book_columns(), levels=st.integers(1, 4))
@@ -65,17 +54,10 @@ def test_a_ladder_is_the_last_book_until_then(kind: str, books: Any, minute: int
                 here = (*side[k], sum(s for _, s in side[: k + 1])) if k < len(side) else (None,) * 3
                 row += [here[i] for i in order]
             want.append((ts, *token, k, *row))
-    assert close(rows(md.ladder(of_kind(books, kind), to_datetime(moment))), want)
+    assert close(rows(ladder(of_kind(books, kind), to_datetime(moment))), want)
 
 
 def test_a_lazy_frame_needs_the_number_of_levels() -> None:
     """Without it the columns of a lazy frame are unknown, and the error says what to give."""
     with pytest.raises(md.ConfigError, match="levels=10"):
         md.to_wide(to_frame(empty("books"), "polars").lazy())
-
-
-def test_a_wide_frame_with_a_hole_is_refused() -> None:
-    """A missing column of a level is named."""
-    wide = md.to_wide(to_frame(empty("books"), "polars"), levels=2)
-    with pytest.raises(md.NotTidyError, match="ask_sz_01"):
-        md.from_wide(wide.drop("ask_sz_01"))

@@ -151,8 +151,6 @@ WON = {"rain": "11"}
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "probabilities": md.probabilities,
     "spread_bps": md.spread_bps,
-    "log_odds": md.log_odds,
-    "pivot": md.pivot,
     "brier": lambda f: md.brier(f, WON),
     "log_score": lambda f: md.log_score(f, WON, of="market"),
     "calibration": lambda f: md.calibration(f, WON, 3),

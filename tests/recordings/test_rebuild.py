@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import marketdata as md
+from marketdata.tidy.shapes import ladder
 
 MS = 1_767_225_600_000
 BOOK: dict[str, Any] = {
@@ -163,5 +164,5 @@ def test_unchanged_buckets_are_left_out_on_request() -> None:
 def test_rebuilt_frames_and_ladders_have_the_types_of_books() -> None:
     """A level has the same type in every frame of pandas, whether one is missing or not."""
     books = md.testing.books()
-    for frame in (md.rebuild(md.diff(books), "1m"), md.ladder(books, books["ts"].max())):
+    for frame in (md.rebuild(md.diff(books), "1m"), ladder(books, books["ts"].max())):
         assert frame["level"].dtype == books["level"].dtype

@@ -59,7 +59,6 @@ def verbs_keep_the_kind_of_frame() -> None:
     assert_type(md.Fees.flat(0.01), md.Fees)
     prices = md.Client(frame="polars").prices("slug", *RANGE, "1m")
     assert_type(prices.md.ohlc("1h"), PolarsFrame)
-    assert_type(prices.md.log_odds().md, Accessor[PolarsFrame])
 
 
 def functions_keep_the_kind_of_frame(pandas: pd.DataFrame, polars: pl.DataFrame, lazy: pl.LazyFrame) -> None:

@@ -1,0 +1,101 @@
+"""Write what follows from the registry of measures; with `--check` only compare.
+
+Types in tidy/book_measures.pyi, names in __init__.pyi, and the page docs/reference/measures.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1] / "marketdata"
+sys.path.insert(0, str(PACKAGE.parent))
+
+from marketdata.points.measures import MEASURES  # noqa: E402
+
+MODULE = "marketdata.tidy.book_measures"
+
+
+def signature(name: str, owner: str, returns: str) -> str:
+    """A function of frames, or a method, with the arguments of the formula."""
+    given = [*inspect.signature(MEASURES[name].formula).parameters.values()][1:]
+    given = [one if one.default is one.empty else one.replace(default=...) for one in given]
+    parts, keyword_only = [owner], False
+    for one in given:
+        if one.kind is one.KEYWORD_ONLY and not keyword_only:
+            parts.append("*")
+            keyword_only = True
+        parts.append(f"{one.name}: {one.annotation}" + ("" if one.default is one.empty else " = ..."))
+    return f"def {name}({', '.join(parts)}) -> {returns}: ...\n"
+
+
+def stub(names: list[str]) -> str:
+    """The text of tidy/book_measures.pyi."""
+    functions = "".join(signature(name, "frame: _F", "_F") for name in names)
+    methods = "".join("    " + signature(name, "self", "_F") for name in names)
+    return (
+        "# Written by `make stubs` from the registry of measures.\n"
+        "from collections.abc import Callable\nfrom typing import Any, Generic, TypeVar\n\n"
+        f'_F = TypeVar("_F")\n\nFUNCTIONS: dict[str, Callable[..., Any]]\n\n{functions}\n'
+        f"class Methods(Generic[_F]):\n{methods}"
+    )
+
+
+def top_level(text: str, names: list[str]) -> str:
+    """The text of __init__.pyi with one line per measure."""
+    lines = [line for line in text.splitlines() if not line.startswith(f"from {MODULE} import")]
+    lines += [f"from {MODULE} import {name} as {name}" for name in names]
+    imports = sorted({line for line in lines if line.startswith("from ")})
+    others = re.split(r"(?m)(?:^from .*\n)+", "\n".join(lines) + "\n")
+    return others[0] + "\n".join(imports) + "\n" + "".join(others[1:])
+
+
+def page(names: list[str]) -> str:
+    """The text of docs/reference/measures.md."""
+    rows = []
+    for name, one in sorted(MEASURES.items()):
+        arguments = [*inspect.signature(one.formula).parameters][1:]
+        call = f"`{name}({', '.join(arguments)})`" if name in names else f'`features(["{name}"])`'
+        units = "<br>".join(f"`{column}`: {unit}" for column, unit in one.units.items())
+        takes = "books, bbo" if one.needs == "top" else "books"
+        null = re.sub("`", "", one.null)
+        rows.append(f"| {call} | {takes} | {units} | {null} | {one.source} |")
+    listed = "\n".join(f"   {name}" for name in names)
+    return (
+        "<!-- Written by `make stubs` from the registry of measures. -->\n\n# Measures of books\n\n"
+        "Each returns one row per (token, ts), for every kind of frame. Those of `bbo` frames need best prices alone. "
+        "[Write your own](../guides/your_own_measure.md) in a notebook.\n\n"
+        "| function | takes | columns and units | null where | source |\n|---|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n\n```{eval-rst}\n.. currentmodule:: marketdata\n\n.. autosummary::\n   :nosignatures:\n"
+        + f"   :toctree: ../_made/reference\n\n{listed}\n   features\n   measure\n```\n"
+    )
+
+
+def formatted(text: str) -> str:
+    """The text as the formatter of the project writes it."""
+    line = [sys.executable, "-m", "ruff", "format", "--stdin-filename", "stub.pyi", "-"]
+    return subprocess.run(line, input=text, capture_output=True, check=True, text=True, cwd=PACKAGE.parent).stdout
+
+
+def main() -> int:
+    """Write both files, or compare them."""
+    names = sorted(name for name, measure in MEASURES.items() if measure.is_function)
+    top = PACKAGE / "__init__.pyi"
+    texts = {PACKAGE / "tidy" / "book_measures.pyi": stub(names), top: top_level(top.read_text("utf-8"), names)}
+    texts = {path: formatted(text) for path, text in texts.items()}
+    texts[PACKAGE.parent / "docs" / "reference" / "measures.md"] = page(names)
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text]
+    if "--check" in sys.argv:
+        sys.stdout.writelines(f"{path.name} is stale; run make stubs\n" for path in stale)
+        return len(stale)
+    for path, text in texts.items():
+        path.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
