@@ -2,66 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import narwhals.stable.v2 as nw
-from narwhals.stable.v2.dependencies import is_pandas_dataframe, is_pyarrow_table
-
-from marketdata.adapters.normalization import check_ids
-from marketdata.errors import ConfigError
+from marketdata.adapters.dispatch import names_of
+from marketdata.adapters.frames import is_a
+from marketdata.adapters.normalization import not_text
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.schema import ID_COLUMNS, check_names
 
 
-def opened(frame: Any, place: int) -> Any:
-    """A native frame as one of narwhals; ConfigError for what is none, NotTidyError for names that are twice."""
-    if is_pandas_dataframe(frame) or is_pyarrow_table(frame):
-        check_names(frame.columns if is_pandas_dataframe(frame) else frame.column_names)
+def checked_names(frame: Any, place: int) -> list[str]:
+    """The names of the columns; ConfigError for what is no frame, NotTidyError for names that are twice."""
     try:
-        data = nw.from_native(frame)
-    except TypeError:
+        names = [str(name) for name in (frame.columns if is_a(frame, "pandas.DataFrame") else names_of(frame))]
+    except NotTidyError:
         raise ConfigError(
             f"frames[{place}] is a {type(frame).__name__}; allowed are pandas, polars and Arrow frames."
         ) from None
-    check_ids(data.collect_schema())
-    return data
+    check_names(names)
+    for name in (c for c in ID_COLUMNS if c in names):
+        kind = _type_name(frame, name)
+        if "float" in kind.lower() or "double" in kind:
+            raise NotTidyError(not_text(name, kind))
+    return names
+
+
+def _type_name(frame: Any, name: str) -> str:
+    if is_a(frame, "pandas.DataFrame"):
+        return str(frame[name].dtype)
+    return str(frame.schema.field(name).type if is_a(frame, "pyarrow.Table") else frame.collect_schema()[name])
 
 
 def below_each_other(frames: Sequence[Any]) -> Any:
     """The rows of all frames of one library, columns that one lacks null, times of several zones as UTC."""
-    kinds = {(data.implementation, type(data).__name__) for data in frames}
-    natives = _of_one_zone(frames)
+    kinds = sorted({f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}" for frame in frames})
     if len(kinds) > 1:
-        names = sorted({f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}" for frame in natives})
-        raise ConfigError(f"frames are of several libraries ({', '.join(names)}); convert them to one.")
-    ((library, _),) = kinds
-    if library not in _LIBRARIES:
-        raise ConfigError(f"a frame of {library.name.lower()} is not supported; use its own union of rows.")
-    return _LIBRARIES[library](natives)
+        raise ConfigError(f"frames are of several libraries ({', '.join(kinds)}); convert them to one.")
+    library = next((rule for name, rule in _LIBRARIES.items() if is_a(frames[0], name)), None)
+    if library is None:
+        raise ConfigError(f"a frame of {kinds[0]} is not supported; use its own union of rows.")
+    return library(list(frames))
 
 
-def _of_one_zone(frames: Sequence[Any]) -> list[Any]:
-    """The native frames, times of a column that are of several zones as UTC; without a zone they are UTC."""
-    schemas = [data.collect_schema() for data in frames]
-    zones: dict[str, set[str | None]] = {}
-    for schema in schemas:
-        for name, dtype in schema.items():
-            if isinstance(dtype, nw.Datetime):
-                zones.setdefault(name, set()).add(dtype.time_zone)
-    mixed = {name for name, found in zones.items() if len(found) > 1}
-    out = []
-    for data, schema in zip(frames, schemas, strict=True):
-        times = {c: t.time_zone for c, t in schema.items() if c in mixed and isinstance(t, nw.Datetime)}
-        bare = [nw.col(c).dt.replace_time_zone("UTC") for c, zone in times.items() if zone is None]
-        other = [nw.col(c).dt.convert_time_zone("UTC") for c, zone in times.items() if zone not in (None, "UTC")]
-        out.append((data.with_columns(*bare, *other) if bare or other else data).to_native())
-    return out
+def _mixed(zones: Sequence[dict[str, str | None]]) -> set[str]:
+    """The columns of times whose zone differs between frames."""
+    names = {name for of_frame in zones for name in of_frame}
+    return {name for name in names if len({of_frame[name] for of_frame in zones if name in of_frame}) > 1}
 
 
 def _pandas(frames: list[Any]) -> Any:
     import pandas as pd
 
+    def zones(frame: Any) -> dict[str, str | None]:
+        times = (name for name in frame.columns if pd.api.types.is_datetime64_any_dtype(frame[name].dtype))
+        return {name: None if (zone := frame[name].dt.tz) is None else str(zone) for name in times}
+
     parts: list[Any] = [frame.copy(deep=False) for frame in frames]
+    each = [zones(part) for part in parts]
+    for name in _mixed(each):
+        for part, own in zip(parts, each, strict=True):
+            if name in own:
+                part[name] = pd.to_datetime(part[name], utc=True)
     for name in dict.fromkeys(column for frame in frames for column in frame.columns):
         have = [part[name] for part in parts if name in part]
         if name not in ID_COLUMNS and not (len(have) == len(parts) and all(hasattr(one, "cat") for one in have)):
@@ -80,22 +82,38 @@ def _pandas(frames: list[Any]) -> Any:
 def _polars(frames: list[Any]) -> Any:
     import polars as pl
 
-    def prepared(frame: Any) -> Any:
-        schema = frame.collect_schema()
-        return frame.with_columns(
+    schemas = [frame.collect_schema() for frame in frames]
+    zones = [{c: t.time_zone for c, t in schema.items() if isinstance(t, pl.Datetime)} for schema in schemas]
+    mixed = _mixed(zones)
+
+    def prepared(frame: Any, schema: Any, own: dict[str, str | None]) -> Any:
+        times = [
+            pl.col(c).dt.replace_time_zone("UTC") if own[c] is None else pl.col(c).dt.convert_time_zone("UTC")
+            for c in mixed & own.keys()
+        ]
+        return frame.with_columns(times).with_columns(
             pl.col(name).cast(pl.String).cast(pl.Categorical)
             for name in ID_COLUMNS
             if name in schema and schema[name] != pl.Categorical
         )
 
-    return pl.concat([prepared(frame) for frame in frames], how="diagonal_relaxed")
+    parts = [prepared(*one) for one in zip(frames, schemas, zones, strict=True)]
+    return pl.concat(parts, how="diagonal_relaxed")
 
 
 def _arrow(tables: list[Any]) -> Any:
     import pyarrow as pa
+    import pyarrow.compute as pc
+
+    zones = [{f.name: f.type.tz for f in table.schema if pa.types.is_timestamp(f.type)} for table in tables]
+    mixed = _mixed(zones)
 
     def prepared(table: Any) -> Any:
         for place, field in enumerate(table.schema):
+            if field.name in mixed and pa.types.is_timestamp(field.type):
+                times = table.column(place)
+                times = pc.assume_timezone(times, "UTC") if field.type.tz is None else times
+                table = table.set_column(place, field.name, times.cast(pa.timestamp(field.type.unit, "UTC")))
             if field.name in ID_COLUMNS:
                 texts = table.column(place).cast(pa.large_string())
                 table = table.set_column(place, field.name, texts.dictionary_encode())
@@ -104,8 +122,9 @@ def _arrow(tables: list[Any]) -> Any:
     return pa.concat_tables([prepared(table) for table in tables], promote_options="permissive").unify_dictionaries()
 
 
-_LIBRARIES = {
-    nw.Implementation.PANDAS: _pandas,
-    nw.Implementation.POLARS: _polars,
-    nw.Implementation.PYARROW: _arrow,
+_LIBRARIES: dict[str, Callable[[list[Any]], Any]] = {
+    "pandas.DataFrame": _pandas,
+    "polars.DataFrame": _polars,
+    "polars.LazyFrame": _polars,
+    "pyarrow.Table": _arrow,
 }

@@ -13,15 +13,9 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 import polars as pl
-from narwhals.stable.v2.dependencies import (
-    is_dask_dataframe,
-    is_narwhals_dataframe,
-    is_narwhals_lazyframe,
-    is_pandas_dataframe,
-)
 
 from marketdata.adapters import engines, frames, partitions
-from marketdata.adapters.frame import Column, Frame, Native
+from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.adapters.polars import ArrowFrame, PolarsFrame, table_of
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Ints
@@ -71,7 +65,7 @@ def run(
         return function(own_frame)  # type: ignore[no-any-return]
     refuse_narwhals(frame)
     again: Callable[[Native], Native] = partial(run, function=function, kinds=kinds)
-    if is_dask_dataframe(frame):
+    if is_dask(frame):
         if partition_by == "snapshot" and kind_of(frame.columns, kinds) == "nested":
             frame, again = partitions.apply(frame, again, None), _put_in_order
         return partitions.apply(frame, again, _KEYS.get(partition_by), all_rows=partition_by == "all")  # type: ignore[no-any-return]
@@ -93,7 +87,7 @@ def run(
 
 def at_once(frame: F, function: Callable[[Native], Native]) -> F:
     """A function of frames in memory for all rows of one of Dask, Spark or DuckDB."""
-    if is_dask_dataframe(frame):
+    if is_dask(frame):
         return partitions.apply(frame, function, None, all_rows=True)  # type: ignore[no-any-return]
     return engines.apply(frame, function, (), all_rows=True)  # type: ignore[no-any-return]
 
@@ -162,7 +156,7 @@ def series_of(native: Native, what: str, wanted: Iterable[str]) -> Frame:
 def collected(native: Native) -> Native:
     """The rows of a frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
     native = read(native)
-    if is_dask_dataframe(native):
+    if is_dask(native):
         computed: Any = native
         return computed.compute()
     if is_lazy(native):
@@ -176,14 +170,14 @@ def collected(native: Native) -> Native:
 
 def distinct_rows(native: Native, names: Sequence[str]) -> Native:
     """The rows of some columns of a lazy frame or one of an engine, each once, where the frame is."""
-    if is_dask_dataframe(native):
+    if is_dask(native):
         return native[list(names)].drop_duplicates()
     return native.select(names).unique() if is_lazy(native) else engines.selected(native, names).distinct()
 
 
 def selected(native: Native, names: Sequence[str]) -> Native:
     """Some columns of a frame of any kind."""
-    if is_pandas_dataframe(native) or is_dask_dataframe(native):
+    if frames.is_a(native, "pandas.DataFrame") or is_dask(native):
         return native[[c for c in native.columns if str(c) in names]]
     if engines.is_engine(native):
         return engines.selected(native, names)
@@ -200,15 +194,22 @@ def read(frame: F) -> F:
 
 def refuse_narwhals(frame: object) -> None:
     """NotTidyError for a frame of narwhals."""
-    if is_narwhals_dataframe(frame) or is_narwhals_lazyframe(frame):
+    if frames.is_a(frame, "narwhals.DataFrame", "narwhals.LazyFrame"):
         raise NotTidyError("A narwhals frame is refused; pass frame.to_native().")
+
+
+def as_polars(native: Native) -> pl.DataFrame:
+    """The rows of a frame of any kind, read into memory, as a polars frame with the types of their columns."""
+    frame = in_memory(native)
+    columns = {name: Passed(frame, name, None) for name in frame.names}
+    return frames.new("polars").build(columns, len(frame))  # type: ignore[no-any-return]
 
 
 def names_of(native: Native) -> list[str]:
     """Names of the columns of a frame of any kind, nothing computed; NotTidyError if its library is unknown."""
     if is_lazy(native):
         return native.collect_schema().names()  # type: ignore[no-any-return]
-    if is_dask_dataframe(native) or engines.is_engine(native):
+    if is_dask(native) or engines.is_engine(native):
         return list(native.columns)
     # A reader of Arrow is read once, so it is not opened here.
     is_arrow = frames.library_of(native) is ArrowFrame
@@ -222,7 +223,7 @@ def is_lazy(frame: object) -> bool:
 
 def is_dask(frame: object) -> bool:
     """Whether a frame is one of Dask."""
-    return bool(is_dask_dataframe(frame))
+    return frames.is_a(frame, "dask.DataFrame")
 
 
 def is_in_memory(frame: object) -> bool:
@@ -239,7 +240,7 @@ def as_frame_of(native: Native, build: Callable[[Frame], Native]) -> Native:
 
 def as_kind_of(native: Native, columns: Mapping[str, Column], height: int) -> Native:
     """A small table as the kind that another frame is, in its session or connection."""
-    if is_dask_dataframe(native):
+    if is_dask(native):
         import dask.dataframe
 
         dd: Any = dask.dataframe
@@ -250,7 +251,7 @@ def as_kind_of(native: Native, columns: Mapping[str, Column], height: int) -> Na
 
 def kind_name(frame: object) -> str:
     """The name of a frame's kind for messages: several libraries call theirs DataFrame, and others derive from it."""
-    if is_pandas_dataframe(frame):
+    if frames.is_a(frame, "pandas.DataFrame"):
         return "pandas DataFrame"
     return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
 

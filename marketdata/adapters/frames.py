@@ -50,13 +50,14 @@ LIBRARIES: dict[str, type[Frame]] = {
 }
 
 
+def is_a(native: object, *names: str) -> bool:
+    """Whether an object is of one of the types "package.Type", found by name, so that no library is imported."""
+    return any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in names for kind in type(native).__mro__)
+
+
 def library_of(native: object) -> type[Frame] | None:
     """The class for a native frame in memory; None for a frame of an engine, and for what is no frame."""
-    for kind in type(native).__mro__:
-        library = LIBRARIES.get(f"{kind.__module__.partition('.')[0]}.{kind.__name__}")
-        if library is not None:
-            return library
-    return None
+    return next((library for name, library in LIBRARIES.items() if is_a(native, name)), None)
 
 
 def new(library: str) -> Frame:

@@ -73,14 +73,14 @@ def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
         values = [None if is_missing(v) else v for v in raw]
         wrong = next((v for v in values if isinstance(v, bool) or not (v is None or isinstance(v, str | int))), None)
         if wrong is not None:
-            raise NotTidyError(_not_text(name, type(wrong).__name__))
+            raise NotTidyError(not_text(name, type(wrong).__name__))
         raw = pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)
     if raw.dtype.is_integer():
         raw = raw.cast(pl.String)
     if raw.dtype in (pl.String, pl.Null):
         raw = _cast(raw, pl.Categorical())
     if not isinstance(raw.dtype, pl.Categorical | pl.Enum):
-        raise NotTidyError(_not_text(name, raw.dtype))
+        raise NotTidyError(not_text(name, raw.dtype))
     if isinstance(raw.dtype, pl.Enum) and not raw.dtype.categories.is_sorted():
         raw = raw.cast(pl.String).cast(pl.Enum(raw.dtype.categories.sort()))
     if not nullable and raw.null_count():
@@ -88,14 +88,8 @@ def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
     return raw  # type: ignore[no-any-return]
 
 
-def check_ids(schema: Mapping[str, Any]) -> None:
-    """Refuse ids that are floats (NotTidyError), by types alone."""
-    for name in ID_COLUMNS:
-        if name in schema and schema[name].is_float():
-            raise NotTidyError(_not_text(name, schema[name]))
-
-
-def _not_text(name: str, found: object) -> str:
+def not_text(name: str, found: object) -> str:
+    """The message about an id that is no text."""
     return f"{name} contains {found}, not text; ids have up to 77 digits, too many for numbers: cast it to string."
 
 

@@ -175,9 +175,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         if view_of(data) != view:
             raise ConfigError(f"{view}= takes {view}, not {view_of(data)}.")
         return data
-    import narwhals.stable.v2 as nw
-
-    from marketdata.adapters.dispatch import collected, names_of
+    from marketdata.adapters.dispatch import as_polars, names_of
     from marketdata.tidy.frames import is_tidy, to_columns
 
     names = set(names_of(data))
@@ -185,13 +183,13 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
         raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
     by_slug = not VIEWS[view].has_tokens and "slug" in names and "market_id" not in names
     if by_slug:
-        data = nw.from_native(collected(data), eager_only=True).rename({"slug": "market_id"}).to_native()
+        data = as_polars(data).rename({"slug": "market_id"})
     if view == "books" or not hasattr(data, "__len__") or len(data) <= _PORTION or is_tidy(data):
         columns = to_columns(view, data, lookup=True)
     else:
         # Some rows at a time: on the way they take several times the memory of their points.
-        rows = nw.from_native(collected(data), eager_only=True)
-        parts = (rows[n : n + _PORTION].to_native() for n in range(0, len(rows), _PORTION))
+        rows = as_polars(data)
+        parts = (rows[n : n + _PORTION] for n in range(0, len(rows), _PORTION))
         columns = joined([to_columns(view, part, lookup=True) for part in parts]).sort()
     if isinstance(columns, Books):
         return columns

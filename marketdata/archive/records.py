@@ -19,17 +19,19 @@ def rows_of(frame: Any) -> list[Record]:
         if not all(isinstance(row, Mapping) for row in frame):
             raise ConfigError("a list of records must hold dicts only; pass a frame or a list of dicts.")
         return [{str(k): plain(v) for k, v in row.items()} for row in frame]
-    import narwhals.stable.v2 as nw
-
-    from marketdata.adapters.dispatch import collected
+    from marketdata.adapters.dispatch import in_memory
 
     try:
-        eager = nw.from_native(collected(frame), eager_only=True)
+        source = in_memory(frame)
     except NotTidyError:
         raise ConfigError(
             f"{type(frame).__name__} is not a frame; pass pandas, polars, Arrow or a list of dicts."
         ) from None
-    return [{k: plain(v) for k, v in row.items()} for row in eager.rows(named=True)]
+    columns = [raw if isinstance(raw, list) else raw.to_list() for raw in map(source.raw, source.names)]
+    return [
+        {name: plain(value) for name, value in zip(source.names, row, strict=True)}
+        for row in zip(*columns, strict=True)
+    ]
 
 
 def plain(value: Any) -> Any:

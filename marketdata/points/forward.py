@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.book import take
+from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.columns import Books, Floats, Ints, Side
 from marketdata.points.fees import Charge
 from marketdata.points.schema import TOLERANCE
@@ -126,8 +126,8 @@ def _quotes(side: Side, trade: Trade, *, worst: float) -> _Quotes:
             price, np.where(is_short, np.nan, fee), np.where(is_short, worst, price), np.where(is_short, rest, fee)
         )
     size = trade.size
-    shares, paid, there, fee = take(side, size, charge=trade.charge)
-    is_short = there < size * (1 - TOLERANCE)
+    shares, paid, available, fee = fill_orders(side, size, charge=trade.charge)
+    is_short = available < size * (1 - TOLERANCE)
     missing = np.where(is_short, size - shares, 0.0)
     rest = _fee_of(side, trade, worst, missing)
     return _Quotes(

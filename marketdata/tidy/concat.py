@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from marketdata.adapters.concat import below_each_other, opened
+from marketdata.adapters.concat import below_each_other, checked_names
 from marketdata.adapters.dispatch import F, read
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.schema import kind_of
@@ -32,9 +32,8 @@ def concat(frames: Iterable[F]) -> F:
     some: list[Any] = [read(frame) for frame in ([frames] if hasattr(frames, "columns") else frames)]
     if not some:
         raise ConfigError("frames is empty; pass a list of at least one frame.")
-    each = [opened(frame, i) for i, frame in enumerate(some)]
-    _check_rows([data.collect_schema().names() for data in each])
-    return below_each_other(each)  # type: ignore[no-any-return]
+    _check_rows([checked_names(frame, place) for place, frame in enumerate(some)])
+    return below_each_other(some)  # type: ignore[no-any-return]
 
 
 def _check_rows(names: list[list[str]]) -> None:
