@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.columns import Books, Floats, Ints, Side
 from marketdata.points.fees import Charge
+from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.schema import TOLERANCE
 
 NO_ENTRY, EXIT, SETTLED, NO_EXIT_BOOK, NO_EXIT_PRICE = range(5)
