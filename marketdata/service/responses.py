@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -80,7 +80,7 @@ def served_labels(stored: Sequence[Token], tokens: dict[str, str]) -> tuple[list
 
 
 def _points(columns: Data) -> list[Any]:
-    unit = "ms" if (columns.ts % SECOND).any() else "s"
+    unit: Literal["s", "ms"] = "ms" if (columns.ts % SECOND).any() else "s"
     times = np.datetime_as_string(columns.ts.view("M8[us]"), unit=unit, timezone="UTC").tolist()
     if isinstance(columns, Books):
         levels = np.stack(columns.levels(), axis=1).tolist()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ import requests
 from service.browser import Browser, chromium
 from service.memory import MINUTE, MemoryArchive
 from service.web import START, Web, in_process
-from still import SOON
 
 from marketdata.service.server import Service, serve
 
@@ -75,107 +72,67 @@ def loaded(page: Browser) -> bool:
     )
 
 
-def test_the_page_is_one_document_that_asks_nobody_else(shown: Service) -> None:
-    """One HTML answer without a key: no outside address, a policy that lets only its own style and script run."""
-    answer = requests.get(shown.base_url + "/", timeout=SOON)
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    policy = answer.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert "http" not in policy
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
-    assert "://" not in answer.text.replace("http://www.w3.org/2000/svg", "")
-    assert "src=" not in answer.text
-    assert len(answer.content) < 50_000
+def test_the_pages_are_files_of_the_service_and_hold_nothing_that_needs_a_key() -> None:
+    """They need no key, load nothing from elsewhere, run no other script, and tell no market, plan or date."""
+    web = in_process(hostile_archive())
+    for path in ("/", "/interface.html"):
+        page = web.session.get(path)
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert (page.headers["x-content-type-options"], page.headers["referrer-policy"]) == ("nosniff", "no-referrer")
+        assert not re.findall(r"<(?:script|style)>|\son\w+=", page.text)
+        files = re.findall(r'(?:src|href)="(/[^"]+)"', page.text)
+        assert {"/page.css"} < set(files)
+        texts = [page.text, *(web.session.get(file).text for file in files)]
+        assert not any("://" in text.replace("http://www.w3.org/", "") for text in texts)
+        assert not [s for s in ("will-it-rain", "m-77", "local", "2026-01-05") for text in texts[:1] if s in text]
+    for script in ("/base.js", "/interface.js"):
+        assert web.session.get(script).headers["content-type"] == "text/javascript; charset=utf-8"
+    assert all(path.startswith("/v1/") for path in web.get("/openapi.json").body["paths"])
+    assert [web.get(path).status for path in ("/docs", "/redoc")] == [404, 404]
 
 
-def test_the_page_tells_nothing_that_needs_a_key(shown: Service) -> None:
-    """Neither the key nor a market, a plan or a date of the archive stands in the page."""
-    text = requests.get(shown.base_url + "/", timeout=SOON).text
-    for secret in (str(shown.api_key), "will-it-rain", "m-77", "local", "2026-01-05"):
-        assert secret not in text
-
-
-@pytest.mark.parametrize("key", [None, "wrong"])
-def test_coverage_need_a_key(shown: Service, key: str | None) -> None:
-    """/coverage is 401 without a good key, in the words of /v1."""
-    headers = {"X-API-Key": key} if key else {}
-    answer = requests.get(shown.base_url + "/coverage", headers=headers, timeout=SOON)
-    assert (answer.status_code, answer.json()) == (401, {"detail": "Invalid or expired API key."})
-
-
-def test_coverage_count_against_the_rate() -> None:
-    """A request for coverage is one request of the plan."""
-    asked = in_process(hostile_archive())
-    asked.session.app.state.service.access.limiter.clock = lambda: 1e9
-    before = asked.get("/v1/usage").body["limits"]["requests_remaining"]
-    asked.get("/coverage")
-    assert asked.get("/v1/usage").body["limits"]["requests_remaining"] == before - 2
-
-
-def test_coverage_are_what_the_archive_covers(asked: Web) -> None:
-    """Intervals per market and view, half-open; the sum of all; the plan of the key."""
-    body = asked.get("/coverage", search="rain").body
+def test_coverage_is_what_the_archive_covers() -> None:
+    """Intervals per market and view, half-open; the sum of all; for a key, and counted as a request."""
+    web = in_process(hostile_archive())
+    web.session.app.state.service.access.limiter.clock = lambda: 1e9
+    assert [web.as_key(key).get("/coverage").status for key in (None, "wrong")] == [401, 401]
+    before = web.get("/v1/usage").body["limits"]["requests_remaining"]
+    body = web.get("/coverage", search="rain").body
+    assert web.get("/v1/usage").body["limits"]["requests_remaining"] == before - 2
     (market,) = body["data"]
-    hour = ["2026-01-05T00:00:00Z", "2026-01-05T01:00:00Z"], ["2026-01-05T01:15:00Z", "2026-01-05T02:50:00Z"]
-    assert market["coverage"] == {"books": list(hour), "prices": list(hour), "metrics": []}
-    assert body["totals"]["books"] == {"markets": 2, "start": hour[0][0], "end": hour[1][1]}
+    hours = [["2026-01-05T00:00:00Z", "2026-01-05T01:00:00Z"], ["2026-01-05T01:15:00Z", "2026-01-05T02:50:00Z"]]
+    assert market["coverage"] == {"books": hours, "prices": hours, "metrics": []}
+    assert body["totals"]["books"] == {"markets": 2, "start": hours[0][0], "end": hours[1][1]}
     assert body["totals"]["metrics"] is None
-    assert (body["markets"], body["simulated"]) == (2, True)
-    assert body["plan"]["name"] == "local"
+    assert (body["markets"], body["simulated"], body["plan"]["name"]) == (2, True, "local")
+    assert web.get("/coverage", limit="1001").status == 422
 
 
-def test_coverage_tell_a_key_its_own_plan_alone() -> None:
-    """Names and limits of other plans are nobody's business: an answer has only the plan of the key that asked."""
+def test_coverage_tells_a_key_its_own_plan_alone() -> None:
+    """An answer has only the plan of the key that asked."""
     plans = {"mine": {"views": ["prices"]}, "customer-x": {"requests_per_minute": 777}}
-    with serve(hostile_archive(), keys={"a": "mine", "b": "customer-x"}, plans=plans) as service:
-        answer = requests.get(service.base_url + "/coverage", headers={"X-API-Key": "a"}, timeout=SOON)
-    assert answer.json()["plan"]["name"] == "mine"
-    assert "customer-x" not in answer.text
-    assert "777" not in answer.text
+    answer = in_process(hostile_archive(), keys={"a": "mine", "b": "customer-x"}, plans=plans).get("/coverage")
+    assert answer.body["plan"]["name"] == "mine"
+    assert "customer-x" not in str(answer.body)
+    assert "777" not in str(answer.body)
 
 
-def test_coverage_of_many_gaps_stay_small() -> None:
-    """However often the holding is broken, a market has some 200 intervals at most, and its ends are exact."""
+def test_coverage_of_many_gaps_stays_small() -> None:
+    """However many gaps a market has, it has some 200 intervals at most, and its ends are exact."""
     archive = MemoryArchive()
     archive.add_market("m", {"Yes": "1"})
     for minute in range(0, 4001, 2):
         archive.put("prices", "m", "1", START + minute * MINUTE, 0.5)
-    with serve(archive) as service:
-        body = requests.get(
-            service.base_url + "/coverage", headers={"X-API-Key": str(service.api_key)}, timeout=SOON
-        ).json()
-    intervals = body["data"][0]["coverage"]["prices"]
+    intervals = in_process(archive).get("/coverage").body["data"][0]["coverage"]["prices"]
     assert len(intervals) <= 201
     assert (intervals[0][0], intervals[-1][1]) == ("2026-01-05T00:00:00Z", "2026-01-07T18:41:00Z")
 
 
-@pytest.mark.parametrize("params", [{"limit": "1001"}, {"limit": "x"}, {"sort": "x"}])
-def test_coverage_refuse_what_listings_refuse(asked: Web, params: dict[str, str]) -> None:
-    """The parameters of /coverage are those of a listing."""
-    assert asked.get("/coverage", **params).status == 422
-
-
-def test_the_description_is_of_the_interface_alone(asked: Web) -> None:
-    """Neither the page nor /coverage is part of the description."""
-    paths = asked.get("/openapi.json").body["paths"]
-    assert all(path.startswith("/v1/") for path in paths)
-
-
-def test_a_wrong_key_is_told(window: Browser, shown: Service) -> None:
-    """A wrong key shows the service's own words, and nothing opens."""
-    window.open(shown.base_url + "/")
-    for given in ("wrong", "no\u00e9"):
-        window.run("document.querySelector('#key').focus()")
-        window.type(given)
-        window.press("Enter")
-        assert window.wait(lambda: window.text("#message"))
-    assert window.run("return document.querySelector('#held').hidden")
-
-
-def test_the_key_stays_in_memory(page: Browser, shown: Service) -> None:
-    """The key stands in no address, element, storage or cookie; nothing outside was asked; the console is clean."""
+def test_a_key_is_kept_in_memory_alone(page: Browser, shown: Service) -> None:
+    """It is in no address, element, storage or cookie, nothing outside is asked, and a wrong one opens nothing."""
     key = str(shown.api_key)
     assert key not in page.run("return document.documentElement.outerHTML + location.href + document.cookie")
     assert page.run("return document.querySelector('#key').value") == ""
@@ -185,13 +142,19 @@ def test_the_key_stays_in_memory(page: Browser, shown: Service) -> None:
     assert all(name.startswith(shown.base_url) and key not in name for name in asked)
     assert page.log() == []
     page.click("#forget")
-    assert page.run("return document.querySelector('#held').hidden")
     assert page.run("return document.querySelectorAll('#markets li').length") == 0
+    for given in ("wrong", "no\u00e9"):
+        page.run("document.querySelector('#key').focus()")
+        page.type(given)
+        page.press("Enter")
+        assert page.wait(lambda: page.text("#message"))
+    assert page.run("return document.querySelector('#held').hidden")
 
 
-def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown: Service) -> None:
-    """The link carries the key, which leaves the address; the first market with history is drawn without a click, and
-    its lines run as they are.
+def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown: Service, planned: Service) -> None:
+    """The link carries the key, which leaves the address; the lines of the page run as they are, and have data.
+
+    A link to data that is not simulated is not used.
     """
     window.open("about:blank")
     window.log()
@@ -202,39 +165,13 @@ def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown:
     names: dict[str, Any] = {}
     exec(window.text("#python").replace("books.md.plot", "figure = books.md.plot"), names)
     assert names["books"]["market_id"].unique().tolist() == ["m-77"]
-    titles = [ax.get_title("left") for ax in names["figure"].axes]
-    assert f"book at {datetime.fromisoformat('2026-01-05T02:49'):%-d %b %H:%M}" in titles
+    assert 'client.books("will-it-rain", "2026-01-05", "2026-01-05T02:50:00Z", "1m")' in window.text("#python")
     assert window.log() == []
-
-
-def test_a_link_to_an_archive_carries_no_key(window: Browser, planned: Service) -> None:
-    """The key in an address of data that is not simulated is not used, and leaves the address."""
     window.open("about:blank")
     window.open(f"{planned.base_url}/#key=key-all")
     assert window.run("return location.href") == planned.base_url + "/"
     assert window.run("return document.querySelector('#held').hidden")
-    assert requests_of(window) == []
     assert "key-all" not in window.run("return document.documentElement.outerHTML")
-
-
-def test_the_chart_is_of_what_rests(page: Browser) -> None:
-    """Cells where shares rest are coloured and others are free; buckets without a book are hatched; the scale has the
-    orders of shares.
-    """
-    page.wait(lambda: loaded(page))
-    seen = (
-        "const c = document.querySelector('#chart canvas');"
-        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height);"
-        "let n = 0; for (let i = 3; i < d.data.length; i += 4) n += d.data[i] > 0; return n / (c.width * c.height)"
-    )
-    assert 0.1 < page.run(seen) < 0.9
-    (left, width), *more = page.run(
-        "return [...document.querySelectorAll('#chart .gap')].map(g => ['x', 'width'].map(n => +g.getAttribute(n)))"
-    )
-    assert more == []
-    plot = page.run("return document.querySelector('#chart svg').clientWidth") - 52
-    assert [(left - 44) / plot, width / plot] == pytest.approx([60 / 170, 15 / 170], abs=0.003)
-    assert page.run("return [...document.querySelectorAll('#scale .tick')].map(t => t.textContent)") == ["10", "100"]
 
 
 def test_without_a_script_nothing_is_empty(window: Browser, shown: Service) -> None:
@@ -263,6 +200,12 @@ def test_names_are_text(page: Browser) -> None:
     assert page.run("return document.images.length + document.querySelectorAll('main script').length") == 0
     assert page.log() == []
     assert len(page.run(ROWS, "#bids tr")) == 10
+
+
+def bars(page: Browser, selector: str) -> list[float]:
+    """Widths of the bars of the ladder, as a part of the row."""
+    widths = page.run("return [...document.querySelectorAll(arguments[0])].map(r => r.style.backgroundSize)", selector)
+    return [float(width.partition("%")[0]) / 100 for width in widths]
 
 
 def test_a_market_is_drawn_from_the_services_own_answers(page: Browser, asked: Web) -> None:
@@ -300,39 +243,31 @@ def test_a_market_is_drawn_from_the_services_own_answers(page: Browser, asked: W
         }.items()
     }
     assert 'client.books("will-it-rain"' in page.text("#python")
-    page.press("Right", "Right")
+    assert bars(page, "#bids tr") == [
+        pytest.approx(level[1] / book["bids"][9][1], abs=0.01) for level in book["bids"][:10]
+    ]
+    assert page.text("#bar") == f"A full bar is {book['bids'][9][1]:.2f} shares."
+    assert "3 more bids" in page.text("#middle")
+    page.press("Left", "Right", "Right", "Right")
     assert page.text("#at") == "2026-01-05 02:49 UTC"
-
-
-def test_a_missing_side_is_missing(page: Browser) -> None:
-    """A book without bids has no mid and no spread, and says so; a gap in time breaks the line."""
-    page.run("document.querySelectorAll('#markets button')[0].click()")
-    page.wait(lambda: loaded(page))
-    page.run("document.querySelector('#time').focus()")
     page.press("Left")
-    assert page.text("#at") == "2026-01-05 02:48 UTC"
     assert page.text("#middle").strip() == "no bids"
     assert "Mid\n\u2013" in page.text("#readout")
     assert page.run("return document.querySelector('#chart .price').getAttribute('d').split('M').length - 1") == 2
-
-
-def test_nothing_of_the_page_is_wider_than_a_phone(page: Browser) -> None:
-    """At 360 pixels the page does not scroll sideways."""
-    page.run("document.querySelectorAll('#markets button')[0].click()")
-    page.wait(lambda: loaded(page))
-    page.phone(360, 740)
-    try:
-        wide, width = page.run("const w = document.documentElement; return [w.scrollWidth, w.clientWidth]")
-        assert wide <= width <= 360
-    finally:
-        page.phone(0, 0)
+    gaps = page.run("return [...document.querySelectorAll('#chart .gap')].map(g => +g.getAttribute('width'))")
+    plot = page.run("return document.querySelector('#chart svg').clientWidth") - 52
+    assert [width / plot for width in gaps] == [pytest.approx(15 / 170, abs=0.003)]
+    # Values are those under the pointer.
+    hover = "const [x] = arguments; const b = document.querySelector('#chart').getBoundingClientRect();"
+    hover += "document.querySelector('#chart').dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + x}))"
+    page.run(hover, 44 + plot * 10.5 / 170)
+    assert page.text("#at") == "2026-01-05 00:10 UTC"
 
 
 PLANS = {
     "all": {},
     "no-books": {"views": ["prices", "metrics"]},
     "metrics": {"views": ["metrics"]},
-    "nothing": {"views": []},
     "half-a-day": {"max_history_days": 0.5},
     "daily": {"resolutions": ["1d"]},
     "slow": {"requests_per_minute": 3},
@@ -383,7 +318,6 @@ def requests_of(page: Browser) -> list[str]:
         ("all", "", "/books?"),
         ("no-books", "", "/prices?"),
         ("metrics", "Your plan does not allow books or prices of this market.", "/metrics?"),
-        ("nothing", "Your plan does not allow books or prices of this market.", "/books?"),
         ("half-a-day", "Your plan reaches back 12 hours, to ", "/books?"),
         ("daily", "", "resolution=1d"),
     ],
@@ -404,15 +338,14 @@ def test_each_kind_of_plan_is_shown_what_it_allows(
     assert asked in page.text("#curl")
     start, end = re.findall(r"_ts=([^&']+)", page.text("#curl"))
     assert start < end
-    refused = {"no-books": "/books", "metrics": "/v1/tokens", "nothing": "/v1/tokens", "half-a-day": "/v1/tokens"}
+    refused = {"no-books": "/books", "metrics": "/v1/tokens", "half-a-day": "/v1/tokens"}
     assert [name for name in requests_of(page) if refused.get(plan, "?") in name] == []
     assert ("12 hours" in page.text("#plans")) == (plan == "half-a-day")
     assert page.run("return document.querySelector('#ladder').offsetHeight > 0") == (plan in {"all", "daily"})
     assert page.log() == []
 
 
-@pytest.mark.parametrize("width", [375, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(375, "dark"), (1280, "light")])
 def test_the_page_fits_its_screen(window: Browser, planned: Service, width: int, scheme: str) -> None:
     """At 375 and 1280 pixels, light and dark: nothing is wider, eleven markets take 1,000, and no field is cut."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -436,7 +369,7 @@ def test_the_page_fits_its_screen(window: Browser, planned: Service, width: int,
         window.call("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
 
 
-def test_an_error_is_below_what_was_used(window: Browser, planned: Service, tmp_path: Path) -> None:
+def test_an_error_is_below_what_was_used(window: Browser, planned: Service) -> None:
     """On a phone the reason of a refusal is on the screen, right below the control that was used; the next market,
     which has no history, is without it.
     """
@@ -455,7 +388,6 @@ def test_an_error_is_below_what_was_used(window: Browser, planned: Service, tmp_
                 page.click("#search-form button")
                 page.wait(lambda: page.run("return document.querySelector('#held #message')"))
             page.wait(lambda: page.text("#message").startswith(refused))
-            page.shot(tmp_path / f"{used[1:]}.png")
             gap, *room = page.run(below, used, "#message")
             assert 0 <= gap < 40
             assert min(room) >= 0
@@ -476,3 +408,43 @@ def test_figures_are_rounded_alike(window: Browser, planned: Service) -> None:
     choose(page, 2)
     page.wait(lambda: page.run(ROWS, "#asks tr") == [["0.600", "20.25", "20.75"], ["0.500", "0.50", "0.50"]])
     assert page.run(ROWS, "#bids tr") == [["0.400", "10.50", "10.50"]]
+
+
+def test_more_than_ten_outcomes_are_a_list_to_choose_from(window: Browser) -> None:
+    """Below that they are radio buttons; what is chosen is drawn, and one level more is "1 more ask"."""
+    archive = MemoryArchive(simulated=True)
+    for name, count in (("few", 10), ("many", 11)):
+        archive.add_market(name, {f"Team {i}": f"{name}{i}" for i in range(count)})
+        asks = [(0.5 + k / 100, 1.0) for k in range(11)]
+        archive.put("books", name, f"{name}{count - 1}", START, ([(0.4, 8.0)], asks))
+    with serve(archive) as service:
+        window.open("about:blank")
+        window.open(f"{service.base_url}/#key={service.api_key}")
+        window.wait(lambda: loaded(window) or window.text("#busy"))
+        shapes = []
+        for place in (0, 1):
+            window.run("document.querySelectorAll('#markets button')[arguments[0]].click()", place)
+            kinds = ("input[type=radio]", "select", "option")
+            shapes.append(
+                [window.run("return document.querySelectorAll(arguments[0]).length", f"#outcomes {k}") for k in kinds]
+            )
+        assert sorted(shapes) == [[0, 1, 11], [10, 0, 0]]
+        window.run("document.querySelectorAll('#markets button')[arguments[0]].click()", shapes.index([0, 1, 11]))
+        window.run(
+            "const s = document.querySelector('#outcomes select'); s.value = 10; s.dispatchEvent(new Event('change'))"
+        )
+        window.wait(lambda: window.run(ROWS, "#bids tr") == [["0.400", "8.00", "8.00"]])
+        assert window.text("#middle").strip() == "spread 0.100 \u00b7 1 more ask"
+
+
+def test_the_interface_is_described_on_a_readable_page(window: Browser, shown: Service) -> None:
+    """Each route with its parameters, what they allow, and its statuses; the start page links to it."""
+    window.open(shown.base_url + "/")
+    window.log()
+    window.click("header a")
+    window.wait(lambda: "GET /v1/usage" in window.text("main"))
+    assert window.run("return document.querySelectorAll('section').length") == 12
+    text = window.text("main")
+    assert "Order book snapshots of all tokens of a market; the last book of each bucket." in text
+    assert "1m, 10m, 1h, 6h, 1d" in text
+    assert window.log() == []

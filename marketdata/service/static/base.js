@@ -1,11 +1,16 @@
+"use strict";
 // Slugs, questions and labels are untrusted: they are set as text, never as markup.
 const at = (id) => document.getElementById(id);
 const HOUR = 3_600_000, DAY = 24 * HOUR;
-// Of each resolution [ms], written by the service.
-const WIDTH = {{widths}};
+const UNITS = { ms: 1, s: 1_000, m: 60_000, h: HOUR, d: DAY };
+// Width of a resolution such as "10m" [ms].
+const width_of = (resolution) => {
+  const [, count, unit] = resolution.match(/^(\d+)(ms|s|m|h|d)$/);
+  return count * UNITS[unit];
+};
 const WINDOWS = [["3 hours", 3 * HOUR], ["1 day", DAY], ["1 week", 7 * DAY], ["30 days", 30 * DAY], ["1 year", 365 * DAY]];
 const VIEWS = ["books", "prices", "metrics"], DRAWN = ["books", "prices"];
-const MOST_BUCKETS = 200, MOST_PAGES = 8, LEVELS = 10;
+const MOST_BUCKETS = 200, MOST_PAGES = 8, LEVELS = 10, MOST_RADIOS = 10;
 
 // Of the link to simulated data, from whose address it is taken; a link to other data carries none.
 const [, given = null] = location.hash.match(/^#key=([\x21-\x7e]+)$/) ?? [];

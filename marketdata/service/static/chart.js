@@ -1,3 +1,4 @@
+"use strict";
 // --- the chart: resting orders through time --------------------------------------------------------------------
 
 const has = (value) => value !== null && value !== undefined;

@@ -1,3 +1,4 @@
+"use strict";
 // --- one market -----------------------------------------------------------------------------------------------
 
 const choose = (market, line) => {
@@ -43,19 +44,27 @@ const why_not = (market, oldest, last) => {
 };
 
 const choices = (tokens) => {
-  for (const label of [...at("outcomes").querySelectorAll("label")]) label.remove();
-  tokens.forEach((token, i) => {
+  for (const old of [...at("outcomes").querySelectorAll("label, select")]) old.remove();
+  const pick = (place) => { shown.token = tokens[place]; load(true); };
+  if (tokens.length > MOST_RADIOS) {
+    const list = make("select", "", { "aria-label": "Outcome" });
+    list.append(...tokens.map((token, place) => make("option", token.label ?? token.id, { value: place })));
+    list.addEventListener("change", () => pick(Number(list.value)));
+    at("outcomes").append(list);
+    return;
+  }
+  tokens.forEach((token, place) => {
     const label = make("label");
-    const radio = make("input", "", { type: "radio", name: "outcome", value: i });
-    radio.checked = i === 0;
-    radio.addEventListener("change", () => { shown.token = token; load(true); });
+    const radio = make("input", "", { type: "radio", name: "outcome", value: place });
+    radio.checked = place === 0;
+    radio.addEventListener("change", () => pick(place));
     label.append(radio, " ", make("bdi", token.label ?? token.id));
     at("outcomes").append(label);
   });
 };
 
 const windows = (recorded) => {
-  const finest = Math.min(...plan.resolutions.map((name) => WIDTH[name]));
+  const finest = Math.min(...plan.resolutions.map(width_of));
   const some = WINDOWS.filter(([, ms]) => ms >= finest);
   const fitting = some.filter(([, ms], i) => i === 0 || some[i - 1][1] < recorded);
   at("span").replaceChildren(...fitting.map(([text, ms]) => make("option", text, { value: ms })));
@@ -63,10 +72,8 @@ const windows = (recorded) => {
   shown.span = Number(at("span").value);
 };
 
-const bucket = (span) => {
-  const allowed = Object.keys(WIDTH).filter((name) => plan.resolutions.includes(name));
-  return allowed.find((name) => span / WIDTH[name] <= MOST_BUCKETS) ?? allowed.at(-1);
-};
+// The finest resolution that gives few buckets; the plan names its finest first.
+const bucket = (span) => plan.resolutions.find((name) => span / width_of(name) <= MOST_BUCKETS) ?? plan.resolutions.at(-1);
 
 const paginate = async (view, resolution, start, end, signal) => {
   const path = `/v1/tokens/${encodeURIComponent(shown.token.id)}/${view}`;
@@ -85,7 +92,7 @@ const load = async (keep = false) => {
   if (loading) loading.abort();
   const mine = loading = new AbortController();
   const { views, span, first, last } = shown;
-  const resolution = bucket(span), width = WIDTH[resolution];
+  const resolution = bucket(span), width = width_of(resolution);
   const end = Math.min(Math.ceil(shown.end / width) * width, Math.ceil(last / width) * width);
   const start = Math.max(end - span, (plan.max_history_days === null ? Math.floor : Math.ceil)(first / width) * width);
   Object.assign(shown, { resolution, width, start, end });
@@ -155,18 +162,18 @@ const select = () => {
 
 const ladder = (point, crossed) => {
   const sides = { asks: point?.asks ?? [], bids: point?.bids ?? [] };
-  // One huge order must not flatten all others: the largest fifth of the levels have full bars.
-  const sizes = [...sides.asks.slice(0, LEVELS), ...sides.bids.slice(0, LEVELS)].map(([, size]) => size).sort((a, b) => a - b);
-  const full = sizes[Math.floor(sizes.length * 0.8)] ?? 0;
+  // Bars begin at zero, on one scale for both sides.
+  const full = Math.max(0, ...[...sides.asks.slice(0, LEVELS), ...sides.bids.slice(0, LEVELS)].map(([, size]) => size));
   const deepest = Math.max(...["asks", "bids"].map((side) => sides[side].slice(0, LEVELS).reduce((sum, [, size]) => sum + size, 0)));
   const digits = deepest < 10_000 ? 2 : 0;
+  at("bar").textContent = full ? `A full bar is ${number(full, digits)} shares.` : "";
   for (const side of ["asks", "bids"]) {
     let total = 0;
     const rows = sides[side].slice(0, LEVELS).map(([price, size]) => {
       total += size;
       const line = make("tr");
       line.append(make("td", number(price, 3)), make("td", number(size, digits)), make("td", number(total, digits)));
-      line.style.backgroundSize = `${full ? Math.min(100, 100 * size / full) : 0}% 100%`;
+      line.style.backgroundSize = `${full ? 100 * size / full : 0}% 100%`;
       return line;
     });
     while (rows.length < shown.rows[side]) rows.push(blank());
@@ -187,7 +194,8 @@ const blank = () => {
 
 const between = (point, { asks, bids }, crossed) => {
   if (!point?.asks) return "no book in this bucket";
-  const more = [[asks, "asks"], [bids, "bids"]].filter(([levels]) => levels.length > LEVELS).map(([levels, name]) => `${levels.length - LEVELS} more ${name}`);
+  const more = [[asks, "ask"], [bids, "bid"]].filter(([levels]) => levels.length > LEVELS)
+    .map(([levels, name]) => `${levels.length - LEVELS} more ${name}${levels.length - LEVELS === 1 ? "" : "s"}`);
   if (!asks.length && !bids.length) return "the book is empty";
   if (!asks.length) return "no asks";
   if (!bids.length) return "no bids";

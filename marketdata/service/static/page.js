@@ -1,20 +1,23 @@
+"use strict";
 // --- how to connect -------------------------------------------------------------------------------------------
 
 // Only a plain name is put into a line that may be pasted into a shell.
 const plain = (...names) => names.find((name) => name && /^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(name));
 
-// The market of the lines: the one that is shown, else the first of the list that the plan allows.
+// The market of the lines, and a range in which it has data: what is drawn, else the end of what the plan allows.
 const example = () => {
-  if (shown) return { market: shown.market, view: shown.views[0], span: shown.start && [shown.start, shown.end] };
   const oldest = plan?.max_history_days == null ? 0 : Date.now() - plan.max_history_days * DAY + HOUR;
-  for (const market of listed) {
+  const view = shown?.views[0];
+  const drawn = shown?.points.filter((point) => has(view === "books" ? point.asks : point.price)) ?? [];
+  if (drawn.length) return { market: shown.market, view, span: [drawn[0].ms, drawn.at(-1).ms + shown.width] };
+  for (const market of shown ? [shown.market] : listed) {
     for (const view of plan.views.filter((one) => market.coverage[one].length)) {
-      const end = Date.parse(market.coverage[view].at(-1)[1]);
-      const start = Math.max(Date.parse(market.coverage[view][0][0]), end - DAY, oldest);
-      if (start < end) return { market, view, span: [start, end] };
+      const [first, last] = market.coverage[view].at(-1).map(Date.parse);
+      const start = Math.max(first, last - DAY, oldest);
+      if (start < last) return { market, view, span: [start, last] };
     }
   }
-  return {};
+  return { market: shown?.market };
 };
 
 // The key that a link carried guards nothing and is shown; any other is read from the environment.
@@ -22,7 +25,8 @@ const connect = () => {
   const { market, view = plan?.views[0] ?? "books", span } = example();
   const name = (market && plain(market.slug, market.id)) ?? "MARKET";
   const [from, to] = span ? span.map((ms) => iso(ms).replace("T00:00:00Z", "")) : recent();
-  const resolution = shown?.resolution ?? (plan?.resolutions ?? Object.keys(WIDTH)).findLast((one) => WIDTH[one] <= HOUR) ?? plan.resolutions[0];
+  const allowed = plan?.resolutions ?? ["1h"];
+  const resolution = shown?.resolution ?? allowed.findLast((one) => width_of(one) <= HOUR) ?? allowed[0];
   const simulated = document.documentElement.dataset.simulated === "yes";
   const own = carried && key === carried && plain(key);
   at("code-title").textContent = shown?.points.length ? "The lines that draw it" : "Connect";
@@ -71,7 +75,7 @@ at("span").addEventListener("change", () => { shown.span = Number(at("span").val
 at("earlier").addEventListener("click", () => { shown.end = shown.start; load(); });
 at("later").addEventListener("click", () => { shown.end = Math.min(shown.end + shown.span, shown.last); load(); });
 at("time").addEventListener("input", select);
-at("chart").addEventListener("pointermove", (event) => { if (event.buttons) point_at(event); });
+at("chart").addEventListener("pointermove", point_at);
 at("chart").addEventListener("pointerdown", point_at);
 document.querySelectorAll("[data-copy]").forEach((button) => {
   button.hidden = !navigator.clipboard;
