@@ -101,6 +101,16 @@ def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolut
     assert close(rows(out), rows(md.resample(frame, "1d")))
 
 
+@given(columns=price_columns(), fill=st.sampled_from(["null", "forward"]))
+def test_a_filled_bucket_has_no_weight_in_later_means(columns: Any, fill: str) -> None:
+    """Days made of filled hours are the days made of the hours that were observed."""
+    frame = to_frame(columns, "polars")
+    hours = md.resample(frame, "1h", fill=fill).drop("observed")
+    days, direct = (md.resample(f, "1d").filter(pl.col("price_count") > 0) for f in (hours, frame))
+    assert days["price"].to_list() == pytest.approx(direct["price"].to_list(), rel=1e-12, abs=1e-15)
+    assert days["price_count"].to_list() == direct["price_count"].to_list()
+
+
 @given(columns=st.one_of(book_columns(), price_columns(), metric_columns()), resolution=resolutions)
 def test_columns_and_frames_follow_one_rule(columns: Any, resolution: Resolution) -> None:
     """The rule on columns, which the service and the archive use, equals the rule on frames."""
