@@ -72,9 +72,7 @@ assert arrow.specifier.contains(version("pyarrow")), "pyarrow is older than delt
 
 
 # What runs at the lowest versions: values from JSON to frames, every verb on frames of every make, client and archive.
-_PROPERTIES = (
-    "clock decode engine_measures forecast_scores foreign foreign_measures nested no_probability rules"
-)
+_PROPERTIES = "clock decode engine_measures forecast_scores foreign foreign_measures nested no_probability rules"
 LOWEST = (
     "tests/test_foreign_frames.py",
     "tests/test_values.py",
