@@ -46,6 +46,8 @@ from marketdata.fetch.checkpoint import Report as Report
 from marketdata.resolution import Resolution as Resolution
 from marketdata.service import serve as serve
 from marketdata.simulation import simulate as simulate
+from marketdata.studies import Study as Study
+from marketdata.studies import study as study
 from marketdata.tidy.account import account as account
 from marketdata.tidy.answers import without_answers as without_answers
 from marketdata.tidy.asof import asof_join as asof_join
@@ -63,6 +65,7 @@ from marketdata.tidy.book_measures import mid as mid
 from marketdata.tidy.book_measures import spread as spread
 from marketdata.tidy.book_measures import spread_bps as spread_bps
 from marketdata.tidy.book_measures import sweep as sweep
+from marketdata.tidy.cluster_mean import cluster_mean as cluster_mean
 from marketdata.tidy.concat import concat as concat
 from marketdata.tidy.cross_token import arbitrage as arbitrage
 from marketdata.tidy.cross_token import complement as complement

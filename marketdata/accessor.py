@@ -17,6 +17,7 @@ from marketdata.tidy import (
     asof,
     baskets,
     book_measures,
+    cluster_mean,
     cross_token,
     event_windows,
     fill,
@@ -132,6 +133,7 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
     time_to_resolution = _method(event_windows.time_to_resolution, *_ANY)
     around = _method(event_windows.around, *_ANY)
     forward_returns = _method(forward.forward_returns, *_TOP)
+    cluster_mean = _method(cluster_mean.cluster_mean, *_ANY)
     brier = _method(forecast_scores.brier, *_PRICES)
     log_score = _method(forecast_scores.log_score, *_PRICES)
     calibration = _method(forecast_scores.calibration, *_PRICES)

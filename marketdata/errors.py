@@ -36,6 +36,7 @@
       PartialCoverageWarning    the archive has only a part of the range
       RecordingWarning          a recording contradicts itself, or part of it cannot be read
       OpenMarketsWarning        scores leave out markets that are open
+      MissingValuesWarning      a mean leaves out many rows without a value
       FewMarketsWarning         an interval rests on too few markets
 """
 
@@ -279,6 +280,10 @@ class PartialCoverageWarning(MarketDataWarning):
 
 class OpenMarketsWarning(MarketDataWarning):
     """Scores leave out markets that have not resolved; those that have so far may be no fair sample of all."""
+
+
+class MissingValuesWarning(MarketDataWarning):
+    """A mean leaves out many rows that have no value; these are rarely missing at random."""
 
 
 class FewMarketsWarning(MarketDataWarning):

@@ -11,6 +11,7 @@ From top to bottom; a module imports its own layer and lower ones::
     typing                         names of frames for annotations
     accessor
     conformance                    which interpretation of the interface a service follows
+    studies                        studies of signals
     plot
     tidy                           functions on frames
     fetch                          requests, pacing, windows
@@ -46,6 +47,7 @@ LAYERS = (
     ("fetch",),
     ("tidy",),
     ("plot",),
+    ("studies",),
     ("conformance",),
     ("accessor",),
     ("typing",),

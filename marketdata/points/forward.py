@@ -156,16 +156,17 @@ def _fee_of(side: Side, trade: Trade, price: float, shares: Floats | float) -> F
     return out
 
 
-def quantile_of(values: Floats, quantiles: int) -> tuple[NDArray[np.int64], Floats]:
-    """The quantile of each value, 0 to ``quantiles`` - 1, and the borders of all; equal values are in one quantile."""
-    edges = np.quantile(values, np.linspace(0, 1, quantiles + 1)) if len(values) else np.full(quantiles + 1, np.nan)
-    return np.searchsorted(edges[1:-1], values, side="right"), edges
+def quantile_of(values: Floats, quantiles: int) -> NDArray[np.int64]:
+    """The quantile of each value, from 0, by the share of values below it and half of those equal to it."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    share = (np.cumsum(counts) - counts / 2) / max(len(values), 1)
+    return np.floor(share * quantiles).astype(np.int64)[which]
 
 
-def one_token_per_market(market: Sequence[str], token: Sequence[str], label: Sequence[str | None]) -> NDArray[np.bool_]:
-    """Whether a row is of the token that stands for its market: the one labelled Yes, else the smallest id."""
-    chosen: dict[str, tuple[bool, str]] = {}
-    for one_market, one_token, one_label in zip(market, token, label, strict=True):
-        rank = (str(one_label).casefold() != "yes", one_token)
-        chosen[one_market] = min(chosen.get(one_market, rank), rank)
-    return np.array([chosen[m][1] == t for m, t in zip(market, token, strict=True)], bool)
+def one_token_per_market(tokens: Sequence[tuple[str | None, ...]]) -> NDArray[np.bool_]:
+    """Whether a token, (market, id, label), stands for its market: the one labelled Yes, else the smallest id."""
+    chosen: dict[str | None, tuple[bool, str | None]] = {}
+    for market, token, label in tokens:
+        rank = (str(label).casefold() != "yes", token)
+        chosen[market] = min(chosen.get(market, rank), rank, key=lambda one: (one[0], one[1] or ""))
+    return np.array([chosen[market][1] == token for market, token, _ in tokens], bool)

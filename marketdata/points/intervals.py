@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
-from marketdata.points.columns import Floats
+from marketdata.points.columns import Floats, Ints
 
 ENOUGH = 10
 """Effective clusters from which on 95 percent intervals of a mean covered 93 percent and more in simulations."""
@@ -48,6 +49,29 @@ def of_mean(
     low, high = np.quantile(np.concatenate(pivots), [tail, 1 - tail], method="inverted_cdf")
     ends = [mean - pivot * error if error > 0 else mean for pivot in (high, low)]
     return tuple(float(np.clip(end, *bounds)) for end in ends)  # type: ignore[return-value]
+
+
+class Mean(NamedTuple):
+    """A mean over rows, its interval over clusters, and what it rests on; NaN where there is none."""
+
+    points: int
+    effective: float
+    mean: float
+    low: float
+    high: float
+
+
+def mean_over(values: Floats, cluster: Ints, share: float | None, *, resamples: int = 1000, seed: int = 0) -> Mean:
+    """The mean of values that are no NaN, and with a ``share`` its interval over their clusters."""
+    counts = ~np.isnan(values)
+    values = values[counts]
+    _, which = np.unique(cluster[counts], return_inverse=True)
+    weight = np.bincount(which).astype(float)
+    mean = float(values.mean()) if len(values) else np.nan
+    low, high = np.nan, np.nan
+    if share is not None:
+        low, high = of_mean(np.bincount(which, values), weight, share, resamples=resamples, seed=seed)
+    return Mean(len(values), effective(weight), mean, low, high)
 
 
 def _jackknife(total: Floats, weight: Floats) -> tuple[float, float]:

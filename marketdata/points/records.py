@@ -5,6 +5,7 @@ A record may have further fields, which are kept as they came.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -131,7 +132,21 @@ KNOWN_AT_OPENING = frozenset(
     | {"exclusive", "negRisk", "neg_risk", "open_list", "negRiskAugmented", "neg_risk_augmented"}
 )
 
+# Columns of time series that were known only later: of records, of outcomes, and of forward returns.
+_LEAKING = {name for kind, field in _all() if field.leaks for name in columns(kind, field)} | {
+    "ends_at", "time_to_resolution", "exit", "move", "net", "net_low",
+}  # fmt: skip
+_LEAKING_WORDS = {"outcome", "outcomes", "payoff", "payoffs", "payout", "resolved", "resolution", "settled",
+                  "settlement", "winner", "winning", "won"}  # fmt: skip
+
 
 def label_leaking(names: Iterable[str], keep: Iterable[str] = ()) -> list[str]:
     """The columns of market records that may tell the outcome: all that no market has when it opens, less ``keep``."""
     return [name for name in names if name not in KNOWN_AT_OPENING and name not in keep]
+
+
+def leaks_outcome(name: str) -> bool:
+    """Whether a column of a study tells the outcome: one of records that does, or of what was known only later."""
+    return name in _LEAKING or bool(
+        _LEAKING_WORDS & set(re.findall(r"[a-z]+", re.sub(r"(?=[A-Z])", "_", name).lower()))
+    )

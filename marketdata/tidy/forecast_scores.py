@@ -20,6 +20,7 @@ from marketdata.points.columns import Ints, Token
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import ID_COLUMNS, Kind
 from marketdata.points.scores import Forecasts, Runs, Sampling
+from marketdata.tidy.cluster_mean import checked_share
 from marketdata.tidy.measures import KINDS
 from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, tokens_of
 from marketdata.tidy.records import columns_of
@@ -208,18 +209,16 @@ def _options(
 ) -> _Options:
     """The arguments of a score, checked before a frame is read."""
     choice("of", of, get_args(Of))
-    if interval is not None and number("interval", interval) >= 1:
-        raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
-    share = None if interval is None else float(interval)
+    share = checked_share(interval)
     draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
     names = [] if by is None else texts("by", by, "a column of market records")
-    groups = _groups("by", names, outcomes)
+    groups = groups_of_markets("by", names, outcomes)
     unit = text("cluster", cluster, "a column of market records")
-    clusters = _groups("cluster", [] if unit == "market_id" else [unit], outcomes)
+    clusters = groups_of_markets("cluster", [] if unit == "market_id" else [unit], outcomes)
     return _Options(of, outcomes, groups, clusters, share, draws, start)
 
 
-def _groups(argument: str, names: list[str], outcomes: Outcomes) -> _Groups:
+def groups_of_markets(argument: str, names: list[str], outcomes: Outcomes) -> _Groups:
     """Markets grouped by columns of a frame of outcomes or records."""
     if not names:
         return _Groups()

@@ -1,0 +1,173 @@
+"""The mean of a column with an interval over clusters of markets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import F, as_kind_of, in_memory, names_of, read, selected
+from marketdata.adapters.frame import Column, Frame, Passed
+from marketdata.adapters.normalization import is_missing
+from marketdata.errors import ConfigError, FewMarketsWarning, MissingValuesWarning, NotTidyError, warn
+from marketdata.points import intervals
+from marketdata.points.arguments import number, text, texts, whole
+from marketdata.points.columns import Ints
+from marketdata.points.forward import one_token_per_market
+from marketdata.points.schema import ID_COLUMNS, require
+
+# The share of rows without a value from which on a mean is doubtful.
+OFTEN_MISSING = 0.05
+
+
+def cluster_mean(
+    frame: F,
+    value: str,
+    *,
+    cluster: str = "market_id",
+    by: str | Iterable[str] | None = None,
+    interval: float | None = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> F:
+    """The mean of a column, with an interval that knows that rows of one market are not independent.
+
+    One row per group of ``by``, in order: the columns of ``by`` and ``markets points effective mean low high``.
+
+    - ``markets``, ``points``: markets and rows that have a value;
+    - ``effective``: how many equal clusters say as much, (sum w)^2 / sum w^2 of the w rows of each cluster;
+    - ``mean``: over rows. Of each market one token counts, Yes or the one with the smallest id, as Yes and No of a
+      market cancel each other;
+    - ``low``, ``high``: a studentized bootstrap interval over clusters, null with fewer than two.
+
+    Rows without a value are left out. A FewMarketsWarning says where fewer than ten clusters are effective, and a
+    MissingValuesWarning where more than 5 percent of the rows have no value. Cameron, Gelbach, Miller (2008),
+    "Bootstrap-based improvements for inference with clustered errors".
+
+    Parameters
+    ----------
+    frame
+        Rows with ``market_id``, of any kind of frame; the columns that are needed are read into memory.
+    value : str
+        A column of numbers, such as ``net`` of `forward_returns`.
+    cluster : str
+        Column of rows that share their luck: "market_id", or "event_slug" where markets of one event do.
+    by : str or list of str, optional
+        Columns to group by, such as "horizon".
+    interval : float or None
+        Probability that the interval covers [0 to 1]; None leaves ``low`` and ``high`` out.
+    resamples, seed : int
+        Number of bootstrap samples, and their seed.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", markets=4, buckets=4)
+    >>> rows = md.forward_returns(books, "1m").filter(pl.col("move").is_not_null())
+    >>> mean = md.cluster_mean(rows, "move", by="horizon", interval=None)
+    >>> mean.select("horizon", "markets", "points", pl.col("mean").round(4)).rows()
+    [('1m', 4, 8, 0.005)]
+    """
+    frame = read(frame)
+    chosen = text("value", value, "the name of a column")
+    groups = [] if by is None else texts("by", by, "the name of a column")
+    unit = text("cluster", cluster, "the name of a column")
+    share = checked_share(interval)
+    draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
+    present = names_of(frame)
+    wanted = list(dict.fromkeys(["market_id", chosen, unit, *groups]))
+    require("A frame with a mean over markets", wanted, present)
+    ids = [name for name in ID_COLUMNS if name in present and name not in wanted]
+    rows = in_memory(selected(frame, [*wanted, *ids]))
+    if not rows.is_number(chosen) and len(rows):
+        raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
+    values, cluster_of_row = rows.numbers(chosen), codes_of(rows, unit)
+    market = rows.codes("market_id")
+    counted = stands_for_its_market(rows)
+    first, group = _groups(rows, groups, counted)
+    columns: dict[str, Column] = {name: Passed(rows, name, first) for name in groups}
+    means, markets, missing = [], [], []
+    for number_of_group in range(len(first)):
+        inside = np.flatnonzero(group == number_of_group)
+        known = inside[~np.isnan(values[inside])]
+        mean = intervals.mean_over(values[inside], cluster_of_row[inside], share, resamples=draws, seed=start)
+        means.append(mean)
+        markets.append(len(np.unique(market[known])))
+        missing.append(1 - len(known) / len(inside) if len(inside) else 0.0)
+    warn_of_means(chosen, share, [mean.effective for mean in means], missing)
+    columns["markets"] = np.array(markets, np.int64)
+    names = intervals.Mean._fields[: None if share is not None else 3]
+    for name in names:
+        column = np.array([getattr(mean, name) for mean in means], float)
+        columns[name] = column.astype(np.int64) if name == "points" else column
+    return as_kind_of(frame, columns, len(first))  # type: ignore[no-any-return]
+
+
+def checked_share(interval: float | None) -> float | None:
+    """The argument ``interval``: a number above 0 and below 1, or None."""
+    if interval is not None and number("interval", interval) >= 1:
+        raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
+    return None if interval is None else float(interval)
+
+
+def stands_for_its_market(rows: Frame) -> NDArray[np.bool_]:
+    """Whether each row is of the one token that counts for its market; all rows if the frame has no token_id."""
+    if "token_id" not in rows.names:
+        return np.ones(len(rows), bool)
+    names = [name for name in ID_COLUMNS if name in rows.names]
+    tokens, token = frames.distinct_ids(rows, names)
+    return one_token_per_market([(*ids, None)[:3] for ids in tokens])[token]
+
+
+def codes_of(rows: Frame, name: str) -> Ints:
+    """A column as whole numbers, in the order of its values; NotTidyError for a missing value."""
+    raw = rows.raw(name)
+    if any(map(is_missing, raw)) if isinstance(raw, list) else raw.null_count():
+        raise NotTidyError(f"{name} has missing values; fill them, or drop these rows.")
+    if rows.is_number(name):
+        return np.unique(rows.numbers(name), return_inverse=True)[1].astype(np.int64)
+    return frames.ranks(rows, name).astype(np.int64)
+
+
+def _groups(rows: Frame, names: Sequence[str], counted: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """A row of each group, in the order of its values, and the group of each row; -1 for a row that does not count."""
+    if not names:
+        return np.zeros(1, np.int64), np.where(counted, 0, -1)
+    group = np.zeros(len(rows), np.int64)
+    for name in names:
+        values, which = np.unique(rows.comparable(name), return_inverse=True)
+        group = np.unique(group * (len(values) + 1) + which, return_inverse=True)[1]
+    used, first = np.unique(group[counted], return_index=True)
+    first = np.flatnonzero(counted)[first]
+    keys = zip(*(_sortable(rows.raw(name, first)) for name in names), strict=True)
+    order = [place for place, _ in sorted(enumerate(keys), key=lambda one: one[1])]
+    rank = np.full(int(group.max(initial=-1)) + 1, -1)
+    rank[used[order]] = np.arange(len(order))
+    return first[order], np.where(counted, rank[group], -1)
+
+
+def _sortable(raw: Any) -> list[tuple[bool, Any]]:
+    values = raw if isinstance(raw, list) else raw.to_list()
+    return [(value is None, "" if value is None else value) for value in values]
+
+
+def warn_of_means(name: str, share: float | None, effective: Sequence[float], missing: Sequence[float]) -> None:
+    """Warnings for intervals over few clusters, and for means that leave many rows out."""
+    few = [one for one in effective if 0 < one < intervals.ENOUGH]
+    if few and share is not None:
+        warn(
+            f"The {share:.0%} interval of {name} rests on as few as {min(few):.3g} effective clusters in {len(few)} of "
+            f"{len(effective)} rows: below {intervals.ENOUGH} it covers less often than it says.",
+            FewMarketsWarning,
+            hint="Add markets, or leave the interval out with interval=None.",
+        )
+    often = [one for one in missing if one > OFTEN_MISSING]
+    if often:
+        warn(
+            f"Up to {max(often):.0%} of the rows have no {name}, in {len(often)} of {len(missing)} groups; the mean "
+            "leaves them out.",
+            MissingValuesWarning,
+            hint="Rows without an exit are not missing at random: give the mean of net_low beside it.",
+        )
