@@ -94,5 +94,8 @@ from marketdata.tidy.returns import returns as returns
 from marketdata.tidy.shapes import explode as explode
 from marketdata.tidy.shapes import nest as nest
 from marketdata.tidy.shapes import to_wide as to_wide
+from marketdata.tidy.trades import effective_spread as effective_spread
+from marketdata.tidy.trades import read_trades as read_trades
+from marketdata.tidy.trades import vwap as vwap
 
 __version__: str

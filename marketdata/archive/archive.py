@@ -17,6 +17,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
 from marketdata.adapters.recordings.paths import files_of
+from marketdata.adapters.recordings.renaming import renamed_columns
 from marketdata.archive import files, ingest, maintenance, query, recordings, scan, sql, universe
 from marketdata.archive.coverage.intervals import CoverageState, gaps
 from marketdata.archive.coverage.policy import whole_buckets
@@ -287,7 +288,7 @@ class Archive(Generic[Frame]):
             number("max_disagreement", max_disagreement, least=0.0),
             token_id,
             format,
-            recordings.renamed_columns(columns),
+            renamed_columns(columns),
         )
         if isinstance(markets, str | os.PathLike):
             markets = recordings.market_records(Path(markets))

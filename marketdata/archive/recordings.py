@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from marketdata.adapters.recordings.batch import Batch
-from marketdata.adapters.recordings.columns import RENAMABLE
 from marketdata.adapters.recordings.files import SUFFIXES, DamagedFileError, RecordingFile
 from marketdata.adapters.recordings.format import FileKind, Format, Reading, format_of
 from marketdata.adapters.recordings.paths import Paths
@@ -60,21 +58,6 @@ def kept_fields(keep: Any) -> tuple[str, ...]:
     """The argument ``keep``; ConfigError for what is no field of a snapshot."""
     fields = [keep] if isinstance(keep, str) else list(keep)
     return tuple(choice("keep", name, SNAPSHOT_FIELDS) for name in fields)
-
-
-def renamed_columns(columns: Any) -> dict[str, str]:
-    """The argument ``columns``; ConfigError for a name that is not ours, with the nearest one that is."""
-    if columns is not None and not isinstance(columns, Mapping):
-        raise ConfigError("is no dict such as {'ts': 'when'}.", argument="columns", value=columns)
-    for name in columns or {}:
-        if name not in RENAMABLE:
-            near = "".join(f"; did you mean {one!r}?" for one in difflib.get_close_matches(str(name), RENAMABLE, n=1))
-            raise ConfigError(
-                f"has {name!r}, which is no column of ours{near} They are {', '.join(RENAMABLE)}.",
-                argument="columns",
-                value=columns,
-            )
-    return {str(name): str(column) for name, column in (columns or {}).items()}
 
 
 def market_records(path: Path) -> pl.DataFrame:

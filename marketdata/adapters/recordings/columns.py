@@ -34,13 +34,6 @@ PRICE = ("price", "p")
 SIZE = ("size", "amount", "quantity", "qty", "shares")
 LEVEL = ("level", "level_index", "rank")
 QUESTION, SLUG = ("question", "title"), ("slug", "market_slug")
-# The columns that `columns=` may name: one of each list above, and others that some formats read.
-RENAMABLE = (
-    "ts", "received_at", "market_id", "token_id", "token_label", "side", "level", "price", "size", "bids", "asks",
-    "best_bid", "best_ask", "is_snapshot", "event_type", "yes_levels", "no_levels", "question", "slug", "token_ids",
-    "token_labels", "event_id", "event_slug", "series_id", "series_slug", "title", "volume", "liquidity", "spread",
-    "transaction_hash", "maker", "taker", "trader_side",
-)  # fmt: skip
 
 
 def first(present: Iterable[str], names: Iterable[str]) -> str | None:

@@ -1,0 +1,151 @@
+"""Trades of recordings as a frame, and what they tell beside books."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import in_memory
+from marketdata.adapters.frame import Texts
+from marketdata.adapters.recordings.prints import recorded_trades
+from marketdata.adapters.recordings.renaming import renamed_columns
+from marketdata.errors import NotTidyError
+from marketdata.points import trades as rule
+from marketdata.points.schema import ID_COLUMNS, require
+from marketdata.resolution import BucketWidth, Width
+from marketdata.tidy.asof import asof_join
+from marketdata.tidy.frames import FrameKind, frame_kind
+from marketdata.tidy.quotes import mid
+
+# A frame of any library in memory.
+F = TypeVar("F")
+_SIDES = ("buy", "sell")
+
+
+def read_trades(
+    paths: Any,
+    *,
+    format: str | None = None,  # noqa: A002  as the option of the command is called
+    columns: Mapping[str, str] | None = None,
+    clock: str = "timestamp",
+    frame: FrameKind = "pandas",
+) -> Any:
+    """Trade prints of recordings and trade tables.
+
+    Returns a tidy frame with one row per print, by market, token and time: ``ts market_id token_id token_label side
+    price size`` [UTC, probability, shares]. ``side`` is what the taker did: "buy" or "sell". Files are messages of a
+    market channel, hourly event files, tables of trades, and tables of fills on chain. The taker's own leg of a fill
+    repeats the sum of its makers' legs and is left out, where accounts or roles tell it. A token of no known market is
+    a market of its own. A row without a price, a size or a time is left out with a RecordingWarning that counts it; a
+    file of a folder without trades is a RecordingWarning, and a ConfigError if it was named.
+
+    Parameters
+    ----------
+    paths : path or list of paths
+        Files, folders and patterns, as for `Archive.add_files`.
+    format : str, optional
+        Name of the format of all files, where their columns fit several.
+    columns : dict, optional
+        The column of the files that has one of our names, such as ``{"ts": "when"}``.
+    clock : str
+        "timestamp", the time of the venue, "received", or the name of a column.
+    frame : {"pandas", "polars"}
+        Kind of the result.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/trades.csv"
+    >>> trade = {"timestamp": 1767225600, "asset_id": "7", "side": "BUY"}
+    >>> pl.DataFrame([{**trade, "price": 0.48, "size": 30}]).write_csv(path)
+    >>> md.read_trades(path)[["token_id", "side", "price", "size"]].to_numpy().tolist()
+    [['7', 'buy', 0.48, 30.0]]
+    """
+    kind = frame_kind(frame)
+    rows = recorded_trades(paths, format, renamed_columns(columns), clock)
+    return frames.new(kind).build(
+        {
+            "ts": frames.times(rows["ts"].to_numpy()),
+            **{name: Texts.of(rows[name].to_list()) for name in (*ID_COLUMNS, "side")},
+            **{name: rows[name].to_numpy() for name in ("price", "size")},
+        },
+        len(rows),
+    )
+
+
+def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:
+    """What takers paid: twice the distance of each trade's price from the mid known before it.
+
+    Returns the trades by ids and time, with ``mid``, its ``ts_right`` and ``available_at``, and ``effective_spread`` =
+    2 * (price - mid) for a buy, 2 * (mid - price) for a sale [probability]. The mid is that of the last book that was
+    known before the trade: a book of a bucket is known at its end. Null where there is none, where the book lacks a
+    side, or where the side of the trade is not known. Trades within a bucket have the mid of the bucket before, so
+    books of seconds tell more than books of minutes. A lazy frame and one of an engine is read into memory.
+
+    Parameters
+    ----------
+    trades
+        A frame as `read_trades` gives it: ``ts``, ids, ``side`` ("buy" or "sell", of the taker) and ``price``.
+    books
+        Tidy books of the same kind of frame.
+    width : str or timedelta
+        Bucket width of the books.
+
+    References
+    ----------
+    Huang and Stoll (1996), "Dealer versus auction markets", Journal of Financial Economics 41.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", buckets=2)
+    >>> token = books["token_id"][0]
+    >>> trades = books.head(1).select(
+    ...     "market_id", "token_id", price=0.42, size=5.0, side=pl.lit("buy"),
+    ...     ts=pl.col("ts") + pl.duration(seconds=90),
+    ... )
+    >>> md.effective_spread(trades, books)["effective_spread"].round(9).to_list()
+    [0.04]
+    """
+    require("A frame of trades", ("ts", "token_id", "side", "price"), in_memory(trades).names)
+    joined: Any = asof_join(trades, mid(books), width=width)
+    own = in_memory(joined)
+    sides = own.texts("side")
+    unknown = {str(side) for side in sides if side not in (*_SIDES, None)}
+    if unknown:
+        raise NotTidyError(f"side of a trade is {' or '.join(_SIDES)}; the frame also has {sorted(unknown)[:5]}.")
+    spread = rule.effective_spread(own.numbers("price"), np.array([s == "buy" for s in sides]), own.numbers("mid"))
+    spread[[side is None for side in sides]] = np.nan
+    return frames.with_columns(own, {"effective_spread": spread})  # type: ignore[no-any-return]
+
+
+def vwap(trades: F, resolution: Width) -> F:
+    """Average price of the trades of each token and bucket, weighted with their sizes.
+
+    One row per token and bucket with a trade: ``ts market_id token_id token_label vwap size trades``: sum(price * size)
+    / sum(size) [probability], sum(size) [shares], and the number of trades. A lazy frame and one of an engine is read
+    into memory.
+
+    Parameters
+    ----------
+    trades
+        A frame as `read_trades` gives it.
+    resolution : str or timedelta
+        Width of a bucket, such as "1m".
+
+    Examples
+    --------
+    >>> prices = md.testing.prices("polars", buckets=2)
+    >>> trades = prices.with_columns(size=pl.lit(5.0))
+    >>> md.vwap(trades, "1h")["vwap"].round(9).to_list()
+    [0.405, 0.595]
+    """
+    width = BucketWidth.of(resolution)
+    own = in_memory(trades)
+    require("A frame of trades", ("ts", "token_id", "price", "size"), own.names)
+    rows = frames.rows(own)
+    series = rule.vwap(rows, own.numbers("price"), own.numbers("size"), width)
+    names = ["ts", *own.ids, *series.values]
+    return frames.to_frame(own, series, series.values, names)  # type: ignore[no-any-return]

@@ -1,0 +1,112 @@
+"""Trade prints of recordings, one row each, and what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recordings.shapes import EVENTS, MARKET, START, YES, event_file, lines, trade
+
+import marketdata as md
+from marketdata.errors import ConfigError, NotTidyError, RecordingWarning
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+@pytest.mark.parametrize("name", ["trades.csv", "fills.csv"])
+def test_a_trade_is_one_row(name: str) -> None:
+    """A taker's own leg on chain repeats its makers' legs and is left out."""
+    trades = md.read_trades(SAMPLES / name, frame="polars")
+    assert trades.columns == ["ts", "market_id", "token_id", "token_label", "side", "price", "size"]
+    assert trades.select("side", "price", "size").rows() == [("buy", 0.52, 3.0), ("sell", 0.4, 2.0)]
+    assert trades["ts"].dt.epoch("s").to_list() == [START // 1000, START // 1000 + 125]
+
+
+@pytest.mark.parametrize("write", [lines, event_file])
+def test_trades_are_found_among_the_messages_of_a_recording(tmp_path: Path, write: Any) -> None:
+    """Books and changes are no trades."""
+    path = write(tmp_path / f"feed.{'jsonl' if write is lines else 'parquet'}", EVENTS)
+    trades = md.read_trades(path, frame="polars")
+    assert trades.drop("ts", "token_label").rows() == [(MARKET, YES, "buy", 0.5, 3.0)]
+    assert md.read_trades(path)["side"].tolist() == ["buy"]
+
+
+def test_roles_tell_the_legs_of_a_fill(tmp_path: Path) -> None:
+    """Where a transaction has legs of makers and of a taker, those of the makers are the prints."""
+    rows = {
+        "tx_hash": ["a", "a", "a", "b"], "trader_side": ["TAKER", "MAKER", "MAKER", "TAKER"], "timestamp": [START] * 4,
+        "asset_id": ["7"] * 4, "side": ["buy"] * 4, "price": [0.5, 0.4, 0.6, 0.3], "size": [2.0, 1.0, 1.0, 9.0],
+    }  # fmt: skip
+    pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
+    assert md.read_trades(tmp_path / "a.parquet", frame="polars")["size"].to_list() == [1.0, 1.0, 9.0]
+
+
+def test_what_is_no_trade_is_named(tmp_path: Path) -> None:
+    """Rows that cannot be trades are counted; a file without trades is an error, or in a folder a warning."""
+    (tmp_path / "a.csv").write_text(f"timestamp,asset_id,side,price,size\n{START},7,BUY,1.5,1\n{START},7,BUY,.5,1\n")
+    with pytest.warns(RecordingWarning, match="1 price outside of 0 to 1, or no size"):
+        assert len(md.read_trades(tmp_path / "a.csv")) == 1
+    with pytest.raises(ConfigError, match=r"'prices.csv' has prices .*, and no trades"):
+        md.read_trades(SAMPLES / "prices.csv")
+    (tmp_path / "in").mkdir()
+    lines(tmp_path / "in" / "a.jsonl", [trade(0), {"event_type": "last_trade_price", "price": "x"}])
+    (tmp_path / "in" / "b.csv").write_text("a,b\n1,2\n")
+    with pytest.warns(RecordingWarning) as warned:
+        assert len(md.read_trades(tmp_path / "in")) == 1
+    assert {str(w.message).split()[0] for w in warned} == {"Left", "Rows"}
+
+
+MOMENTS = st.lists(
+    st.tuples(st.integers(0, 400), st.sampled_from(["buy", "sell", None]), st.integers(1, 99), st.integers(1, 9)),
+    min_size=1,
+    max_size=20,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(MOMENTS, st.sampled_from(["pandas", "polars"]))
+def test_effective_spread_and_vwap_equal_a_loop(moments: list[tuple[int, Any, int, int]], kind: str) -> None:
+    """The mid is that of the last book whose bucket ended before the trade."""
+    books = md.testing.books("polars", buckets=4)
+    token, start = books["token_id"][0], books["ts"].min()
+    trades = pl.DataFrame(
+        [(second, side, price / 100, float(size)) for second, side, price, size in moments],
+        schema={"second": pl.Int64, "side": pl.String, "price": pl.Float64, "size": pl.Float64},
+        orient="row",
+    ).select(
+        ts=start + pl.duration(seconds="second"), market_id=pl.lit(str(books["market_id"][0])),
+        token_id=pl.lit(str(token)), side="side", price="price", size="size",
+    )  # fmt: skip
+    mids = dict(md.mid(books).filter(pl.col("token_id") == token).select("ts", "mid").rows())
+    spreads = []
+    for ts, side, price in trades.sort("ts", maintain_order=True).select("ts", "side", "price").rows():
+        known = [mid for at, mid in mids.items() if at + pl.Series([60_000_000]).cast(pl.Duration("us"))[0] < ts]
+        value = 2 * (price - known[-1]) * (1 if side == "buy" else -1) if known and side else None
+        spreads.append(value)
+    given: Any = trades if kind == "polars" else trades.to_pandas()
+    result = md.effective_spread(given, books if kind == "polars" else books.to_pandas())
+    averages = md.vwap(given, "1m")
+    if isinstance(result, pd.DataFrame):
+        result, averages = pl.from_pandas(result), pl.from_pandas(averages)
+    assert result["effective_spread"].fill_nan(None).to_list() == pytest.approx(spreads)
+    groups: dict[int, list[tuple[float, float]]] = {}
+    for second, _, price, size in moments:
+        groups.setdefault(second // 60, []).append((price / 100, size))
+    loop = [
+        (sum(p * s for p, s in g) / sum(s for _, s in g), sum(s for _, s in g), len(g))
+        for _, g in sorted(groups.items())
+    ]
+    assert averages.select("vwap", "size", "trades").rows() == [pytest.approx(row) for row in loop]
+
+
+def test_another_side_is_refused() -> None:
+    """The side of a trade is what the taker did."""
+    books = md.testing.books("polars")
+    trades = md.bbo(books).select("ts", "market_id", "token_id", side=pl.lit("bid"), price="mid")
+    with pytest.raises(NotTidyError, match="side of a trade is buy or sell"):
+        md.effective_spread(trades, books)
