@@ -17,8 +17,8 @@ from marketdata.points import trades as rule
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import asof_join
+from marketdata.tidy.book_measures import mid
 from marketdata.tidy.frames import FrameKind, frame_kind
-from marketdata.tidy.quotes import mid
 
 # A frame of any library in memory.
 F = TypeVar("F")

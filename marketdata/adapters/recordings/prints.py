@@ -51,10 +51,8 @@ def _repeated(rows: pl.DataFrame) -> pl.Series:
     roles = {"maker": 0, "taker": 1}
     role = rows["role"].str.to_lowercase().replace_strict(roles, default=-1, return_dtype=pl.Int64)
     count = len(rows)
-    return pl.Series(
-        repeated_legs(_codes(rows["transaction"]), accounts[:count], accounts[count:], role.to_numpy()),
-        dtype=pl.Boolean,
-    )
+    legs = repeated_legs(_codes(rows["transaction"]), accounts[:count], accounts[count:], role.to_numpy())
+    return pl.Series(legs, dtype=pl.Boolean)
 
 
 def _codes(texts: pl.Series) -> Any:
