@@ -3,11 +3,68 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from marketdata.errors import BadRequestError, PlanError
-from marketdata.times import parse_iso, to_datetime
+from marketdata.errors import BadRequestError, ConfigError, PlanError
+from marketdata.resolution import BucketWidth
+from marketdata.times import parse_iso, to_datetime, to_micros, to_text
+
+BASE_URL, API_KEY = "MARKETDATA_BASE_URL", "MARKETDATA_API_KEY"
+_DATES = ("start_date_min", "end_date_min", "end_date_max")
+_SHARED = ("search", "sort", "order", "tags", "tags_match", *_DATES, "min_liquidity")
+
+
+class Service(NamedTuple):
+    """One service: ``resolutions`` that it has, records of a listing page, filters and sort fields of its listings.
+
+    A filter or a sort field that is not named here is refused; None: nothing is known, so nothing is refused.
+    """
+
+    name: str
+    base_url: str | None
+    key_variable: str
+    resolutions: tuple[str, ...]
+    listing_page: int
+    filters: tuple[str, ...] | None = None
+    sorts: tuple[str, ...] | None = None
+    hides_closed: bool = False
+
+
+_INTERFACE = ("1m", "10m", "1h", "6h", "1d")
+VENDORS = (
+    Service(
+        name="polymarketdata.co",
+        base_url="https://api.polymarketdata.co",
+        key_variable="POLYMARKETDATA_API_KEY",
+        resolutions=_INTERFACE,
+        listing_page=1000,
+        filters=_SHARED,
+        sorts=("updated_at", "created_at"),
+    ),
+    Service(
+        name="polyorderbooks.com",
+        base_url="https://api.polyorderbooks.com",
+        key_variable="POLYORDERBOOKS_API_KEY",
+        resolutions=("250ms", "1s", "5s", "15s", "1m", "5m", "10m", "15m", "1h", "6h", "1d"),
+        listing_page=100,
+        filters=(*_SHARED, "include_closed", "category"),
+        sorts=("updated_at", "created_at", "start_date", "end_date", "title"),
+        hides_closed=True,
+    ),
+)
+# Any other address, such as a service of this package.
+OTHER = Service("another service", None, API_KEY, _INTERFACE, 1000)
+# Records of a page of any listing.
+LARGEST_LISTING = 1000
+# Filters of listings of all services, and the values of those that have few.
+FILTERS = (*_SHARED, "include_closed", "category")
+_CHOICES = {"order": ("asc", "desc"), "category": ("crypto", "sports")}
+
 
 _MINIMUM_LIMIT = re.compile(r"limit too small.*?minimum\D*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
 _MAXIMUM_LIMIT = re.compile(
@@ -22,12 +79,92 @@ _EARLIEST = re.compile(r"\bearliest\b[^\d]*([\dT:.+Z-]{10,35})", re.IGNORECASE |
 _NO_VIEW = re.compile(r"not (?:allow|include)\s+(?:historical\s+)?(order ?books?|books|prices|metrics)", re.IGNORECASE)
 
 
+def service_at(base_url: str) -> Service:
+    """The service at an address: a vendor only at its own host, over https."""
+    parts = urlsplit(base_url)
+    for vendor in VENDORS:
+        own = urlsplit(vendor.base_url or "")
+        if (parts.scheme, parts.hostname, parts.port or 443) == (own.scheme, own.hostname, 443):
+            return vendor
+    return OTHER
+
+
+def default_address(environ: Mapping[str, str]) -> str | None:
+    """The address by the environment: ours, else that of the one vendor whose key is set."""
+    if environ.get(BASE_URL) or environ.get(API_KEY):
+        return environ.get(BASE_URL)
+    vendors = [vendor for vendor in VENDORS if environ.get(vendor.key_variable)]
+    if len(vendors) > 1:
+        names = " and ".join(vendor.key_variable for vendor in vendors)
+        addresses = " or ".join(f"base_url={vendor.base_url!r}" for vendor in vendors)
+        raise ConfigError("is missing.", argument="base_url", hint=f"{names} are set: say which by {addresses}.")
+    return vendors[0].base_url if vendors else None
+
+
+def check_filters(service: Service, given: Mapping[str, Any]) -> dict[str, str]:
+    """The filters of a listing as query parameters; ConfigError for a value, or a filter that the service lacks."""
+    out = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if service.filters is not None and name in FILTERS and name not in service.filters:
+            hint = f"Its filters are {', '.join(service.filters)}."
+            raise ConfigError(f"is no filter of {service.name}.", argument=name, value=value, hint=hint)
+        allowed = service.sorts if name == "sort" else _CHOICES.get(name)
+        if allowed is not None and value not in allowed:
+            raise ConfigError(f"is refused; allowed are {', '.join(allowed)}.", argument=name, value=value)
+        out[name] = _query_text(name, value)
+    return out
+
+
+def _query_text(name: str, value: Any) -> str:
+    if name in _DATES:
+        return to_text(to_micros(value, name))
+    if name == "include_closed":
+        if not isinstance(value, bool):
+            raise ConfigError("does not exist; allowed are False, True.", argument=name, value=value)
+        return str(value).lower()
+    if name == "min_liquidity":
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+            raise ConfigError("is refused; allowed are numbers from 0.", argument=name, value=value)
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    if name == "tags" and not isinstance(value, str) and isinstance(value, Iterable):
+        value = ",".join(map(str, value))
+    if not isinstance(value, str) or not value:
+        raise ConfigError("is refused; allowed is a text that is not empty.", argument=name, value=value)
+    return value
+
+
+def refuse_unknown(method: str, unknown: Iterable[str], known: Iterable[str]) -> None:
+    """ConfigError for a keyword that a listing does not have, with the name that it resembles."""
+    for name in unknown:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"Did you mean {near[0]}=? " if near else ""
+        hint += f"Pass a filter of the service itself as params={{{name!r}: ...}}."
+        raise ConfigError(f"is no argument of {method}().", argument=name, hint=hint)
+
+
+def widths_in(said: object) -> list[BucketWidth]:
+    """The widths that a text or a list names, the finest first."""
+    text = " ".join(map(str, said)) if isinstance(said, list | tuple) else str(said or "")
+    widths = set()
+    for name in re.findall(r"(?<![\w.])\d{1,6}\s?(?:ms|[smhd])\b", text, re.ASCII):
+        with suppress(ConfigError):
+            widths.add(BucketWidth.of(name.replace(" ", "")))
+    return sorted(widths, key=lambda width: width.micros)
+
+
 def read_limits(error: BadRequestError, text: str) -> None:
     """Set ``minimum`` and ``maximum`` of an error about a page limit, by its text."""
     if (match := _MINIMUM_LIMIT.search(text)) is not None:
         error.minimum = int(match[1])
-    if (match := _MAXIMUM_LIMIT.search(text)) is not None:
-        error.maximum = int(next(filter(None, match.groups())))
+    error.maximum = largest_limit(text)
+
+
+def largest_limit(text: str) -> int | None:
+    """The largest page limit that the text of a refusal names."""
+    match = _MAXIMUM_LIMIT.search(text)
+    return None if match is None else int(next(filter(None, match.groups())))
 
 
 def read_plan(error: PlanError, text: str, now: float) -> None:
@@ -36,9 +173,8 @@ def read_plan(error: PlanError, text: str, now: float) -> None:
         name = match[1].lower()
         error.view = "books" if "book" in name else name
     if (match := _FINEST.search(text)) is not None:
-        count, unit = int(match[1]), match[2].lower()
-        is_minutes = unit == "s" and count % 60 == 0
-        error.minimum_resolution = f"{count // 60}m" if is_minutes else f"{count}{unit}"
+        with suppress(ConfigError):
+            error.minimum_resolution = str(BucketWidth.of(match[1] + match[2].lower()))
     if (match := _DAYS.search(text)) is not None:
         error.history_days = int(match[1])
     if (match := _EARLIEST.search(text)) is not None:

@@ -18,7 +18,7 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.reader import Fetched, Part, Reader
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range, parse_iso, to_text
 
 MINUTE = 60_000_000
@@ -67,12 +67,12 @@ class Oracle:
 
     def request(self, count: int, limit: int = 200) -> Window:
         """A question for the first minutes."""
-        return Window(self.view, "market", "slug", minutes(count), Resolution.of(self.resolution), limit)  # type: ignore[arg-type]
+        return Window(self.view, "market", "slug", minutes(count), BucketWidth.of(self.resolution), limit)  # type: ignore[arg-type]
 
     def page(self, ask: Ask) -> dict[str, Any]:
         """The body of one honest page: whole buckets, at most ``limit`` points."""
         params = ask.params
-        width = Resolution.of(self.resolution).micros
+        width = BucketWidth.of(self.resolution).micros
         start, end = parse_iso(params["start_ts"]) // width * width, parse_iso(params["end_ts"])
         if "cursor" in params:
             start = int(params["cursor"].removeprefix("c"))

@@ -17,7 +17,7 @@ import pytest
 import marketdata as md
 from marketdata.fetch.checkpoint import Resume
 from marketdata.fetch.windows import Window
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
 
@@ -144,7 +144,7 @@ def test_charts_are_found_from_the_face() -> None:
 
 def test_a_place_to_go_on_is_short() -> None:
     """What an interrupted fetch left shows what is left in a few words."""
-    window = Window("prices", "market", "m", Range(0, 10**12), Resolution.H1, 200)
+    window = Window("prices", "market", "m", Range(0, 10**12), BucketWidth.of("1h"), 200)
     left = Resume((window,) * 100)
     assert repr(left).startswith("<Resume: prices of market m in [1970-01-01")
     assert len(repr(left)) < 1_000

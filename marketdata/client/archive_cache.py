@@ -19,11 +19,18 @@ class HistoryArchive(Protocol):
 
 
 def read_through(
-    archive: Any, view: View, market: Any, span: tuple[Any, Any], resolution: str, levels: int | None, frame: FrameKind
+    archive: Any,
+    view: View,
+    market: Any,
+    span: tuple[Any, Any],
+    resolution: str | None,
+    levels: int | None,
+    frame: FrameKind,
 ) -> Any:
     """A view from an attached archive, which fetches what is missing; an error has ``.partial`` and no ``.resume``."""
-    options = {"levels": levels} if view == "books" else {}
-    read = partial(getattr(archive, view), market, *span, resolution, frame=frame, **options)
+    options: dict[str, Any] = {"levels": levels} if view == "books" else {}
+    options |= {} if resolution is None else {"resolution": resolution}
+    read = partial(getattr(archive, view), market, *span, frame=frame, **options)
     try:
         return read(on_missing="fetch")
     except MarketDataError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from datetime import datetime
@@ -14,10 +14,11 @@ from marketdata.accessor import register
 from marketdata.client.archive_cache import HistoryArchive, read_through
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import FetchOptions, History
+from marketdata.client.offer import Offer, Request
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.display import html_table
-from marketdata.errors import ConfigError, NotFoundError
+from marketdata.errors import ConfigError, ContractError, NotFoundError, RequestError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.http.auth import KeyProvider, veiled
@@ -27,11 +28,12 @@ from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
 from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
+from marketdata.vendors import LARGEST_LISTING, check_filters, refuse_unknown
 from marketdata.wire import models
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -126,6 +128,7 @@ class Client(Generic[Frame]):
             flag("strict", strict), progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT)
         )
         self._history = History(self._transport, self._options)
+        self._offer = Offer(self._transport)
         self._archive = archive
         # That of a read through the archive, which fetches without one.
         self._report: Report | None = None
@@ -143,7 +146,9 @@ class Client(Generic[Frame]):
     def __repr__(self) -> str:
         if not hasattr(self, "_transport"):
             return "Client(not made)"
-        return f"Client({self._transport.base_url!r}, frame={self.frame!r})"
+        service = self._transport.service
+        name = "" if service.base_url is None else f", service={service.name!r}"
+        return f"Client({self._transport.base_url!r}, frame={self.frame!r}{name})"
 
     def _repr_html_(self) -> str:
         return html_table([("service", self._transport.base_url), ("frames", self.frame), ("archive", self._archive)])
@@ -155,9 +160,10 @@ class Client(Generic[Frame]):
         market: Markets,
         start: TimeLike,
         end: TimeLike,
-        resolution: str = "1m",
+        resolution: str | None = None,
         *,
         levels: int | None = None,
+        clamp: bool = False,
         report: Report | None = None,
     ) -> Frame:
         """Order books of all tokens of a market, one row per level (interface 4.1, 4.2).
@@ -189,54 +195,77 @@ class Client(Generic[Frame]):
         >>> books["ts"].dt.hour.unique().tolist()
         [0, 6, 12, 18]
         """
-        return self._get("books", "market", market, (start, end), resolution, levels, report)
+        return self._get("books", "market", market, (start, end), resolution, report, levels=levels, clamp=clamp)
 
     def prices(
-        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
+        self,
+        market: Markets,
+        start: TimeLike,
+        end: TimeLike,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        report: Report | None = None,
     ) -> Frame:
         """Prices of all tokens of a market: the mean of each bucket (interface 4.1, 4.3); see `books`.
 
         One row per token and bucket with points: ``ts market_id token_id token_label price`` [probability 0 to 1].
         """
-        return self._get("prices", "market", market, (start, end), resolution, None, report)
+        return self._get("prices", "market", market, (start, end), resolution, report, clamp=clamp)
 
     def metrics(
-        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
+        self,
+        market: Markets,
+        start: TimeLike,
+        end: TimeLike,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        report: Report | None = None,
     ) -> Frame:
         """Metrics of a market, such as volume: the mean of each bucket (interface 4.1, 4.4); see `books`.
 
         One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics; ``spread``
         is the service's number for the market, not the one of a book.
         """
-        return self._get("metrics", "market", market, (start, end), resolution, None, report)
+        return self._get("metrics", "market", market, (start, end), resolution, report, clamp=clamp)
 
     def token_books(
         self,
         token_id: Markets,
         start: TimeLike,
         end: TimeLike,
-        resolution: str = "1m",
+        resolution: str | None = None,
         *,
         levels: int | None = None,
+        clamp: bool = False,
         report: Report | None = None,
     ) -> Frame:
         """Order books of one token, or of several (list of ``token_id``); see `books`."""
-        return self._get("books", "token", token_id, (start, end), resolution, levels, report)
+        return self._get("books", "token", token_id, (start, end), resolution, report, levels=levels, clamp=clamp)
 
     def token_prices(
-        self, token_id: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
+        self,
+        token_id: Markets,
+        start: TimeLike,
+        end: TimeLike,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        report: Report | None = None,
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
-        return self._get("prices", "token", token_id, (start, end), resolution, None, report)
+        return self._get("prices", "token", token_id, (start, end), resolution, report, clamp=clamp)
 
     def iter_books(
         self,
         market: Markets,
         start: TimeLike,
         end: TimeLike,
-        resolution: str = "1m",
+        resolution: str | None = None,
         *,
         levels: int | None = None,
+        clamp: bool = False,
         report: Report | None = None,
     ) -> Iterator[Frame]:
         """Frames of some 20,000 `books` each, in time order, market after market, in bounded memory; see `books`.
@@ -250,22 +279,33 @@ class Client(Generic[Frame]):
         ... )
         8
         """
-        windows = self._windows("books", "market", market, to_range(start, end), resolution)
-        return self._history.frames(windows, report, levels, self.frame)
+        return self._frames("books", "market", market, (start, end), resolution, report, levels=levels, clamp=clamp)
 
     def iter_prices(
-        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
+        self,
+        market: Markets,
+        start: TimeLike,
+        end: TimeLike,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        report: Report | None = None,
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
-        windows = self._windows("prices", "market", market, to_range(start, end), resolution)
-        return self._history.frames(windows, report, None, self.frame)
+        return self._frames("prices", "market", market, (start, end), resolution, report, clamp=clamp)
 
     def iter_metrics(
-        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m", *, report: Report | None = None
+        self,
+        market: Markets,
+        start: TimeLike,
+        end: TimeLike,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        report: Report | None = None,
     ) -> Iterator[Frame]:
         """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
-        windows = self._windows("metrics", "market", market, to_range(start, end), resolution)
-        return self._history.frames(windows, report, None, self.frame)
+        return self._frames("metrics", "market", market, (start, end), resolution, report, clamp=clamp)
 
     def iter_columns(
         self,
@@ -279,7 +319,8 @@ class Client(Generic[Frame]):
         ``requests`` has (view, id or slug, Range [microseconds UTC]). Yields (index of the request, Range that is
         complete for all tokens, its points as columns, whether no page may be missing); the parts of a range touch.
         """
-        every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, resolution)]
+        width = BucketWidth.of(resolution)
+        every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, width)]
         fetch = self._history.fetch(every, report or self._report, buffer=_BUFFERED)
         try:
             for fetched in fetch:
@@ -317,7 +358,7 @@ class Client(Generic[Frame]):
         """
         return verify(self._transport, market, to_range(start, end), fine, coarse)
 
-    def plan(self, view: View, market: Markets, start: TimeLike, end: TimeLike, resolution: str = "1m") -> Plan:
+    def plan(self, view: View, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None) -> Plan:
         """The cost of a fetch of a ``view``, without fetching; parameters and errors as for `books`.
 
         Returns a Plan ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of
@@ -329,11 +370,15 @@ class Client(Generic[Frame]):
         2880
         """
         choice("view", view, VIEWS)
-        windows = self._windows(view, "market", market, to_range(start, end), resolution)
-        infos = self._history.markets.look_up_all(window.id for window in windows)
+        target = None if resolution is None else BucketWidth.of(resolution)
+        rng = to_range(start, end)
+        names = [window.id for window in self._windows(view, "market", market, rng, target or BucketWidth.of("1m"))]
+        infos = self._history.markets.look_up_all(names)
         self._history.markets.refuse_missing(infos)
-        tokens = {name: len(info.tokens) or 2 for name, info in infos.items()}
-        return make_plan(windows, tokens, self.usage(), int(time.time() * SECOND))
+        self.usage()
+        request = self._offer.request(rng, target, clamp=False)
+        windows = self._windows(view, "market", names, request.rng, request.resolution)
+        return make_plan(windows, infos, self._transport.limits, int(time.time() * SECOND))
 
     # -- discovery
 
@@ -344,8 +389,9 @@ class Client(Generic[Frame]):
         sort: str | None = None,
         order: str | None = None,
         max_rows: int | None = None,
-        page_size: int = 100,
-        **filters: str,
+        page_size: int | None = None,
+        params: Mapping[str, str] | None = None,
+        **unknown: object,
     ) -> Frame:
         """Series: broad themes or recurring categories (interface 4.5); for errors see `books`.
 
@@ -357,18 +403,18 @@ class Client(Generic[Frame]):
             Text to look for.
         sort, order : str, optional
             Field to sort by; "asc" or "desc".
-        max_rows, page_size : int
-            Rows in all (by default every one) and per request (1 to 200).
-        filters : str
-            Further parameters of the service.
+        max_rows, page_size : int, optional
+            Rows in all (by default every one) and per request (1 to 1,000; by default as many as the service gives).
+        params : mapping of str, optional
+            Further query parameters, sent as they are. Any other keyword is a ConfigError.
 
         Examples
         --------
         >>> client.series().columns[:3].tolist()
         ['series_id', 'slug', 'title']
         """
-        params = {"search": search, "sort": sort, "order": order, **filters}
-        return self._listing("series", params, max_rows, page_size)
+        filters = {"search": search, "sort": sort, "order": order}
+        return self._listing("series", filters, params, unknown, max_rows, page_size)
 
     def events(
         self,
@@ -379,35 +425,74 @@ class Client(Generic[Frame]):
         sort: str | None = None,
         order: str | None = None,
         max_rows: int | None = None,
-        page_size: int = 100,
-        **filters: str,
+        page_size: int | None = None,
+        params: Mapping[str, str] | None = None,
+        **unknown: object,
     ) -> Frame:
         """Events: happenings inside a series, of one (``series_slug`` or ``series_id``) or all; see `series`.
 
         One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and further fields.
         """
-        params = {"series_slug": series_slug, "series_id": series_id, "search": search, "sort": sort, "order": order}
-        return self._listing("events", {**params, **filters}, max_rows, page_size)
+        filters = {"series_slug": series_slug, "series_id": series_id, "search": search, "sort": sort, "order": order}
+        return self._listing("events", filters, params, unknown, max_rows, page_size)
 
     def markets(
         self,
         event_slug: str | None = None,
         search: str | None = None,
         max_rows: int | None = None,
-        page_size: int = 100,
+        page_size: int | None = None,
         *,
         event_id: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        tags_match: str | None = None,
+        start_date_min: TimeLike | None = None,
+        end_date_min: TimeLike | None = None,
+        end_date_max: TimeLike | None = None,
+        min_liquidity: float | None = None,
+        category: str | None = None,
+        include_closed: bool | None = None,
         sort: str | None = None,
         order: str | None = None,
-        **filters: str,
+        params: Mapping[str, str] | None = None,
+        **unknown: object,
     ) -> Frame:
         """Markets: tradable questions inside an event, of one (``event_slug`` or ``event_id``) or all; see `series`.
 
         One row per market: ``market_id slug question status start_date end_date`` [UTC] ``token_ids token_labels``
         (lists) and further fields, as `Archive.add` takes them.
+
+        Parameters
+        ----------
+        tags : str or list of str, optional
+            Tags of the markets; ``tags_match`` says how many of them must fit, in words of the service.
+        start_date_min, end_date_min, end_date_max : datetime, date, str or number, optional
+            Limits of the dates of the markets.
+        min_liquidity : float, optional
+            Least liquidity.
+        category : {"crypto", "sports"}, optional
+            Category, of services that have one.
+        include_closed : bool, optional
+            Whether closed markets are listed; by default they are.
         """
-        params = {"event_slug": event_slug, "event_id": event_id, "search": search, "sort": sort, "order": order}
-        return self._listing("markets", {**params, **filters}, max_rows, page_size)
+        filters = {
+            "event_slug": event_slug,
+            "event_id": event_id,
+            "search": search,
+            "tags": tags,
+            "tags_match": tags_match,
+            "start_date_min": start_date_min,
+            "end_date_min": end_date_min,
+            "end_date_max": end_date_max,
+            "min_liquidity": min_liquidity,
+            "category": category,
+            "include_closed": include_closed,
+            "sort": sort,
+            "order": order,
+        }
+        if include_closed is None and self._transport.service.hides_closed:
+            filters["include_closed"] = True
+        return self._listing("markets", filters, params, unknown, max_rows, page_size)
 
     def market(self, id_or_slug: str) -> Record:
         """One market (``id_or_slug``), with all fields of the service; NotFoundError if there is none.
@@ -476,39 +561,102 @@ class Client(Generic[Frame]):
         """Plan of the key and what is left of it; see `health`.
 
         Returns a record ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute
-        requests_remaining granularity_allowed max_history_days``.
+        requests_remaining granularity_allowed max_history_days``, each as the service writes it, or None.
         """
-        return record(self._transport, ("usage",), models.Usage)
+        usage = self._transport.get_json(("usage",))
+        if not isinstance(usage, dict):
+            raise ContractError("The answer of usage does not follow the interface: Expected `object` - at `$`.")
+        limits = usage.get("limits")
+        names = ("requests_per_minute", "requests_remaining", "granularity_allowed", "max_history_days")
+        known = {**dict.fromkeys(names), **(limits if isinstance(limits, dict) else {"limits": limits})}
+        return Record({"plan": None, "organization": None, **usage, "limits": known, "reset_at": usage.get("reset_at")})
 
     def _get(
-        self, view: View, kind: IdKind, ids: Any, span: Span, resolution: str, levels: int | None, report: Report | None
+        self,
+        view: View,
+        kind: IdKind,
+        ids: Any,
+        span: Span,
+        resolution: str | None,
+        report: Report | None,
+        *,
+        levels: int | None = None,
+        clamp: bool,
     ) -> Frame:
         if self._archive is not None and kind == "market":
             client = copy(self)
             client.__dict__.update(_report=report)
             archive = self._archive.attach(client, progress=self._options.progress)
-            frame = read_through(archive, view, ids, span, resolution, levels, self.frame)
+            frame = read_through(archive, view, _ids_of(ids), span, resolution, levels, self.frame)
         else:
-            windows = self._windows(view, kind, ids, to_range(*span), resolution)
-            [frame] = self._history.frames(windows, report, levels, self.frame, is_whole=True)
+            [frame] = self._frames(view, kind, ids, span, resolution, report, levels=levels, clamp=clamp, is_whole=True)
         return cast("Frame", frame)
 
-    def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, resolution: str) -> list[Window]:
+    def _frames(
+        self,
+        view: View,
+        kind: IdKind,
+        ids: Any,
+        span: Span,
+        resolution: str | None,
+        report: Report | None,
+        *,
+        levels: int | None = None,
+        clamp: bool = False,
+        is_whole: bool = False,
+    ) -> Iterator[Frame]:
+        """Frames of what is requested, or of what the service has instead; arguments are checked before."""
+        flag("clamp", clamp)
+        target = None if resolution is None else BucketWidth.of(resolution)
+        rng = to_range(*span)
+        request = self._offer.request(rng, target, clamp=clamp)
+        windows = self._windows(view, kind, ids, request.rng, request.resolution)
+
+        def frames(request: Request, windows: list[Window]) -> Iterator[Frame]:
+            while True:
+                fetched = self._history.frames(
+                    windows, report, levels, self.frame, target=request.target, is_whole=is_whole
+                )
+                try:
+                    first = next(fetched, None)
+                except RequestError as error:
+                    self._offer.learn(error, request)
+                    other = self._offer.request(rng, target, clamp=clamp)
+                    if other == request:
+                        raise
+                    request, windows = other, self._windows(view, kind, ids, other.rng, other.resolution)
+                    continue
+                if first is not None:
+                    yield first
+                    yield from fetched
+                return
+
+        return frames(request, windows)
+
+    def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, width: BucketWidth) -> list[Window]:
         """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
         name, what = ("market", "an id or slug") if kind == "market" else ("token_id", "an id")
-        given = names(name, ids, what)
+        given = names(name, _ids_of(ids), what)
         if not given:
             raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
-        width = Resolution.of(resolution)
         return [Window(view, kind, i, rng, width, self._options.page_limit) for i in given]
 
     def _listing(
-        self, kind: records.FrameOf, params: dict[str, str | None], max_rows: int | None, page_size: int
+        self,
+        kind: records.FrameOf,
+        filters: Mapping[str, Any],
+        params: Mapping[str, str] | None,
+        unknown: Mapping[str, object],
+        max_rows: int | None,
+        page_size: int | None,
     ) -> Frame:
-        whole("page_size", page_size, 1, LARGEST_LIMIT)
+        refuse_unknown(kind, unknown, filters)
+        service = self._transport.service
+        size = service.listing_page if page_size is None else whole("page_size", page_size, 1, LARGEST_LISTING)
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
-        rows = listing(self._transport, kind, params, max_rows, page_size)
+        query = {**check_filters(service, filters), **(params or {})}
+        rows = listing(self._transport, kind, query, max_rows, size)
         for row in rows if kind == "markets" else ():
             self._history.markets.remember(row)
         return self._to_frame(kind, rows)
@@ -516,3 +664,10 @@ class Client(Generic[Frame]):
     def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:
         register(self.frame)
         return cast("Frame", records.to_frame(kind, rows, self.frame))
+
+
+def _ids_of(given: Any) -> Any:
+    """Ids or slugs as they were given; a record of a market, or each of a list, is its id."""
+    if isinstance(given, Mapping):
+        return str(given["id"]) if "id" in given else given.get("market_id", given)
+    return [_ids_of(one) for one in given] if isinstance(given, list | tuple) else given

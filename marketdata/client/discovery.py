@@ -8,8 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from marketdata.display import described, html_table
+from marketdata.errors import BadRequestError, ParameterError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
+from marketdata.vendors import largest_limit
 from marketdata.wire import models
 
 
@@ -52,9 +54,19 @@ def listing(
         transport.check_cursor(page.next_cursor)
         return page
 
+    most = page_size
+
     def fetch(cursor: str | None) -> models.Listing:
-        left = page_size if max_rows is None else min(page_size, max_rows - len(rows))
-        page: models.Listing = transport.get_json((kind,), {**params, "limit": left, "cursor": cursor}, check)
+        nonlocal most
+        limit = most if max_rows is None else min(most, max_rows - len(rows))
+        try:
+            page: models.Listing = transport.get_json((kind,), {**params, "limit": limit, "cursor": cursor}, check)
+        except (BadRequestError, ParameterError) as error:
+            allowed = largest_limit(error.detail)
+            if allowed is None or not 1 <= allowed < limit:
+                raise
+            most = allowed  # fewer than this service was thought to give
+            return fetch(cursor)
         return page
 
     for page in paginate(fetch, lambda page: (str(row.get("id")) for row in page.data), f"the listing of {kind}"):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from marketdata.accessor import to_frame
 from marketdata.client.markets import Markets
 from marketdata.display import progress_bar
@@ -28,7 +30,9 @@ from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Books, Data, joined
+from marketdata.points.resample import resample_columns
 from marketdata.points.views import VIEWS, empty
+from marketdata.resolution import BucketWidth
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
 from marketdata.wire.models import LARGEST_LIMIT
@@ -87,13 +91,17 @@ class History:
         levels: int | None,
         frame: FrameKind,
         *,
+        target: BucketWidth | None = None,
         is_whole: bool = False,
         is_resumed: bool = False,
     ) -> Iterator[Any]:
-        """Frames of bounded size in time order, market after market, or one whole; errors have ``.partial``."""
+        """Frames of bounded size in time order, market after market, or one whole; errors have ``.partial``.
+
+        With ``target`` they are resampled to it, but for the rows of ``.partial``, whose last buckets may lack points.
+        """
         if levels is not None:
             whole("levels", levels)
-        view, current, has_come = windows[0].view, 0, False
+        view, current, has_come, reached = windows[0].view, 0, False, 0
         parts: list[Data] = []
         named: dict[str, str] = {}
 
@@ -106,10 +114,17 @@ class History:
                 columns = columns.cut(levels)
             parts.extend([columns] if len(columns) else [])
 
-        def collected() -> Any:
-            """The frame of what was added since the last one."""
+        def collected(target: BucketWidth | None = target, until: int | None = None) -> Any:
+            """The frame of what was added since the last one; of a bucket that ends after ``until`` nothing yet."""
             every = joined(parts) if parts else empty(view)
             parts.clear()
+            if target is not None:
+                if until is not None:
+                    edge = target.floor(until)
+                    later = every.between(edge, until)
+                    every = every.take(np.flatnonzero(every.ts < edge))
+                    parts.extend([later] if len(later) else [])
+                every = resample_columns(every, target)
             return to_frame(every, frame)
 
         fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else _BUFFERED)
@@ -121,15 +136,15 @@ class History:
                     is_full = not is_whole and sum(map(len, parts)) * VIEWS[view].point_bytes >= _FRAME_BYTES
                     if parts and not is_whole and (fetched.request != current or is_full):
                         has_come = True
-                        yield collected()
-                    current = fetched.request
+                        yield collected(until=reached if fetched.request == current else None)
+                    current, reached = fetched.request, fetched.window.rng.end
                     add(fetched)
                     bar.update(fetched.window.buckets)
                 if parts or is_whole:
                     yield collected()
             except MarketDataError as error:
                 has_come = has_come or bool(parts)
-                error.partial = collected()
+                error.partial = collected(None)
                 may_pass = isinstance(error, _MAY_PASS) and not isinstance(error, RedirectError)
                 if has_come and may_pass and not error.hint:
                     error.hint, error.args = _GO_ON, (f"{error} {_GO_ON}",)
@@ -140,7 +155,7 @@ class History:
                 rest, resume = fetch.leave()
                 for fetched in rest:
                     add(fetched)
-                stop.partial, stop.resume = collected(), resume  # type: ignore[attr-defined]
+                stop.partial, stop.resume = collected(None), resume  # type: ignore[attr-defined]
                 raise
             finally:
                 fetch.close()

@@ -20,8 +20,9 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import MarketInfo
 from marketdata.times import first_time
-from marketdata.wire.models import LARGEST_LIMIT
 
+# Records of a page that may have similar names: any service gives as many.
+_NEAR_ROWS = 100
 # Requests that look for similar names.
 _SEARCHES = 3
 
@@ -86,7 +87,7 @@ class Markets:
         words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
         for search in [*words[: _SEARCHES - 1], None]:
             with suppress(MarketDataError, KeyError, TypeError, AttributeError):
-                listed = self._transport.get_json(("markets",), {"limit": LARGEST_LIMIT, "search": search})["data"]
+                listed = self._transport.get_json(("markets",), {"limit": _NEAR_ROWS, "search": search})["data"]
                 slugs = {r["slug"].lower(): r["slug"] for r in listed if isinstance(r.get("slug"), str)}
                 if found := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
                     return [slugs[slug] for slug in found]

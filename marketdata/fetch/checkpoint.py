@@ -11,9 +11,11 @@ from marketdata.fetch.windows import Window
 from marketdata.times import Range
 from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS
 
-_REPAIRS = PAGE_REPAIRS | {"duplicate_points", "outside_range", "points_sorted", "limit_raised"}
+_REPAIRS = PAGE_REPAIRS | {"duplicate_points", "outside_range", "points_sorted", "limit_raised", "limit_lowered"}
 # Counted once, not for every page.
 _ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
+# Not a fault that strict mode refuses: services may repeat the last row of a page on the next one, or have own limits.
+_USUAL = frozenset({"duplicate_points", "limit_lowered"})
 # True of real markets: no fault of the service.
 _OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_positive"})
 
@@ -55,7 +57,7 @@ class Report:
             if name in _OBSERVED or name.startswith("unknown_field:"):
                 self.observed[name] += count
                 continue
-            refused.append(name)
+            refused += [] if name in _USUAL else [name]
             counts = self.repairs if name in _REPAIRS else self.warnings
             counts[name] = 1 if name in _ONCE else counts[name] + count
         return refused

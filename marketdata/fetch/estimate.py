@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from marketdata.display import html_table
-from marketdata.fetch.windows import WORTH_DIVIDING, Window
+from marketdata.fetch.plan_limits import PlanLimits
+from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 from marketdata.points.views import VIEWS
-from marketdata.resolution import Resolution
 from marketdata.times import DAY, Range
-
-_NAMES = re.compile(rf"\b({'|'.join(Resolution)})\b")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a fetch if every bucket of the range has its points.
+    """The cost of a fetch if every bucket of a market's active range has its points.
 
     ``requests`` are pages and ``points`` token x bucket; ``minutes`` is the time at the key's ``requests_per_minute``,
     None if that is not known; ``memory`` the size of the tidy frame [bytes], with 40 levels a book; ``refused`` are the
-    parts that the plan of the key does not allow.
+    parts that the plan of the key does not allow; ``requests_per_day`` is its daily quota, None if it has none.
     """
 
     requests: int
@@ -32,6 +28,12 @@ class Plan:
     memory: int
     refused: tuple[str, ...] = ()
     requests_per_minute: int | None = None
+    requests_per_day: int | None = None
+
+    @property
+    def days(self) -> int | None:
+        """Days that the daily quota of the key takes; None if it has none."""
+        return None if self.requests_per_day is None else math.ceil(self.requests / self.requests_per_day)
 
     def __repr__(self) -> str:
         requests = f"{self.requests:,} request{'' if self.requests == 1 else 's'}"
@@ -42,7 +44,10 @@ class Plan:
         if self.minutes is None:
             return "at a rate not known yet"
         time = f"{self.minutes:,.1f} minutes" if self.minutes >= 0.05 else "a few seconds"
-        return f"{time} at {self.requests_per_minute:,} requests a minute"
+        text = f"{time} at {self.requests_per_minute:,} requests a minute"
+        if self.days is None or self.days <= 1:
+            return text
+        return f"{text}, {self.days:,} days at {self.requests_per_day:,} requests a day"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -55,52 +60,38 @@ class Plan:
         return html_table(rows)
 
 
-def make_plan(
-    windows: Sequence[Window], tokens: Mapping[str, int] | int, usage: Mapping[str, Any] | None, now: int
-) -> Plan:
-    """The cost of uncut windows now, from the tokens of each market (a metric counts as one) and ``usage``."""
-    limits = (usage or {}).get("limits")
-    limits = limits if isinstance(limits, Mapping) else {}
-    rate = limits.get("requests_per_minute")
-    rate = rate if isinstance(rate, int) and rate > 0 else None
-    pages = points = memory = 0
+def make_plan(windows: Sequence[Window], infos: Mapping[str, MarketInfo], limits: PlanLimits, now: int) -> Plan:
+    """The cost of uncut windows now, from the tokens and the active range of each market and the plan of the key."""
+    requests = points = memory = 0
     refused: list[str] = []
     for window in windows:
-        known = tokens if isinstance(tokens, int) else tokens.get(window.id, 2)
-        count = max(1, known) if window.kind == "market" and VIEWS[window.view].has_tokens else 1
-        points += window.buckets * count
-        memory += window.buckets * count * VIEWS[window.view].point_bytes
-        page = max(1, window.limit // count)  # it has whole buckets
+        info = infos.get(window.id, MarketInfo())
+        tokens = info.labels(window) or 2
+        active = sum(replace(window, rng=rng).buckets for rng, is_active in info.parts(window) if is_active)
+        points += active * tokens
+        memory += active * tokens * VIEWS[window.view].point_bytes
+        page = max(1, window.limit // tokens)  # it has whole buckets
         # If one request is not enough, the second one begins with the last bucket of the first.
-        overlap = window.buckets > WORTH_DIVIDING * page
-        pages += max(1, math.ceil((window.buckets + overlap) / page))
+        overlap = active > WORTH_DIVIDING * page
+        requests += max(1, math.ceil((active + overlap) / page))
         refused += _refusals(window, limits, now)
-    minutes = pages / rate if rate else None
-    return Plan(pages, points, minutes, memory, tuple(refused), rate)
+    rate = limits.requests_per_minute
+    minutes = requests / rate if rate else None
+    return Plan(requests, points, minutes, memory, tuple(refused), rate, limits.requests_per_day)
 
 
-def _refusals(window: Window, limits: Mapping[str, Any], now: int) -> list[str]:
+def _refusals(window: Window, limits: PlanLimits, now: int) -> list[str]:
     """Parts of a window that a plan does not allow, in words."""
-    out = []
-    allowed = _allowed(limits.get("granularity_allowed"))
-    if allowed is not None and window.resolution not in allowed:
-        names = ", ".join(allowed)
-        out.append(f"{window.view} of {window.kind} {window.id} at {window.resolution}: the plan allows {names}")
-    days = str(limits.get("max_history_days") or "").strip()
-    if days.isascii() and days.isdigit():
-        first = now - int(days) * DAY
+    out, what = [], f"{window.view} of {window.kind} {window.id}"
+    if not limits.allows(window.resolution):
+        names = ", ".join(map(str, limits.resolutions)) + (" and coarser" if len(limits.resolutions) == 1 else "")
+        out.append(f"{what} at {window.resolution}: the plan allows {names}")
+    if limits.history_days is not None:
+        first = now - round(limits.history_days * DAY)
         if window.rng.start < first:
             part = Range(window.rng.start, min(first, window.rng.end))
-            out.append(f"{window.view} of {window.kind} {window.id} in {part}: the plan reaches back {days} days")
+            out.append(f"{what} in {part}: the plan reaches back {limits.history_days:g} days")
     return out
-
-
-def _allowed(text: object) -> list[Resolution] | None:
-    """The resolutions a plan names; one name alone is the finest that it allows. None: no limit is known."""
-    names = [Resolution(n) for n in _NAMES.findall(text if isinstance(text, str) else "")]
-    if len(names) == 1:
-        return [r for r in Resolution if r.seconds >= names[0].seconds]
-    return names or None
 
 
 def _size(count: int) -> str:

@@ -13,7 +13,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from marketdata.errors import ContractError, LimitTooSmallError, MarketDataError, PaginationStalledError
+from marketdata.errors import (
+    BadRequestError,
+    ConfigError,
+    ContractError,
+    LimitTooSmallError,
+    MarketDataError,
+    PaginationStalledError,
+)
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
@@ -21,6 +28,7 @@ from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.columns import Data, Page, joined
 from marketdata.points.duplicates import deduplicate, repeated
 from marketdata.points.views import View
+from marketdata.resolution import BucketWidth
 from marketdata.times import SECOND, to_text
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
@@ -113,6 +121,7 @@ class Reader:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self._limits: dict[tuple[View, str], int] = {}  # the least limit that a market needs
+        self._largest_limit = LARGEST_LIMIT  # that the service takes
         self._markets: dict[tuple[IdKind, str], str] = {}  # the market that an id or slug names
         self._tokens: dict[str, dict[str, str | None]] = {}  # the token that a label of a market names
         self._lock = threading.Lock()
@@ -202,7 +211,8 @@ class Reader:
         """The points of a part, page after page; None if there are more than ``part.most``."""
         part.restart()
         name = part.window.view, part.window.id
-        window = replace(part.window, limit=max(part.window.limit, self._limits.get(name, 1)))
+        limit = max(min(part.window.limit, self._largest_limit), self._limits.get(name, 1))
+        window = replace(part.window, limit=limit)
 
         def bound(page: Page) -> int:
             least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
@@ -219,18 +229,23 @@ class Reader:
                     break  # some services give a cursor behind every full page
                 if page.next_cursor and part.most is not None and len(part.pages) >= part.most:
                     return None
-        except LimitTooSmallError as error:
-            if error.minimum is None or not window.limit < error.minimum <= LARGEST_LIMIT:
+        except BadRequestError as error:
+            if isinstance(error, LimitTooSmallError):
+                if error.minimum is None or not window.limit < error.minimum <= LARGEST_LIMIT:
+                    raise
+                self._limits[name] = error.minimum
+            elif error.maximum is not None and 1 <= error.maximum < window.limit:
+                self._largest_limit = error.maximum
+            else:
                 raise
-            self._limits[name] = error.minimum
             with self._lock:
-                report.note({"limit_raised": 1})
+                report.note({"limit_raised" if isinstance(error, LimitTooSmallError) else "limit_lowered": 1})
             return self._follow(part, report, stop, came)
         return collected(window, part.pages, part.date)
 
     def check(self, window: Window, page: Page) -> None:
         """ContractError for an answer about something else than was requested, or than the answers before."""
-        if page.resolution != window.resolution:
+        if not _is_width(page.resolution, window.resolution):
             raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
         known = self._markets.setdefault((window.kind, window.id), page.market_id)
         if page.market_id != known:
@@ -248,7 +263,8 @@ class Reader:
         page = decode_page(window.view, answer.body)
         self.transport.check_cursor(page.next_cursor)
         self.check(window, page)
-        if page.count not in (page.points, len(np.unique(page.columns.ts))):
+        per_token = np.diff(page.columns.bounds).max(initial=0)
+        if page.count not in (page.points, len(np.unique(page.columns.ts)), per_token):
             # The same answer twice: the service counts otherwise. A different one: points get lost on the way.
             if not self._counts_otherwise and (before is None or not same(before, page.columns)):
                 miscounted += [page.columns] if before is None else []
@@ -305,6 +321,13 @@ def in_time(pages: Iterable[Data], *, is_one: bool) -> bool | None:
         return False
     tokens = [token for page in some for token in page.tokens]
     return (len(some) > 1 and (is_one or len(tokens) >= len(set(tokens)) + len(some))) or None
+
+
+def _is_width(said: str, requested: BucketWidth) -> bool:
+    """Whether the resolution of an answer is the one that was requested, in any spelling: "60s" is "1m"."""
+    with suppress(ConfigError):
+        return BucketWidth.of(said) == requested
+    return False
 
 
 def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:

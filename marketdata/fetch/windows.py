@@ -11,7 +11,7 @@ from typing import Literal
 
 from marketdata.points.columns import Ints
 from marketdata.points.views import VIEWS, View
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_text
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -39,7 +39,7 @@ class Window:
     kind: IdKind
     id: str
     rng: Range
-    resolution: Resolution
+    resolution: BucketWidth
     limit: int = LARGEST_LIMIT
 
     @property

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Data
 from marketdata.points.views import view_of
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 
-# Widths of the buckets of the interface, by name [microseconds].
-_WIDTHS = {str(r): r.micros for r in Resolution}
 # Notes that say that a value was changed.
 REPAIRS = frozenset({"levels_sorted", "null_side", "points_sorted"})
 
@@ -20,8 +20,8 @@ REPAIRS = frozenset({"levels_sorted", "null_side", "points_sorted"})
 def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
     """The columns with levels best first; every oddity counted in ``notes``."""
     odd: list[tuple[str, NDArray[np.bool_]]] = []
-    if resolution in _WIDTHS:
-        odd.append(("time_not_on_a_bucket", columns.ts % _WIDTHS[resolution] != 0))
+    with suppress(ConfigError):  # a resolution that is none is refused where pages are compared with the request
+        odd.append(("time_not_on_a_bucket", columns.ts != BucketWidth.of(resolution).floor(columns.ts)))
     if isinstance(columns, Books):
         (price, size), counts = columns.levels(), columns.counts
         is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)

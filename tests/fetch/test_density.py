@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracle import cut
 
 from marketdata.fetch.windows import MarketInfo, Spans, Window
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
 MINUTE = 60_000_000
@@ -60,10 +60,10 @@ def test_silence_is_as_wide_as_it_may_be() -> None:
     start=st.integers(-500, 500),
     length=st.integers(1, 400),
     life=st.tuples(st.none() | st.integers(-900, 900), st.none() | st.integers(0, 900)),
-    resolution=st.sampled_from([Resolution.M1, Resolution.M10, Resolution.H1]),
+    resolution=st.sampled_from([BucketWidth.of("1m"), BucketWidth.of("10m"), BucketWidth.of("1h")]),
 )
 def test_a_range_is_cut_where_a_life_begins_and_ends(
-    start: int, length: int, life: tuple[int | None, int | None], resolution: Resolution
+    start: int, length: int, life: tuple[int | None, int | None], resolution: BucketWidth
 ) -> None:
     """The parts follow each other, and a bucket is inside if any of its time is of the life (tenths of minutes)."""
     tenth, width = MINUTE // 10, resolution.micros
@@ -85,7 +85,7 @@ def test_a_range_is_cut_where_a_life_begins_and_ends(
 def test_a_cut_window_has_parts_of_so_many_buckets(start: int, length: int, buckets: int) -> None:
     """They follow each other, begin and end at bucket edges but for the ends of the range, as wide as may be."""
     second, width = MINUTE // 60, MINUTE
-    window = Window("books", "token", "1", Range(start * second, (start + length) * second), Resolution.M1)
+    window = Window("books", "token", "1", Range(start * second, (start + length) * second), BucketWidth.of("1m"))
     parts = list(cut(window, buckets))
     assert parts[0].rng.start == window.rng.start
     assert parts[-1].rng.end == window.rng.end

@@ -6,45 +6,65 @@ import pytest
 from oracle import START, minutes
 
 from marketdata.fetch.estimate import Plan, make_plan
-from marketdata.fetch.windows import Window
-from marketdata.resolution import Resolution
-from marketdata.times import SECOND
+from marketdata.fetch.plan_limits import PlanLimits, read_usage
+from marketdata.fetch.windows import MarketInfo, Window
+from marketdata.resolution import BucketWidth
+from marketdata.times import MINUTE, SECOND
 
-WEEK = Window("books", "market", "a<b", minutes(10_080), Resolution.M1)
+WEEK = Window("books", "market", "a<b", minutes(10_080), BucketWidth.of("1m"))
 USAGE = {"limits": {"requests_per_minute": 2000, "granularity_allowed": "1m", "max_history_days": "30"}}
 
 
-def test_plan_counts() -> None:
-    """A plan says requests, points, minutes and memory before anything is fetched."""
-    plan = make_plan([WEEK], 2, USAGE, START)
+def test_a_plan_counts_requests_points_minutes_and_memory() -> None:
+    """All is known before anything is fetched."""
+    plan = make_plan([WEEK], {}, read_usage(USAGE), START)
     assert (plan.requests, plan.points, plan.refused) == (101, 20_160, ())
     assert plan.minutes == pytest.approx(101 / 2000)
     assert "101 requests, 20,160 points, 0.1 minutes at 2,000 requests a minute, about 34 MB" in repr(plan)
-    assert make_plan([WEEK], {"a<b": 200}, None, START).requests == 10_081
-    assert make_plan([WEEK], 2, None, START).minutes is None
+    assert make_plan([WEEK], {"a<b": MarketInfo(tuple(map(str, range(200))))}, PlanLimits(), START).requests == 10_081
+    assert make_plan([WEEK], {}, PlanLimits(), START).minutes is None
 
 
+def test_a_plan_counts_the_active_range_of_a_market_alone() -> None:
+    """A market that was active for half an hour takes one request of any range."""
+    info = MarketInfo(("1", "2"), START + 60 * MINUTE, START + 90 * MINUTE)
+    plan = make_plan([WEEK], {"a<b": info}, PlanLimits(), START)
+    assert (plan.requests, plan.points) == (1, 60)
+
+
+@pytest.mark.fault("V6")
 @pytest.mark.parametrize(
-    ("allowed", "days", "words"),
+    ("limits", "words"),
     [
-        ("1h", "unlimited", ["the plan allows 1h, 6h, 1d"]),
-        ("10m, 1d", None, ["the plan allows 10m, 1d"]),
-        ("all", "2", ["[2026-01-01T00:00:00Z, 2026-01-04T00:00:00Z): the plan reaches back 2 days"]),
-        ("6h", "1", ["the plan allows 6h, 1d", "reaches back 1 days"]),
-        (None, "", []),
-        (["1h"], 99999, []),
+        ({"granularity_allowed": "1h", "max_history_days": "unlimited"}, ["the plan allows 1h and coarser"]),
+        ({"granularity_allowed": "10m, 1d"}, ["the plan allows 10m, 1d"]),
+        ({"granularity_allowed": ["6h", "10m"], "max_history_days": None}, ["the plan allows 10m, 6h"]),
+        ({"granularity_allowed": "all", "max_history_days": 2}, ["2026-01-04T00:00:00Z): the plan reaches back 2"]),
+        ({"granularity_allowed": "6h", "max_history_days": "1 day"}, ["allows 6h and coarser", "reaches back 1 days"]),
+        ({"granularity_allowed": {"finest": 1}, "max_history_days": [3]}, []),
+        ({"granularity_allowed": "60s", "max_history_days": ""}, []),
+        ([1], []),
+        (None, []),
     ],
 )
-def test_plan_names_what_is_refused(allowed: Any, days: Any, words: list[str]) -> None:
-    """Parts beyond the plan's resolution or history are named with their range."""
+def test_a_plan_names_what_is_refused(limits: Any, words: list[str]) -> None:
+    """Limits are read as numbers, texts and lists; a part beyond them is named with its range."""
     now = START + 5 * 86_400 * SECOND
-    limits = {"granularity_allowed": allowed, "max_history_days": days}
-    plan = make_plan([WEEK], 2, {"limits": limits}, now)
+    plan = make_plan([WEEK], {}, read_usage({"limits": limits}), now)
     assert len(plan.refused) == len(words)
     assert all(word in part for word, part in zip(words, plan.refused, strict=True))
 
 
-def test_plan_escapes_html() -> None:
+@pytest.mark.fault("V6")
+def test_a_daily_quota_is_a_part_of_the_plan() -> None:
+    """At 20 requests a day, 101 take six days."""
+    limits = read_usage({"limits": {"requests_per_minute": "60", "requests_per_day": "20", "remaining_today": 3}})
+    plan = make_plan([WEEK], {}, limits, START)
+    assert plan.days == 6
+    assert "6 days at 20 requests a day" in repr(plan)
+
+
+def test_a_plan_escapes_html() -> None:
     """Ids are text in a notebook, never markup."""
     plan = Plan(1, 1, None, 5, ("books of market a<b>&",))
     assert "a&lt;b&gt;&amp;" in plan._repr_html_()

@@ -677,11 +677,11 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.reader import Reader
 from marketdata.fetch.windows import Window
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
 transport = Transport(sys.argv[1], "k" * 20, policy=Policy(silence=1e4, total=1e4))
-windows = [Window("prices", "market", "m", Range(k, k + 10**9), Resolution.M1) for k in range(0, 10**11, 10**9)]
+windows = [Window("prices", "market", "m", Range(k, k + 10**9), BucketWidth.of("1m")) for k in range(0, 10**11, 10**9)]
 fetching = Scheduler(Reader(transport), windows, Markets(transport))
 try:
     list(fetching)

@@ -22,7 +22,7 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.scheduler import worker_count
 from marketdata.fetch.windows import MarketInfo, Window
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range, parse_iso, to_text
 
 # -- cutting
@@ -31,10 +31,10 @@ from marketdata.times import Range, parse_iso, to_text
 @given(
     start=st.integers(-(10**15), 10**16),
     length=st.integers(1, 10**13),
-    resolution=st.sampled_from(list(Resolution)),
+    resolution=st.sampled_from(["1m", "10m", "1h", "6h", "1d"]).map(BucketWidth.of),
     buckets=st.integers(1, 500),
 )
-def test_cut_covers_exactly(start: int, length: int, resolution: Resolution, buckets: int) -> None:
+def test_cut_covers_exactly(start: int, length: int, resolution: BucketWidth, buckets: int) -> None:
     """Windows touch, cover the range exactly, and are cut at bucket edges alone."""
     rng = Range(start, start + min(length, 300 * buckets * resolution.micros))
     parts = list(cut(Window("prices", "market", "m", rng, resolution), buckets))
@@ -47,7 +47,7 @@ def test_cut_covers_exactly(start: int, length: int, resolution: Resolution, buc
 @given(start=st.integers(0, 50), end=st.integers(51, 100), born=st.integers(0, 120), died=st.integers(0, 120))
 def test_parts_of_a_life_cover_the_range(start: int, end: int, born: int, died: int) -> None:
     """What lies before, in and after the life of a market is the range together."""
-    window = Window("prices", "market", "m", Range(start * MINUTE + 1, end * MINUTE + 7), Resolution.M1)
+    window = Window("prices", "market", "m", Range(start * MINUTE + 1, end * MINUTE + 7), BucketWidth.of("1m"))
     parts = MarketInfo((), born * MINUTE + 3, died * MINUTE + 3).parts(window)
     assert (parts[0][0].start, parts[-1][0].end) == window.rng
     assert all(a.end == b.start for (a, _), (b, _) in itertools.pairwise(parts))
@@ -143,7 +143,7 @@ def test_the_life_of_a_market_bounds_a_long_range(
     record["end_date"] = to_text(START + 2000 * MINUTE)
     server.answer = lambda ask: ok(record) if ask.path == "/v1/markets/slug" else oracle(ask)
     there = {key: value for key, value in oracle.points.items() if start <= key[1] < end}
-    range_ = Window("prices", "market", "slug", Range(start, end), Resolution.M1)
+    range_ = Window("prices", "market", "slug", Range(start, end), BucketWidth.of("1m"))
     assert sorted(rows(fetch(transport, range_))) == expected(there)
     assert len(history(server)) <= pages + 4
 
@@ -220,7 +220,10 @@ def test_unknown_markets_do_not_keep_others_from_coming(server: Near, transport:
     """Of several markets those that exist arrive; then an error names the others."""
     oracle = Oracle.of_prices(500)
     server.answer = lambda ask: oracle(ask) if "slug" in ask.path else refuse(404, f"Market not found: {ask.path[12:]}")
-    some = [oracle.request(500), *(Window("prices", "market", f"no{k}", minutes(500), Resolution.M1) for k in range(2))]
+    some = [
+        oracle.request(500),
+        *(Window("prices", "market", f"no{k}", minutes(500), BucketWidth.of("1m")) for k in range(2)),
+    ]
     got: list[Any] = []
     with pytest.raises(NotFoundError, match=r"'no0', 'no1'\. The rows of the others are in \.partial") as caught:
         got.extend(fetch(transport, *some))
@@ -499,7 +502,7 @@ def test_requests_over_pages(server: Near, transport: Paced, turns: Turns, names
         return oracles[ask.path.split("/")[3]](ask) if ask.path.endswith("/prices") else refuse(404)
 
     server.answer = answer
-    windows = [Window("prices", "market", name, minutes(count), Resolution.M1) for name in oracles]
+    windows = [Window("prices", "market", name, minutes(count), BucketWidth.of("1m")) for name in oracles]
     assert len(rows(fetch(transport, *windows))) == sum(len(o.points) for o in oracles.values())
     pages = sum(max(1, -(-len(o.points) // 200)) for o in oracles.values())
     assert len(history(server)) <= (1.05 * pages if pages >= 20 else pages + len(oracles)) + 2
@@ -528,7 +531,7 @@ def test_requests_over_pages_of_a_range_beyond_a_life(
 
     server.answer = answer
     whole = Range(START - 3 * 1440 * MINUTE, START + (count + 2 * 1440) * MINUTE)
-    windows = [Window("prices", "market", name, whole, Resolution.M1) for name in names]
+    windows = [Window("prices", "market", name, whole, BucketWidth.of("1m")) for name in names]
     assert len(rows(fetch(transport, *windows))) == sum(len(o.points) for o in oracles.values())
     pages = sum(-(-len(o.points) // 200) for o in oracles.values())
     assert pages >= 20

@@ -23,7 +23,7 @@ from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.windows import Window
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import parse_iso
 
 KEY = "canary-key-0123456789-abcd"
@@ -174,7 +174,7 @@ def random_market(draw: random.Random) -> tuple[Oracle, Window, int]:
     view = "books" if books else "prices"
     oracle = Oracle(points, {x: str(i) * 70 for i, x in enumerate(labels)}, view=view)
     oracle.largest = limit
-    request = Window(view, "market", "m", minutes(buckets), Resolution.M1, limit)  # type: ignore[arg-type]
+    request = Window(view, "market", "m", minutes(buckets), BucketWidth.of("1m"), limit)  # type: ignore[arg-type]
     return oracle, request, _pages_needed(oracle, limit)
 
 

@@ -11,9 +11,9 @@ from typing import TypeVar, cast
 from urllib.parse import quote
 
 from marketdata.errors import ConfigError
+from marketdata.vendors import API_KEY
 
-VARIABLE = "MARKETDATA_API_KEY"
-_HINT = f"Pass api_key=... or set {VARIABLE}."
+_HINT = f"Pass api_key=... or set {API_KEY}."
 SECRET_LENGTH = 16  # shorter keys may be words that occur in a text by chance
 T = TypeVar("T")
 
@@ -73,12 +73,16 @@ def check_key(key: object) -> Secret:
 
 
 class KeyProvider:
-    """The key from a text, a callable, or (None) MARKETDATA_API_KEY, read again after a 401; no pickle has the key."""
+    """The key from a text, a callable, or (None) the environment, read again after a 401; no pickle has the key.
 
-    __slots__ = ("_key", "_lock", "_source")
+    Of the environment it is MARKETDATA_API_KEY, else the ``variable`` of a vendor, at whose address alone it is passed.
+    """
 
-    def __init__(self, source: str | Callable[[], str] | None = None) -> None:
+    __slots__ = ("_key", "_lock", "_source", "_variable")
+
+    def __init__(self, source: str | Callable[[], str] | None = None, variable: str = API_KEY) -> None:
         source = veiled(source)
+        self._variable = variable
         self._lock = threading.Lock()
         self._key: Secret | None = None
         self._source: Secret | Callable[[], str] | None = None  # also while a key is refused: a crash report shows it
@@ -104,15 +108,20 @@ class KeyProvider:
         return hashlib.sha256(f"{base_url}\n{str.__str__(self.get())}".encode()).hexdigest()
 
     def _read(self) -> Secret:
-        source = veiled(os.environ.get(VARIABLE)) if self._source is None else self._source
+        source = self._source
         if source is None:
-            raise ConfigError("is missing.", argument="api_key", hint=_HINT)
+            source = veiled(os.environ.get(API_KEY) or os.environ.get(self._variable))
+        if source is None:
+            hint = _HINT if self._variable == API_KEY else f"Pass api_key=... or set {self._variable}."
+            raise ConfigError("is missing.", argument="api_key", hint=hint)
         return check_key(source() if callable(source) else source)
 
     def __repr__(self) -> str:
         if isinstance(self._source, str):
             return f"KeyProvider({self._source!r})"
-        return f"KeyProvider({'a callable' if self._source else VARIABLE})"
+        return (
+            f"KeyProvider({'a callable' if self._source else API_KEY if os.environ.get(API_KEY) else self._variable})"
+        )
 
-    def __reduce__(self) -> tuple[type[KeyProvider], tuple[Callable[[], str] | None]]:
-        return KeyProvider, (self._source if callable(self._source) else None,)
+    def __reduce__(self) -> tuple[type[KeyProvider], tuple[Callable[[], str] | None, str]]:
+        return KeyProvider, (self._source if callable(self._source) else None, self._variable)

@@ -86,7 +86,7 @@ def _hint(kind: type[RequestError], status: int, url: str) -> str:
     if kind is TooManyTokensError:  # where the record of the market does not say which tokens it has
         return "client.token_books and client.token_prices take the ids of tokens."
     if status == 401:
-        return "Is it the key of this service? It comes from api_key=... or MARKETDATA_API_KEY."
+        return "Is it the key of this service? It comes from api_key=... or the environment."
     if status == 404 and "/v1/markets/" in url:
         return "client.markets(search=...) finds ids and slugs."
     if status == 404 and "/v1/tokens/" in url:

@@ -31,6 +31,8 @@ from marketdata.fetch.http.errors import network_failure, redirect_text, refusal
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
 from marketdata.fetch.http.retry import RETRYABLE, Again, Failure, Outage, Policy, retry_after, server_date
 from marketdata.fetch.http.url import check_base_url, target
+from marketdata.fetch.plan_limits import PlanLimits, read_usage
+from marketdata.vendors import service_at
 from marketdata.wire.decode import load
 
 E = TypeVar("E", bound=MarketDataError)
@@ -79,7 +81,9 @@ class Transport:
     ) -> None:
         api_key = veiled(api_key)
         self.base_url = check_base_url(base_url, allow_insecure=allow_insecure)
-        self.keys = api_key if isinstance(api_key, KeyProvider) else KeyProvider(api_key)
+        self.service = service_at(self.base_url)
+        is_provider = isinstance(api_key, KeyProvider)
+        self.keys = api_key if is_provider else KeyProvider(api_key, self.service.key_variable)
         self.keys.get()
         self.policy = policy or Policy()
         self.outage = Outage()
@@ -88,6 +92,7 @@ class Transport:
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
         self._sessions = Sessions(self.base_url)
         self.latency: float | None = None
+        self.limits = PlanLimits()  # of the last answer of usage
         self._dated: tuple[float, float] | None = None
         self._usage_requested = False
         self._count = threading.Lock()
@@ -190,14 +195,11 @@ class Transport:
             self._follow(load(self.get(_USAGE, deadline=0.0).body))
 
     def _follow(self, usage: Any) -> None:
-        """Tell the pacer what an answer of ``usage`` says; what is not a number is ignored."""
-        limits = usage.get("limits") if isinstance(usage, dict) else None
-        if not isinstance(limits, dict):
-            return
-        rate, left, reset_at = map({**limits, **usage}.get, ("requests_per_minute", "requests_remaining", "reset_at"))
-        if type(rate) is int and rate >= 1:
-            reset_in = float(reset_at) - self._clock.time() if isinstance(reset_at, int | float) else None
-            self.pacer.allow(rate, left if type(left) is int else None, reset_in)
+        """Take in what an answer of ``usage`` says, and tell the pacer."""
+        self.limits = limits = read_usage(usage)
+        if limits.requests_per_minute is not None:
+            reset_in = None if limits.reset_at is None else limits.reset_at - self._clock.time()
+            self.pacer.allow(limits.requests_per_minute, limits.remaining, reset_in)
 
     def close(self) -> None:
         """Close idle connections."""
@@ -253,11 +255,11 @@ class Transport:
             return failed
         date, now = server_date(head.get("Date")), time.monotonic()
         kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
+        self._dated = None if date is None else (date, now)
         if status != 200 or kind in ("text/html", "application/xhtml+xml"):
             return self._refused(status, head, kind, body, url, key, date)
         before, seconds = self.latency, now - began
         self.latency = seconds if before is None else 0.9 * before + 0.1 * seconds
-        self._dated = None if date is None else (date, now)
         notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
         try:
             return read(Answer(body, date, url, tried, notes))

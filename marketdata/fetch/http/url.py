@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode, urlsplit
 
 from marketdata.errors import ConfigError
+from marketdata.vendors import BASE_URL, VENDORS, default_address
 
-VARIABLE = "MARKETDATA_BASE_URL"
 # Characters of an id or slug (interface 4.1).
 _LONGEST = 200
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]", re.ASCII)
@@ -26,11 +26,12 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
     def refused(problem: str, hint: str = "") -> ConfigError:
         return ConfigError(problem, argument="base_url", hint=hint)
 
-    given = base_url if base_url is not None else os.environ.get(VARIABLE)
+    given = base_url if base_url is not None else default_address(os.environ)
     if not isinstance(given, str | None):
         raise refused(f"is a text such as 'https://host', not {type(given).__name__}.")
     if not given:
-        hint = f"Pass base_url=... or set {VARIABLE}; md.serve(md.simulate()) is a service to try it with."
+        keys = " or ".join(vendor.key_variable for vendor in VENDORS)
+        hint = f"Pass base_url=... or set {BASE_URL}, or {keys} alone. md.serve(md.simulate()) is a service to try."
         raise refused("is missing.", hint)
     try:
         parts = urlsplit(given.strip())

@@ -1,0 +1,90 @@
+"""What a service and the plan of a key offer, and what is requested instead of what they would refuse."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from marketdata.errors import BadRequestError, ParameterError, PlanError, RequestError
+from marketdata.fetch.http.transport import Transport
+from marketdata.resolution import BucketWidth
+from marketdata.times import DAY, MINUTE, SECOND, Range, to_micros
+from marketdata.vendors import widths_in
+
+_MINUTE_WIDTH = BucketWidth.of("1m")
+
+
+class Request(NamedTuple):
+    """A range and resolution to request; ``target`` is the coarser one that is made of it, or None."""
+
+    rng: Range
+    resolution: BucketWidth
+    target: BucketWidth | None
+
+
+class Offer:
+    """Resolutions and ranges, as the service is known to have them; each refusal teaches more."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._resolutions = [BucketWidth.of(name) for name in transport.service.resolutions]
+        self._finest: BucketWidth | None = None  # that the plan allows, by a refusal
+        self._earliest: int | None = None
+        self._refuses_future = False
+
+    def request(self, rng: Range, target: BucketWidth | None, *, clamp: bool) -> Request:
+        """What to request for a range and resolution; no resolution: 1m, or the finest of a plan that lacks it."""
+        width = self._default if target is None else self._source(target)
+        start, end = rng
+        if clamp and (earliest := self.earliest) is not None:
+            # A minute more, as the window of a plan moves while requests are made.
+            first = -(-(earliest + MINUTE) // width.micros) * width.micros
+            start = max(start, first) if first < end else start
+        if self._refuses_future:
+            end = min(end, max(start + 1, self._now - MINUTE))
+        return Request(Range(start, end), width, target if target is not None and target != width else None)
+
+    def learn(self, error: RequestError, request: Request) -> None:
+        """Take in why a request was refused."""
+        if isinstance(error, PlanError):
+            if error.minimum_resolution is not None:
+                self._finest = BucketWidth.of(error.minimum_resolution)
+            if error.earliest is not None:
+                self._earliest = to_micros(error.earliest, "earliest")
+        elif isinstance(error, BadRequestError | ParameterError) and "resolution" in error.detail.lower():
+            named = [width for width in widths_in(error.detail) if width != request.resolution]
+            self._resolutions = named or self._resolutions
+        elif type(error) is BadRequestError and request.rng.end > self._now:
+            self._refuses_future = True
+
+    @property
+    def resolutions(self) -> list[BucketWidth]:
+        """Those that service and plan have, the finest first."""
+        limits = self._transport.limits
+        offered = {*self._resolutions, *limits.resolutions}
+        allowed = [width for width in offered if limits.allows(width)]
+        finest = 0 if self._finest is None else self._finest.micros
+        return sorted((width for width in allowed if width.micros >= finest), key=lambda width: width.micros)
+
+    @property
+    def earliest(self) -> int | None:
+        """The first time that the plan allows [microseconds UTC], None if that is not known."""
+        days = self._transport.limits.history_days
+        return self._earliest if days is None else self._now - round(days * DAY)
+
+    @property
+    def _default(self) -> BucketWidth:
+        offered = self.resolutions
+        return next((width for width in offered if width.micros >= MINUTE), _MINUTE_WIDTH)
+
+    def _source(self, target: BucketWidth) -> BucketWidth:
+        """The resolution itself if the service has it, else the finest from 1m on that divides it, else the finest."""
+        if target in self._resolutions or target in self._transport.limits.resolutions:
+            return target
+        fine = [width for width in self.resolutions if width.divides(target)]
+        return next((width for width in fine if width.micros >= MINUTE), fine[0] if fine else target)
+
+    @property
+    def _now(self) -> int:
+        server = self._transport.server_time
+        return round((time.time() if server is None else server) * SECOND)
