@@ -22,26 +22,27 @@ _SHARED = ("search", "sort", "order", "tags", "tags_match", *_DATES, "min_liquid
 class Service(NamedTuple):
     """One service: ``resolutions`` that it has, records of a listing page, filters and sort fields of its listings.
 
-    A filter or a sort field that is not named here is refused; None: nothing is known, so nothing is refused.
+    None: nothing is known, so it is asked.
     """
 
     name: str
     base_url: str | None
     key_variable: str
-    resolutions: tuple[str, ...]
+    resolutions: tuple[str, ...] | None
     listing_page: int
     filters: tuple[str, ...] | None = None
     sorts: tuple[str, ...] | None = None
     hides_closed: bool = False
 
 
-_INTERFACE = ("1m", "10m", "1h", "6h", "1d")
+# The resolutions of the interface (2.1).
+INTERFACE = ("1m", "10m", "1h", "6h", "1d")
 VENDORS = (
     Service(
         name="polymarketdata.co",
         base_url="https://api.polymarketdata.co",
         key_variable="POLYMARKETDATA_API_KEY",
-        resolutions=_INTERFACE,
+        resolutions=INTERFACE,
         listing_page=1000,
         filters=_SHARED,
         sorts=("updated_at", "created_at"),
@@ -58,7 +59,7 @@ VENDORS = (
     ),
 )
 # Any other address, such as a service of this package.
-OTHER = Service("another service", None, API_KEY, _INTERFACE, 1000)
+OTHER = Service("another service", None, API_KEY, None, 1000)
 # Records of a page of any listing.
 LARGEST_LISTING = 1000
 # Filters of listings of all services, and the values of those that have few.

@@ -9,9 +9,9 @@ from marketdata.errors import BadRequestError, ParameterError, PlanError, Reques
 from marketdata.fetch.http.transport import Transport
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, Range, to_micros
-from marketdata.vendors import widths_in
+from marketdata.vendors import INTERFACE, widths_in
 
-_MINUTE_WIDTH = BucketWidth.of("1m")
+_INTERFACE = [BucketWidth.of(name) for name in INTERFACE]
 
 
 class Request(NamedTuple):
@@ -27,7 +27,8 @@ class Offer:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._resolutions = [BucketWidth.of(name) for name in transport.service.resolutions]
+        names = transport.service.resolutions
+        self._known = None if names is None else [BucketWidth.of(name) for name in names]
         self._finest: BucketWidth | None = None  # that the plan allows, by a refusal
         self._earliest: int | None = None
         self._refuses_future = False
@@ -53,7 +54,7 @@ class Offer:
                 self._earliest = to_micros(error.earliest, "earliest")
         elif isinstance(error, BadRequestError | ParameterError) and "resolution" in error.detail.lower():
             named = [width for width in widths_in(error.detail) if width != request.resolution]
-            self._resolutions = named or self._resolutions
+            self._known = named or self._known or _INTERFACE
         elif type(error) is BadRequestError and request.rng.end > self._now:
             self._refuses_future = True
 
@@ -61,7 +62,7 @@ class Offer:
     def resolutions(self) -> list[BucketWidth]:
         """Those that service and plan have, the finest first."""
         limits = self._transport.limits
-        offered = {*self._resolutions, *limits.resolutions}
+        offered = {*(self._known or _INTERFACE), *limits.resolutions}
         allowed = [width for width in offered if limits.allows(width)]
         finest = 0 if self._finest is None else self._finest.micros
         return sorted((width for width in allowed if width.micros >= finest), key=lambda width: width.micros)
@@ -75,11 +76,11 @@ class Offer:
     @property
     def _default(self) -> BucketWidth:
         offered = self.resolutions
-        return next((width for width in offered if width.micros >= MINUTE), _MINUTE_WIDTH)
+        return next((width for width in offered if width.micros >= MINUTE), _INTERFACE[0])
 
     def _source(self, target: BucketWidth) -> BucketWidth:
-        """The resolution itself if the service has it, else the finest from 1m on that divides it, else the finest."""
-        if target in self._resolutions or target in self._transport.limits.resolutions:
+        """The resolution itself if the service may have it, else the finest from 1m on that divides it."""
+        if self._known is None or target in self._known or target in self._transport.limits.resolutions:
             return target
         fine = [width for width in self.resolutions if width.divides(target)]
         return next((width for width in fine if width.micros >= MINUTE), fine[0] if fine else target)

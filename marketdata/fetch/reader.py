@@ -271,6 +271,8 @@ class Reader:
                 raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
             page.notes["count_mismatch"] += 1
         page.notes.update(answer.notes)
+        if page.limit is not None and page.limit < window.limit:
+            page.notes["limit_clamped"] += 1
         part.date = part.date or answer.date
         return page
 
@@ -278,7 +280,6 @@ class Reader:
 def collected(window: Window, pages: Sequence[Page], date: float | None) -> Fetched:
     """The points of pages, each once and inside a window; ``date`` is the time when the first one was sent [Unix s]."""
     notes = sum((page.notes for page in pages), Counter())
-    notes["limit_clamped"] += any(page.limit is not None and page.limit < window.limit for page in pages)
     notes["cursor_empty"] += pages[-1].next_cursor == ""
     every: Data = joined([page.columns for page in pages])
     columns = every.between(window.first_bucket, window.rng.end)
