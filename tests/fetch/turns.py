@@ -151,7 +151,7 @@ class Paced(Transport):
         self._turns, self._service = turns, service
         self.outage._turn = Lock(turns)  # type: ignore[assignment]
 
-    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any], accept: str) -> Any:
+    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
         went, came = (self._turns.draw.uniform(0.1, 0.9) * LATENCY for _ in range(2))
         ask, service = Ask(path, (), 0, self._turns.now), self._service
         service.at_once += 1
