@@ -22,7 +22,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, not_installed
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Data
-from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, uncounted
+from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, SNAPSHOT_FIELDS, uncounted
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame
@@ -43,14 +43,18 @@ def schema_of(query: Query) -> dict[str, pl.DataType]:
     import polars as pl
 
     out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC")} | dict.fromkeys(VIEWS[query.view].ids, pl.String())
-    if query.view == "books" and query.nested:
-        return out | dict.fromkeys(LISTS, pl.List(pl.Float64()))
     if query.view == "books":
-        levels = {"side": pl.Enum([BID, ASK]), "level": pl.Int32()}
-        return out | levels | dict.fromkeys(("price", "size"), pl.Float64())
+        levels = {"side": pl.Enum([BID, ASK]), "level": pl.Int32(), "price": pl.Float64(), "size": pl.Float64()}
+        fields = {n: pl.String() if SNAPSHOT_FIELDS[n] == "text" else pl.Float64() for n in _fields(query)}
+        return out | (dict.fromkeys(LISTS, pl.List(pl.Float64())) if query.nested else levels) | fields
     values = [name for name in query.version.schema.names if name not in out]
     counts = [v + COUNT for v in uncounted(values)] if query.counts else []
     return out | dict.fromkeys(values, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
+
+
+def _fields(query: Query) -> list[str]:
+    """The fields of snapshots that the table has."""
+    return [name for name in SNAPSHOT_FIELDS if name in query.version.schema.names]
 
 
 def lazy(query: Query) -> pl.LazyFrame:
@@ -129,7 +133,9 @@ def _stored(query: Query) -> pl.LazyFrame:
         rows = rows.with_columns(_label(query.labels))
     if query.levels is not None:
         rows = rows.with_columns(pl.col(side).list.head(query.levels) for side in LISTS)
-    return _levels(rows) if query.view == "books" and not query.nested else rows.select(*schema_of(query))
+    if query.view == "books" and not query.nested:
+        return _levels(rows, _fields(query))
+    return rows.select(*schema_of(query))
 
 
 def to_pandas(query: Query) -> pd.DataFrame:
@@ -287,7 +293,7 @@ def _label(labels: Labels) -> pl.Expr:
     return whole.map_batches(look_up, return_dtype=pl.String, is_elementwise=True).alias("token_label")
 
 
-def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:
+def _levels(rows: pl.LazyFrame, fields: list[str]) -> pl.LazyFrame:
     import polars as pl
 
     sides = pl.Enum([BID, ASK])
@@ -295,7 +301,7 @@ def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:
     # Both sides of a snapshot as one list, so that one step makes rows of it; an empty side becomes a null row.
     both = [pl.concat_list(_or_null("bid", what), _or_null("ask", what)).alias(what) for what in ("price", "size")]
     ids = VIEWS["books"].ids
-    lists = rows.select("ts", *ids, *both, bids=pl.max_horizontal(bids, 1).cast(pl.Int32))
+    lists = rows.select("ts", *ids, *both, *fields, bids=pl.max_horizontal(bids, 1).cast(pl.Int32))
     place = pl.int_ranges(pl.col("price").list.len(), dtype=pl.Int32)
     levels = lists.with_columns(place=place).explode("place", "price", "size", empty_as_null=False)
     is_bid = pl.col("place") < pl.col("bids")
@@ -303,7 +309,7 @@ def _levels(rows: pl.LazyFrame) -> pl.LazyFrame:
     return levels.with_columns(
         side=pl.when(is_bid).then(pl.lit(BID, dtype=sides)).otherwise(pl.lit(ASK, dtype=sides)),
         level=pl.when(pl.col("price").is_not_null()).then(level),
-    ).select(*BOOKS)
+    ).select(*BOOKS, *fields)
 
 
 def _or_null(side: str, what: str) -> pl.Expr:

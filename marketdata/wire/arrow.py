@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, lay_together
-from marketdata.points.schema import ID_COLUMNS, LISTS
+from marketdata.points.schema import ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View, ViewSpec, empty, view_of
 
 # The type of times.
@@ -47,6 +48,8 @@ def to_table(columns: Data) -> pa.Table:
         offsets, levels = pa.array(np.append(0, np.cumsum(side.counts)).astype(np.int32)), side.levels
         for what, values in (("price", side.price), ("size", side.size)):
             data[f"{name}_{what}"] = pa.ListArray.from_arrays(offsets, pa.array(values[levels]), type=_LEVELS)
+    for name, values in columns.values.items():
+        data[name] = pa.array(values, pa.string() if values.dtype.hasobject else pa.float64(), from_pandas=True)
     return pa.table(data)
 
 
@@ -73,7 +76,7 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
     tokens, codes = _tokens(view, chunks)
     ts = np.concatenate([chunk.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False) for chunk in chunks])
     if VIEWS[view].columns is Books:
-        out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks))
+        out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks), _snapshot_values(chunks))
     else:
         own = VIEWS[view].names
         names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
@@ -106,6 +109,24 @@ def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:
         for c in chunks
     ]
     return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+
+
+def _snapshot_values(chunks: Sequence[pa.RecordBatch]) -> dict[str, NDArray[Any]]:
+    """The fields of snapshots that some row has."""
+    fields: dict[str, NDArray[Any]] = {}
+    for name, kind in SNAPSHOT_FIELDS.items():
+        if not any(name in chunk.schema.names for chunk in chunks):
+            continue
+        if kind == "number":
+            values: NDArray[Any] = _values(chunks, name)
+            is_missing = np.isnan(values).all()
+        else:
+            columns = [c.column(name) if name in c.schema.names else pa.nulls(c.num_rows) for c in chunks]
+            values = np.array([text for column in columns for text in column.to_pylist()], object)
+            is_missing = all(text is None for text in values)
+        if not is_missing:
+            fields[name] = values
+    return fields
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -309,7 +309,7 @@ def test_an_import_without_a_book_leaves_no_archive(archive: Archive[Any], tmp_p
     assert not (Path(archive.location) / "imports").exists()
 
 
-def test_fields_of_snapshots_are_kept_on_request() -> None:
+def test_fields_of_snapshots_are_kept_on_request(archive: Archive[Any], tmp_path: Path) -> None:
     """A bucket has the last tick and trade before its end, and the hash of its last message."""
     first = {**EVENTS[0], "tick_size": "0.01", "last_trade_price": ".44", "hash": "a"}
     second = change(130, YES, "BUY", ".41", "1", hash="b")
@@ -318,6 +318,17 @@ def test_fields_of_snapshots_are_kept_on_request() -> None:
     assert [row[1:] for row in books.sort("ts").rows()] == [("a", 0.01, 0.44), ("a", 0.01, 0.44), ("b", 0.01, 0.5)]
     with pytest.raises(ConfigError, match="allowed are hash, last_trade_price, tick_size"):
         md.rebuild([first], keep=["hsah"])
+    archive.add_files(lines(tmp_path / "feed.jsonl", [first, EVENTS[3], second]), keep=fields)
+    stored = archive.books(MARKET).select("ts", *fields).unique()
+    assert stored.sort("ts").rows() == books.sort("ts").rows()
+    hours = archive.books(MARKET, resolution="1h").select(fields).unique()
+    assert hours.rows() == [("b", 0.01, 0.5)]
+    again = Archive(tmp_path / "again", frame="polars")
+    again.add(books=archive.books(MARKET))
+    assert again.books(MARKET).equals(archive.books(MARKET))
+    nested = md.explode(archive.scan("books", MARKET, nested=True)).collect()
+    for scanned in (archive.scan("books", MARKET).collect(), nested):
+        assert scanned.select("ts", *fields).unique().sort("ts").rows() == stored.sort("ts").rows()
 
 
 def by_token(archive: Archive[Any]) -> list[tuple[Any, ...]]:
