@@ -112,7 +112,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for mark in item.iter_markers("fault"):
         item.extra_keyword_matches.update(mark.args)
     if is_hypothesis_test(getattr(item, "obj", None)):  # drawn times may all lie on a coarse grid
-        item.add_marker(pytest.mark.filterwarnings("ignore::marketdata.CoarseGridWarning"))
+        item.add_marker(pytest.mark.filterwarnings("ignore::marketdata.errors.CoarseGridWarning"))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from marketdata import errors
 from marketdata.errors import ConfigError
 
 Result = TypeVar("Result")
@@ -50,8 +51,9 @@ ARGUMENTS = {
 
 
 def instead_of(name: str) -> str:
-    """The end of an error about a name that is gone; empty for any other name."""
-    return f"; write {NAMES[name]}" if name in NAMES else ""
+    """The end of an error about a name that is elsewhere or gone; empty for any other name."""
+    instead = f"md.errors.{name}" if hasattr(errors, name) else NAMES.get(name)
+    return f"; write {instead}" if instead else ""
 
 
 def renamed(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

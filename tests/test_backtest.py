@@ -63,9 +63,9 @@ def test_events_of_pages_hold_one_page_at_a_time() -> None:
     next(events)
     assert taken == [0]
     assert len(list(events)) == len(frame) - 1
-    with pytest.raises(md.NotTidyError, match="back in time"):
+    with pytest.raises(md.errors.NotTidyError, match="back in time"):
         list(md.replay(prices=[frame, frame], width="1m"))
-    with pytest.raises(md.ConfigError, match="books="):
+    with pytest.raises(md.errors.ConfigError, match="books="):
         md.replay(width="1m")
 
 
@@ -110,13 +110,13 @@ def test_nautilus_records_hold_the_books(kind: str, books: Any) -> None:
 def test_nautilus_records_are_refused_rather_than_wrong() -> None:
     """Too few decimals, several tokens and what is no instrument are errors that say what to do."""
     books = small()
-    with pytest.raises(md.ConfigError, match=r"price .* has more than the 1 decimals"):
+    with pytest.raises(md.errors.ConfigError, match=r"price .* has more than the 1 decimals"):
         md.to_nautilus(books, Instrument("1.X", 1, 2), "1m")
-    with pytest.raises(md.ConfigError, match="filter by token_id"):
+    with pytest.raises(md.errors.ConfigError, match="filter by token_id"):
         md.to_nautilus(md.testing.books(), YES, "1m")
-    with pytest.raises(md.ConfigError, match="pass an instrument of nautilus_trader"):
+    with pytest.raises(md.errors.ConfigError, match="pass an instrument of nautilus_trader"):
         md.to_nautilus(books, "1.X", "1m")
-    with pytest.raises(md.ConfigError, match="quotes, depth"):
+    with pytest.raises(md.errors.ConfigError, match="quotes, depth"):
         md.to_nautilus(books, YES, "1m", kind="trades")  # type: ignore[arg-type]
 
 

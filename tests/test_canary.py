@@ -195,7 +195,7 @@ def test_a_redirect_sends_the_key_to_no_other_host(evidence: Evidence, status: i
         with FaultServer(lambda ask: Act(status=status).with_header("Location", where)) as server:
             client = md.Client(server.base_url, KEY)
             evidence.add("error", _caught(client.health))
-            with pytest.raises(md.RedirectError):
+            with pytest.raises(md.errors.RedirectError):
                 client.prices("m", *YEAR)
         assert other.asks == []
 

@@ -511,7 +511,7 @@ def test_no_service_is_code_5(folder) -> None:
 
 def test_debug_shows_the_traceback(folder) -> None:
     """`--debug`, even after the verb, shows where an error came from."""
-    with pytest.raises(md.ConfigError, match="nowhere"):
+    with pytest.raises(md.errors.ConfigError, match="nowhere"):
         marketdata("coverage", "nowhere", "--debug", cwd=folder)
 
 
@@ -658,7 +658,7 @@ def test_the_proof_of_the_demo_sees_one_changed_number(folder, market, view, col
     at = pl.int_range(pl.len()) == first
     changed = hourly.with_columns(pl.when(at).then(pl.col(column) * (1 + 1e-9)).otherwise(column))
     for other in (changed, hourly[1:], hourly.with_columns(pl.lit("x").alias("market_id").cast(pl.Categorical))):
-        with pytest.raises(md.ContractError, match=view):
+        with pytest.raises(md.errors.ContractError, match=view):
             demo.compare(view, hourly, other)
 
 

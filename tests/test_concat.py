@@ -81,14 +81,18 @@ def test_what_was_put_together_takes_every_verb() -> None:
 @pytest.mark.parametrize(
     ("frames", "error", "said"),
     [
-        ([], md.ConfigError, "at least one"),
-        ([md.testing.prices(), md.testing.prices("polars")], md.ConfigError, r"pandas\.DataFrame, polars\.DataFrame"),
-        ([md.testing.prices("polars"), md.testing.prices("polars").lazy()], md.ConfigError, "LazyFrame"),
-        ([md.testing.books(), md.testing.prices()], md.NotTidyError, r"books, frames\[1\] of prices"),
-        ([md.bbo(md.testing.books()), md.mid(md.testing.books())], md.NotTidyError, "of bbo"),
-        ([TWICE], md.NotTidyError, r"several columns of one name: \['market_id'\]"),
-        ([TWICE, pa.Table.from_pandas(md.testing.prices())], md.NotTidyError, "several columns of one name"),
-        ([md.testing.books(), 5], md.ConfigError, r"frames\[1\] is a int"),
+        ([], md.errors.ConfigError, "at least one"),
+        (
+            [md.testing.prices(), md.testing.prices("polars")],
+            md.errors.ConfigError,
+            r"pandas\.DataFrame, polars\.DataFrame",
+        ),
+        ([md.testing.prices("polars"), md.testing.prices("polars").lazy()], md.errors.ConfigError, "LazyFrame"),
+        ([md.testing.books(), md.testing.prices()], md.errors.NotTidyError, r"books, frames\[1\] of prices"),
+        ([md.bbo(md.testing.books()), md.mid(md.testing.books())], md.errors.NotTidyError, "of bbo"),
+        ([TWICE], md.errors.NotTidyError, r"several columns of one name: \['market_id'\]"),
+        ([TWICE, pa.Table.from_pandas(md.testing.prices())], md.errors.NotTidyError, "several columns of one name"),
+        ([md.testing.books(), 5], md.errors.ConfigError, r"frames\[1\] is a int"),
     ],
     ids=["none", "libraries", "lazy", "views", "measures", "twice", "twice and Arrow", "no frame"],
 )

@@ -82,7 +82,7 @@ def test_hours_called_minutes_are_warned_of_with_the_evidence(verb: str, kind: s
     """Where all times look like wider buckets, the warning has their number, their grid and the argument to give."""
     given: Any = {"polars": hourly(), "pandas": hourly().to_pandas(), "arrow": hourly().to_arrow()}[kind]
     argument = "width"
-    with pytest.warns(md.CoarseGridWarning, match=f"All 4 distinct times.* grid of 1h,.*Give {argument}='1h'"):
+    with pytest.warns(md.errors.CoarseGridWarning, match=f"All 4 distinct times.* grid of 1h,.*Give {argument}='1h'"):
         OF_MINUTES[verb](given)
 
 
@@ -107,11 +107,11 @@ def test_events_are_of_the_width_that_the_rows_have() -> None:
         return md.to_nautilus(frame, SimpleNamespace(id="1.X", price_precision=9, size_precision=9), width)
 
     frame = pl.concat([book(60 * i) for i in range(3)])
-    with pytest.warns(md.CoarseGridWarning, match="grid of 1h"):
+    with pytest.warns(md.errors.CoarseGridWarning, match="grid of 1h"):
         list(export(frame, "1m"))
     assert len(list(export(frame, "1h"))) > 0
     seconds = pl.concat([book(i / 60) for i in (0, 1, 7)])
-    with pytest.raises(md.ConfigError, match="off the grid of 1m; give the bucket width of the rows"):
+    with pytest.raises(md.errors.ConfigError, match="off the grid of 1m; give the bucket width of the rows"):
         list(export(seconds, "1m"))
     events = list(export(seconds, "1s"))
     assert events[0]["ts_event"] == (int(T0.timestamp()) + 1) * 10**9
@@ -177,7 +177,7 @@ def test_a_token_has_the_label_of_its_newest_row_that_has_one(make: Callable[...
 @pytest.mark.fault("FR6")
 def test_widths_that_do_not_divide_are_refused(verb: str) -> None:
     """Rows of 4h are in no bucket of 6h: the second would be known two hours after its bucket had ended."""
-    with pytest.raises(md.ConfigError, match="4h does not divide 6h"):
+    with pytest.raises(md.errors.ConfigError, match="4h does not divide 6h"):
         WITH_OWN_WIDTH[verb](prices([0, 240, 480]), "4h")
 
 
@@ -186,7 +186,7 @@ def test_widths_that_do_not_divide_are_refused(verb: str) -> None:
 def test_a_grid_that_does_not_divide_is_refused(own: int, wanted: str) -> None:
     """Without the argument all rows on a grid that cuts the wanted buckets are an error; with it they are not."""
     books = pl.concat([book(own * i + (4 * 1440 if own == 10_080 else 0)) for i in range(6)])
-    with pytest.raises(md.ConfigError, match=r"All 6 distinct times.*width="):
+    with pytest.raises(md.errors.ConfigError, match=r"All 6 distinct times.*width="):
         md.resample(books, wanted)
     assert len(md.resample(books, wanted, width="1m"))
     assert len(md.resample(books[:3], wanted)), "few times are on a grid by chance"
@@ -195,7 +195,7 @@ def test_a_grid_that_does_not_divide_is_refused(own: int, wanted: str) -> None:
 @pytest.mark.parametrize("verb", ["resample", "align", "ohlc"])
 def test_finer_rows_need_a_fill(verb: str) -> None:
     """Hours that are said to be hours become minutes with fill only."""
-    with pytest.raises(md.ConfigError, match=r"finer than the rows, which are of 1h; fill='forward'"):
+    with pytest.raises(md.errors.ConfigError, match=r"finer than the rows, which are of 1h; fill='forward'"):
         getattr(md, verb)(hourly(), "1m", width="1h")
 
 
@@ -240,7 +240,7 @@ def test_join_columns_do_not_overwrite() -> None:
     frame = prices([0, 1, 2])
     for left, suffix in ((frame, ""), (frame.with_columns(price_right=9.0), "_right")):
         for one, other in ((left, frame), (left.lazy(), frame.lazy())):
-            with pytest.raises(md.ConfigError, match="in the result twice"):
+            with pytest.raises(md.errors.ConfigError, match="in the result twice"):
                 pl.DataFrame() if md.asof_join(one, other, width="1m", suffix=suffix) is None else None
 
 
@@ -253,7 +253,7 @@ def test_market_rows_are_joined_with_token_rows(by: Any) -> None:
     for one in (right, right.reverse()):
         out = md.asof_join(metrics, one, by=by, width="1m")
         assert out["price"].to_list() == [None, 0.7]
-    with pytest.raises(md.NotTidyError, match="right has two different rows"):
+    with pytest.raises(md.errors.NotTidyError, match="right has two different rows"):
         md.asof_join(metrics, pl.concat([right, prices([3])]), by=by, width="1m")
 
 
@@ -279,7 +279,7 @@ def test_market_rows_are_joined_with_token_rows(by: Any) -> None:
 def test_a_book_that_cannot_be_read_is_refused(verb: Any, change: Any, match: str, shuffled: bool) -> None:
     """In any order of rows the same fault has the same error, which says what to do."""
     frame = book().with_columns(change)
-    with pytest.raises(md.NotTidyError, match=match):
+    with pytest.raises(md.errors.NotTidyError, match=match):
         verb(frame.reverse() if shuffled else frame)
 
 
@@ -291,14 +291,14 @@ def test_equal_rows_are_one_row_and_different_ones_are_refused() -> None:
         out: Any = md.resample(one, "1h")
         out = out.collect() if isinstance(out, pl.LazyFrame) else out
         assert list(out["price_count"].to_pylist() if isinstance(out, pa.Table) else out["price_count"]) == [3]
-    with pytest.raises(md.NotTidyError, match="different price"):
+    with pytest.raises(md.errors.NotTidyError, match="different price"):
         md.resample(pl.concat([frame, frame.with_columns(price=0.125)]), "1h")
 
 
 def test_a_snapshot_in_two_frames_is_refused() -> None:
     """A stream of frames that was cut within a snapshot would tell it twice."""
     whole = book()
-    with pytest.raises(md.NotTidyError, match="cut them between"):
+    with pytest.raises(md.errors.NotTidyError, match="cut them between"):
         list(md.replay(books=[whole.filter(side="bid"), whole.filter(side="ask")], width="1m"))
     assert len(list(md.replay(books=[whole, book(1)], width="1m"))) == 2
 
@@ -322,7 +322,7 @@ def test_frames_take_any_width_that_divides_a_day_and_a_service_does_not(text: s
     out = md.resample(prices([0, 7, 16_000]), text)
     ts = out["ts"].dt.timestamp("us").to_numpy()
     assert (ts == BucketWidth.of(text).floor(ts)).all()
-    with pytest.raises(md.ConfigError, match=r"the service has 1m.*df\.md\.resample take"):
+    with pytest.raises(md.errors.ConfigError, match=r"the service has 1m.*df\.md\.resample take"):
         Resolution.of(text)
 
 
@@ -347,7 +347,7 @@ def test_frames_take_any_width_that_divides_a_day_and_a_service_does_not(text: s
 )
 def test_a_width_that_does_not_divide_a_day_is_refused(text: Any) -> None:
     """Seven minutes would begin somewhere else each day."""
-    with pytest.raises(md.ConfigError, match="divide a day"):
+    with pytest.raises(md.errors.ConfigError, match="divide a day"):
         md.resample(prices([0]), text)
 
 
@@ -392,7 +392,7 @@ def test_a_tidy_pandas_frame_is_read_without_a_copy() -> None:
 def test_a_column_of_another_meaning_is_refused_by_name(column: str, values: Any) -> None:
     """Periods are no times, durations no prices: NotTidyError, which names the column."""
     frame = md.testing.prices("pandas").assign(side="bid", level=0, size=1.0)
-    with pytest.raises(md.NotTidyError, match=column):
+    with pytest.raises(md.errors.NotTidyError, match=column):
         md.bbo(frame.assign(**{column: values(len(frame))}))
 
 
@@ -405,14 +405,14 @@ def test_sparse_numbers_are_numbers() -> None:
 
 def test_a_frame_whose_times_are_its_index_is_told_to_reset_it() -> None:
     """What is in the index of a pandas frame is no column, and the message says how to make it one."""
-    with pytest.raises(md.NotTidyError, match=r"frame\.reset_index\(\)"):
+    with pytest.raises(md.errors.NotTidyError, match=r"frame\.reset_index\(\)"):
         md.resample(md.testing.prices("pandas").set_index("ts"), "1h")
 
 
 @pytest.mark.filterwarnings("error")
 def test_infinite_prices_are_refused() -> None:
     """A level without end is refused in one sentence, and no warning of arithmetic."""
-    with pytest.raises(md.NotTidyError, match="missing or infinite"):
+    with pytest.raises(md.errors.NotTidyError, match="missing or infinite"):
         md.bbo(md.testing.books("pandas").assign(price=float("inf")))
 
 
@@ -439,7 +439,7 @@ def test_an_arrow_batch_and_a_reader_are_taken_as_tables() -> None:
 def test_an_arrow_type_that_polars_does_not_have_is_named(column: pa.Array) -> None:
     """A column that cannot be read is refused by its name and type, with what to do."""
     table = prices([0, 1]).to_arrow().append_column("odd", column)
-    with pytest.raises(md.NotTidyError, match=r"odd \(.*; cast numbers to float64, or drop"):
+    with pytest.raises(md.errors.NotTidyError, match=r"odd \(.*; cast numbers to float64, or drop"):
         md.resample(table, "1h")
 
 
@@ -459,16 +459,16 @@ def test_a_frame_of_another_library_is_refused_by_its_name() -> None:
     frame = prices([0, 1])
     for given in (nw.from_native(frame), nw.from_native(frame.lazy())):
         for verb in (lambda f: md.resample(f, "1h"), lambda f: md.concat([f])):
-            with pytest.raises(md.NotTidyError, match="to_native"):
+            with pytest.raises(md.errors.NotTidyError, match="to_native"):
                 verb(given)
-    with pytest.raises(md.NotTidyError, match="polars Series is not a frame of a supported library"):
+    with pytest.raises(md.errors.NotTidyError, match="polars Series is not a frame of a supported library"):
         md.resample(frame["price"], "1h")
 
 
 @pytest.mark.parametrize("ts", [[1_767_225_600_000, 1_767_225_660_000], ["2026-01-01", "2026-01-02"], [0.5, 1.5]])
 def test_times_that_are_numbers_or_texts_are_refused_with_how_to_convert_them(ts: list[Any]) -> None:
     """Milliseconds, seconds and texts are guessed to be nothing: the message has the call that makes times of them."""
-    with pytest.raises(md.NotTidyError, match=r"pandas.to_datetime\(ts, utc=True\), of numbers with unit="):
+    with pytest.raises(md.errors.NotTidyError, match=r"pandas.to_datetime\(ts, utc=True\), of numbers with unit="):
         md.resample(prices([0, 1]).with_columns(pl.Series("ts", ts)), "1h")
 
 
@@ -501,9 +501,9 @@ def test_lists_of_tokens_that_became_text_are_refused(kind: Any) -> None:
     given = (
         markets.assign(**texts) if kind == "pandas" else markets.with_columns(pl.Series(c, v) for c, v in texts.items())
     )
-    with pytest.raises(md.NotTidyError, match=r"token_ids contains texts, not lists, .*json\.loads"):
+    with pytest.raises(md.errors.NotTidyError, match=r"token_ids contains texts, not lists, .*json\.loads"):
         md.outcomes(given)
-    with pytest.raises(md.NotTidyError, match="token_ids contains texts"):
+    with pytest.raises(md.errors.NotTidyError, match="token_ids contains texts"):
         md.probabilities(md.testing.prices(kind), tokens=given)
 
 
@@ -512,14 +512,14 @@ def test_a_market_that_is_listed_twice_has_one_row_per_token() -> None:
     markets = md.testing.markets("polars", markets=2)
     assert md.outcomes(pl.concat([markets, markets[:1]])).equals(md.outcomes(markets))
     other = markets[:1].with_columns(resolved_token_id=pl.lit("12"), resolved_token_label=pl.lit("No"))
-    with pytest.raises(md.NotTidyError, match="Market 'rain' has two records that differ"):
+    with pytest.raises(md.errors.NotTidyError, match="Market 'rain' has two records that differ"):
         md.outcomes(pl.concat([markets, other]))
 
 
 def test_payoffs_that_are_texts_are_refused_as_texts() -> None:
     """A payoff of "1.0" is a text, and not a second payoff of the token."""
     outcomes = md.outcomes(md.testing.markets("polars")).with_columns(pl.col("payoff").cast(pl.String))
-    with pytest.raises(md.NotTidyError, match=r"payoff contains texts, such as '1\.0', not numbers"):
+    with pytest.raises(md.errors.NotTidyError, match=r"payoff contains texts, such as '1\.0', not numbers"):
         md.brier(md.testing.prices("polars"), outcomes)
 
 
@@ -566,10 +566,10 @@ def test_ids_that_are_numbers_are_texts_in_records_too() -> None:
     thin = records[["market_id", "resolved_token_id"]]
     frame = prices([0], token_id=str(big)).to_pandas()
     assert md.brier(frame, thin, of="token")["outcome"].tolist() == [1.0]
-    with pytest.raises(md.NotTidyError, match="price contains a number above"):
+    with pytest.raises(md.errors.NotTidyError, match="price contains a number above"):
         md.returns(prices([0]).to_pandas().assign(price=pd.Series([10**400], dtype=object)))
     moments = pd.DataFrame({"ts": [T0], "market_id": ["m"], "note": [big]})
-    with pytest.raises(md.NotTidyError, match="note contains a whole number"):
+    with pytest.raises(md.errors.NotTidyError, match="note contains a whole number"):
         md.around(frame, moments, before="1m", after="1m")
 
 

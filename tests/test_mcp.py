@@ -155,7 +155,7 @@ def test_coverage_is_of_one_market_or_of_all(archive, market) -> None:
     assert one["rows"] == [row for row in everything["rows"] if row[place] == market] != []
     assert Tools(archive, "2025-12-01").books(market, START, END)["rows"] == []
     for call in (lambda t: t.coverage("nope"), lambda t: t.books("nope", START, END)):
-        with pytest.raises(md.NotArchivedError, match="market 'nope' is not in the archive"):
+        with pytest.raises(md.errors.NotArchivedError, match="market 'nope' is not in the archive"):
             call(Tools(archive, "2025-12-01"))
 
 

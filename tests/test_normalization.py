@@ -20,5 +20,5 @@ def test_levels_of_any_number_type_are_read(dtype: pl.DataType) -> None:
 )
 def test_a_level_that_is_no_place_in_a_book_is_refused(wrong: pl.Series) -> None:
     """A level below 0, beyond 32 bits or between two whole numbers is named."""
-    with pytest.raises(md.NotTidyError, match="levels are 0, 1, 2"):
+    with pytest.raises(md.errors.NotTidyError, match="levels are 0, 1, 2"):
         normalization.levels(wrong, "level")

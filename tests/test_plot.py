@@ -128,7 +128,7 @@ def test_prices_draw_the_values_of_the_frame(archive, backend: str) -> None:
         for label, _, y in lines(plot.prices(frame, backend=backend)):
             drawn = np.asarray(y)[~np.isnan(y)]
             assert drawn.tolist() == frame.loc[frame["token_label"] == label, value].dropna().tolist()
-    with pytest.raises(md.NotTidyError):
+    with pytest.raises(md.errors.NotTidyError):
         plot.prices(testing.books(), backend=backend)
 
 
@@ -260,7 +260,7 @@ def test_candles_are_the_bars_of_ohlc(backend: str) -> None:
         bodies = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in figure.patches]
     wanted = [(min(first, last), max(first, last)) for first, last in yes.select("open", "close").rows()]
     np.testing.assert_allclose(sorted(bodies), sorted(wanted), atol=1e-3)
-    with pytest.raises(md.NotTidyError, match="open"):
+    with pytest.raises(md.errors.NotTidyError, match="open"):
         plot.candles(testing.prices(), backend=backend)
 
 
@@ -299,11 +299,11 @@ def test_every_chart_over_time_names_moments_and_has_both_themes(chart: str, the
 
 def test_a_chart_without_time_takes_no_moments() -> None:
     """A moment that could not be drawn is refused, and so is an option that no chart has."""
-    with pytest.raises(md.ConfigError, match="no axis of time"):
+    with pytest.raises(md.errors.ConfigError, match="no axis of time"):
         plot.ladder(testing.books(), token="Yes", moments={"a jump": 0})
     with pytest.raises(TypeError, match="colour"):
         plot.prices(testing.prices(), colour="red")
-    with pytest.raises(md.ConfigError, match="light, dark"):
+    with pytest.raises(md.errors.ConfigError, match="light, dark"):
         plot.prices(testing.prices(), theme="blue")
 
 
@@ -328,7 +328,7 @@ def test_markets_are_named_by_records_too_and_never_by_a_whole_hash() -> None:
     shown = texts(plot.prices(frame))
     assert "market 0x5555…555555" in shown
     assert not any(long in text for text in shown)
-    with pytest.raises(md.ConfigError, match=r"markets=.*question.*token_label"):
+    with pytest.raises(md.errors.ConfigError, match=r"markets=.*question.*token_label"):
         plot.prices(frame, markets=frame)
 
 
@@ -361,11 +361,11 @@ def test_markets_that_fit_no_chart_are_refused_by_number(ax) -> None:
     """More than 60 panels, or several on one Axes, are an error that names the number; nothing is left out."""
     prices = testing.prices()
     crowd = pd.concat([prices.assign(market_id=str(i)) for i in range(61)])
-    with pytest.raises(md.ConfigError, match="61 markets"):
+    with pytest.raises(md.errors.ConfigError, match="61 markets"):
         plot.prices(crowd)
-    with pytest.raises(md.ConfigError, match="has 2"):
+    with pytest.raises(md.errors.ConfigError, match="has 2"):
         plot.prices(testing.prices(markets=2), ax)
-    with pytest.raises(md.ConfigError, match="tokens of 2 markets, and one is drawn"):
+    with pytest.raises(md.errors.ConfigError, match="tokens of 2 markets, and one is drawn"):
         plot.book(testing.books(markets=2))
 
 
@@ -418,12 +418,12 @@ def test_no_column_of_depth_is_narrower_than_the_step_of_the_frame() -> None:
 
 def test_a_token_is_named_or_the_choice_is_refused(books, ax) -> None:
     """A token that the frame does not have, and a label that several markets share, are refused with what there is."""
-    with pytest.raises(md.ConfigError, match=r"Maybe.*No, Yes"):
+    with pytest.raises(md.errors.ConfigError, match=r"Maybe.*No, Yes"):
         plot.depth(books, ax, token="Maybe")
     for draw in (plot.depth, plot.ladder):
-        with pytest.raises(md.ConfigError, match=r"'Yes' is of 2 markets"):
+        with pytest.raises(md.errors.ConfigError, match=r"'Yes' is of 2 markets"):
             draw(testing.books(markets=2), token="Yes")
-        with pytest.raises(md.ConfigError, match=r"tokens of 2 markets"):
+        with pytest.raises(md.errors.ConfigError, match=r"tokens of 2 markets"):
             draw(testing.books(markets=2))
         assert "No" in draw(testing.books(markets=2), token="22").get_ylabel()
 
@@ -438,7 +438,7 @@ def test_metrics_have_the_unit_that_the_pages_name(ax) -> None:
         "spread of the market [probability]",
     }
     assert plot.metrics(frame, simulated=True).get_ylabel() == "volume [USD traded so far]"
-    with pytest.raises(md.ConfigError, match=r"weight.*volume"):
+    with pytest.raises(md.errors.ConfigError, match=r"weight.*volume"):
         plot.metrics(frame, ax, column="weight")
 
 
@@ -454,11 +454,11 @@ def test_metrics_of_several_markets_are_a_line_each(backend: str) -> None:
 
 def test_a_frame_of_the_wrong_kind_is_refused(ax) -> None:
     """Metrics are no books, and the error says what is missing, or which frames are taken."""
-    with pytest.raises(md.NotTidyError, match="side"):
+    with pytest.raises(md.errors.NotTidyError, match="side"):
         plot.depth(testing.metrics(), ax)
-    with pytest.raises(md.NotTidyError, match="takes metrics"):
+    with pytest.raises(md.errors.NotTidyError, match="takes metrics"):
         plot.metrics(testing.books(), ax)
-    with pytest.raises(md.NotTidyError, match="volume"):
+    with pytest.raises(md.errors.NotTidyError, match="volume"):
         plot.metrics(testing.prices(), ax)
 
 
@@ -721,7 +721,7 @@ def test_coverage_draws_a_bar_for_each_range(archive, backend: str) -> None:
     wanted = [(a.timestamp(), (b - a).total_seconds()) for a, b in zip(held["start"], held["end"], strict=True)]
     assert legend == ["final", "provisional"]
     np.testing.assert_allclose(sorted(bars), sorted(wanted), atol=1e-3)
-    with pytest.raises(md.NotTidyError, match="state"):
+    with pytest.raises(md.errors.NotTidyError, match="state"):
         plot.coverage(held.drop(columns="state"), backend=backend)
 
 
@@ -817,7 +817,7 @@ def test_outcomes_of_an_event_are_named_by_their_questions(backend: str) -> None
     events = records.with_columns(exclusive=True, open_list=False)
     names = [name.rpartition(" ")[0] for name, _, _ in lines(plot.outcomes(prices, events=events, backend=backend))]
     assert names == [f"Will there be {m} tomorrow?" for m in ("wind", "snow", "rain")]
-    with pytest.raises(md.ConfigError, match="the frame has 3"):
+    with pytest.raises(md.errors.ConfigError, match="the frame has 3"):
         plot.outcomes(prices, backend=backend)
 
 
@@ -843,7 +843,7 @@ def test_an_account_draws_its_profit_and_its_drawdown(backend: str) -> None:
     np.testing.assert_allclose(sold, total["profit_sold"].to_numpy())
     np.testing.assert_allclose(fall, -total["drawdown"].to_numpy())
     assert np.isnan(profit[3])
-    with pytest.raises(md.NotTidyError, match="drawdown"):
+    with pytest.raises(md.errors.NotTidyError, match="drawdown"):
         plot.account(total.drop("drawdown"), backend=backend)
     assert lines(plot.account(total.head(0), backend=backend)) == []
 
@@ -883,9 +883,9 @@ def test_dollars_and_tags_are_drawn_as_they_are(archive, ax, text: str) -> None:
 
 def test_a_backend_is_one_of_two(ax) -> None:
     """An unknown backend is refused with those there are, and plotly takes no Axes."""
-    with pytest.raises(md.ConfigError, match=r"bokeh.*matplotlib, plotly"):
+    with pytest.raises(md.errors.ConfigError, match=r"bokeh.*matplotlib, plotly"):
         plot.prices(testing.prices(), backend="bokeh")
-    with pytest.raises(md.ConfigError, match="ax="):
+    with pytest.raises(md.errors.ConfigError, match="ax="):
         plot.prices(testing.prices(), ax, backend="plotly")
 
 

@@ -33,3 +33,10 @@ def test_an_old_name_says_what_to_write() -> None:
             with pytest.raises(AttributeError) as missing:
                 getattr(owner, old)
             assert instead in str(missing.value)
+
+
+def test_errors_are_in_their_module() -> None:
+    """Only the base class is at the top; the others say where they are."""
+    assert md.MarketDataError is md.errors.MarketDataError
+    with pytest.raises(AttributeError, match=r"write md\.errors\.ConfigError"):
+        getattr(md, "ConfigError")  # noqa: B009 what type checkers know

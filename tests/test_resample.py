@@ -61,7 +61,7 @@ def test_values_with_an_unknown_count_weigh_one(kind: str) -> None:
 def test_a_grid_is_coarse_if_all_rows_are_on_it() -> None:
     """Means are warned of only where every time is on a grid of 10m, also behind the first hundred rows."""
     coarse = prices([10.0 * n for n in range(150)])
-    with pytest.warns(md.UnweightedMeanWarning):
+    with pytest.warns(md.errors.UnweightedMeanWarning):
         md.resample(coarse, "1d")
     md.resample(pl.concat([coarse, prices([1501.0])]), "1d")
 
@@ -69,7 +69,7 @@ def test_a_grid_is_coarse_if_all_rows_are_on_it() -> None:
 def test_prices_and_bbo_in_one_frame_are_refused() -> None:
     """One of them is averaged and of the other the last row is kept, so they are resampled each by itself."""
     both = md.bbo(pl.concat([book(n) for n in range(3)]))
-    with pytest.raises(md.NotTidyError, match="select the columns of one of them"):
+    with pytest.raises(md.errors.NotTidyError, match="select the columns of one of them"):
         md.resample(both.with_columns(price=0.5), "1h")
 
 
@@ -79,5 +79,5 @@ def test_a_count_that_counts_no_points_is_refused(kind: str, count: float) -> No
     """A column named like a count, of another meaning, would weight the mean, or null it, in silence."""
     prices = md.testing.prices("polars").with_columns(price_count=pl.lit(count))
     frame = prices.to_pandas() if kind == "pandas" else prices
-    with pytest.raises(md.NotTidyError, match=f"price_count has {count:g}; it is the number of base points"):
+    with pytest.raises(md.errors.NotTidyError, match=f"price_count has {count:g}; it is the number of base points"):
         md.resample(frame, "1h")

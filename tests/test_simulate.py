@@ -240,7 +240,7 @@ def test_simulating_twice_into_one_folder_changes_nothing(tmp_path) -> None:
 )
 def test_arguments_out_of_range_are_named(wrong) -> None:
     """An argument out of range is refused before anything is written, by name."""
-    with pytest.raises(md.ConfigError, match=next(iter(wrong))):
+    with pytest.raises(md.errors.ConfigError, match=next(iter(wrong))):
         md.simulate(**wrong)
 
 

@@ -92,7 +92,7 @@ def test_a_market_that_is_not_there_is_looked_for(folder: Path, service: dict[st
     assert "marketdata markets --search" in done.stderr
     with (
         md.Client(service["MARKETDATA_BASE_URL"], service["MARKETDATA_API_KEY"]) as client,
-        pytest.raises(md.NotFoundError, match=r"client\.markets\(search="),
+        pytest.raises(md.errors.NotFoundError, match=r"client\.markets\(search="),
     ):
         client.market("no-such-slug")
 
@@ -160,7 +160,7 @@ def test_https_to_a_service_without_tls_is_named() -> None:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         client = md.Client(f"https://127.0.0.1:{plain.getsockname()[1]}", "mk_any_0123456789")
-        with client, pytest.raises(md.NetworkError, match="http:// instead of https://"):
+        with client, pytest.raises(md.errors.NetworkError, match="http:// instead of https://"):
             client.usage()
         plain.shutdown(socket.SHUT_RDWR)
         thread.join(10)
@@ -169,7 +169,7 @@ def test_https_to_a_service_without_tls_is_named() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1:8000", "localhost:8000", "mk_secret_0123456789"])
 def test_an_address_without_a_scheme_is_told_how_it_looks(address: str) -> None:
     """What is no address is not repeated: it may be the key, given first."""
-    with pytest.raises(md.ConfigError, match="http://127") as caught:
+    with pytest.raises(md.errors.ConfigError, match="http://127") as caught:
         md.Client(address, "http://127.0.0.1:8000")
     assert "secret" not in str(caught.value)
 
@@ -179,7 +179,7 @@ def test_an_address_without_a_scheme_is_told_how_it_looks(address: str) -> None:
 )
 def test_a_date_of_another_spelling_is_spelled_out(day: Any) -> None:
     """A date without dashes is refused with the text to write, and as a number is not taken for seconds of 1970."""
-    with md.Client("http://127.0.0.1:9", "mk_any_0123456789") as client, pytest.raises(md.ConfigError) as caught:
+    with md.Client("http://127.0.0.1:9", "mk_any_0123456789") as client, pytest.raises(md.errors.ConfigError) as caught:
         client.prices("slug", day, "2026-01-01", "1h")
     assert re.search("write (the year first, as in )?2025-12-31", str(caught.value))
 
@@ -187,13 +187,13 @@ def test_a_date_of_another_spelling_is_spelled_out(day: Any) -> None:
 def test_a_file_is_no_archive(tmp_path: Path) -> None:
     """A path that is a file is refused where it is given."""
     (tmp_path / "a.parquet").touch()
-    with pytest.raises(md.ConfigError, match="is a file"):
+    with pytest.raises(md.errors.ConfigError, match="is a file"):
         md.Archive(tmp_path / "a.parquet")
 
 
 def test_a_path_is_not_served() -> None:
     """The error says how the folder becomes an archive."""
-    with pytest.raises(md.ConfigError, match=r"md\.Archive\('history'\)"):
+    with pytest.raises(md.errors.ConfigError, match=r"md\.Archive\('history'\)"):
         md.serve("history")  # type: ignore[arg-type]
 
 
@@ -203,7 +203,7 @@ def test_levels_of_books_are_no_prices(tmp_path: Path, kind: str) -> None:
     row = {"ts": ["2026-01-01T00:00"], "token_id": ["1"], "side": ["bid"], "level": [0], "price": [0.5], "size": [1.0]}
     frame = pl.DataFrame(row).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
-    with pytest.raises(md.ConfigError, match="books="):
+    with pytest.raises(md.errors.ConfigError, match="books="):
         md.Archive(tmp_path / "a").add(prices=given)
 
 
@@ -275,7 +275,7 @@ def test_numbers_that_are_texts_are_named_by_their_column(kind: str, column: str
         pl.col("ts").str.to_datetime(time_zone="UTC"), pl.col(column).cast(pl.String)
     )
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
-    with pytest.raises(md.NotTidyError, match=rf"^{column} contains \w+, not numbers"):
+    with pytest.raises(md.errors.NotTidyError, match=rf"^{column} contains \w+, not numbers"):
         md.depth(given)
 
 
@@ -288,7 +288,7 @@ def test_sides_of_other_names_are_refused(kind: str, measure: Any) -> None:
         "side": ["buy", "sell"], "level": [0, 0], "price": [0.5, 0.6], "size": [1.0, 1.0],
     }).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC"))  # fmt: skip
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "arrow": frame.to_arrow}[kind]()
-    with pytest.raises(md.NotTidyError, match=r"the frame also contains .'buy', 'sell'"):
+    with pytest.raises(md.errors.NotTidyError, match=r"the frame also contains .'buy', 'sell'"):
         measure(given)
 
 

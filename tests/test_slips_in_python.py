@@ -35,12 +35,12 @@ def test_a_warning_names_the_line_of_who_asked(hourly: Any, verb: Any) -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         verb(hourly)
-    assert [(w.category, w.filename) for w in seen] == [(md.UnweightedMeanWarning, __file__)]
+    assert [(w.category, w.filename) for w in seen] == [(md.errors.UnweightedMeanWarning, __file__)]
 
 
 def test_a_warning_of_the_archive_names_the_line_too(hourly: Any, tmp_path: Path) -> None:
     """Rows that look like aggregates are warned of where they are added."""
-    with pytest.warns(md.PartialCoverageWarning, match="grid of 1h") as seen:
+    with pytest.warns(md.errors.PartialCoverageWarning, match="grid of 1h") as seen:
         md.Archive(tmp_path).add(prices=hourly)
     assert seen[0].filename == __file__
 
@@ -51,11 +51,11 @@ def test_a_typo_in_an_event_or_series_is_no_success(tmp_path: Path) -> None:
         archive = md.Archive(tmp_path)
         for wrong in ({"event": "nope"}, {"series": "nope"}):
             for _ in range(2):
-                with pytest.raises(md.NotFoundError, match=r"nope.*slugs"):
+                with pytest.raises(md.errors.NotFoundError, match=r"nope.*slugs"):
                     archive.pull(client, **wrong, start="2025-12-31", end="2026-01-01")
-        with pytest.raises(md.ConfigError, match="names nothing"):
+        with pytest.raises(md.errors.ConfigError, match="names nothing"):
             archive.pull(client, [], start="2025-12-31")
-        with pytest.raises(md.ConfigError, match="not before the present"):
+        with pytest.raises(md.errors.ConfigError, match="not before the present"):
             archive.pull(client, client.markets()["slug"][0], start="2990-01-01")
 
 
@@ -63,53 +63,57 @@ def test_a_typo_in_a_listing_is_told() -> None:
     """Records of an event or series that there is not are none, with a warning that names those that are near."""
     archive = md.simulate(events=2, days=1)
     slugs = [event["slug"] for event in archive.records("events")]
-    with pytest.warns(md.EmptyRangeWarning, match=rf"No markets .* event_slug='{slugs[0]}s'.*Similar: '{slugs[0]}'"):
+    with pytest.warns(
+        md.errors.EmptyRangeWarning, match=rf"No markets .* event_slug='{slugs[0]}s'.*Similar: '{slugs[0]}'"
+    ):
         assert len(archive.markets(slugs[0] + "s")) == 0
-    with pytest.warns(md.EmptyRangeWarning, match="No events of the archive have series_slug='nope'"):
+    with pytest.warns(md.errors.EmptyRangeWarning, match="No events of the archive have series_slug='nope'"):
         assert len(archive.events("nope")) == 0
     slug = archive.records("markets")[0]["slug"]
-    with pytest.warns(md.EmptyRangeWarning, match=f"It is one of the markets itself, which search='{slug}' finds"):
+    with pytest.warns(
+        md.errors.EmptyRangeWarning, match=f"It is one of the markets itself, which search='{slug}' finds"
+    ):
         assert len(archive.outcomes(slug)) == 0
     assert set(archive.outcomes(search=slug)["market_id"]) == set(archive.markets(search=slug)["market_id"])
-    with pytest.warns(md.EmptyRangeWarning, match=r"event_slug='nope'.*Give search="):
+    with pytest.warns(md.errors.EmptyRangeWarning, match=r"event_slug='nope'.*Give search="):
         assert list(archive.outcomes("nope")) == list(archive.outcomes())
-    with pytest.raises(md.ConfigError, match="event_slug=5"):
+    with pytest.raises(md.errors.ConfigError, match="event_slug=5"):
         archive.markets(5)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("wrong", [md.testing.prices(), md.testing.prices("polars"), 0, [], object()])
 def test_what_is_no_address_is_named(wrong: Any) -> None:
     """The error is that of every other argument, also for a frame, which has no truth value."""
-    with pytest.raises(md.ConfigError, match=f"base_url is a text .*not {type(wrong).__name__}"):
+    with pytest.raises(md.errors.ConfigError, match=f"base_url is a text .*not {type(wrong).__name__}"):
         md.Client(wrong)
 
 
 def test_something_else_than_a_client_or_address_is_named(tmp_path: Path) -> None:
     """An address where a client belongs, and a service where an address belongs."""
-    with pytest.raises(md.ConfigError, match=r"client is str; pass md\.Client"):
+    with pytest.raises(md.errors.ConfigError, match=r"client is str; pass md\.Client"):
         md.Archive(tmp_path).pull("http://127.0.0.1:1", "slug", start="2025-12-31")  # type: ignore[arg-type]
-    with pytest.raises(md.ConfigError, match="not int"):
+    with pytest.raises(md.errors.ConfigError, match="not int"):
         md.Client(5, "k")  # type: ignore[call-overload]
 
 
 def test_metrics_are_told_to_be_no_books(hourly: Any) -> None:
     """A measure of the top of the book names books, which everyone knows, and not bbo."""
-    with pytest.raises(md.NotTidyError, match="A tidy books frame"):
+    with pytest.raises(md.errors.NotTidyError, match="A tidy books frame"):
         md.mid(hourly)
 
 
 def test_best_prices_are_told_to_be_no_books() -> None:
     """What looks like bbo is named so: its columns where they are taken too, and that levels are missing where not."""
     best = md.bbo(md.testing.books())
-    with pytest.raises(md.NotTidyError, match=r"md\.bbo are taken too, with \['best_ask', 'best_bid'\]"):
+    with pytest.raises(md.errors.NotTidyError, match=r"md\.bbo are taken too, with \['best_ask', 'best_bid'\]"):
         md.mid(best.rename(columns={"best_bid": "bid", "best_ask": "ask"}))
-    with pytest.raises(md.NotTidyError, match=r"md\.bbo have too few of its levels"):
+    with pytest.raises(md.errors.NotTidyError, match=r"md\.bbo have too few of its levels"):
         md.depth(best)
 
 
 def test_columns_of_other_names_are_asked_for() -> None:
     """A frame with columns of its own is told what is missing, what it has, and to rename."""
-    with pytest.raises(md.NotTidyError, match=r"'price', 'side'.*it has \['time', 'bid'\].*Rename") as refused:
+    with pytest.raises(md.errors.NotTidyError, match=r"'price', 'side'.*it has \['time', 'bid'\].*Rename") as refused:
         md.bbo(pd.DataFrame({"time": [1], "bid": [0.5]}))
     assert "ts" in str(refused.value)
 
@@ -154,9 +158,9 @@ def test_a_storage_that_does_not_answer_is_not_called_damaged() -> None:
     """An object store that nobody listens for is away; nothing says that stored bytes are wrong."""
     options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     options |= {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true", "max_retries": "1", "retry_timeout": "2s"}
-    with pytest.raises(md.ArchiveError, match="storage failed") as failed:
+    with pytest.raises(md.errors.ArchiveError, match="storage failed") as failed:
         md.Archive("s3://bucket/x", storage_options=options).coverage()
-    assert not isinstance(failed.value, md.ArchiveCorruptError)
+    assert not isinstance(failed.value, md.errors.ArchiveCorruptError)
     assert "\x1b" not in str(failed.value)
     assert "\n" not in str(failed.value)
 
@@ -168,9 +172,11 @@ def test_a_frame_or_record_where_ids_belong_is_named() -> None:
     with md.serve(archive) as service, md.Client(service.base_url, service.api_key) as client:
         for ask in (client.books, archive.books):
             for wrong in (client.markets(), record):
-                with pytest.raises(md.ConfigError, match=r"market is a .*; pass an id or slug, .*frame\['market_id'\]"):
+                with pytest.raises(
+                    md.errors.ConfigError, match=r"market is a .*; pass an id or slug, .*frame\['market_id'\]"
+                ):
                     ask(wrong, "2025-12-31", "2026-01-01")
-        with pytest.raises(md.NotFoundError, match=f"Similar: '{record['slug']}'"):
+        with pytest.raises(md.errors.NotFoundError, match=f"Similar: '{record['slug']}'"):
             client.books(f" {record['slug'].upper()} ", "2025-12-31", "2026-01-01")
 
 
@@ -180,25 +186,25 @@ def test_reads_of_an_archive_name_the_slip(tmp_path: Path) -> None:
     archive.add(markets=md.testing.markets(), prices=md.testing.prices())
     reads = [archive.prices, lambda *a: archive.scan("prices", *a), lambda *a: archive.export("prices", "x.csv", *a)]
     for read in reads:
-        with pytest.raises(md.ConfigError, match=r"market=\[\] names nothing"):
+        with pytest.raises(md.errors.ConfigError, match=r"market=\[\] names nothing"):
             read([])
-        with pytest.raises(md.ConfigError, match="not before the end"):
+        with pytest.raises(md.errors.ConfigError, match="not before the end"):
             read(None, "2026-01-02", "2026-01-01")
-        with pytest.raises(md.NotArchivedError, match=r"'11' is not .* It is a token of market 'rain'"):
+        with pytest.raises(md.errors.NotArchivedError, match=r"'11' is not .* It is a token of market 'rain'"):
             read("11")
-    with pytest.raises(md.ConfigError, match="not before the end"):
+    with pytest.raises(md.errors.ConfigError, match="not before the end"):
         archive.files("prices", None, "2026-01-02", "2026-01-01")
-    with pytest.raises(md.NotArchivedError, match="prices of market 'rain-tomorrow' are not stored in"):
+    with pytest.raises(md.errors.NotArchivedError, match="prices of market 'rain-tomorrow' are not stored in"):
         archive.prices("rain-tomorrow", "2020-01-01", "2020-01-02")
-    with pytest.raises(md.NotArchivedError, match="no folder"):
+    with pytest.raises(md.errors.NotArchivedError, match="no folder"):
         md.Archive(tmp_path / "typo").scan("prices")
 
 
 def test_records_name_the_slip(tmp_path: Path) -> None:
     """Token ids as JSON text, and a record without an id, whose fields are named."""
-    with pytest.raises(md.ConfigError, match="token_ids is the text"):
+    with pytest.raises(md.errors.ConfigError, match="token_ids is the text"):
         md.Archive(tmp_path).add(markets=[{"market_id": "m", "token_ids": '["1"]', "token_labels": '["Yes"]'}])
-    with pytest.raises(md.ConfigError, match=r"no market_id; it has \['slug'\]"):
+    with pytest.raises(md.errors.ConfigError, match=r"no market_id; it has \['slug'\]"):
         md.Archive(tmp_path).add(markets=[{"slug": "m"}])
 
 
@@ -207,8 +213,8 @@ def test_imports_name_the_slip(tmp_path: Path) -> None:
     archive, path = md.Archive(tmp_path / "a", frame="polars"), tmp_path / "feed.jsonl"
     message = {"event_type": "book", "asset_id": "1", "market": "m", "timestamp": 1767225600000, "bids": [], "asks": []}
     path.write_text(json.dumps(message))
-    with pytest.raises(md.ConfigError, match=r"paths=\[\] .*at least one"):
+    with pytest.raises(md.errors.ConfigError, match=r"paths=\[\] .*at least one"):
         archive.add_files([])
-    with pytest.raises(md.ConfigError, match=r"no time for clock='seen'; its fields are .*asset_id"):
+    with pytest.raises(md.errors.ConfigError, match=r"no time for clock='seen'; its fields are .*asset_id"):
         archive.add_files(path, clock="seen")
     assert archive.add_files(path)["points"].to_list() == [1]

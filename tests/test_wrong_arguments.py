@@ -128,7 +128,7 @@ def test_a_text_is_no_yes(tmp_path: Path) -> None:
         lambda: md.Fees.quadratic(0.1, up="no"),  # type: ignore[arg-type]
     ]
     for call in calls:
-        with pytest.raises(md.ConfigError, match="='no' does not exist; allowed are False, True"):
+        with pytest.raises(md.errors.ConfigError, match="='no' does not exist; allowed are False, True"):
             call()
 
 
@@ -159,7 +159,9 @@ def test_a_flag_is_true_or_false(function: Callable[..., Any], flag: str) -> Non
     told = inspect.signature(function).parameters.values()
     some = [md.Accessor(BOOKS) for one in told if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
     for wrong in ["no", "", 0, 1, 1.0, [], b"x", np.array([True, False]), pd.NA]:
-        with pytest.raises(md.ConfigError, match=f"^{flag}=.* does not exist; allowed are False, True") as refused:
+        with pytest.raises(
+            md.errors.ConfigError, match=f"^{flag}=.* does not exist; allowed are False, True"
+        ) as refused:
             function(*some, **{**given, flag: wrong})
         assert refused.value.argument == flag
 
@@ -179,14 +181,14 @@ def test_a_chart_is_marked_as_simulated_or_not(name: str) -> None:
         "ladder": [YES], "metrics": [md.testing.metrics("polars")], "outcomes": [PRICES], "prices": [PRICES],
         "candles": [md.ohlc(PRICES, "1h")],
     }  # fmt: skip
-    with pytest.raises(md.ConfigError, match=r"^simulated='no' does not exist; allowed are False, True"):
+    with pytest.raises(md.errors.ConfigError, match=r"^simulated='no' does not exist; allowed are False, True"):
         getattr(md.plot, name)(*given.get(name, [YES]), simulated="no")
 
 
 @pytest.mark.parametrize("given", [{"ax": "x"}, {"bins": 0}, {"bins": "many"}, {"token": YES}])
 def test_a_chart_names_what_it_cannot_draw(given: dict[str, Any]) -> None:
     """Axes that are none, columns that are no number, and a token that is a frame."""
-    with pytest.raises(md.ConfigError, match=next(iter(given))):
+    with pytest.raises(md.errors.ConfigError, match=next(iter(given))):
         md.plot.depth(YES, **given)
 
 
@@ -194,7 +196,7 @@ def test_a_chart_names_what_it_cannot_draw(given: dict[str, Any]) -> None:
 def test_buckets_beyond_all_time_are_refused(name: str) -> None:
     """A number of buckets that no time has is named, as any other wrong number is."""
     for wrong in (10**8, 10**12, 10**20):
-        with pytest.raises(md.ConfigError, match=f"{name}={wrong} is refused"):
+        with pytest.raises(md.errors.ConfigError, match=f"{name}={wrong} is refused"):
             md.execute(ORDERS, BOOKS, "1m", fees=0, **{name: wrong})  # type: ignore[arg-type]
 
 
@@ -202,7 +204,7 @@ def test_a_width_is_refused_by_the_name_of_its_argument() -> None:
     """No width is called ``resolution`` that the caller gave as something else."""
     calls = (("resolution", md.rebuild, []), ("width", md.diff, BOOKS), ("width", md.resample, PRICES, "1h"))
     for name, function, *some in calls:
-        with pytest.raises(md.ConfigError, match=f"^{name}='14s' does not exist") as refused:
+        with pytest.raises(md.errors.ConfigError, match=f"^{name}='14s' does not exist") as refused:
             function(*some, **{name: "14s"})
         assert refused.value.argument == name
 
@@ -210,5 +212,5 @@ def test_a_width_is_refused_by_the_name_of_its_argument() -> None:
 @pytest.mark.parametrize("call", [md.Fees.flat, md.Fees.quadratic])
 def test_a_fee_in_basis_points_is_refused(call: Callable[[float], Any]) -> None:
     """A rate is a share."""
-    with pytest.raises(md.ConfigError, match=r"=500 is refused; .* from 0 to 1"):
+    with pytest.raises(md.errors.ConfigError, match=r"=500 is refused; .* from 0 to 1"):
         call(500)

@@ -30,7 +30,7 @@ from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
 M, SECOND = MARKETS[0], 1_000_000
 WIDTHS = {"1s": 1, "1m": 60, "5m": 300, "1h": 3600}
 VALUES = {"prices": ("price",), "metrics": ("volume", "liquidity", "spread")}
@@ -202,7 +202,7 @@ def test_rows_on_the_grid_of_minutes_are_told_apart_from_recordings() -> None:
     archive.add(prices=quotes([*range(3000)]))
     with pytest.raises(ArchiveError, match=r"grid of 1m, while finer points .* holds 1s points"):
         archive.add(prices=quotes([60.0 * n for n in range(20)]))
-    with pytest.warns(md.PartialCoverageWarning, match=r"grid of 1m.*kept as the 1s points"):
+    with pytest.warns(md.errors.PartialCoverageWarning, match=r"grid of 1m.*kept as the 1s points"):
         archive.add(prices=quotes([60.0 * n for n in range(20)], market="n"))
     assert archive.coverage().filter(pl.col("market_id") == "n")["state"].to_list() == ["unverified"]
 

@@ -94,7 +94,7 @@ def test_a_predicate_on_computed_rows_reads_only_what_it_can_be_true_of(hours: A
     body[4:200] = bytes(196)
     path.write_bytes(body)
     for seen in (scan, scan.filter((pl.col("market_id") == N) | (pl.col("price") < 2))):
-        with pytest.raises((md.ArchiveCorruptError, pl.exceptions.PolarsError), match="damaged"):
+        with pytest.raises((md.errors.ArchiveCorruptError, pl.exceptions.PolarsError), match="damaged"):
             seen.collect()
     assert scan.filter(READ[name]).collect().equals(every.filter(READ[name]))
     assert name == "before" or every.filter(READ[name]).height
@@ -149,7 +149,7 @@ def test_a_statement_sees_the_tables_of_the_archive_only(tmp_path: Path, name: s
     archive.add(prices=prices(M, 0, 60))
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(md.ConfigError, match="DuckDB refused"):
+    with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
         archive.sql(OUTSIDE[name].format(path=tmp_path))
     assert sorted(tmp_path.rglob("*")) == before
     assert archive.sql("select count(*) from prices").item() == 60

@@ -347,7 +347,7 @@ def test_reads_of_provisional_and_unverified_ranges_say_so(archive: Archive) -> 
     archive.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 3600)
     with pytest.warns(PartialCoverageWarning, match="provisional"):
         assert archive.prices(M).height == 51
-    with pytest.raises(md.NotArchivedError, match="provisional"):
+    with pytest.raises(md.errors.NotArchivedError, match="provisional"):
         archive.prices(M, on_missing="raise")
     assert archive.prices(M, on_missing="partial").height == 51
     assert archive.prices(M, START / 1e6, START / 1e6 + 600).height == 10

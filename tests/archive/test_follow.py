@@ -149,7 +149,7 @@ def test_a_server_time_that_goes_back_is_no_reason_to_list_anew(archive: Archive
 
 
 @pytest.mark.parametrize(
-    "problem", [NetworkError("no route"), ServerError("503", status=503), md.ContractError("a page for people")]
+    "problem", [NetworkError("no route"), ServerError("503", status=503), md.errors.ContractError("a page for people")]
 )
 def test_an_outage_is_waited_for(archive: Archive, source: Living, problem: Exception) -> None:
     """A round that fails is reported, and the next one asks for what it lacks."""
@@ -172,7 +172,7 @@ def test_a_refusal_for_a_time_is_waited_out(archive: Archive, source: Living) ->
     assert SYSTEM.time() >= error.retry_at
 
 
-@pytest.mark.parametrize("problem", [AuthenticationError("401", status=401), md.PlanError("403", status=403)])
+@pytest.mark.parametrize("problem", [AuthenticationError("401", status=401), md.errors.PlanError("403", status=403)])
 def test_a_wrong_key_ends_it_at_once(archive: Archive, source: Living, problem: Exception) -> None:
     """Where waiting does not help the typed error comes out of the first round."""
     source.errors = [problem]

@@ -60,7 +60,7 @@ def test_a_pull_that_broke_and_went_on_holds_everything(tmp_path: Path, order: s
     with FaultServer(service(order, broken, own=own)) as server:
         archive = md.Archive(tmp_path, frame="polars")
         with md.Client(server.base_url, "a-key-of-a-test-0123456789") as client:
-            with pytest.raises(md.PlanError):
+            with pytest.raises(md.errors.PlanError):
                 archive.pull(client, "m1", views=["prices"], **span)
             archive.pull(client, "m1", views=["prices"], **span)
             assert archive.pull(client, "m1", views=["prices"], **span).is_empty()
@@ -77,7 +77,7 @@ def test_a_client_with_an_archive_shows_what_it_holds_when_it_stops(tmp_path: Pa
     with FaultServer(service("by time", BY_THEN, own=False)) as server:
         archive = md.Archive(tmp_path, frame="polars")
         with md.Client(server.base_url, "a-key-of-a-test-0123456789", "polars", archive=archive) as client:
-            with pytest.raises(md.PlanError) as stopped:
+            with pytest.raises(md.errors.PlanError) as stopped:
                 client.prices("m1", to_datetime(wanted.start), to_datetime(wanted.end), "1m")
             whole = client.prices("m1", to_datetime(wanted.start), to_datetime(wanted.end), "1m")
     assert stopped.value.resume is None

@@ -78,7 +78,7 @@ def test_an_open_end_is_now_by_the_server(origin: Archive, client: Any, tmp_path
     market, (start, end) = origin.records("markets")[0]["id"], span(origin)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("time.time_ns", lambda: (to_micros(start, "start") + 60_000_000) * 1000)
-        with pytest.warns(md.ServiceOddityWarning, match="ahead of the clock of this machine"):
+        with pytest.warns(md.errors.ServiceOddityWarning, match="ahead of the clock of this machine"):
             archive.pull(client, market, views=["prices"], start=start)
     assert archive.prices(market, start, end, on_missing="partial").height > 0
     assert archive.coverage()["end"].max() > end
@@ -92,14 +92,14 @@ def test_names_that_are_not_known_are_told_and_the_rest_is_pulled(origin: Archiv
     wrong = [slugs[0][:-1] + "q", slugs[1] + "-x"]
     file = tmp_path / "names.txt"
     file.write_text("\n".join([wrong[0], *slugs, wrong[1]]))
-    with pytest.raises(md.NotFoundError) as info:
+    with pytest.raises(md.errors.NotFoundError) as info:
         archive.pull(client, file=file, views=["prices"], start=start, end=end)
     for name, near in zip(wrong, slugs, strict=False):
         assert name in str(info.value)
         assert repr(near) in str(info.value)
     assert archive.coverage()["market_id"].n_unique() == 3
     file.write_text(f"{wrong[0]}\n{slugs[0]}")
-    with pytest.raises(md.NotFoundError, match=r"Similar: .*client\.markets"):
+    with pytest.raises(md.errors.NotFoundError, match=r"Similar: .*client\.markets"):
         archive.pull(client, file=file, views=["prices"], start=start, end=end)
 
 

@@ -133,7 +133,7 @@ def test_aggregated_rows_never_replace_base_points(filled: Archive) -> None:
         filled.add(prices=means)
     assert filled.coverage().equals(before)
     elsewhere = means.with_columns(pl.col("ts") - pl.duration(days=300))
-    with pytest.warns(md.PartialCoverageWarning, match="grid of 10m"):
+    with pytest.warns(md.errors.PartialCoverageWarning, match="grid of 10m"):
         filled.add(prices=elsewhere)
     assert filled.verify().is_empty()
     before = filled.coverage().filter(pl.col("start") < elsewhere["ts"].max())

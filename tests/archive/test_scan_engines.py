@@ -132,7 +132,7 @@ def test_sql_lists_its_tables_and_answers_in_columns_that_frames_have(filled: Ar
     assert filled.sql("select interval 26 hours + interval 1 day as span, null::interval as gap").row(0) == (
         dt.timedelta(hours=50), None,
     )  # fmt: skip
-    with pytest.raises(md.ConfigError, match="months"):
+    with pytest.raises(md.errors.ConfigError, match="months"):
         filled.sql("select interval 1 month as span")
 
 
@@ -172,15 +172,15 @@ def test_a_folder_that_is_named_like_a_pattern_is_read_by_all(tmp_path: Path, fo
 def test_a_statement_that_duckdb_cannot_run_is_refused(filled: Archive, statement: str) -> None:
     """The message is that of DuckDB."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
-    with pytest.raises(md.ConfigError, match="DuckDB refused"):
+    with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
         filled.sql(statement)
 
 
 def test_what_an_engine_cannot_do_is_said(filled: Archive) -> None:
     """An unknown engine, levels of prices, and Spark without a session are refused with what is allowed."""
-    with pytest.raises(md.ConfigError, match="polars, arrow, duckdb, dask, spark"):
+    with pytest.raises(md.errors.ConfigError, match="polars, arrow, duckdb, dask, spark"):
         filled.scan("prices", engine="pandas")  # type: ignore[call-overload]
-    with pytest.raises(md.ConfigError, match="only books have levels"):
+    with pytest.raises(md.errors.ConfigError, match="only books have levels"):
         filled.scan("prices", levels=3)
 
 

@@ -95,9 +95,9 @@ def test_nested_frames_are_added_as_they_are(tmp_path: Path) -> None:
     for frame in (nested.to_pandas().sample(frac=1, random_state=3), nested.lazy(), nested.to_arrow()):
         two.add(books=frame)
     assert plain(one.scan("books").collect()).equals(plain(two.scan("books").collect()))
-    with pytest.raises(md.NotTidyError, match="bid_price has"):
+    with pytest.raises(md.errors.NotTidyError, match="bid_price has"):
         two.add(books=nested.with_columns(pl.col("bid_size").list.head(1)))
-    with pytest.raises(md.ConfigError, match="pass them as books="):
+    with pytest.raises(md.errors.ConfigError, match="pass them as books="):
         two.add(prices=nested)
     assert plain(one.scan("books").collect()).equals(plain(two.scan("books").collect()))
 

@@ -41,7 +41,7 @@ def close(mine: pl.DataFrame, theirs: pl.DataFrame) -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.EmptyRangeWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWarning")
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_client_with_an_archive_answers_as_one_without(
     origin: Archive, service: Any, tmp_path: Path, view: str
@@ -139,5 +139,5 @@ def test_a_client_with_an_archive_can_be_sent_to_a_worker(
 def test_an_archive_that_is_none_is_refused_before_a_read(tmp_path: Path) -> None:
     """A path in its place is an error of the argument, which says what to pass."""
     not_one: Any = str(tmp_path)
-    with pytest.raises(md.ConfigError, match=r"is no archive; pass md.Archive"):
+    with pytest.raises(md.errors.ConfigError, match=r"is no archive; pass md.Archive"):
         md.Client("http://127.0.0.1:9", "a-key-that-nobody-has", archive=not_one)

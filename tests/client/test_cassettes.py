@@ -105,14 +105,14 @@ def test_limit_too_small(replay: Replay, played: list[str]) -> None:
 
 def test_limit_above_200(replay: Replay) -> None:
     """More than 200 points a page are refused by name of the parameter."""
-    with pytest.raises(md.ParameterError, match="200") as caught:
+    with pytest.raises(md.errors.ParameterError, match="200") as caught:
         replay()
     assert caught.value.problems[0]["loc"] == ["query", "limit"]
 
 
 def test_too_many_tokens(replay: Replay) -> None:
     """A market of 210 tokens sends to the single-token path."""
-    with pytest.raises(md.TooManyTokensError, match="more than 200 tokens"):
+    with pytest.raises(md.errors.TooManyTokensError, match="more than 200 tokens"):
         replay()
 
 
@@ -136,40 +136,40 @@ def test_usage(replay: Replay) -> None:
 
 def test_wrong_key(replay: Replay) -> None:
     """401 is asked once, and says what the service said."""
-    with pytest.raises(md.AuthenticationError, match="Invalid or expired API key") as caught:
+    with pytest.raises(md.errors.AuthenticationError, match="Invalid or expired API key") as caught:
         replay()
     assert (caught.value.status, caught.value.attempts) == (401, 1)
 
 
 def test_plan_refuses(replay: Replay) -> None:
     """403 names what the plan does not allow."""
-    with pytest.raises(md.PlanError, match="does not allow resolution 1m") as caught:
+    with pytest.raises(md.errors.PlanError, match="does not allow resolution 1m") as caught:
         replay()
     assert caught.value.partial.is_empty()
 
 
 def test_unknown_market(replay: Replay) -> None:
     """404 names the market."""
-    with pytest.raises(md.NotFoundError, match="Market not found: no-such-market"):
+    with pytest.raises(md.errors.NotFoundError, match="Market not found: no-such-market"):
         replay()
 
 
 def test_wrong_resolution(replay: Replay) -> None:
     """422 lists the resolutions there are."""
-    with pytest.raises(md.ParameterError, match=r"1m.*10m.*1h.*6h.*1d") as caught:
+    with pytest.raises(md.errors.ParameterError, match=r"1m.*10m.*1h.*6h.*1d") as caught:
         replay()
     assert caught.value.problems[0]["type"] == "enum"
 
 
 def test_wrong_cursor(replay: Replay) -> None:
     """A cursor that the service never gave is a 400 of its own kind."""
-    with pytest.raises(md.CursorRejectedError, match="Invalid cursor"):
+    with pytest.raises(md.errors.CursorRejectedError, match="Invalid cursor"):
         replay()
 
 
 def test_end_before_start(replay: Replay) -> None:
     """An empty range is a 400."""
-    with pytest.raises(md.BadRequestError, match="start_ts must be before end_ts"):
+    with pytest.raises(md.errors.BadRequestError, match="start_ts must be before end_ts"):
         replay()
 
 

@@ -39,7 +39,7 @@ def slugs(client: md.Client) -> list[str]:
     return [slug for slug, two in zip(markets["slug"], narrow, strict=True) if two]
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.EmptyRangeWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWarning")
 def test_frames_have_the_columns_of_the_schema_even_without_rows(client: md.Client, slugs: list[str]) -> None:
     """A range without data gives no rows and every column with its type."""
     for fetch, kind in ((client.books, "books"), (client.prices, "prices"), (client.metrics, "metrics")):
@@ -212,7 +212,7 @@ def test_a_plan_tells_what_a_fetch_costs(client: md.Client, slugs: list[str]) ->
 def test_a_plan_of_a_market_that_there_is_not_is_refused(client: md.Client, slugs: list[str]) -> None:
     """As a fetch is, with what is similar; a guess of its tokens would look like a market."""
     for _ in range(2):
-        with pytest.raises(md.NotFoundError, match=f"Market not found: {slugs[0][:-1]}.*{slugs[0]}"):
+        with pytest.raises(md.errors.NotFoundError, match=f"Market not found: {slugs[0][:-1]}.*{slugs[0]}"):
             client.plan("books", [slugs[0], slugs[0][:-1]], START, END, "1m")
 
 
@@ -236,7 +236,7 @@ def test_an_error_without_a_row_speaks_of_none() -> None:
     with (
         md.testing.no_waiting(),
         md.Client("http://127.0.0.1:1", "k" * 20) as nobody,
-        pytest.raises(md.NetworkError) as told,
+        pytest.raises(md.errors.NetworkError) as told,
     ):
         nobody.prices("one", START, END, "1h")
     assert "partial" not in str(told.value)
@@ -286,7 +286,7 @@ def test_a_closed_iterator_sends_nothing_more() -> None:
 def test_one_unknown_slug_of_several_is_named_and_the_rest_comes(client: md.Client, slugs: list[str]) -> None:
     """The error names the unknown one and slugs near it; the rows of the others hang on it."""
     wrong = slugs[1][:-1] + "77"
-    with pytest.raises(md.NotFoundError, match=f"{wrong}.*Similar: .*{slugs[1]}") as caught:
+    with pytest.raises(md.errors.NotFoundError, match=f"{wrong}.*Similar: .*{slugs[1]}") as caught:
         client.prices([slugs[0], wrong], START, END, "1h")
     assert len(caught.value.partial) == len(client.prices(slugs[0], START, END, "1h"))
 
@@ -295,15 +295,15 @@ def test_a_mistyped_slug_names_near_ones(client: md.Client, slugs: list[str]) ->
     """Calls of history and of one market name slugs that look like the one that is unknown."""
     wrong = slugs[0].replace("harbour", "harbor")
     for call in (lambda: client.market(wrong), lambda: client.books(wrong, START, END, "1h")):
-        with pytest.raises(md.NotFoundError, match=f"Similar: '{slugs[0]}'"):
+        with pytest.raises(md.errors.NotFoundError, match=f"Similar: '{slugs[0]}'"):
             call()
 
 
 def test_a_range_outside_of_a_markets_life_is_warned_of(client: md.Client, slugs: list[str]) -> None:
     """Before the market began, and after it ended, there are no rows and a warning says why."""
-    with pytest.warns(md.EmptyRangeWarning, match="the market begins at 2025"):
+    with pytest.warns(md.errors.EmptyRangeWarning, match="the market begins at 2025"):
         assert len(client.prices(slugs[0], "2001-01-01", "2001-01-02", "1h")) == 0
-    with pytest.warns(md.EmptyRangeWarning, match="the market ended at 202"):
+    with pytest.warns(md.errors.EmptyRangeWarning, match="the market ended at 202"):
         assert len(client.books(slugs[0], "2035-01-01", "2035-01-02", "1h")) == 0
 
 
@@ -326,35 +326,35 @@ def test_bad_arguments_fail_before_any_request(arguments: tuple[Any, ...], words
     """The error names what was wrong and what is allowed; no service is needed to say so."""
     client = md.Client("http://127.0.0.1:9", "a-key-that-is-never-sent")
     for call in (client.books, client.prices, client.metrics):
-        with pytest.raises(md.ConfigError, match=words):
+        with pytest.raises(md.errors.ConfigError, match=words):
             call(*arguments)
 
 
 def test_other_bad_arguments_are_named() -> None:
     """Levels, frame kinds, pages and views each say what is allowed."""
     client = md.Client("http://127.0.0.1:9", "a-key-that-is-never-sent")
-    with pytest.raises(md.ConfigError, match="levels=0"):
+    with pytest.raises(md.errors.ConfigError, match="levels=0"):
         client.books("m", START, END, "1h", levels=0)
-    with pytest.raises(md.ConfigError, match="'pandas' and 'polars'"):
+    with pytest.raises(md.errors.ConfigError, match="'pandas' and 'polars'"):
         md.Client("http://127.0.0.1:9", "k" * 20, frame="arrow")  # type: ignore[arg-type]
-    with pytest.raises(md.ConfigError, match="page_size=5000"):
+    with pytest.raises(md.errors.ConfigError, match="page_size=5000"):
         client.markets(page_size=5000)
-    with pytest.raises(md.ConfigError, match="books, prices, metrics"):
+    with pytest.raises(md.errors.ConfigError, match="books, prices, metrics"):
         client.plan("trades", "m", START, END, "1h")  # type: ignore[arg-type]
-    with pytest.raises(md.ConfigError, match="MARKETDATA_BASE_URL"):
+    with pytest.raises(md.errors.ConfigError, match="MARKETDATA_BASE_URL"):
         md.Client(None, "k" * 20)
-    with pytest.raises(md.ConfigError, match="MARKETDATA_API_KEY"):
+    with pytest.raises(md.errors.ConfigError, match="MARKETDATA_API_KEY"):
         md.Client("http://127.0.0.1:9")
     for pages in ("{}", b"{}", None):
-        with pytest.raises(md.ConfigError, match="list of page bodies"):
+        with pytest.raises(md.errors.ConfigError, match="list of page bodies"):
             md.read_pages("prices", pages)  # type: ignore[call-overload]
-    with pytest.raises(md.ConfigError, match=r"pages\[1\] is a str"):
+    with pytest.raises(md.errors.ConfigError, match=r"pages\[1\] is a str"):
         md.read_pages("prices", [b"{}", "{}"])  # type: ignore[list-item]
 
 
 def test_an_unknown_slug_is_named(client: md.Client) -> None:
     """A typo gives NotFoundError with the words of the service."""
-    with pytest.raises(md.NotFoundError, match="Market not found: no-such-market") as caught:
+    with pytest.raises(md.errors.NotFoundError, match="Market not found: no-such-market") as caught:
         client.books("no-such-market", START, END, "1h")
     assert caught.value.status == 404
 
@@ -363,14 +363,14 @@ def test_a_wrong_key_is_refused_and_not_shown(service: Any) -> None:
     """401 is AuthenticationError; the key stands nowhere in it."""
     wrong = "wrong-key-0123456789-canary"
     client = md.Client(service.base_url, wrong)
-    with pytest.raises(md.AuthenticationError, match="Invalid or expired API key") as caught:
+    with pytest.raises(md.errors.AuthenticationError, match="Invalid or expired API key") as caught:
         client.markets()
     assert "canary" not in f"{caught.value!r}{caught.value.__dict__}{client!r}"
 
 
 def test_no_service_gives_a_network_error() -> None:
     """Nobody listens there: the error says so after its tries, and no wait is real."""
-    with md.testing.no_waiting(), pytest.raises(md.NetworkError):
+    with md.testing.no_waiting(), pytest.raises(md.errors.NetworkError):
         md.Client("http://127.0.0.1:9", "a-key-that-is-never-sent").health()
 
 
@@ -385,16 +385,16 @@ def test_accessors_say_which_columns_are_missing() -> None:
     importlib.import_module("marketdata.pandas")
     importlib.import_module("marketdata.polars")
     for frame in (pd.DataFrame({"price": [1.0], "when": [0]}), pl.DataFrame({"price": [1.0], "when": [0]})):
-        with pytest.raises(md.NotTidyError, match=r"token_id.*it has \['price', 'when'\]"):
+        with pytest.raises(md.errors.NotTidyError, match=r"token_id.*it has \['price', 'when'\]"):
             frame.md.resample("1h")
-        with pytest.raises(md.NotTidyError, match="side"):
+        with pytest.raises(md.errors.NotTidyError, match="side"):
             frame.md.bbo()
-    with pytest.raises(md.NotTidyError, match="token_id"):
+    with pytest.raises(md.errors.NotTidyError, match="token_id"):
         md.spread(pl.DataFrame({"ts": [], "market_id": [], "volume": [], "liquidity": [], "spread": []}))
 
 
 def test_means_of_means_warn(client: md.Client, slugs: list[str]) -> None:
     """Hourly means of the service averaged to days are given the same weight, and a warning says so."""
     hourly = client.prices(slugs[0], START, END, "1h")
-    with pytest.warns(md.UnweightedMeanWarning, match="same weight"):
+    with pytest.warns(md.errors.UnweightedMeanWarning, match="same weight"):
         hourly.md.resample("1d")

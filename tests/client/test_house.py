@@ -19,7 +19,7 @@ from marketdata.testing.strategies import START, book_columns, metric_columns, p
 from marketdata.times import to_text
 
 # Drawn points may all lie on a coarse grid.
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
 MARKET = "0xm"
 COARSE = st.sampled_from(["1m", "10m", "1h", "6h", "1d"])
 

@@ -103,7 +103,7 @@ def test_levels_are_cut_in_both_halves(service: Any, relay: Relay, front: FaultS
     """The caller who asked for the best level asks for it again when going on."""
     client = md.Client(front.base_url, service.api_key, frame="polars", page_limit=LIMIT)
     relay.lives = 10
-    with no_waiting(), pytest.raises(md.NetworkError) as caught:
+    with no_waiting(), pytest.raises(md.errors.NetworkError) as caught:
         client.books(slugs[0], *RANGE, levels=1)
     relay.lives = None
     rest = client.resume(caught.value.resume, levels=1)

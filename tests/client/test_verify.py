@@ -157,7 +157,9 @@ def test_client_and_service_speak_of_the_same_readings() -> None:
 def test_unknown_variants_are_refused(simulated: md.Archive) -> None:
     """A variant that does not exist is refused before the service starts, with what is allowed."""
     for wrong in ({"label": "middle"}, {"colour": "red"}):
-        with pytest.raises(md.ConfigError, match=r"allowed are label: start, end; averages: points, means, last"):
+        with pytest.raises(
+            md.errors.ConfigError, match=r"allowed are label: start, end; averages: points, means, last"
+        ):
             serve_variants(simulated, wrong, requests_per_minute=60)
 
 
@@ -171,13 +173,13 @@ def test_unknown_variants_are_refused(simulated: md.Archive) -> None:
 )
 def test_bad_arguments_are_refused(simulated: md.Archive, how: dict[str, Any], said: str) -> None:
     """Resolutions that cannot be compared, and ranges too short to, are refused by name."""
-    with pytest.raises(md.ConfigError, match=said), verified(simulated, {}, **how):
+    with pytest.raises(md.errors.ConfigError, match=said), verified(simulated, {}, **how):
         pass
 
 
 def test_an_unknown_market_is_not_found(simulated: md.Archive) -> None:
     """A market that does not exist is the service's own 404."""
-    with pytest.raises(md.NotFoundError), verified(simulated, {}, "no-such-market"):
+    with pytest.raises(md.errors.NotFoundError), verified(simulated, {}, "no-such-market"):
         pass
 
 

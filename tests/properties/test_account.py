@@ -79,7 +79,7 @@ def plain(books: Any, fills: list[dict[str, Any]], ends: Any, payoffs: Any, cash
     return out
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]),
     drawn=settled_cases(),
@@ -156,19 +156,19 @@ def test_fills_that_cannot_be_are_refused() -> None:
     """A sale of what was not bought, a fill after the payoff, another side, and prices of wider buckets."""
     books, outcomes = md.testing.books("polars"), md.outcomes(md.testing.markets("polars"))
     fills = bought(books)
-    with pytest.raises(md.NotTidyError, match="sell more of token '11'"):
+    with pytest.raises(md.errors.NotTidyError, match="sell more of token '11'"):
         md.account(fills.with_columns(side=pl.lit("sell")), books, "1m")
-    with pytest.raises(md.NotTidyError, match="side is 'buy' or 'sell'"):
+    with pytest.raises(md.errors.NotTidyError, match="side is 'buy' or 'sell'"):
         md.account(fills.with_columns(side=pl.lit("bid")), books, "1m")
     told = outcomes.with_columns(resolved_at=pl.lit(to_datetime(1_767_225_600_000_000)))
-    with pytest.raises(md.NotTidyError, match="after its market resolved at 2026-01-01T00:00:00Z"):
+    with pytest.raises(md.errors.NotTidyError, match="after its market resolved at 2026-01-01T00:00:00Z"):
         md.account(fills, books, "1m", outcomes=told)
-    with pytest.raises(md.NotTidyError, match="notional"):
+    with pytest.raises(md.errors.NotTidyError, match="notional"):
         md.account(fills.drop("notional"), books, "1m")
     hours = md.testing.books("polars", buckets=8, resolution="1h")
-    with pytest.warns(md.CoarseGridWarning, match="look 1h wide"):
+    with pytest.warns(md.errors.CoarseGridWarning, match="look 1h wide"):
         md.account(fills, hours, "1m")
-    with pytest.raises(md.ConfigError, match="off the grid"):
+    with pytest.raises(md.errors.ConfigError, match="off the grid"):
         md.account(fills, hours, "1h")
     none = md.account(fills.head(0), books, "1m", cash=5)
     assert none.total["equity"].to_list() == [5.0] * 3
@@ -189,7 +189,7 @@ def test_fills_of_ones_own_are_numbers(column: str, wrong: float | None, said: s
     """A sale of negative shares would be left out in silence, and a missing cost would be one of all later money."""
     books = md.testing.books("polars")
     fills = bought(books).with_columns(pl.lit(wrong, pl.Float64).alias(column))
-    with pytest.raises(md.NotTidyError, match=said):
+    with pytest.raises(md.errors.NotTidyError, match=said):
         md.account(fills, books, "1m")
     nothing = bought(books).with_columns(shares=0.0, notional=None, fee=None)
     assert md.account(nothing, books, "1m", cash=5).total["cash"].to_list() == [5.0] * 3

@@ -43,7 +43,7 @@ def test_records_keep_what_was_known_at_opening_and_what_keep_names(kind: str, n
 
 def test_keep_refuses_a_column_that_the_records_lack() -> None:
     """A misspelt name is no silent no."""
-    with pytest.raises(md.ConfigError, match="'volumes'"):
+    with pytest.raises(md.errors.ConfigError, match="'volumes'"):
         md.without_answers(md.testing.markets(), keep="volumes")
 
 
@@ -61,7 +61,7 @@ def test_records_of_an_engine_stay_in_it(engine: str) -> None:
 
 def test_a_frame_of_history_is_refused() -> None:
     """Its volume was known at the end of its bucket."""
-    with pytest.raises(md.NotTidyError, match="available_at"):
+    with pytest.raises(md.errors.NotTidyError, match="available_at"):
         md.without_answers(md.testing.metrics())
 
 
@@ -71,7 +71,7 @@ def test_a_join_refuses_records_with_columns_that_leak(kind: str) -> None:
     prices = md.testing.prices("polars", markets=2)
     records = md.testing.markets("polars", markets=2).with_columns(available_at=pl.lit(START - dt.timedelta(days=1)))
     one, known = in_kind(prices, kind), in_kind(records.drop("token_ids", "token_labels"), kind)
-    with pytest.raises(md.ConfigError, match=r"'status', 'closed_at', 'resolved_token_id'.*without_answers"):
+    with pytest.raises(md.errors.ConfigError, match=r"'status', 'closed_at', 'resolved_token_id'.*without_answers"):
         md.asof_join(one, known, by="market_id")
     joined = nw.from_native(md.asof_join(one, md.without_answers(known), by="market_id"))
     names = joined.collect_schema().names()

@@ -180,20 +180,20 @@ def test_what_is_missing_or_contradicts_itself_is_named() -> None:
     events = records.with_columns(exclusive=True, open_list=False)
     for function in (md.event_overround, md.event_probabilities, md.event_arbitrage):
         more = {"fees": 0} if function is md.event_arbitrage else {}
-        with pytest.raises(md.NotTidyError, match=r"'exclusive', 'open_list'"):
+        with pytest.raises(md.errors.NotTidyError, match=r"'exclusive', 'open_list'"):
             function(books, records, **more)
         three = events.with_columns(token_ids=pl.lit(["1", "2", "3"]))
-        with pytest.raises(md.NotTidyError, match="3 tokens"):
+        with pytest.raises(md.errors.NotTidyError, match="3 tokens"):
             function(books, three, **more)
         differs = events.with_columns(exclusive=pl.col("market_id") == "rain")
-        with pytest.raises(md.NotTidyError, match="differ in exclusive or open_list"):
+        with pytest.raises(md.errors.NotTidyError, match="differ in exclusive or open_list"):
             function(books, differs, **more)
-    with pytest.raises(md.ConfigError, match=r"^fees=None is refused.*md\.Fees\.flat"):
+    with pytest.raises(md.errors.ConfigError, match=r"^fees=None is refused.*md\.Fees\.flat"):
         md.event_arbitrage(books, events, fees=None)
-    with pytest.raises(md.ConfigError, match="not known"):
+    with pytest.raises(md.errors.ConfigError, match="not known"):
         md.event_arbitrage(books, events, fees=md.Fees.of(records.with_columns(fd=pl.lit(None, pl.String))))
-    with pytest.raises(md.ConfigError, match="size"):
+    with pytest.raises(md.errors.ConfigError, match="size"):
         md.event_arbitrage(books, events, fees=0, size=np.nan)
     cents = books.with_columns(price=pl.col("price") * 100)
-    with pytest.raises(md.NotTidyError, match="divide cents by 100"):
+    with pytest.raises(md.errors.NotTidyError, match="divide cents by 100"):
         md.event_arbitrage(cents, events, fees=0)

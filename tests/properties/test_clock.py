@@ -124,13 +124,13 @@ def test_a_join_refuses_what_it_can_not_know() -> None:
     archive = md.simulate(events=1, days=1)
     market = archive.records("markets")[0]["id"]
     books, prices = (getattr(archive, v)(market, frame="polars") for v in ("books", "prices"))
-    with pytest.raises(md.NotTidyError, match="bbo"):
+    with pytest.raises(md.errors.NotTidyError, match="bbo"):
         md.asof_join(prices, books, width="1m")
-    with pytest.raises(md.ConfigError, match="available_at"):
+    with pytest.raises(md.errors.ConfigError, match="available_at"):
         md.asof_join(prices, prices)
-    with pytest.raises(md.ConfigError, match=r"left is polars DataFrame, right is polars LazyFrame.*one kind"):
+    with pytest.raises(md.errors.ConfigError, match=r"left is polars DataFrame, right is polars LazyFrame.*one kind"):
         md.asof_join(prices, prices.lazy(), width="1m")
-    with pytest.raises(md.NotTidyError, match="moment"):
+    with pytest.raises(md.errors.NotTidyError, match="moment"):
         md.asof_join(prices, prices, width="1m", on="moment")
     assert len(md.asof_join(prices, md.bbo(books), width="1m")) == len(prices)
 
@@ -177,11 +177,11 @@ def test_align_refuses_what_does_not_fit() -> None:
     """Rows off the grid, books, and an unknown fill each have their error; an empty frame stays empty."""
     columns = coded_series(TOKENS, np.zeros(1, np.int32), np.array([START + MINUTE]), {"price": np.array([0.5])})
     frame = to_frame(columns, "polars")
-    with pytest.raises(md.ConfigError, match=r"resample\(frame, '1h'\)"):
+    with pytest.raises(md.errors.ConfigError, match=r"resample\(frame, '1h'\)"):
         md.align(frame, "1h")
-    with pytest.raises(md.ConfigError, match="'forward'"):
+    with pytest.raises(md.errors.ConfigError, match="'forward'"):
         md.align(frame, "1m", fill="zero")
-    with pytest.raises(md.NotTidyError, match="bbo"):
+    with pytest.raises(md.errors.NotTidyError, match="bbo"):
         md.align(to_frame(md.points.views.empty("books"), "polars"), "1m")  # type: ignore[attr-defined]
     assert len(md.align(frame.clear(), "1m")) == 0
     assert md.align(frame, "1m", start="2026-01-01", end="2026-01-01T00:04")["observed"].to_list() == [
@@ -231,14 +231,14 @@ def test_a_value_that_is_not_there_is_refused() -> None:
     """The columns of numbers are named; of metrics one has to be chosen."""
     archive = md.simulate(events=1, days=1)
     metrics = archive.metrics(archive.records("markets")[0]["id"], frame="polars")
-    with pytest.raises(md.ConfigError, match="volume, liquidity, spread"):
+    with pytest.raises(md.errors.ConfigError, match="volume, liquidity, spread"):
         md.ohlc(metrics, "1h")
-    with pytest.raises(md.ConfigError, match="volume, liquidity, spread"):
+    with pytest.raises(md.errors.ConfigError, match="volume, liquidity, spread"):
         md.returns(metrics, "price")
-    with pytest.raises(md.ConfigError, match="'simple'"):
+    with pytest.raises(md.errors.ConfigError, match="'simple'"):
         md.returns(metrics, "volume", how="fast")
     assert len(md.ohlc(metrics, "1d", "volume"))
-    with pytest.raises(md.NotTidyError, match="ts"):
+    with pytest.raises(md.errors.NotTidyError, match="ts"):
         md.gaps(pl.DataFrame({"market_id": ["m"]}), "1m")
 
 

@@ -151,7 +151,7 @@ def test_markets_without_two_tokens_have_no_complement(books: Any, p: float) -> 
     if len(tokens) in (0, 2):
         assert len(md.complement(frame)) == len(frame)
     else:
-        with pytest.raises(md.ConfigError, match="two tokens"):
+        with pytest.raises(md.errors.ConfigError, match="two tokens"):
             md.complement(frame)
 
 
@@ -197,21 +197,21 @@ def test_how_many_tokens_a_market_has_can_be_said() -> None:
 def test_a_number_of_tokens_that_cannot_be_is_refused(tokens: Any) -> None:
     """A market has two tokens or more; the error says so."""
     for verb in (md.probabilities, md.overround, md.arbitrage, md.complement):
-        with pytest.raises(md.ConfigError, match=r"allowed|two tokens or more"):
+        with pytest.raises(md.errors.ConfigError, match=r"allowed|two tokens or more"):
             verb(md.testing.books("polars"), tokens=tokens)
 
 
 def test_records_without_tokens_say_nothing_about_them() -> None:
     """The error names the missing column."""
-    with pytest.raises(md.NotTidyError, match="token_ids"):
+    with pytest.raises(md.errors.NotTidyError, match="token_ids"):
         md.probabilities(md.testing.prices("polars"), tokens=pl.DataFrame({"market_id": ["rain"]}))
 
 
 def test_a_complement_is_refused_where_the_market_has_more_tokens() -> None:
     """Two tokens of three are no pair."""
-    with pytest.raises(md.ConfigError, match="two tokens"):
+    with pytest.raises(md.errors.ConfigError, match="two tokens"):
         md.complement(md.testing.books("polars"), tokens=3)
-    with pytest.raises(md.ConfigError, match="two tokens"):
+    with pytest.raises(md.errors.ConfigError, match="two tokens"):
         md.complement(one_token(md.testing.books("polars")), tokens=2)
 
 

@@ -105,10 +105,10 @@ def test_a_complement_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -
 def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[pl.DataFrame]) -> None:
     """What an engine cannot do is a ConfigError, not an answer."""
     _, prices, metrics = (running.frame(f) for f in polar)
-    with pytest.raises(md.ConfigError, match="polars"):
+    with pytest.raises(md.errors.ConfigError, match="polars"):
         md.align(prices, "1m")
     if running.name == "dask":
-        with pytest.raises(md.ConfigError, match="compute"):
+        with pytest.raises(md.errors.ConfigError, match="compute"):
             md.asof_join(prices, metrics, width="1m")
     else:
         got = md.asof_join(prices, metrics, width="1m")
@@ -118,7 +118,7 @@ def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[p
 def bought(orders: Any, books: Any) -> Any:
     """The fills of orders on books of any kind, and their account."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", md.NoBookWarning)
+        warnings.simplefilter("ignore", md.errors.NoBookWarning)
         done = md.execute(orders, books, "1m", fees=0.01, latency=0, outcomes=RECORDS)
     account = md.account(done.fills, books, "1m")
     return done.fills, account.total, account.markets
@@ -145,5 +145,5 @@ def test_relations_of_two_connections_are_refused_by_name() -> None:
         "SELECT now() AS ts, '7' AS market_id, '1' AS token_id, 'Yes' AS token_label, 0.5 AS price"
     )
     metrics = duckdb.connect().sql("SELECT now() AS ts, '7' AS market_id, 1.0 AS volume")
-    with pytest.raises(md.ConfigError, match=r"different connections.*one connection"):
+    with pytest.raises(md.errors.ConfigError, match=r"different connections.*one connection"):
         md.asof_join(prices, metrics, width="1m")

@@ -29,7 +29,7 @@ TOKENS = (Token("0xm", "1" * 77, "Yes"), Token("0xm", "2" * 77, None), Token("0x
 VERBS = ["bbo", "mid", "spread"]
 # An example takes a second on an engine, so a failing one is shown as it was drawn.
 drawn = settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -200,7 +200,7 @@ def _raised_with_its_class(compute: Any) -> None:
     """DuckDB computes here, with an error of its own class; workers of Dask and Spark send text."""
     try:
         compute()
-    except md.NotTidyError as error:
+    except md.errors.NotTidyError as error:
         raise AssertionError(f"NotTidyError: {error}") from error
 
 
@@ -214,14 +214,14 @@ def test_times_without_a_zone_are_utc(running: Engine) -> None:
 def test_times_that_are_none_are_refused(running: Engine) -> None:
     """A column of texts named ts is refused before anything runs."""
     polar = to_frame(rich("prices"), "polars").with_columns(pl.col("ts").cast(pl.String))
-    with pytest.raises(md.NotTidyError, match="ts contains"):
+    with pytest.raises(md.errors.NotTidyError, match="ts contains"):
         md.resample(running.frame(polar), "1h")
 
 
 def test_a_missing_column_is_named(running: Engine) -> None:
     """A frame that is not tidy is refused by name, as in memory."""
     polar = to_frame(rich("prices"), "polars").drop("token_id")
-    with pytest.raises(md.NotTidyError, match="token_id"):
+    with pytest.raises(md.errors.NotTidyError, match="token_id"):
         md.resample(running.frame(polar), "1h")
 
 
@@ -259,7 +259,7 @@ def test_spark_in_another_zone_is_refused(running: Engine) -> None:
     frame = running.frame(to_frame(rich("prices"), "polars"))
     running.native.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     try:
-        with pytest.raises(md.ConfigError, match=r"Asia/Kolkata.*spark\.sql\.session\.timeZone"):
+        with pytest.raises(md.errors.ConfigError, match=r"Asia/Kolkata.*spark\.sql\.session\.timeZone"):
             md.resample(frame, "1d")
     finally:
         running.native.conf.set("spark.sql.session.timeZone", "UTC")

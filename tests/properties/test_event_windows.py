@@ -73,13 +73,13 @@ def test_windows_keep_what_the_frames_bring() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        ({"before": "1 hour"}, md.ConfigError, "allowed are a timedelta"),
-        ({"before": -1}, md.ConfigError, "allowed are a timedelta"),
-        ({"after": dt.timedelta(seconds=-1)}, md.ConfigError, "allowed are a timedelta"),
-        ({"width": "7m"}, md.ConfigError, "does not exist"),
-        ({"moments": pl.DataFrame({"market_id": ["rain"]})}, md.NotTidyError, "ts"),
-        ({"moments": md.testing.prices("polars")}, md.ConfigError, "'price' would be in the result twice"),
-        ({"moments": [1]}, md.NotTidyError, "is not a frame"),
+        ({"before": "1 hour"}, md.errors.ConfigError, "allowed are a timedelta"),
+        ({"before": -1}, md.errors.ConfigError, "allowed are a timedelta"),
+        ({"after": dt.timedelta(seconds=-1)}, md.errors.ConfigError, "allowed are a timedelta"),
+        ({"width": "7m"}, md.errors.ConfigError, "does not exist"),
+        ({"moments": pl.DataFrame({"market_id": ["rain"]})}, md.errors.NotTidyError, "ts"),
+        ({"moments": md.testing.prices("polars")}, md.errors.ConfigError, "'price' would be in the result twice"),
+        ({"moments": [1]}, md.errors.NotTidyError, "is not a frame"),
     ],
     ids=str,
 )
@@ -110,7 +110,7 @@ def test_the_time_that_is_left_is_that_until_the_market_closed(kind: str) -> Non
             assert market == "snow" or left == ends[market] - (ts - START) / 10**6
     again = md.time_to_resolution(md.time_to_resolution(frame, markets), markets)
     assert again.equals(md.time_to_resolution(frame, markets))
-    with pytest.raises(md.ConfigError, match="allowed are what"):
+    with pytest.raises(md.errors.ConfigError, match="allowed are what"):
         md.time_to_resolution(frame, {"rain": "Yes"})
-    with pytest.raises(md.NotTidyError, match="market_id"):
+    with pytest.raises(md.errors.NotTidyError, match="market_id"):
         md.time_to_resolution(frame.drop("market_id"), markets)

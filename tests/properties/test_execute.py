@@ -81,7 +81,7 @@ def plain(
     return sorted(out, key=lambda o: (o[2:4], o[0]))
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
 @given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled polars", "arrow"]), case=cases())
 def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
     """Each order gets what is left at its levels, best first, and never a share that is not there or not held."""
@@ -162,7 +162,9 @@ def test_a_limit_that_is_no_probability_is_refused(limit: float) -> None:
     """A limit of 41 cents would be no limit."""
     books = md.testing.books("polars", buckets=3)
     limits = pl.Series("limit", [0.5, limit])
-    with pytest.raises(md.NotTidyError, match=f"limit of row 1 of the orders is {limit:g}, .*divide cents by 100"):
+    with pytest.raises(
+        md.errors.NotTidyError, match=f"limit of row 1 of the orders is {limit:g}, .*divide cents by 100"
+    ):
         md.execute(orders_on(books, 2).with_columns(limits), books, "1m", fees=0)
 
 
@@ -175,7 +177,7 @@ def test_times_off_the_grid_are_refused() -> None:
         (orders_on(books, 2, ts=off), books, "ts of the orders is 2026-01-01T00:00:07Z .2 rows"),
         (orders_on(books), books.with_columns(ts=off), "ts of the books is 2026-01-01T00:00:07Z .*md.resample"),
     ):
-        with pytest.raises(md.NotTidyError, match=match):
+        with pytest.raises(md.errors.NotTidyError, match=match):
             md.execute(signals, rows_, "1m", fees=0)
 
 
@@ -189,9 +191,9 @@ def test_orders_of_weeks_meet_the_books_of_weeks() -> None:
 def test_orders_that_all_miss_the_books_are_warned_of() -> None:
     """Books of hours that are called minutes, and a token that the books do not have: the warning says which."""
     books = md.testing.books("polars", buckets=4, resolution="1h")
-    with pytest.warns(md.NoBookWarning, match="of 2026-01-01T00:01:00Z; its 4 books .* at least 1:00:00 apart"):
+    with pytest.warns(md.errors.NoBookWarning, match="of 2026-01-01T00:01:00Z; its 4 books .* at least 1:00:00 apart"):
         md.execute(orders_on(books, 2), books, "1m", fees=0)
-    with pytest.warns(md.NoBookWarning, match="the books have no token 'x' of market 'rain'"):
+    with pytest.warns(md.errors.NoBookWarning, match="the books have no token 'x' of market 'rain'"):
         md.execute(orders_on(books, 2, token_id=pl.lit("x")), books, "1h", fees=0)
 
 
@@ -234,7 +236,7 @@ def settled_cases(draw: st.DrawFn) -> tuple[Any, Any, dict[str, int], dict[Any, 
     return case, kinds[made](), there, {t[:2]: p for t, p in paid.items() if t in told and p == p and p is not None}  # noqa: PLR0124
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
 @given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]), drawn=settled_cases())
 def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: Any) -> None:
     """A token settles at position times payoff, a market is the sum of its tokens, and what is not known is null."""
@@ -280,7 +282,7 @@ def expect(frame: Any, want: list[dict[str, Any]], ids: tuple[str, ...]) -> None
             assert missing or abs(g[name] - float(w[name])) <= 1e-9 * moved, (name, g, w)
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.NoBookWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 def test_an_order_for_a_token_without_books_keeps_its_ids(kind: str) -> None:
     """An order whose token no book has is listed under its ids, in every kind of frame."""

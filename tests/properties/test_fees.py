@@ -172,7 +172,7 @@ def test_a_switch_that_is_off_leaves_no_fee(name: str, switch: Any) -> None:
 )
 def test_a_schedule_that_is_not_understood_is_refused(column: str, value: str, match: str) -> None:
     """Another formula, a negative rate and a list are errors that name the market."""
-    with pytest.raises((md.NotTidyError, md.ConfigError), match=f"(?s)'rain'.*{match}"):
+    with pytest.raises((md.errors.NotTidyError, md.errors.ConfigError), match=f"(?s)'rain'.*{match}"):
         md.Fees.of(md.testing.markets("polars").with_columns(pl.lit(value).alias(column)))
 
 
@@ -181,7 +181,7 @@ def test_what_names_no_fee_is_refused(fees: Any) -> None:
     """The error says how to name one; nothing is not zero."""
     books = md.testing.books("polars", buckets=2)
     orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=1.0)
-    with pytest.raises(md.ConfigError, match="allowed are"):
+    with pytest.raises(md.errors.ConfigError, match="allowed are"):
         md.execute(orders, books, "1m", fees=fees)
 
 
@@ -192,7 +192,7 @@ def test_a_function_gives_one_fee_of_each_trade() -> None:
     assert got["fee"].to_list() == [0.25, 0.5]
     wrongs: list[Any] = [lambda price, shares: float((price * shares).sum()), lambda price, shares: price / 0]
     for wrong in (*wrongs, lambda price, shares: "free"):
-        with np.errstate(divide="ignore"), pytest.raises(md.ConfigError, match="one of each trade"):
+        with np.errstate(divide="ignore"), pytest.raises(md.errors.ConfigError, match="one of each trade"):
             md.sweep(books, "buy", size=150, fees=wrong)
 
 
@@ -204,5 +204,5 @@ def test_a_fee_is_of_a_probability(fees: md.Fees) -> None:
     for call in calls:
         with pytest.raises(md.MarketDataError, match="divide cents by 100"):
             call()
-    with pytest.raises(md.ConfigError, match="shares is -10, below 0"):
+    with pytest.raises(md.errors.ConfigError, match="shares is -10, below 0"):
         fees(0.5, -10)

@@ -269,7 +269,7 @@ def test_an_interval_of_markets_that_all_paid_the_same_is_null(score: Any, payof
     """The sample does not show what the score is where markets pay otherwise; the score itself stays."""
     prices = md.testing.prices("polars", markets=4).filter(token_label="Yes")
     paid = {market: {"Yes": payoff} for market in prices["market_id"].unique()}
-    with pytest.warns(md.FewMarketsWarning, match="all paid the same"):
+    with pytest.warns(md.errors.FewMarketsWarning, match="all paid the same"):
         low, high = score(prices, paid, of="all").row(0)[3:5]
     assert (low, high) == (None, None)
     assert score(prices, paid, of="all", interval=None).row(0)[2] > 0
@@ -307,9 +307,9 @@ def test_open_markets_are_counted() -> None:
     """Scores of all markets say how many of the frame are left out as they are open; rows of a market say nothing."""
     prices, won = md.testing.prices("polars", markets=3), {"rain": "Yes", "snow": None, "wind": None, "hail": None}
     for frame in (prices, prices.to_pandas(), prices.lazy()):
-        with pytest.warns(md.OpenMarketsWarning, match="2 of 3 markets of the frame are open"):
+        with pytest.warns(md.errors.OpenMarketsWarning, match="2 of 3 markets of the frame are open"):
             md.calibration(frame, won)
-        with pytest.warns(md.OpenMarketsWarning, match="ends_at"):
+        with pytest.warns(md.errors.OpenMarketsWarning, match="ends_at"):
             md.brier(frame, won, of="all", interval=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -320,10 +320,10 @@ def test_open_markets_are_counted() -> None:
 def test_an_interval_of_few_markets_says_so() -> None:
     """Below ten, for each score that has an interval of two or more."""
     prices, markets = md.testing.prices("polars", markets=3), records()
-    with pytest.warns(md.FewMarketsWarning, match="as few as 3 effective clusters in 1 of 1 rows"):
+    with pytest.warns(md.errors.FewMarketsWarning, match="as few as 3 effective clusters in 1 of 1 rows"):
         md.brier(prices, markets, of="all")
     topics = markets.with_columns(topic=pl.Series(["a", "a", "b"]))
-    with pytest.warns(md.FewMarketsWarning, match="as few as 2 effective clusters in 1 of 2 rows"):
+    with pytest.warns(md.errors.FewMarketsWarning, match="as few as 2 effective clusters in 1 of 2 rows"):
         md.log_score(prices, topics, of="all", by="topic")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -334,12 +334,12 @@ def test_an_interval_of_few_markets_says_so() -> None:
 @pytest.mark.parametrize(
     ("options", "outcomes", "error", "said"),
     [
-        ({"by": "topic"}, {"rain": "Yes"}, md.ConfigError, "pass a frame of records"),
-        ({"by": "topic"}, None, md.NotTidyError, "no column 'topic'"),
-        ({"by": "token_ids"}, None, md.ConfigError, "one value per market"),
-        ({"by": "market_id"}, None, md.ConfigError, "one value per market"),
-        ({"cluster": "event_slug"}, {"rain": "Yes"}, md.ConfigError, "pass a frame of records"),
-        ({"cluster": "topic"}, None, md.NotTidyError, "no column 'topic'"),
+        ({"by": "topic"}, {"rain": "Yes"}, md.errors.ConfigError, "pass a frame of records"),
+        ({"by": "topic"}, None, md.errors.NotTidyError, "no column 'topic'"),
+        ({"by": "token_ids"}, None, md.errors.ConfigError, "one value per market"),
+        ({"by": "market_id"}, None, md.errors.ConfigError, "one value per market"),
+        ({"cluster": "event_slug"}, {"rain": "Yes"}, md.errors.ConfigError, "pass a frame of records"),
+        ({"cluster": "topic"}, None, md.errors.NotTidyError, "no column 'topic'"),
     ],
     ids=str,
 )
@@ -391,7 +391,7 @@ def test_a_token_of_another_market_did_not_win(way: str) -> None:
     """It would make all tokens of the market lose."""
     prices, won = md.testing.prices("polars", markets=2), {"rain": "21", "snow": "21"}
     frame = pl.DataFrame({"market_id": list(won), "resolved_token_id": list(won.values())})
-    with pytest.raises(md.ConfigError, match=r"outcomes\['rain'\] = '21' is refused"):
+    with pytest.raises(md.errors.ConfigError, match=r"outcomes\['rain'\] = '21' is refused"):
         md.brier(prices, won if way == "mapping" else frame)
 
 
@@ -400,7 +400,7 @@ def test_a_seed_is_a_whole_number(seed: Any) -> None:
     """Another one is refused before anything is computed."""
     prices, markets = md.testing.prices("polars", markets=2), md.testing.markets("polars", markets=2)
     for score in (md.brier, md.log_score):
-        with pytest.raises(md.ConfigError, match=r"seed=.* is refused; allowed are whole numbers from 0"):
+        with pytest.raises(md.errors.ConfigError, match=r"seed=.* is refused; allowed are whole numbers from 0"):
             score(prices, markets, seed=seed)
 
 
@@ -424,7 +424,7 @@ def test_outcomes_that_say_nothing_are_refused(outcomes: Any, said: str) -> None
     """The error says what is allowed, with the tokens of the market."""
     for frame in (md.testing.prices("pandas"), md.testing.prices("polars").lazy()):
         for verb in (md.brier, md.log_score, md.calibration):
-            with pytest.raises(md.ConfigError, match=said):
+            with pytest.raises(md.errors.ConfigError, match=said):
                 verb(frame, outcomes)
 
 
@@ -441,9 +441,9 @@ def test_arguments_of_scores_are_checked() -> None:
         lambda: md.calibration(frame, markets, of="all"),  # type: ignore[arg-type]
         lambda: md.calibration(frame, markets, interval=0),
     ):
-        with pytest.raises(md.ConfigError, match="allowed"):
+        with pytest.raises(md.errors.ConfigError, match="allowed"):
             call()
-    with pytest.raises(md.NotTidyError, match="resolved_token_id"):
+    with pytest.raises(md.errors.NotTidyError, match="resolved_token_id"):
         md.brier(frame, frame)
 
 
@@ -551,7 +551,7 @@ def test_an_archive_of_open_markets_has_outcomes_of_none(tmp_path: Any) -> None:
     assert archive.outcomes().is_empty()
     archive.add(markets=records)
     assert archive.outcomes()["payoff"].null_count() == len(archive.outcomes()) > 0
-    with pytest.raises(md.NotTidyError, match="resolved_token_id"):
+    with pytest.raises(md.errors.NotTidyError, match="resolved_token_id"):
         md.outcomes(records)
     assert md.outcomes(records.clear()).columns == archive.outcomes().columns
 
@@ -604,7 +604,7 @@ def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
 def test_records_that_contradict_themselves_are_refused(change: dict[str, Any], said: str) -> None:
     """The error names the market and what does not fit."""
     good = {"market_id": ["m"], "token_ids": [["1", "2"]], "token_labels": [["Yes", "No"]], "resolved_token_id": [None]}
-    with pytest.raises(md.NotTidyError, match=said):
+    with pytest.raises(md.errors.NotTidyError, match=said):
         md.outcomes(pl.DataFrame({**good, **change}))
 
 
@@ -612,5 +612,5 @@ def test_records_without_an_outcome_are_refused() -> None:
     """The error names the column that is missing."""
     for lacking, named in (("resolved_token_id", "resolved_token_id"), ("token_ids", "token_ids")):
         markets = md.testing.markets("polars").drop("resolved_token_label", lacking)
-        with pytest.raises(md.NotTidyError, match=named):
+        with pytest.raises(md.errors.NotTidyError, match=named):
             md.outcomes(markets)

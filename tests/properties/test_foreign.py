@@ -20,7 +20,7 @@ import marketdata as md
 from marketdata.points import order
 from marketdata.points import resample as runs
 
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
 IDS = list(plain.IDS)
 VALUES = ("volume", "liquidity", "spread")
 QUOTE = ("bid_price", "bid_size", "ask_price", "ask_size")
@@ -226,9 +226,9 @@ def judged(name: str, case: Case, drawn: foreign.Foreign, call: Callable[[Any], 
     is_refused = name in REFUSED and REFUSED[name](drawn.rows)
     try:
         got = plain_rows((call or case.call)(drawn.frame))
-    except (md.NotTidyError, md.ArchiveError) as error:
+    except (md.errors.NotTidyError, md.errors.ArchiveError) as error:
         return ("refused" if drawn.fault and len(str(error)) > 30 else "wrong"), f"{error}"
-    except md.ConfigError as error:
+    except md.errors.ConfigError as error:
         return ("refused" if is_refused or drawn.fault else "wrong"), f"{error}"
     except Exception as error:
         return "untyped", f"{type(error).__name__}: {error}"

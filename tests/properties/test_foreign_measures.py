@@ -23,7 +23,7 @@ import marketdata as md
 from marketdata.tidy.outcomes import tokens_of
 from marketdata.times import to_datetime
 
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
 Rows = plain.Rows
 Levels = list[tuple[float, float]]
 BINS, SIZE, MONEY, MOMENT = 4, 150.0, 40.0, 1_767_229_200

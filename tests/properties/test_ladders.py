@@ -59,5 +59,5 @@ def test_a_ladder_is_the_last_book_until_then(kind: str, books: Any, minute: int
 
 def test_a_lazy_frame_needs_the_number_of_levels() -> None:
     """Without it the columns of a lazy frame are unknown, and the error says what to give."""
-    with pytest.raises(md.ConfigError, match="levels=10"):
+    with pytest.raises(md.errors.ConfigError, match="levels=10"):
         md.to_wide(to_frame(empty("books"), "polars").lazy())

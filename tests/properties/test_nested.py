@@ -18,7 +18,7 @@ from properties.test_foreign import CASES, judged, plain_rows
 import marketdata as md
 from marketdata.points.schema import LISTS
 
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
 some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
 
 
@@ -84,14 +84,14 @@ def test_lists_that_differ_in_length_are_refused(kind: str) -> None:
     frame: Any = two().with_columns(pl.col("ask_size").list.head(1))
     frame = {"pandas": frame.to_pandas, "polars": frame.clone, "arrow": frame.to_arrow}[kind]()
     for verb in (md.bbo, md.depth, md.explode, lambda f: md.resample(f, "1h")):
-        with pytest.raises(md.NotTidyError, match="ask_price has 2 entries and ask_size has 1, first 2026"):
+        with pytest.raises(md.errors.NotTidyError, match="ask_price has 2 entries and ask_size has 1, first 2026"):
             verb(frame)
 
 
 def test_a_column_that_differs_within_a_snapshot_is_not_nested() -> None:
     """Nothing is lost without a word: such a column is refused by name; one that does not differ is kept."""
     books = md.testing.books("polars", buckets=1)
-    with pytest.raises(md.NotTidyError, match="orders differs within a snapshot"):
+    with pytest.raises(md.errors.NotTidyError, match="orders differs within a snapshot"):
         md.nest(books.with_columns(orders=pl.col("level") + 1))
     kept = md.nest(books.with_columns(source=pl.lit("feed")))
     assert kept["source"].to_list() == ["feed", "feed"]
@@ -101,11 +101,11 @@ def test_a_column_that_differs_within_a_snapshot_is_not_nested() -> None:
 def test_what_is_made_for_values_says_what_to_do_with_nested_books() -> None:
     """What takes no books refuses nested ones and names md.explode; what is no nested frame is not exploded."""
     for verb in (md.explode, md.nest):
-        with pytest.raises(md.NotTidyError, match="price"):
+        with pytest.raises(md.errors.NotTidyError, match="price"):
             verb(md.testing.prices())
-    with pytest.raises(md.NotTidyError, match="these are rows of levels already"):
+    with pytest.raises(md.errors.NotTidyError, match="these are rows of levels already"):
         md.explode(md.testing.books())
-    with pytest.raises(md.NotTidyError, match=r"md\.explode"):
+    with pytest.raises(md.errors.NotTidyError, match=r"md\.explode"):
         md.plot.metrics(two())
 
 

@@ -56,7 +56,9 @@ def computed(frame: Any) -> Any:
 def test_cents_are_refused_by_verbs_of_probabilities(name: str, view: str, kind: str, one: bool) -> None:
     """Whether all prices are cents or those of one time: NotTidyError, which names the value and what to do."""
     frame = KINDS[kind](in_cents(view, one=one))
-    with pytest.raises(md.NotTidyError, match="outside of 0 to 1; prices are probabilities: divide cents by 100"):
+    with pytest.raises(
+        md.errors.NotTidyError, match="outside of 0 to 1; prices are probabilities: divide cents by 100"
+    ):
         computed(OF_BOOKS[name](frame))
 
 
@@ -74,7 +76,7 @@ def test_an_engine_refuses_cents_when_it_computes(name: str, view: str, engine: 
 def test_trades_refuses_cents() -> None:
     """A taker at 42 USD a share would have settled at 1."""
     md.execute(SIGNALS, BOOKS, width="1m", fees=0)
-    with pytest.raises(md.NotTidyError, match="outside of 0 to 1"):
+    with pytest.raises(md.errors.NotTidyError, match="outside of 0 to 1"):
         md.execute(SIGNALS, in_cents("books"), width="1m", fees=0)
 
 

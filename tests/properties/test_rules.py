@@ -22,7 +22,7 @@ from marketdata.resolution import BucketWidth, Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_columns, to_frame
 
-pytestmark = pytest.mark.filterwarnings("ignore::marketdata.UnweightedMeanWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
 resolutions = st.sampled_from(list(Resolution))
 
 
@@ -189,14 +189,14 @@ def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
     """Levels without their side, level or size are refused with the name of what is missing."""
     books = to_frame(md.points.views.empty("books"), "polars").drop(lost)  # type: ignore[attr-defined]
     for verb in (lambda f: md.resample(f, "1h"), md.probabilities, md.check):
-        with pytest.raises(md.NotTidyError, match=f"needs the columns .*'{lost}'"):
+        with pytest.raises(md.errors.NotTidyError, match=f"needs the columns .*'{lost}'"):
             verb(books)
 
 
 def test_prices_that_are_texts_are_refused() -> None:
     """A price column of texts is no price: it is refused, not left out of the means."""
     prices = to_frame(md.points.views.empty("prices"), "polars")  # type: ignore[attr-defined]
-    with pytest.raises(md.NotTidyError, match=r"price contains String, not numbers"):
+    with pytest.raises(md.errors.NotTidyError, match=r"price contains String, not numbers"):
         md.resample(prices.with_columns(pl.col("price").cast(pl.String)), "1h")
 
 

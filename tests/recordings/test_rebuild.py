@@ -76,13 +76,15 @@ def test_messages_are_found_in_lists_and_envelopes(wrap: Any) -> None:
 
 def test_unreadable_messages_are_named() -> None:
     """A message that cannot be read is counted in a warning, and the others are taken."""
-    with pytest.warns(md.RecordingWarning, match="1 of 2 messages cannot be read"):
+    with pytest.warns(md.errors.RecordingWarning, match="1 of 2 messages cannot be read"):
         md.rebuild([BOOK, changed(0, "x", "1")])
 
 
 def test_best_prices_of_messages_are_compared() -> None:
     """The first book that is not as stated is named; the words are those of the report."""
-    with pytest.warns(md.RecordingWarning, match=r"1 of 1 books do not .* '7' at .*: stated 0.49 / 0.52, rebuilt 0.5"):
+    with pytest.warns(
+        md.errors.RecordingWarning, match=r"1 of 1 books do not .* '7' at .*: stated 0.49 / 0.52, rebuilt 0.5"
+    ):
         md.rebuild([BOOK, changed(100, ".5", "3", best_bid="0.49", best_ask="0.52")])
     assert tops([BOOK, changed(100, ".5", "3", best_bid="0.5", best_ask="0.52")]) == [(0.5, 0.52)]
 
@@ -142,15 +144,17 @@ def test_a_frame_says_which_rows_are_of_a_snapshot() -> None:
     assert md.bbo(found)[["best_bid", "best_ask"]].to_numpy().tolist() == [[0.4, 0.5], [0.41, 0.5], [0.3, 0.6]]
     events = ["snapshot" if flag else "change" for flag in flags]
     assert found.equals(md.rebuild(pd.DataFrame({**rows, "event": events})))
-    with pytest.raises(md.NotTidyError, match="lacks a column 'event'"):
+    with pytest.raises(md.errors.NotTidyError, match="lacks a column 'event'"):
         md.rebuild(pd.DataFrame(rows))
-    with pytest.raises(md.NotTidyError, match="is one of change, snapshot, gap"):
+    with pytest.raises(md.errors.NotTidyError, match="is one of change, snapshot, gap"):
         md.rebuild(pd.DataFrame({**rows, "event": "update"}))
 
 
 def test_levels_that_cannot_be_are_left_out() -> None:
     """Prices outside of 0 to 1 and sizes below 0 are counted."""
-    with pytest.warns(md.RecordingWarning, match="1 of 6 changes have a price outside of 0 to 1, or a size below 0"):
+    with pytest.warns(
+        md.errors.RecordingWarning, match="1 of 6 changes have a price outside of 0 to 1, or a size below 0"
+    ):
         assert tops([BOOK, changed(100, ".5", "-3"), changed(100, ".47", "1")]) == [(0.48, 0.52)]
 
 

@@ -15,7 +15,7 @@ from properties.test_nested import as_levels
 
 from marketdata.archive import Archive
 
-pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore::marketdata.MarketDataWarning")]
+pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")]
 SLICES, EACH = 20, 1_000
 NESTED = 4
 

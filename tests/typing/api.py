@@ -123,11 +123,11 @@ def errors_carry_what_happened() -> None:
     client = md.Client()
     try:
         client.books("slug", *RANGE, "1m")
-    except md.RateLimitError as error:
+    except md.errors.RateLimitError as error:
         assert_type(error.retry_at, float | None)
-    except md.LimitTooSmallError as error:
+    except md.errors.LimitTooSmallError as error:
         assert_type(error.minimum, int | None)
-    except md.RequestError as error:
+    except md.errors.RequestError as error:
         assert_type(error.status, int | None)
         assert_type(error.detail, str)
     except md.errors.MarketDataError as error:
