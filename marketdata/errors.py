@@ -45,7 +45,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -201,14 +201,23 @@ class PaginationStalledError(ContractError):
 class NotTidyError(MarketDataError, ValueError):
     """A frame lacks the columns that a rule needs, or they have the wrong type."""
 
+    missing: tuple[str, ...] = ()
+    """The columns that the frame lacks, where that is the problem."""
+
     @classmethod
-    def from_missing(cls, needed_for: str, missing: Iterable[str], present: Iterable[str]) -> NotTidyError:
-        """Name what is missing beside what is there."""
-        return cls(
-            f"{needed_for} needs the columns {sorted(missing)}, which the frame lacks; it has {list(present)}. "
-            "Rename your own columns to these (those of a pandas index by frame.reset_index()); frames of a client, an "
-            "archive and md.read_pages have them."
+    def from_missing(
+        cls, needed_for: str, missing: Iterable[str], present: Iterable[str], likely: Mapping[str, str] | None = None
+    ) -> NotTidyError:
+        """Name what is missing beside what is there; ``likely``: present columns that may be the missing ones."""
+        names = sorted(missing)
+        guesses = ", ".join(f"{theirs!r} is {ours!r}" for ours, theirs in (likely or {}).items())
+        advice = f"If {guesses}, rename it" if guesses else "Rename your own columns to these"
+        error = cls(
+            f"{needed_for} needs the columns {names}, which the frame lacks; it has {list(present)}. "
+            f"{advice}. Frames of a client, an archive and md.read_pages have them."
         )
+        error.missing = tuple(names)
+        return error
 
 
 class ArchiveError(MarketDataError):

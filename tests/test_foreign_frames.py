@@ -608,3 +608,23 @@ def test_a_frame_library_is_one_class_and_one_line(monkeypatch: pytest.MonkeyPat
         toy = verb(ToyTable(frame.to_dict(as_series=False)))
         assert isinstance(toy, ToyTable)
         assert toy.columns == verb(frame).to_dict(as_series=False)
+
+
+@pytest.mark.parametrize("how", ["simple", "log", "change", "log_odds"])
+def test_a_return_that_no_number_holds_is_null(how: Any) -> None:
+    """From the least number above 0 the simple return is beyond all numbers; the others are finite."""
+    frame = prices([0, 1], [5e-324, 0.5])
+    out = md.returns(frame, how=how)["returns"].to_list()
+    assert out[0] is None
+    assert (out[1] is None) == (how == "simple")
+
+
+def test_a_missing_column_names_what_may_be_meant() -> None:
+    """A renamed column and an index are named, with what to do."""
+    frame = md.testing.prices()
+    with pytest.raises(md.errors.NotTidyError, match="'timestamp' is 'ts', rename it"):
+        md.resample(frame.rename(columns={"ts": "timestamp"}), "1h")
+    with pytest.raises(md.errors.NotTidyError, match=r"The index is \['ts'\]: call frame.reset_index\(\)"):
+        md.resample(frame.set_index("ts"), "1h")
+    with pytest.raises(md.errors.NotTidyError, match="'asset_id' is 'token_id', rename it"):
+        md.bbo(md.testing.books("polars").rename({"token_id": "asset_id"}))

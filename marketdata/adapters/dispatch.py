@@ -59,7 +59,7 @@ def run(
     library = frames.library_of(frame)
     if library is not None:
         own_frame = library(frame)
-        own_frame.kind = kind_of(own_frame.names, kinds)
+        own_frame.kind = _kind(own_frame, kinds)
         if on_times is not None:
             on_times(*own_frame.read("ts"))
         return function(own_frame)  # type: ignore[no-any-return]
@@ -137,8 +137,19 @@ def opened(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
     if kinds is None:
         check_names(frame.names)
     else:
-        frame.kind = kind_of(frame.names, kinds)
+        frame.kind = _kind(frame, kinds)
     return frame
+
+
+def _kind(frame: Frame, kinds: Iterable[Kind]) -> Kind:
+    """`kind_of` the columns; the error names a pandas index that has a missing column."""
+    try:
+        return kind_of(frame.names, kinds)
+    except NotTidyError as problem:
+        in_index = [name for name in problem.missing if name in frame.index_names()]
+        if not in_index:
+            raise
+        raise NotTidyError(f"{problem} The index is {in_index}: call frame.reset_index() first.") from None
 
 
 def in_memory(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:

@@ -118,6 +118,10 @@ class Frame:
         """`read` of those of the columns that are of tidy types, for all rows, without a copy; see ``tidy``."""
         return {}
 
+    def index_names(self) -> list[str]:
+        """The names of an index, in a library that has one."""
+        return []
+
     def labelled(self, made: Native) -> Native:
         """A native frame of the same rows with the labels that rows of this one have, in a library that has some."""
         return made

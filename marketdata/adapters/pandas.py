@@ -98,6 +98,10 @@ class PandasFrame(Frame):
         out = {c: _column(c, v, self.native[c].dtype if c in self.names else None) for c, v in columns.items()}
         return pd.DataFrame(out, index=pd.RangeIndex(height), copy=False)
 
+    def index_names(self) -> list[str]:
+        """See `Frame`."""
+        return [str(name) for name in self.native.index.names if name is not None]
+
     def labelled(self, made: Native) -> Native:
         """See `Frame`: the index, by which pandas assigns columns."""
         made.index = self.native.index

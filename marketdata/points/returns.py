@@ -42,11 +42,13 @@ def returns(series: Series, value: str, how: How, width: BucketWidth | None = No
         if how == "simple":
             np.divide(now, before, out=move)
             move -= 1
-            move[before == 0] = np.nan
         elif how == "log":
-            np.log(now / before, out=move, where=(before > 0) & (now > 0))
+            np.subtract(
+                *(np.log(part, where=part > 0, out=np.full(len(part), np.nan)) for part in (now, before)), out=move
+            )
         else:
             np.subtract(now, before, out=move)
+    move[np.isinf(move)] = np.nan
     out[series.bounds[:-1]] = np.nan
     if width is not None:
         move[np.diff(series.ts) != width.micros] = np.nan

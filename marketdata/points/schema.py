@@ -48,6 +48,15 @@ BOOKS = COLUMNS["books"]
 SNAPSHOT_FIELDS: dict[str, Literal["number", "text"]] = {
     "hash": "text", "last_trade_price": "number", "tick_size": "number"
 }  # fmt: skip
+# Names that others have for columns.
+_OTHER_NAMES = {
+    "ts": ("timestamp", "time", "datetime", "date", "t", "when"),
+    "market_id": ("condition_id", "conditionId", "market", "slug"),
+    "token_id": ("asset_id", "token", "asset", "clob_token_id"),
+    "token_label": ("outcome", "label"),
+    "price": ("p", "px", "probability"),
+    "size": ("quantity", "amount", "qty", "s"),
+}
 # Values of the column ``side``.
 BID, ASK = "bid", "ask"
 # Suffix of the names of count columns.
@@ -82,12 +91,19 @@ def check_names(columns: Iterable[str]) -> None:
         raise NotTidyError(f"The frame has several columns of one name: {doubled}; keep one of each.")
 
 
+def lacking(what: str, missing: Iterable[str], present: Iterable[str]) -> NotTidyError:
+    """The error for missing columns, with those present that may be meant."""
+    missing, present = list(missing), list(present)
+    others = {name: [other for other in _OTHER_NAMES.get(name, ()) if other in present] for name in missing}
+    return NotTidyError.from_missing(what, missing, present, {name: o[0] for name, o in others.items() if o})
+
+
 def require(what: str, wanted: Iterable[str], present: Iterable[str]) -> None:
     """NotTidyError naming the wanted columns that are not present in ``what``."""
     present = list(present)
     missing = [c for c in wanted if c not in present]
     if missing:
-        raise NotTidyError.from_missing(what, missing, present)
+        raise lacking(what, missing, present)
 
 
 def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
@@ -119,7 +135,7 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
         needed = ["ts"] if {"market_id", "token_id"} & set(present) else ["ts", "market_id"]
         missing = [c for c in needed if c not in present]
         if missing:
-            raise NotTidyError.from_missing("A tidy frame", missing, present)
+            raise lacking("A tidy frame", missing, present)
         return "series"
     if set(present) >= set(LISTS) and "nested" not in lacks:
         raise NotTidyError(
@@ -129,7 +145,7 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     # If several kinds are possible, the message names books, the kind that users know.
     known = {kind: some for kind, some in lacks.items() if "books" not in lacks or kind not in ("bbo", "nested")}
     nearest = min(known, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
-    error = NotTidyError.from_missing(f"A tidy {nearest} frame", lacks[nearest], present)
+    error = lacking(f"A tidy {nearest} frame", lacks[nearest], present)
     if nearest == "books" and {*BBO[4:8], "bid", "ask"} & set(present):
         as_top = f"are taken too, with {sorted(lacks['bbo'])}" if "bbo" in lacks else "have too few of its levels"
         raise NotTidyError(f"{error} These look like best prices: those of md.bbo {as_top}.")
