@@ -38,14 +38,13 @@ def returns(series: Series, value: str, how: How, width: BucketWidth | None = No
     before, now = v[:-1], v[1:]
     out = np.full(len(v), np.nan)
     move = out[1:]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if how == "simple":
             np.divide(now, before, out=move)
             move -= 1
         elif how == "log":
-            np.subtract(
-                *(np.log(part, where=part > 0, out=np.full(len(part), np.nan)) for part in (now, before)), out=move
-            )
+            logs = np.log(v, where=v > 0, out=np.full(len(v), np.nan))
+            np.subtract(logs[1:], logs[:-1], out=move)
         else:
             np.subtract(now, before, out=move)
     move[np.isinf(move)] = np.nan
