@@ -79,10 +79,14 @@ html_theme_options = {
 }
 html_show_sourcelink = False
 # Pages without siblings have no section to navigate, and wide tables need the room.
-html_sidebars = {name: [] for name in ("index", "install", "tour", "gallery", "_made/gallery/*", "analytics")}
+html_sidebars = {
+    name: [] for name in ("index", "install", "tour", "gallery", "_made/gallery/*", "_made/[0-9]*", "analytics")
+}
 html_static_path = ["_static", "_made/static"]
 html_css_files = ["site.css"]
-html_js_files = [("site.js", {"defer": "defer"})]
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}
+html_js_files = [("quiet.js", {"priority": 0}), ("site.js", {"defer": "defer"})]
 # What is copied is what runs: no prompts, no output.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

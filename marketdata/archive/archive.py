@@ -699,7 +699,7 @@ class Archive(Generic[Frame]):
 
         A statement sees these tables and nothing else: it cannot write to the archive, open files or databases, or load
         extensions; tables that it makes are gone with its end. It may take any time and memory;
-        `threading.Event` ``stop`` ends it, with a ConfigError, once it is set. An event stops one statement.
+        The ``threading.Event`` ``stop`` ends it, with a ConfigError, once it is set. An event stops one statement.
 
         Examples
         --------
@@ -747,7 +747,7 @@ class Archive(Generic[Frame]):
         One row per market: ``market_id slug question status start_date end_date token_ids token_labels``, dates [UTC],
         and further fields; of the event ``event_slug``, or with ``search`` in id, slug or question, in any case. With
         ``at``, a time, those that had begun by then, also the closed ones, without the columns that were known only
-        later (see `marketdata.answers`); what was open then is in `universe`.
+        later (see `marketdata.without_answers`); what was open then is in `universe`.
 
         Examples
         --------
@@ -760,10 +760,10 @@ class Archive(Generic[Frame]):
         """The markets that could be traded at a time, by what was known then.
 
         One row per market that had begun by ``at`` and had not closed: its record without outcome, closing time, final
-        volume and whatever else was known only later (see `marketdata.answers`). A market begins at its ``start_date``,
-        else ``created_at``, else with its first stored row; without any of these it is left out. Other fields have
-        their newest text; of ``Archive(path, as_of=...)`` that of then. A study that draws its markets from here has
-        those too that have not resolved. ``event_slug`` and ``search`` as for `markets`.
+        volume and whatever else was known only later, see `marketdata.without_answers`. A market begins at its
+        ``start_date``, else ``created_at``, else with its first stored row; without any of these it is left out. Other
+        fields have their newest text; of ``Archive(path, as_of=...)`` that of then. A study that draws its markets from
+        here has those too that have not resolved. ``event_slug`` and ``search`` as for `markets`.
 
         Examples
         --------
