@@ -57,7 +57,7 @@ docs: $(VENV)/docs.stamp ## run the notebooks; the documentation site in docs/_b
 engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make test does not skip their tests
 
 handover: $(VENV)/handover.stamp ## strategies in nautilus_trader, hftbacktest and vectorbt, by Python 3.12 or newer
-	@test ! -x $(VENV)/handover/bin/python || $(VENV)/handover/bin/python -m pytest -q -rs -p no:cacheprovider tests/test_backtest.py
+	@test ! -x $(VENV)/handover/bin/python || $(VENV)/handover/bin/python -m pytest -q -rs -p no:cacheprovider tests/tidy/test_backtest.py
 
 constraints: $(VENV)/venv.stamp ## choose the newest versions anew, with their hashes
 	$(BIN)/python .ci/constraints.py > .ci/constraints.txt

@@ -118,7 +118,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Any]:
     """Spark, DuckDB and Dask by name; each is started once, when a test asks for it."""
-    import engines
+    from reference import engines
 
     with engines.started() as started:
         yield started

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from still import SOON
+from reference.clocks import SOON
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
-from faults import Act, Ask, ok
+from reference.faults import Act, Ask, ok
 
 from marketdata.clock import SYSTEM
 from marketdata.resolution import BucketWidth

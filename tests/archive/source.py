@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from coded import coded_books, coded_series, levels_of
+from reference.columns import coded_books, coded_series, levels_of
 
 from marketdata.points.columns import Books, Data, Series, Token
 from marketdata.points.views import View, empty

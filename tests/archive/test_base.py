@@ -11,16 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import foreign
-import plain
 import polars as pl
 import pytest
 from archive.source import MARKETS, START
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from properties.test_foreign import close, plain_rows
-from still import SOON
+from reference import foreign
+from reference import loops as plain
+from reference.clocks import SOON
+from reference.foreign_cases import close, plain_rows
 
 import marketdata as md
 from marketdata.accessor import to_frame

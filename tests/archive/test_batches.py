@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START
-from archive.test_faults import prices
+from archive.stored import prices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, Source, columns_of, points_of
-from archive.test_faults import books, data_files, held, prices
-from coded import coded_books, coded_series, levels_of
+from archive.stored import books, data_files, held, prices
 from deltalake import DeltaTable
+from reference.columns import coded_books, coded_series, levels_of
 
 import marketdata as md
 from marketdata.archive import Archive

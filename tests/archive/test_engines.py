@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 from archive.source import MARKETS
-from archive.test_faults import books, prices
-from engines import Engine, ordered
-from kinds import close
+from archive.stored import books, prices
+from reference.engines import Engine, ordered
+from reference.kinds import close
 
 import marketdata as md
 from marketdata.archive import Archive

@@ -16,44 +16,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from archive.source import MARKETS, MINUTE, START, columns_of, points_of
-from coded import coded_books, coded_series
+from archive.source import MARKETS, MINUTE, START, points_of
+from archive.stored import M, books, data_files, held, prices
+from reference.columns import coded_books, coded_series
 
 from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import Store
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.points.columns import Series, Token
-from marketdata.points.views import View
-
-M, N = MARKETS
-
-
-def books(market: str, first: int, count: int, size: float = 1.0) -> Any:
-    keys = [(t, n) for t in range(2) for n in range(first, first + count)]
-    rng = np.random.default_rng(first)
-    values = [
-        ([(round(float(p), 2), size) for p in sorted(rng.random(3), reverse=True)], [(0.9, size)] if n % 2 else [])
-        for _, n in keys
-    ]
-    return columns_of("books", market, keys, values)
-
-
-def prices(market: str, first: int, count: int, value: float = 0.5) -> Any:
-    keys = [(0, n) for n in range(first, first + count)]
-    return columns_of("prices", market, keys, [value] * count)
-
-
-def held(archive: Archive, view: View = "books", market: str = M) -> dict[Any, Any]:
-    return points_of(view, archive.columns(view, market))
 
 
 def again(archive: Archive) -> Archive:
     """The same archive as another process sees it."""
     return Archive(archive.location, frame="polars")
-
-
-def data_files(archive: Archive, view: View = "books") -> list[Path]:
-    return [Path(f) for f in archive.files(view)]
 
 
 @pytest.fixture

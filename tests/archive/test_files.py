@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from archive.source import MARKETS, points_of
-from archive.test_faults import books, held, prices
+from archive.stored import books, held, prices
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, CutError, Source, points_of
-from still import stop_time
+from reference.clocks import stop_time
 
 import marketdata as md
 from marketdata.archive import Archive

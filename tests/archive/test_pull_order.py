@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import Act, Ask, FaultServer, ok, refuse
-from oracle import DATE, START, Oracle, minutes
+from reference.faults import Act, Ask, FaultServer, ok, refuse
+from reference.oracle import DATE, START, Oracle, minutes
 
 import marketdata as md
 from marketdata.times import parse_iso, to_datetime

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 import requests
-from still import SOON
+from reference.clocks import SOON
 
 import marketdata as md
 from marketdata.archive import Archive

@@ -12,12 +12,10 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 import pytest
+from archive.recorded_ranges import ASKED, WIDTHS
 
 from marketdata.archive import Archive
 
-WIDTHS = {"1m": 60, "10m": 600, "1h": 3600, "6h": 21600, "1d": 86400}
-# Each resolution once, in the libraries by turns: which rows come does not depend on the library.
-ASKED = [(resolution, ("polars", "pandas")[k % 2]) for k, resolution in enumerate(WIDTHS)]
 RECORDED_METRICS = ("volume", "liquidity", "yes_price", "no_price")
 # Of a token or market and the microsecond of a time or bucket: the levels of a book, or the values of a minute.
 Points = dict[tuple[str, int], list[Any]]

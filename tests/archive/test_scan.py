@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of
-from archive.test_faults import books
+from archive.stored import books
 
 import marketdata as md
 from marketdata.archive import Archive

@@ -10,15 +10,15 @@ from typing import Any
 
 import polars as pl
 import pytest
+from archive.scanned import fetched, plain
 from archive.source import MARKETS
-from archive.test_faults import books, prices
+from archive.stored import books, prices
 from polars.testing import assert_frame_equal
 
 import marketdata as md
 from marketdata.archive import Archive
 
 M, N = MARKETS
-IDS = ["market_id", "token_id", "token_label"]
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +41,6 @@ def name(request: pytest.FixtureRequest, engine: Any) -> str:
     elif request.param != "arrow":
         pytest.importorskip(request.param, reason=f"{request.param} is not installed")
     return request.param
-
-
-def fetched(frame: Any) -> pl.DataFrame:
-    """The rows of what an engine gave."""
-    if isinstance(frame, pl.LazyFrame):
-        return frame.collect()
-    if hasattr(frame, "read_all"):
-        return pl.DataFrame(pl.from_arrow(frame.read_all()))
-    if hasattr(frame, "pl"):
-        return frame.pl()
-    return (
-        pl.DataFrame(pl.from_arrow(frame.toArrow())) if hasattr(frame, "toArrow") else pl.from_pandas(frame.compute())
-    )
-
-
-def plain(frame: pl.DataFrame) -> pl.DataFrame:
-    """Ids and sides as texts, rows in one order."""
-    texts = [c for c in (*IDS, "side") if c in frame.columns]
-    keys = [c for c in ("market_id", "token_id", "ts", "side", "level") if c in frame.columns]
-    return frame.with_columns(pl.col(c).cast(pl.String) for c in texts).sort(keys)
 
 
 @pytest.mark.parametrize("resolution", ["1m", "5m", "1h", "1w"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from archive.scanned import fetched, plain
 from archive.source import MARKETS
-from archive.test_faults import books
-from archive.test_scan_engines import fetched, plain
+from archive.stored import books
 from polars.testing import assert_frame_equal
 
 import marketdata as md

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
-from faults import Act, Ask, FaultServer, ok, refuse
-from oracle import Oracle, minutes
-from still import SOON
+from reference.clocks import SOON
+from reference.faults import Act, Ask, FaultServer, ok, refuse
+from reference.oracle import Oracle, minutes
 
 import marketdata as md
 from marketdata.fetch.scheduler import THREAD

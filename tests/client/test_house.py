@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import narwhals as nw
 import pytest
-from coded import levels_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from properties.test_rules import close, rows
-from service.memory import MINUTE, MemoryArchive
+from reference.house import MARKET, fill
+from reference.kinds import close, rows
+from reference.memory import MINUTE, MemoryArchive
 
 import marketdata as md
 from marketdata.testing.strategies import START, book_columns, metric_columns, price_columns
@@ -20,7 +19,6 @@ from marketdata.times import to_text
 
 # Drawn points may all lie on a coarse grid.
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
-MARKET = "0xm"
 COARSE = st.sampled_from(["1m", "10m", "1h", "6h", "1d"])
 
 
@@ -30,28 +28,6 @@ def house() -> Iterator[tuple[MemoryArchive, Any]]:
     archive = MemoryArchive()
     with md.serve(archive, requests_per_minute=10_000_000) as service:
         yield archive, service
-
-
-def fill(archive: MemoryArchive, view: Any, columns: Any) -> None:
-    """Make the archive hold these points and nothing else."""
-    archive.points.clear()
-    archive._records["markets"].clear()
-    tokens = {t.token_label: t.token_id for t in columns.tokens} if view != "metrics" else {}
-    archive.add_market(MARKET, tokens or {"Yes": "1"})
-    at = 0
-    for i in range(len(columns)):
-        token, ts = columns.tokens[columns.token[i]], int(columns.ts[i])
-        if view == "books":
-            bids, asks = int(columns.counts[2 * i]), int(columns.counts[2 * i + 1])
-            levels = [tuple(level) for level in levels_of(columns)[at : at + bids + asks].tolist()]
-            archive.put(view, MARKET, token.token_id, ts, (levels[:bids], levels[bids:]))
-            at += bids + asks
-        elif view == "prices":
-            price = float(columns.price[i])
-            archive.put(view, MARKET, token.token_id, ts, None if math.isnan(price) else price)
-        elif token == columns.tokens[0]:
-            point = {name: None if math.isnan(v[i]) else float(v[i]) for name, v in columns.values.items()}
-            archive.put(view, MARKET, None, ts, point)
 
 
 def plain(frame: Any) -> list[tuple[Any, ...]]:

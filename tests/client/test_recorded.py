@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from archive.test_recorded import ASKED
+from archive.recorded_ranges import ASKED
 
 import marketdata as md
 from marketdata.archive import Archive

@@ -14,9 +14,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from faults import Act, Ask, FaultServer
-from relay import DEATHS, Relay
-from still import SOON
+from reference.clocks import SOON
+from reference.faults import Act, Ask, FaultServer
+from reference.relay import DEATHS, Relay
 
 import marketdata as md
 from marketdata.testing import no_waiting

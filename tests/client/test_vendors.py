@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from faults import FaultServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference.faults import FaultServer
 from vendor_stub import FREE_PLAN_A, STARTER_B, Habits, VendorStub
 
 import marketdata as md

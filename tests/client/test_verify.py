@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from service.memory import MINUTE, MemoryArchive
-from variants import VARIANTS, serve_variants
+from reference.memory import MINUTE, MemoryArchive
+from reference.variants import VARIANTS, serve_variants
 
 import marketdata as md
 from marketdata.conformance.compare import predict

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from contract.finding import find
+from reference.web import Answer, Web
 from service.conftest import delta_archive, small_archive
-from service.web import Answer, Web
 
 from marketdata.service.server import serve
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from service.web import Web
+from reference.web import Web
 
 from marketdata.times import parse_iso, to_text
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from contract.conftest import Subject
-from service.web import Web
+from reference.web import Web
 
 from marketdata.resolution import Resolution
 from marketdata.times import parse_iso, to_text

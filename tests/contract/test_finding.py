@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 from contract.finding import find
+from reference.web import Web
 from service.conftest import small_archive
-from service.web import Web
 
 from marketdata.service.server import Service, serve
 

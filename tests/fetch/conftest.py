@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from faults import FaultServer
-from still import stop_time
+from reference.clocks import stop_time
+from reference.faults import FaultServer
 
 from marketdata.clock import Clock
 from marketdata.fetch.http.rate_limit import Pacer

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import cut
+from reference.oracle import cut
 
 from marketdata.fetch.windows import MarketInfo, Spans, Window
 from marketdata.resolution import BucketWidth

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from oracle import START, minutes
+from reference.oracle import START, minutes
 
 from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.plan_limits import PlanLimits, read_usage

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import HANG_UP, RESET_PEER, Act, FaultServer, ok, refuse
-from oracle import Oracle, expected, fetch, read, rows
-from still import SOON
+from reference.clocks import SOON
+from reference.faults import HANG_UP, RESET_PEER, Act, FaultServer, ok, refuse
+from reference.oracle import Oracle, expected, fetch, read, rows
 
 from marketdata.clock import Clock
 from marketdata.errors import (

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from faults import Act, Ask, FaultServer, ok, refuse
-from still import SOON, stop_time
+from reference.clocks import SOON, stop_time
+from reference.faults import Act, Ask, FaultServer, ok, refuse
 
 import marketdata.testing
 from marketdata.clock import Clock

@@ -6,16 +6,17 @@ import json
 import pickle
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from faults import HANG_UP, Act, Ask, ok, refuse
+from fetch.markets import PLANS, wide
 from fetch.turns import Near, Paced, Turns, fetch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import DATE, MINUTE, START, Oracle, cut, expected, minutes, rows
+from reference.faults import HANG_UP, Act, Ask, ok, refuse
+from reference.oracle import DATE, MINUTE, START, Oracle, cut, expected, minutes, rows
 
 from marketdata.errors import ContractError, NetworkError, NotFoundError, PlanError, ServerError
 from marketdata.fetch.checkpoint import Report
@@ -66,37 +67,10 @@ def test_worker_count() -> None:
 # -- asking
 
 
-# Seeds of who comes first, and the requests a minute that a key has then.
-PLANS = {0: None, 1: 60_000, 2: 600}
-
-
-@pytest.fixture(params=PLANS)
-def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
-    """Who comes first."""
-    out = Turns(request.param)
-    monkeypatch.setattr("marketdata.fetch.scheduler.start_thread", out.start)
-    yield out
-    out.end()
-
-
-@pytest.fixture
-def server(turns: Turns) -> Near:
-    """A service whose ``answer`` the test sets."""
-    return Near(turns)
-
-
 @pytest.fixture
 def transport(server: Near) -> Paced:
     """One whose requests take as long as a seed says."""
     return Paced(server)
-
-
-@pytest.fixture
-def oracle(server: Near) -> Oracle:
-    """A market of 3000 minutes, served."""
-    out = Oracle.of_prices(3000)
-    server.answer = out
-    return out
 
 
 def history(server: Near) -> list[Ask]:
@@ -659,35 +633,6 @@ def test_few_points_of_many_tokens(
     served(server, oracle, Oracle.__call__)
     assert sorted(rows(fetch(transport, oracle.request(count, limit)))) == expected(oracle.points)
     assert len(history(server)) <= 1.5 * len(oracle.points) / limit + 3
-
-
-def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> tuple[Oracle, Callable[..., Act]]:
-    """A market of 210 tokens, of which token k has a point each ``step(k)`` minutes of its life, and its service."""
-    oracle = Oracle.of_prices(0, [f"t{i:03}" for i in range(210)])
-    oracle.labels = {x: f"id{x}" for x in oracle.labels}
-    alive = life or minutes(count)
-    for k, x in enumerate(oracle.labels):
-        every = range(START, START + count * MINUTE, step(k) * MINUTE) if step(k) else ()
-        oracle.points |= {(x, t): (t // MINUTE % 9999 + k) / 1e5 for t in every if alive.start <= t < alive.end}
-    only = {x: Oracle({k: v for k, v in oracle.points.items() if k[0] == x}, {x: i}) for x, i in oracle.labels.items()}
-    record = {"id": "m1", "slug": "slug", "tokens": [{"id": i, "label": x} for x, i in oracle.labels.items()]}
-    if life is not None:
-        record |= {"start_date": to_text(life.start), "end_date": to_text(life.end)}
-
-    def answer(ask: Ask) -> Act:
-        if ask.path == "/v1/usage":
-            return refuse(404)
-        _, _, kind, name, *view = ask.path.split("/")
-        if kind == "markets" and not view:
-            return ok(record)
-        if kind == "markets":
-            return refuse(400, "This market has more than 200 tokens; use /v1/tokens/{token_id}/prices.")
-        label = name.removeprefix("id")
-        body = only[label].page(ask)
-        del body["tokens"]
-        return ok({**body, "token_id": name, "token_label": label, "data": body["data"][label]})
-
-    return oracle, answer
 
 
 @pytest.mark.fault("P20")

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import pytest
 import vcr
-from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
-from oracle import Oracle, expected, read, rows
+from reference.faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
+from reference.oracle import Oracle, expected, read, rows
 
 from marketdata.clock import Clock
 from marketdata.errors import (

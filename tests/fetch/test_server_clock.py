@@ -7,8 +7,8 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from faults import Act, Ask, FaultServer, ok
-from oracle import MINUTE, START, Oracle, expected, read, rows
+from reference.faults import Act, Ask, FaultServer, ok
+from reference.oracle import MINUTE, START, Oracle, expected, read, rows
 
 from marketdata.errors import ContractError
 from marketdata.fetch.checkpoint import Report

@@ -6,9 +6,9 @@ import itertools
 from typing import Any
 
 import pytest
-from faults import FaultServer, ok, refuse
-from fetch.test_scheduler import wide
-from oracle import MINUTE, START, Oracle, expected, fetch, minutes, rows
+from fetch.markets import wide
+from reference.faults import FaultServer, ok, refuse
+from reference.oracle import MINUTE, START, Oracle, expected, fetch, minutes, rows
 
 from marketdata.client import Client
 from marketdata.client.markets import Markets

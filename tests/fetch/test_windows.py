@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from faults import Act, Ask, FaultServer, ok, refuse
-from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, read, rows
+from reference.faults import Act, Ask, FaultServer, ok, refuse
+from reference.oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, read, rows
 
 from marketdata.clock import Clock
 from marketdata.errors import (

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from faults import Act, Ask, ok
-from oracle import START
+from reference.faults import Act, Ask, ok
+from reference.oracle import START
 
 from marketdata.client.markets import Markets
 from marketdata.clock import Clock

@@ -1,5 +1,1 @@
 """Fixtures of recordings."""
-
-from archive.conftest import recorded
-
-__all__ = ["recorded"]

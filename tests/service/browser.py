@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import requests
-from still import SOON
+from reference.clocks import SOON
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",

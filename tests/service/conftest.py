@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from service.memory import MINUTE, MemoryArchive
-from service.web import LONG_ID, START, Web, in_process
+from reference.memory import MINUTE, MemoryArchive
+from reference.web import LONG_ID, START, Web, in_process
 
 from marketdata.archive import Archive
 from marketdata.points.columns import joined

@@ -11,8 +11,9 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from service.memory import MemoryArchive
-from service.web import START, Web, in_process, window
+from reference.memory import MemoryArchive
+from reference.web import START, Web, in_process, window
+from service.clocks import Clock
 
 from marketdata.errors import ConfigError
 from marketdata.service.access import RateLimiter
@@ -24,16 +25,6 @@ PLANS = {
     "free": {"resolutions": ["1h", "1d"], "views": ["prices"], "max_history_days": 5},
     "pro": {},
 }
-
-
-class Clock:
-    """A time that a test sets."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.mark.fault("S1", "S2", "S3")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
-from service.memory import MemoryArchive
-from service.web import LONG_ID, START, Web, in_process, window
+from reference.memory import MemoryArchive
+from reference.web import LONG_ID, START, Web, in_process, window
 
 from marketdata.errors import ArchiveCorruptError
 from marketdata.service import create_application

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.memory import MINUTE
+from reference.web import START, Web, in_process, window
+from service.clocks import Clock
 from service.conftest import small_archive
-from service.memory import MINUTE
-from service.test_access import Clock
-from service.web import START, Web, in_process, window
 from starlette.exceptions import HTTPException
 
 from marketdata.service.cursors import Cursors, stored_secret

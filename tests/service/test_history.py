@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from service.memory import MINUTE, MemoryArchive
-from service.web import LONG_ID, START, Web, in_process, window
+from reference.memory import MINUTE, MemoryArchive
+from reference.web import LONG_ID, START, Web, in_process, window
 
 import marketdata as md
 from marketdata.archive.coverage.intervals import union

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from service.memory import MemoryArchive
-from service.web import Web, in_process
+from reference.memory import MemoryArchive
+from reference.web import Web, in_process
 
 from marketdata.archive import Archive
 

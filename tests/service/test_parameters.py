@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import quote, unquote
 
 import pytest
-from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web, in_process
+from reference.memory import MINUTE, MemoryArchive
+from reference.web import START, Web, in_process
 from starlette.exceptions import HTTPException
 
 from marketdata.service.errors import printable

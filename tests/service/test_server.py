@@ -15,9 +15,9 @@ import pandas.testing
 import polars.testing
 import pytest
 import requests
-from service.memory import MemoryArchive
-from service.web import Answer, Web, raw
-from still import SOON
+from reference.clocks import SOON
+from reference.memory import MemoryArchive
+from reference.web import Answer, Web, raw
 
 import marketdata as md
 from marketdata.errors import ConfigError, MarketDataWarning

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import requests
+from reference.memory import MINUTE, MemoryArchive
+from reference.web import START, Web, in_process
 from service.browser import Browser, chromium
-from service.memory import MINUTE, MemoryArchive
-from service.web import START, Web, in_process
 
 from marketdata.service.server import Service, serve
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
-from oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, rows
+from reference.faults import HANG_UP, RESET_PEER, Act, Ask, FaultServer, ok, refuse
+from reference.oracle import DATE, MINUTE, START, Oracle, expected, fetch, minutes, rows
 
 from marketdata.clock import Clock
 from marketdata.errors import MarketDataError

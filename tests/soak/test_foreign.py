@@ -6,12 +6,12 @@ import tempfile
 from collections import Counter
 from typing import Any
 
-import foreign
-import plain
 import pytest
-from properties import test_foreign_measures  # noqa: F401 its cases
-from properties.test_foreign import CASES, TAKEN, Case, Rows, judged, plain_rows
-from properties.test_nested import as_levels
+from reference import foreign
+from reference import loops as plain
+from reference.foreign_cases import CASES, TAKEN, Case, Rows, judged, plain_rows
+from reference.foreign_study_cases import STUDY_CASES
+from reference.nested_cases import as_levels
 
 from marketdata.archive import Archive
 
@@ -30,7 +30,7 @@ def kept(frame: Any, view: str) -> Rows:
         return plain_rows(getattr(archive, view)(markets)) if markets else []
 
 
-CASES |= {
+CASES |= STUDY_CASES | {
     "archive.add books": Case("books", lambda f: kept(f, "books"), plain.with_markers),
     "archive.add prices": Case("prices", lambda f: kept(f, "prices"), lambda rows: rows),
     "archive.add metrics": Case("metrics", lambda f: kept(f, "metrics"), lambda rows: rows),

@@ -1,0 +1,37 @@
+"""Small histories, and what an archive stores of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from archive.source import MARKETS, columns_of, points_of
+
+from marketdata.archive import Archive
+from marketdata.points.views import View
+
+M, N = MARKETS
+
+
+def books(market: str, first: int, count: int, size: float = 1.0) -> Any:
+    keys = [(t, n) for t in range(2) for n in range(first, first + count)]
+    rng = np.random.default_rng(first)
+    values = [
+        ([(round(float(p), 2), size) for p in sorted(rng.random(3), reverse=True)], [(0.9, size)] if n % 2 else [])
+        for _, n in keys
+    ]
+    return columns_of("books", market, keys, values)
+
+
+def prices(market: str, first: int, count: int, value: float = 0.5) -> Any:
+    keys = [(0, n) for n in range(first, first + count)]
+    return columns_of("prices", market, keys, [value] * count)
+
+
+def held(archive: Archive, view: View = "books", market: str = M) -> dict[Any, Any]:
+    return points_of(view, archive.columns(view, market))
+
+
+def data_files(archive: Archive, view: View = "books") -> list[Path]:
+    return [Path(f) for f in archive.files(view)]

@@ -1,0 +1,70 @@
+"""Commands run in this process or in one of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import marketdata as md
+from marketdata.cli import main
+
+KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
+
+
+class Screen(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run_command(
+    words: tuple[object, ...], cwd: Path, env: dict[str, str], stream: type[io.StringIO]
+) -> subprocess.CompletedProcess[str]:
+    """A command in this process, which saves the imports of a new one."""
+    out, err = stream(), stream()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("default")  # as in a process of a user
+        patch.chdir(cwd)
+        for name in KEY_NAMES:
+            patch.delenv(name, raising=False)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([str(word) for word in words])
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """What a pipe gets of a command."""
+    return run_command(words, cwd, env, io.StringIO)
+
+
+def terminal(*words: object, cwd: Path, **env: str) -> str:
+    """What a person sees of a command: output, then messages."""
+    done = run_command(words, cwd, {"TERM": "dumb", "COLUMNS": "200", "LINES": "40", **env}, Screen)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def started(*words: object, cwd: Path, **env: str) -> Any:
+    """A command in a process of its own."""
+    command = [sys.executable, "-m", "marketdata.cli", *map(str, words)]
+    path = {"PYTHONPATH": str(Path(md.__file__).parents[2]), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, env={**os.environ, **path, **env}
+    )
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of CSV."""
+    return list(csv.DictReader(io.StringIO(text)))

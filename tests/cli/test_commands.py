@@ -1,0 +1,610 @@
+"""The command line, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pytest
+import typer
+from cli.run import marketdata, rows_of, started, terminal
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.clocks import SOON
+from typer.testing import CliRunner
+
+import marketdata as md
+from marketdata.cli import output
+from marketdata.cli.app import app
+from marketdata.cli.commands import client as client_commands
+from marketdata.cli.commands import demo
+from marketdata.cli.messages import code
+from marketdata.service.keys import create_key_file
+
+RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded"
+RANGE = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
+
+
+def test_serve_prints_what_another_terminal_needs_and_ends_at_an_interrupt(folder) -> None:
+    """Address and key are printed, as lines to copy and as a link; Ctrl-C ends the service with code 0."""
+    with started("serve", "history", "--port", "0", cwd=folder) as process:
+        address, key, _, line, _, link = (process.stdout.readline().split()[-1] for _ in range(6))
+        assert line == f"MARKETDATA_API_KEY={key}"
+        assert link == f"{address}/#key={key}"
+        with md.Client(address, key) as client:
+            assert len(client.markets()) > 0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SOON) == 0
+
+
+def test_help_lists_every_command_with_its_whole_description() -> None:
+    """`--help` names the commands, and cuts none of their descriptions in 80 columns."""
+    names = (
+        "demo serve usage series events markets tokens fetch plan pull coverage verify compact mcp import export keys"
+    )
+    for words in ([], ["keys"]):
+        said = CliRunner().invoke(app, [*words, "--help"], terminal_width=80).output
+        assert not re.search(r"^  .*\.\.\.$", said, re.MULTILINE), "a description is cut"
+        assert all(f"\n  {name} " in said for name in ("new list revoke" if words else names).split())
+
+
+def commands() -> list[list[str]]:
+    """Every verb, as its words."""
+    root = typer.main.get_command(app)
+    return [
+        [name, *inner]
+        for name, one in root.commands.items()
+        for inner in ([[i] for i in one.commands] if hasattr(one, "commands") else [[]])
+    ]
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_verb_explains_itself(words: list[str]) -> None:
+    """The help of a verb has an example that fits into a line; verbs that answer with data do so as JSON too."""
+    said = CliRunner().invoke(app, [*words, "--help"], terminal_width=80).output
+    examples = re.findall(r"^    (marketdata .*)$", said, re.MULTILINE)
+    assert examples
+    assert all(example.startswith(f"marketdata {' '.join(words)}") for example in examples)
+    assert max(map(len, said.splitlines())) <= 80
+    silent = {"demo", "serve", "mcp", "new", "revoke"}
+    assert ("--json" in said) is (words[-1] not in silent)
+
+
+def test_exit_codes_are_those_of_the_guide() -> None:
+    """The guide names each exit code that an error can have."""
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "command_line.md").read_text(encoding="utf-8")
+    named = {int(one) for one in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert named == {0, 130, *(code(one()) for one in vars(md.errors).values() if is_error(one))}
+
+
+def is_error(one: object) -> bool:
+    return isinstance(one, type) and issubclass(one, Exception) and not issubclass(one, Warning)
+
+
+def test_the_shell_completes_commands_and_views() -> None:
+    """Completion of the shell offers commands, the views after `fetch`, and resolutions after `-r`."""
+    lines = {
+        "marketdata cov": "coverage",
+        "marketdata fetch ": "books\nprices\nmetrics",
+        "marketdata pull history --view p": "prices",
+        "marketdata fetch books x -r ": "1m\n10m\n1h\n6h\n1d",
+    }
+    for line, offered in lines.items():
+        env = {"_MARKETDATA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        assert CliRunner().invoke(app, [], env=env).output.strip() == offered
+
+
+def test_simulated_markets_are_served_without_an_archive(folder) -> None:
+    """`serve` takes an archive or `--simulated`, and says so when it gets neither or both."""
+    for words in (("serve",), ("serve", "history", "--simulated")):
+        done = marketdata(*words, cwd=folder)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert ("--simulated exclude each other" if "history" in words else "or pass --simulated") in done.stderr
+
+
+def test_an_interrupt_ends_with_130_and_one_line(folder) -> None:
+    """Ctrl-C in a terminal stops a fetch at once, without a traceback."""
+    env = {"MARKETDATA_API_KEY": "mk_any_0123456789"}
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        env["MARKETDATA_BASE_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with started("usage", cwd=folder, **env) as process, silent.accept()[0]:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SOON) == 130
+            assert process.stderr.read().splitlines() == ["marketdata: interrupted"]
+
+
+def test_options_stand_where_python_has_arguments(folder) -> None:
+    """A missing address or key is asked for in words of the command line."""
+    no_address = marketdata("usage", cwd=folder).stderr
+    assert "--base-url" in no_address
+    assert "base_url=" not in no_address
+    no_key = marketdata("usage", "--base-url", "http://127.0.0.1:9", cwd=folder).stderr
+    assert "MARKETDATA_API_KEY" in no_key
+    assert "api_key=" not in no_key
+
+
+def test_version_is_that_of_the_package(folder) -> None:
+    """`--version` prints the package's version."""
+    assert marketdata("--version", cwd=folder).stdout == f"marketdata {md.__version__}\n"
+
+
+def test_an_unknown_verb_is_refused_with_code_2(folder) -> None:
+    """A word that is no verb is named, and nothing is done."""
+    done = marketdata("fetsch", cwd=folder)
+    assert done.returncode == 2
+    assert "fetsch" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_usage_shows_the_plan_and_never_the_key(folder, service) -> None:
+    """The plan's limits are shown; the key is not."""
+    done = marketdata("usage", cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    assert "requests_per_minute" in done.stdout
+    assert service["MARKETDATA_API_KEY"] not in done.stdout + done.stderr
+    seen = terminal("usage", cwd=folder, **service)
+    assert "plan local" in seen
+    assert re.search(r"59,\d\d\d of 60,000 requests left until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", seen)
+    as_json = json.loads(done.stdout)
+    assert as_json["limits"]["requests_per_minute"] > 0
+    assert as_json["reset_at_unix_seconds"] > 1.7e9
+
+
+def test_markets_are_listed_and_searched(folder, service, market) -> None:
+    """Markets are found by a word of their question, as a table or as JSON."""
+    assert market in terminal("markets", "--search", "Harbour", cwd=folder, **service)
+    rows = json.loads(marketdata("markets", "--rows", "2", "--json", cwd=folder, **service).stdout)
+    assert len(rows) == 2
+    assert all(row["slug"].startswith("simulated-") for row in rows)
+
+
+def test_series_events_and_tokens_are_listed(folder, service, market) -> None:
+    """From a series to its events, their markets and the tokens of one, each as a table and as JSON."""
+    (theme,) = json.loads(marketdata("series", "--json", cwd=folder, **service).stdout)
+    events = json.loads(marketdata("events", "--series", theme["slug"], "--json", cwd=folder, **service).stdout)
+    assert {event["series_id"] for event in events} == {theme["series_id"]}
+    found = [
+        row["slug"]
+        for event in events
+        for row in json.loads(marketdata("markets", "--event", event["slug"], "--json", cwd=folder, **service).stdout)
+    ]
+    assert market in found
+    tokens = rows_of(marketdata("tokens", market, cwd=folder, **service).stdout)
+    assert {row["token_label"] for row in tokens} == {"Yes", "No"}
+    for words, name in ((("series",), "title"), (("events",), "title"), (("tokens", market), "token_label")):
+        assert name in terminal(*words, cwd=folder, **service).splitlines()[0]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".ndjson"])
+def test_fetched_rows_are_those_of_the_archive(folder, service, market, suffix) -> None:
+    """A file that `fetch` writes has the rows that the archive behind the service has."""
+    out = folder / f"prices{suffix}"
+    done = marketdata("fetch", "prices", market, *RANGE, "-r", "10m", "--out", out, cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    read = {".parquet": pl.read_parquet, ".csv": partial(pl.read_csv, infer_schema=False), ".ndjson": pl.read_ndjson}
+    archive = md.Archive(folder / "history", frame="polars")
+    assert (
+        read[suffix](out)["price"].cast(pl.Float64).to_list()
+        == archive.prices(market, RANGE[1], RANGE[3], "10m")["price"].to_list()
+    )
+
+
+def test_a_terminal_gets_a_table_and_a_pipe_every_row_and_character(folder, service, market) -> None:
+    """A person sees the first rows with ids shortened; a pipe gets CSV of all rows and whole ids."""
+    words = ("fetch", "books", market, *RANGE)
+    lines = terminal(*words, "--rows", "3", cwd=folder, **service).splitlines()
+    names = ["ts", "market_id", "token_id", "token_label", "side", "level", "price", "size"]
+    head = next(i for i, line in enumerate(lines) if line.split() == names)
+    assert len(lines[head:]) == 5
+    assert "rows; --out FILE" in lines[-1]
+    assert "…" in lines[head + 1]
+    held = md.Archive(folder / "history", frame="polars").books(market, RANGE[1], RANGE[3])
+    rows = rows_of(marketdata(*words, cwd=folder, **service).stdout)
+    assert [row["token_id"] for row in rows] == held["token_id"].cast(pl.String).to_list()
+    assert rows[0]["ts"] == "2025-12-31T12:00:00Z"
+
+
+def test_a_pipe_gets_every_market(tmp_path, monkeypatch, capsys) -> None:
+    """A listing is cut, to 50 rows, in a terminal alone, which says so; JSON lines have U+2028 within a text."""
+    archive = md.Archive(tmp_path / "many", frame="polars")
+    archive.add(markets=[{"market_id": f"m{n:03}", "slug": f"s{n:03}", "question": "a\u2028b"} for n in range(70)])
+    with md.serve(archive) as service:
+        monkeypatch.setenv("MARKETDATA_BASE_URL", service.base_url)
+        monkeypatch.setenv("MARKETDATA_API_KEY", service.api_key)
+        client_commands.markets()
+        assert len(rows_of(capsys.readouterr().out)) == 70
+        client_commands.markets(as_json=True)
+        assert {row["question"] for row in json.loads(capsys.readouterr().out)} == {"a\u2028b"}
+        client_commands.markets(rows=60)
+        assert len(rows_of(capsys.readouterr().out)) == 60
+        monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True)
+        client_commands.markets()
+        lines = capsys.readouterr().out.split("\n")[:-1]
+        assert len(lines) == 52
+        assert lines[-1] == "... the first 50 markets; --rows N shows more, --csv all"
+        client_commands.markets(rows=60)
+        assert len(capsys.readouterr().out.split("\n")[:-1]) == 61
+
+
+@pytest.mark.parametrize("width", [60, 100, 120, 160])
+def test_a_row_of_a_table_is_one_line_with_its_slug_whole(folder, service, market, width) -> None:
+    """In a terminal of any width a market is one line, its slug whole to be copied, other texts cut to what fits."""
+    head, *lines = terminal("markets", "--search", "Harbour", cwd=folder, COLUMNS=str(width), **service).splitlines()
+    (line,) = (line for line in lines if market in line)
+    assert max(map(len, lines)) <= width
+    told = "".join(line for line in lines if "simulated-" not in line)
+    names = ("question", "slug", "status", "start_date", "end_date")
+    assert [name for name in names if name in head.split()] + [name for name in names if name in told] == sorted(
+        names, key=lambda name: (name not in head.split(), names.index(name))
+    )
+    if width >= 100:
+        assert line.startswith("Simulat")
+    assert ("…" in line) is (100 <= width < 160)
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}])
+def test_colours_are_where_a_terminal_shows_them(folder, market, env) -> None:
+    """Bids and asks of a table are coloured in a terminal with colours, unless NO_COLOR is set."""
+    words = ("export", "history", "books", market, "-r", "1d", "--rows", 3)
+    seen = terminal(*words, cwd=folder, TERM="xterm-256color", **env)
+    assert bool(re.search(r"\x1b\[3[12]m", seen)) is (not env)
+
+
+def test_what_is_measured_is_in_a_narrow_table(folder, market) -> None:
+    """In 60 columns a book has its prices and sizes; the ids, which are the same in each row, are named below."""
+    words = ("export", "history", "books", market, "-r", "6h", "--rows", 3)
+    head, *lines = terminal(*words, cwd=folder, COLUMNS="60").splitlines()
+    assert head.split() == ["ts", "token_label", "side", "level", "price", "size"]
+    assert "... without market_id, token_id: --csv shows all" in "".join(lines)
+
+
+def test_coverage_is_told_in_words(folder) -> None:
+    """In a terminal a range has the question of its market, and its points in how many minutes; a pipe has all."""
+    head, *lines = terminal("coverage", "history", cwd=folder, COLUMNS="160").splitlines()
+    assert head.split() == ["market", "view", "start", "end", "points", "state"]
+    rows = rows_of(marketdata("coverage", "history", cwd=folder).stdout)
+    assert len(lines) == len(rows)
+    questions = {m["id"]: m["question"] for m in md.Archive(folder / "history").records("markets")}
+    for line, row in zip(lines, rows, strict=True):
+        span = pd.Timestamp(row["end"]) - pd.Timestamp(row["start"])
+        assert line.startswith(questions[row["market_id"]])
+        assert f" {int(row['rows']):,} in {span // pd.Timedelta('1min'):,} min " in line
+
+
+def test_ids_in_a_narrow_terminal_are_shorter_and_differ(folder, market) -> None:
+    """In 60 columns the two tokens of a market are told apart, and a row is still one line."""
+    words = ("export", "history", "prices", market, "-r", "6h", "--rows", 8)
+    head, *lines = terminal(*words, cwd=folder, COLUMNS="60").splitlines()
+    column = head.split().index("token_id") + 1  # a time has a space
+    assert len(lines) == 8
+    assert len({line.split()[column] for line in lines}) == 2
+    assert max(len(line) for line in lines) <= 60
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_table_says_how_many_rows_it_shows(folder, market, rows) -> None:
+    """Below a table that shows a part of the rows is how many of how many."""
+    lines = terminal("export", "history", "prices", market, "-r", "6h", "--rows", rows, cwd=folder).splitlines()
+    assert len(lines) == 1 + rows + 1
+    assert lines[-1].startswith(f"... {rows} of 8 rows;")
+
+
+# Smaller numbers have so many digits that the columns behind them are left out.
+shown_numbers = st.none() | st.just(0.0) | st.floats(1e-15, 1e9)
+
+
+@given(st.lists(st.tuples(st.none() | st.text("ab", max_size=70), shown_numbers, st.booleans())))
+def test_cells_of_a_table_are_those_of_the_frame(rows) -> None:
+    """Numbers are without exponents and read back to two digits at least, a null is "-", a text is whole or cut."""
+    frame = pl.DataFrame(rows, {"name": pl.String, "number": pl.Float64, "flag": pl.Boolean}, orient="row")
+    console = output.console()
+    with console.capture() as seen:
+        console.print(output.table(frame), crop=False)
+    head, *lines = seen.get().splitlines()
+    assert head.split() == frame.columns
+    for line, (text, number, flag) in zip(lines, rows, strict=True):
+        *words, seen, said = line.rsplit(maxsplit=2)
+        name = words[0].strip() if words else ""
+        assert name == ("-" if text is None else text) or text.startswith(name.removesuffix("…"))
+        assert said == str(flag).lower()
+        assert (seen == "-") if number is None else float(seen.replace(",", "")) == pytest.approx(number, rel=0.05)
+
+
+def test_every_format_has_the_same_rows(folder, market) -> None:
+    """CSV, JSON and JSON lines are the same rows; --rows says how many; a file that is written is told in JSON too."""
+    words = ("export", "history", "prices", market, "-r", "1h")
+    told = {name: marketdata(*words, name, cwd=folder).stdout for name in ("--csv", "--json", "--ndjson")}
+    rows = json.loads(told["--json"])
+    assert len(rows) > 10
+    assert [json.loads(line) for line in told["--ndjson"].splitlines()] == rows
+    assert [{**row, "price": float(row["price"])} for row in rows_of(told["--csv"])] == rows
+    assert json.loads(marketdata(*words, "--json", "--rows", 2, cwd=folder).stdout) == rows[:2]
+    written = json.loads(marketdata(*words, "--json", "-o", "x.parquet", cwd=folder).stdout)
+    assert written == {"rows": len(rows), "out": "x.parquet"}
+    assert marketdata(*words, "--json", "--csv", cwd=folder).returncode == 2
+
+
+def test_a_reader_that_stops_early_is_no_error(folder) -> None:
+    """A reader that takes one line, as `head -1` does, ends the command without a word."""
+    with started("export", "history", "books", cwd=folder) as process:
+        assert process.stdout.readline() == "ts,market_id,token_id,token_label,side,level,price,size\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_an_export_without_a_market_is_of_all(folder) -> None:
+    """Every market that the archive holds is exported where none is named, as rows and as a file."""
+    held = md.Archive(folder / "history", frame="polars").scan("prices", resolution="6h").collect()
+    words = ("export", "history", "prices", "-r", "6h")
+    assert len(rows_of(marketdata(*words, cwd=folder).stdout)) == len(held)
+    assert marketdata(*words, "--out", "all.parquet", cwd=folder).returncode == 0
+    assert pl.read_parquet(folder / "all.parquet")["market_id"].n_unique() == held["market_id"].n_unique() > 1
+
+
+def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service, monkeypatch) -> None:
+    """Progress is shown to a person; a pipe gets rows only."""
+    # A bar that is worth showing takes a second, which a quick service does not.
+    monkeypatch.setattr("marketdata.client.history._WORTH_A_BAR", 0.0)
+    slugs = [m["slug"] for m in md.Archive(folder / "history").records("markets") if len(m["tokens"]) < 4]
+    words = ("fetch", "books", *slugs, "--start", "2025-12-31", "--end", "2026-01-01")
+    seen = terminal(*words, cwd=folder, **service)
+    assert "books:" in seen
+    assert "%|" in seen
+    piped = marketdata(*words, cwd=folder, **service)
+    assert (piped.returncode, piped.stderr) == (0, "")
+
+
+def test_a_fetch_without_an_end_goes_up_to_now(folder, service, market) -> None:
+    """`fetch` and `plan` without --end mean up to now, as `pull` does."""
+    start = ("--start", "2025-12-31T12:00", "-r", "1h")
+    rows = rows_of(marketdata("fetch", "prices", market, *start, cwd=folder, **service).stdout)
+    held = md.Archive(folder / "history", frame="polars").prices(
+        market, "2025-12-31T12:00", "2026-01-02", "1h", on_missing="partial"
+    )
+    assert len(rows) == len(held) > 0
+    cost = json.loads(marketdata("plan", "prices", market, *start, "--json", cwd=folder, **service).stdout)
+    assert cost["points"] > 1_000
+    assert cost["memory_bytes"] > 0
+
+
+def test_plan_says_what_a_fetch_costs(folder, service, market) -> None:
+    """The cost of a fetch is told without fetching."""
+    done = marketdata("plan", "books", market, *RANGE, cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    assert "request" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("fetch", "books", "no-such-market", *RANGE), 4, "no-such-market"),
+        (("fetch", "books", "x", *RANGE, "-r", "7m"), 2, "--resolution '7m'"),
+        (("fetch", "price", "x", *RANGE), 2, "'price' is not one of 'books', 'prices', 'metrics'"),
+        (("fetch", "books", "x", "--start", "2026-01-02", "--end", "2026-01-01"), 2, "--start '2026-01-02' is not"),
+        (("fetch", "books", "x", "--start", "1767225600000", "--end", "2026-01-03"), 2, "milliseconds"),
+        (("export", "history", "markets", "nowhere"), 4, "nowhere"),
+        (("export", "history", "markets", "--start", "2025-12-31"), 2, "--start"),
+        (("import", "new", "empty"), 2, ".parquet"),
+        (("coverage", "nowhere"), 2, "nowhere"),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(folder, service, words, code, said) -> None:
+    """What goes wrong is said in one line on stderr, without a traceback, with its own exit code."""
+    done = marketdata(*words, cwd=folder, **service)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+
+
+def test_a_wrong_key_is_code_3(folder, service) -> None:
+    """A key that the service does not know ends with code 3 and is not repeated."""
+    done = marketdata("usage", cwd=folder, **{**service, "MARKETDATA_API_KEY": "mk_wrong_key_0123456789"})
+    assert done.returncode == 3
+    assert "mk_wrong" not in done.stderr
+
+
+def test_without_an_address_the_way_to_simulated_data_is_shown(folder) -> None:
+    """A newcomer who has set nothing reads which command starts a service."""
+    done = marketdata("markets", cwd=folder)
+    assert done.returncode == 2
+    assert "marketdata serve --simulated" in done.stderr
+
+
+def test_a_search_without_a_match_says_so(folder, service) -> None:
+    """No market of that word is a sentence on stderr; the header of the CSV is there."""
+    done = marketdata("markets", "--search", "no such thing", cwd=folder, **service)
+    assert done.returncode == 0
+    assert done.stderr == "marketdata: no markets match.\n"
+    assert done.stdout.startswith("market_id,slug,")
+
+
+def test_no_service_is_code_5(folder) -> None:
+    """An address where nobody answers ends with code 5."""
+    env = {"MARKETDATA_BASE_URL": "http://127.0.0.1:9", "MARKETDATA_API_KEY": "mk_any_key_0123456789"}
+    assert marketdata("usage", cwd=folder, **env).returncode == 5
+
+
+def test_debug_shows_the_traceback(folder) -> None:
+    """`--debug`, even after the verb, shows where an error came from."""
+    with pytest.raises(md.errors.ConfigError, match="nowhere"):
+        marketdata("coverage", "nowhere", "--debug", cwd=folder)
+
+
+@pytest.mark.parametrize("records", ["ndjson", "parquet", "csv"])
+def test_what_is_exported_can_be_imported(folder, market, records) -> None:
+    """Files that `export` wrote fill a new archive with the same rows, which are found by the same slugs."""
+    source = folder / f"source-{records}"
+    source.mkdir()
+    held = md.Archive(folder / "history", frame="polars")
+    for view, suffix in (("books", "parquet"), ("prices", "csv"), ("metrics", "ndjson")):
+        done = marketdata("export", "history", view, market, "--out", source / f"{view}.{suffix}", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    done = marketdata("export", "history", "markets", "--out", source / f"markets.{records}", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    done = marketdata("import", f"copy-{records}", source, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    copy = md.Archive(folder / f"copy-{records}", frame="polars")
+    for view in ("books", "prices", "metrics"):
+        assert getattr(copy, view)(market).equals(getattr(held, view)(market))
+    assert copy.records("markets") == held.records("markets")
+
+
+def test_an_import_counts_what_is_reduced(folder) -> None:
+    """The report has the rows read, those stored without copies, and their points at the base."""
+    (folder / "fine").mkdir()
+    prices = md.testing.prices("polars", buckets=10)
+    seconds = prices.with_columns(ts=pl.col("ts") - pl.duration(seconds=pl.col("ts").dt.minute().cast(pl.Int64) * 40))
+    md.testing.markets("polars").write_parquet(folder / "fine" / "markets.parquet")
+    pl.concat([seconds, seconds]).write_parquet(folder / "fine" / "prices.parquet")
+    md.testing.books("polars", buckets=4, levels=3).write_parquet(folder / "fine" / "books.parquet")
+    done = marketdata("import", "fine-copy", folder / "fine", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    told = {row["kind"]: (row["rows"], row["stored"], row["points"]) for row in json.loads(done.stdout)}
+    assert told["books"] == (4 * 2 * 2 * 3, 4 * 2 * 2 * 3, 8)
+    assert told["prices"] == (40, 20, 2 * seconds["ts"].dt.truncate("1m").n_unique())
+    done = marketdata("import", "seconds", folder / "fine", "--base", "1s", "--json", cwd=folder)
+    assert {row["kind"]: row["points"] for row in json.loads(done.stdout)} == {"markets": 0, "books": 8, "prices": 20}
+    assert len(rows_of(marketdata("export", "seconds", "prices", "-r", "1s", cwd=folder).stdout)) == 20
+    done = marketdata("import", "fine-copy", folder / "fine", "--base", "1s", cwd=folder)
+    assert (done.returncode, "base='1m'" in done.stderr) == (2, True)
+
+
+def test_records_are_listed_as_markets_are(folder, market) -> None:
+    """`export ARCHIVE markets` shows every market, or those that are named."""
+    every = terminal("export", "history", "markets", cwd=folder).splitlines()
+    assert every[0].split() == ["question", "slug", "status", "start_date", "end_date"]
+    piped = rows_of(marketdata("export", "history", "markets", cwd=folder).stdout)
+    records = md.Archive(folder / "history").records("markets")
+    assert len(every) == 1 + len(piped) == 1 + len(records)
+    assert [json.loads(row["token_ids"]) for row in piped] == [[t["id"] for t in r["tokens"]] for r in records]
+    one = json.loads(marketdata("export", "history", "markets", market, "--json", cwd=folder).stdout)
+    assert [row["slug"] for row in one] == [market]
+
+
+def test_a_dry_run_leaves_nothing_behind(folder, service, market) -> None:
+    """Only to ask what a pull would ask makes no folder, and puts nothing into an empty one."""
+    (folder / "bare").mkdir()
+    for name in ("dry", "bare"):
+        done = marketdata("pull", name, *RANGE, "--market", market, "--dry-run", cwd=folder, **service)
+        assert done.returncode == 0, done.stderr
+        assert "missing" in done.stdout
+    assert not (folder / "dry").exists()
+    assert not list((folder / "bare").iterdir())
+
+
+def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
+    """`pull` fills an archive with what the service has, and then has nothing left to do."""
+    (folder / "pulled").mkdir()
+    words = ("pull", "pulled", *RANGE, "--market", market)
+    done = marketdata(*words, "--json", cwd=folder, **service)
+    assert done.returncode == 0, done.stderr
+    assert {row["view"] for row in json.loads(done.stdout)} == {"books", "prices", "metrics"}
+    assert "nothing is missing" in terminal(*words, cwd=folder, **service)
+    assert rows_of(marketdata(*words, cwd=folder, **service).stdout) == []
+    archives = [md.Archive(folder / name, frame="polars") for name in ("history", "pulled")]
+    held, pulled = (archive.books(market, RANGE[1], RANGE[3]) for archive in archives)
+    assert held.equals(pulled)
+
+
+def test_verify_names_the_readings_of_a_service(folder, service, market) -> None:
+    """With --service every reading is told, and the local service follows those that its data can show."""
+    words = ("verify", "--service", market, "--start", "2025-12-31", "--end", "2026-01-01")
+    assert "label     followed" in terminal(*words, cwd=folder, **service)
+    told = json.loads(marketdata(*words, "--json", cwd=folder, **service).stdout)
+    assert list(told) == ["label", "averages", "books", "empty", "limit"]
+    for wrong in (("verify",), ("verify", "history", "--service", market), ("verify", "--service", market)):
+        refused = marketdata(*wrong, cwd=folder, **service)
+        assert refused.returncode != 0
+        assert "--service" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_verify_finds_what_is_damaged(folder, market) -> None:
+    """An archive that is whole ends with code 0, one with a file gone with code 1 and the name of the market."""
+    path = folder / "damaged"
+    archive = md.simulate(path, events=1, days=0.1, markets=1)
+    assert marketdata("verify", path, cwd=folder).returncode == 0
+    Path(archive.files("prices")[0].removeprefix("file://")).unlink()
+    done = marketdata("verify", path, cwd=folder)
+    assert done.returncode == 1
+    assert archive.find_market(market)["id"][:8] in done.stdout
+
+
+def test_keys_are_made_listed_and_revoked(folder) -> None:
+    """A key is shown once when it is made, listed by id only, and revoked by id."""
+    made = marketdata("keys", "new", "keys.toml", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    key_id, key = made.stdout.split()[0], made.stdout.split()[-1]
+    assert key not in (folder / "keys.toml").read_text()
+    assert marketdata("keys", "revoke", "keys.toml", key_id, cwd=folder).returncode == 0
+    listed = marketdata("keys", "list", "keys.toml", cwd=folder).stdout
+    assert [(row["id"], row["revoked"]) for row in rows_of(listed)] == [(key_id, "true")]
+    assert json.loads(marketdata("keys", "list", "keys.toml", "--json", cwd=folder).stdout)[0]["id"] == key_id
+    assert key not in listed
+
+
+def test_a_further_key_takes_a_plan_of_the_file(folder) -> None:
+    """A file with one plan needs no --plan, one with more names them, and one it lacks or an empty one is refused."""
+    one, two = folder / "one.toml", folder / "two.toml"
+    assert marketdata("keys", "new", one, "--plan", "pro", cwd=folder).returncode == 0
+    assert "(plan pro)" in marketdata("keys", "new", one, cwd=folder).stdout
+    refused = marketdata("keys", "new", one, "--plan", "other", cwd=folder)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "pro" in refused.stderr
+    for path in (one, folder / "new.toml"):
+        empty = marketdata("keys", "new", path, "--plan", "", cwd=folder)
+        assert (empty.returncode, empty.stdout) == (2, "")
+        assert "--plan is empty" in empty.stderr
+    assert not (folder / "new.toml").exists()
+    create_key_file(two, "basic")
+    two.write_text(two.read_text() + "\n[plans.pro]\n")
+    several = marketdata("keys", "new", two, cwd=folder)
+    assert several.returncode == 2
+    assert "--plan is missing" in several.stderr
+    assert "basic, pro" in several.stderr
+
+
+@pytest.mark.parametrize(("view", "column"), [("books", "size"), ("prices", "price"), ("metrics", "volume")])
+def test_the_proof_of_the_demo_sees_one_changed_number(folder, market, view, column) -> None:
+    """Two answers that differ in one number, or by one row, are not equal."""
+    hourly = getattr(md.Archive(folder / "history", frame="polars"), view)(market, resolution="1h")
+    demo.compare(view, hourly, hourly.clone())
+    first = hourly[column].is_not_null().arg_max()
+    at = pl.int_range(pl.len()) == first
+    changed = hourly.with_columns(pl.when(at).then(pl.col(column) * (1 + 1e-9)).otherwise(column))
+    for other in (changed, hourly[1:], hourly.with_columns(pl.lit("x").alias("market_id").cast(pl.Categorical))):
+        with pytest.raises(md.errors.ContractError, match=view):
+            demo.compare(view, hourly, other)
+
+
+def test_the_demo_proves_itself_and_draws(tmp_path, monkeypatch) -> None:
+    """The demo, here of two days, compares every row with the service's own answer and saves a chart."""
+    monkeypatch.setattr("marketdata.simulation.simulate", partial(md.simulate, days=2))
+    done = marketdata("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
+    assert "Simulated:" in done.stdout
+    assert (tmp_path / "chart.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_demo_runs_on_recorded_files(tmp_path) -> None:
+    """The demo does the same with recorded data, of which a few tokens and markets show as much as all."""
+    if not RECORDED.is_dir():
+        pytest.skip("the recorded data is not here: ../shared/data/recorded")
+    data = tmp_path / "data"
+    data.mkdir()
+    for kind, of in {"markets": "market_id", "books": "token_id", "prices": "token_id", "metrics": "market_id"}.items():
+        rows = pl.read_parquet(RECORDED / f"{kind}.parquet")
+        few = rows[of].unique(maintain_order=True)[: None if kind == "markets" else 3]
+        rows.filter(pl.col(of).is_in(few.implode())).write_parquet(data / f"{kind}.parquet")
+    done = marketdata("demo", "--data", data, "--out", tmp_path / "chart.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
+    assert "imulated" not in done.stdout
+    assert (tmp_path / "chart.png").is_file()

@@ -1,0 +1,67 @@
+"""Markets of many tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from fetch.turns import Near, Turns
+from reference.faults import Act, Ask, ok, refuse
+from reference.oracle import MINUTE, START, Oracle, minutes
+
+from marketdata.times import Range, to_text
+
+# Seeds of who comes first, and the requests a minute that a key has then.
+PLANS = {0: None, 1: 60_000, 2: 600}
+
+
+@pytest.fixture(params=PLANS)
+def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
+    """Who comes first."""
+    out = Turns(request.param)
+    monkeypatch.setattr("marketdata.fetch.scheduler.start_thread", out.start)
+    yield out
+    out.end()
+
+
+@pytest.fixture
+def server(turns: Turns) -> Near:
+    """A service whose ``answer`` the test sets."""
+    return Near(turns)
+
+
+@pytest.fixture
+def oracle(server: Near) -> Oracle:
+    """A market of 3000 minutes, served."""
+    out = Oracle.of_prices(3000)
+    server.answer = out
+    return out
+
+
+def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> tuple[Oracle, Callable[..., Act]]:
+    """A market of 210 tokens, of which token k has a point each ``step(k)`` minutes of its life, and its service."""
+    oracle = Oracle.of_prices(0, [f"t{i:03}" for i in range(210)])
+    oracle.labels = {x: f"id{x}" for x in oracle.labels}
+    alive = life or minutes(count)
+    for k, x in enumerate(oracle.labels):
+        every = range(START, START + count * MINUTE, step(k) * MINUTE) if step(k) else ()
+        oracle.points |= {(x, t): (t // MINUTE % 9999 + k) / 1e5 for t in every if alive.start <= t < alive.end}
+    only = {x: Oracle({k: v for k, v in oracle.points.items() if k[0] == x}, {x: i}) for x, i in oracle.labels.items()}
+    record = {"id": "m1", "slug": "slug", "tokens": [{"id": i, "label": x} for x, i in oracle.labels.items()]}
+    if life is not None:
+        record |= {"start_date": to_text(life.start), "end_date": to_text(life.end)}
+
+    def answer(ask: Ask) -> Act:
+        if ask.path == "/v1/usage":
+            return refuse(404)
+        _, _, kind, name, *view = ask.path.split("/")
+        if kind == "markets" and not view:
+            return ok(record)
+        if kind == "markets":
+            return refuse(400, "This market has more than 200 tokens; use /v1/tokens/{token_id}/prices.")
+        label = name.removeprefix("id")
+        body = only[label].page(ask)
+        del body["tokens"]
+        return ok({**body, "token_id": name, "token_label": label, "data": body["data"][label]})
+
+    return oracle, answer

@@ -1,0 +1,195 @@
+"""The account by a plain loop over time, in exact fractions; the stake by trying many."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.columns import levels_of
+from reference.fills import MINUTE, as_floats, called, settled_cases, signals_of
+from reference.kinds import close, of_kind, rows
+from reference.measures import SLACK, taken
+
+import marketdata as md
+from marketdata.points.schema import TOLERANCE
+from marketdata.times import to_datetime
+
+
+def books_of(books: Any) -> dict[Any, dict[int, tuple[Any, Any]]]:
+    """Bids and asks of each token at each time, in fractions."""
+    at, out = 0, defaultdict(dict)  # type: ignore[var-annotated]
+    for i in range(len(books)):
+        nb, na = books.counts[2 * i], books.counts[2 * i + 1]
+        exact = [(Fraction(p), Fraction(s)) for p, s in levels_of(books)[at : at + nb + na].tolist()]
+        at += nb + na
+        out[tuple(books.tokens[books.token[i]][:2])][int(books.ts[i])] = (exact[:nb], exact[nb:])
+    return out
+
+
+def plain(books: Any, fills: list[dict[str, Any]], ends: Any, payoffs: Any, cash: float) -> dict[str, list[Any]]:
+    """Row after row: what was bought and sold so far, and what the latest book of each token says."""
+    known = books_of(books)
+    fills = [{**f, "ts": int(f["ts"].timestamp() * 1e6 + 0.5)} for f in fills if f["shares"] > 0]
+    held_by = {(f["market_id"], f["token_id"]) for f in fills}
+    over = {who: ends[who[0]] // MINUTE * MINUTE for who in held_by if who[0] in ends and who in payoffs}
+    times = {ts for books_ in known.values() for ts in books_} | {f["ts"] for f in fills} | {*over.values()}
+    out: dict[str, list[Any]] = {"total": [], "markets": []}
+    best = None
+    for now in sorted(times):
+        sums, markets = [Fraction(0)] * 3, {}
+        for who in sorted(held_by):
+            done = [f for f in fills if (f["market_id"], f["token_id"]) == who and f["ts"] <= now]
+            if not done:
+                continue
+            sign = {"buy": 1, "sell": -1}
+            held = sum(sign[f["side"]] * Fraction(f["shares"]) for f in done)
+            moved = sum(Fraction(f["shares"]) for f in done)
+            held = held if held > Fraction(TOLERANCE) * moved else Fraction(0)
+            money = -sum(sign[f["side"]] * Fraction(f["notional"]) + Fraction(f["fee"]) for f in done)
+            if who in over and now >= over[who]:
+                money, held = money + held * Fraction(payoffs[who]), Fraction(0)
+            value: Any = Fraction(0)
+            sale: Any = Fraction(0)
+            if held:
+                seen = [ts for ts in known[who] if ts <= now]
+                bids, asks = known[who][max(seen)] if seen else ([], [])
+                value = held * (bids[0][0] + asks[0][0]) / 2 if bids and asks else None
+                enough = sum(s for _, s in bids) >= held * (1 - SLACK)
+                sale = taken(bids, held, money=False)[1] if enough else None
+            one = [money, value, sale]
+            sums = [None if a is None or b is None else a + b for a, b in zip(sums, one, strict=True)]
+            before = markets.get(who[0], [Fraction(0)] * 3)
+            markets[who[0]] = [None if a is None or b is None else a + b for a, b in zip(before, one, strict=True)]
+        money, value, sale = sums
+        equity = None if value is None else Fraction(cash) + money + value
+        best = best if equity is None else equity if best is None else max(best, equity)
+        row = [Fraction(cash) + money, value, sale, equity, None if value is None else money + value]
+        row += [None if sale is None else money + sale, None if equity is None else best - equity]
+        out["total"].append((now, *(None if v is None else float(v) for v in row)))
+        for market, (m, v, s) in sorted(markets.items()):
+            profit = None if v is None else m + v
+            out["markets"].append((now, market, *(None if x is None else float(x) for x in (v, s, profit))))
+    out["markets"].sort(key=lambda row: (row[1], row[0]))
+    return out
+
+
+@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
+@given(
+    kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]),
+    drawn=settled_cases(),
+    cash=st.sampled_from([0.0, 1000.0]),
+)
+def test_an_account_equals_a_plain_loop_over_time(kind: str, drawn: Any, cash: float) -> None:
+    """Cash, positions at the latest book, payoffs from their bucket on, and the fall from the greatest equity."""
+    (books, orders, options), outcomes, ends, paid_out = drawn
+    frame = of_kind(books, kind)
+    fills = md.execute(signals_of(as_floats(orders)), frame, "1m", outcomes=outcomes, **called(options)).fills
+    got = md.account(fills, frame, "1m", outcomes=outcomes, cash=cash)
+    done = pl.DataFrame(fills) if kind == "arrow" else pl.from_pandas(fills) if "pandas" in kind else fills
+    columns = ["ts", "market_id", "token_id", "side", "shares", "notional", "fee"]
+    done = done.with_columns(pl.col("market_id", "token_id", "side").cast(pl.String)).select(columns)
+    want = plain(books, done.rows(named=True), ends, paid_out, cash)
+    moved = 1e-9 * (1 + cash + sum(f["notional"] + f["shares"] for f in done.rows(named=True)))
+    assert close(rows(got.total), want["total"], least=moved)
+    assert close(rows(got.markets), want["markets"], least=moved)
+    assert got.events is None
+
+
+def bought(books: pl.DataFrame, size: float = 100.0) -> pl.DataFrame:
+    orders = books.md.mid().filter(pl.col("ts") == pl.col("ts").min(), token_label="Yes")
+    orders = orders.select("ts", "market_id", "token_id", side=pl.lit("buy"), size=size)
+    return md.execute(orders, books, "1m", fees=0).fills
+
+
+def test_a_later_price_or_payoff_changes_no_earlier_row() -> None:
+    """The account of the first rows is the same whatever comes later."""
+    books, outcomes = md.testing.books("polars", buckets=6), md.outcomes(md.testing.markets("polars"))
+    fills = bought(books)
+    cut = books["ts"].unique().sort()[3]
+    early = md.account(fills, books.filter(pl.col("ts") < cut), "1m").total
+    for more in (books, books.with_columns(price=pl.when(pl.col("ts") < cut).then("price").otherwise(0.5))):
+        told = outcomes.with_columns(resolved_at=pl.lit(cut))
+        assert md.account(fills, more, "1m", outcomes=told).total.head(3).equals(early)
+    unknown = outcomes.with_columns(
+        pl.lit(None, pl.Datetime("us", "UTC")).alias(c) for c in ("resolved_at", "closed_at")
+    )
+    assert md.account(fills, books, "1m", outcomes=unknown).total.equals(md.account(fills, books, "1m").total)
+
+
+def test_prices_of_any_kind_of_quote() -> None:
+    """Bbo holds the best bid alone, prices hold no bids: a sale that they do not show is null."""
+    books = md.testing.books("polars")
+    whole, top, mids = (
+        md.account(bought(books, 150), frame, "1m").total
+        for frame in (books, books.md.bbo(), md.testing.prices("polars"))
+    )
+    nested = md.account(bought(books, 150), books.md.nest(), "1m").total
+    assert nested.equals(whole)
+    assert whole["sale"].null_count() == 0
+    assert top["sale"].is_null().to_list() == [False, True, True]
+    assert mids["sale"].is_null().to_list() == [False, True, True]
+    for other in (top, mids):
+        assert whole["value"].to_list() == pytest.approx(other["value"].to_list())
+    net = md.account(bought(books, 150), books, "1m", fees=0.01).total
+    assert (whole["sale"] - net["sale"]).to_list() == pytest.approx([0, *(0.01 * whole["sale"][1:])])
+
+
+def test_exposure_by_event_is_the_sum_of_its_markets() -> None:
+    """Markets of one event are one exposure; a market of none is left out."""
+    books, markets = md.testing.books("polars", markets=3), md.testing.markets("polars", markets=3)
+    fills = bought(books)
+    events = markets.with_columns(event_slug=pl.Series(["a", "a", None]))
+    got = md.account(fills, books, "1m", markets=events)
+    assert got.markets.height == 6
+    two = got.markets.filter(pl.col("market_id") != "wind").group_by("ts").agg(pl.col("value").sum()).sort("ts")
+    assert got.events["event_id"].unique().to_list() == ["a"]
+    assert got.events["value"].to_list() == pytest.approx(two["value"].to_list())
+
+
+def test_fills_that_cannot_be_are_refused() -> None:
+    """A sale of what was not bought, a fill after the payoff, another side, and prices of wider buckets."""
+    books, outcomes = md.testing.books("polars"), md.outcomes(md.testing.markets("polars"))
+    fills = bought(books)
+    with pytest.raises(md.errors.NotTidyError, match="sell more of token '11'"):
+        md.account(fills.with_columns(side=pl.lit("sell")), books, "1m")
+    with pytest.raises(md.errors.NotTidyError, match="side is 'buy' or 'sell'"):
+        md.account(fills.with_columns(side=pl.lit("bid")), books, "1m")
+    told = outcomes.with_columns(resolved_at=pl.lit(to_datetime(1_767_225_600_000_000)))
+    with pytest.raises(md.errors.NotTidyError, match="after its market resolved at 2026-01-01T00:00:00Z"):
+        md.account(fills, books, "1m", outcomes=told)
+    with pytest.raises(md.errors.NotTidyError, match="notional"):
+        md.account(fills.drop("notional"), books, "1m")
+    hours = md.testing.books("polars", buckets=8, resolution="1h")
+    with pytest.warns(md.errors.CoarseGridWarning, match="look 1h wide"):
+        md.account(fills, hours, "1m")
+    with pytest.raises(md.errors.ConfigError, match="off the grid"):
+        md.account(fills, hours, "1h")
+    none = md.account(fills.head(0), books, "1m", cash=5)
+    assert none.total["equity"].to_list() == [5.0] * 3
+    assert none.markets.height == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong", "said"),
+    [
+        ("shares", -10.0, "shares is a number from 0 in a frame of fills; row 0 has -10.0"),
+        ("shares", None, "shares is a number from 0 in a frame of fills; row 0 has nan"),
+        ("notional", -4.2, "notional is a number from 0"),
+        ("notional", None, "notional is a number from 0"),
+        ("fee", math.inf, "fee is a finite number in a frame of fills; row 0 has inf"),
+    ],
+)
+def test_fills_of_ones_own_are_numbers(column: str, wrong: float | None, said: str) -> None:
+    """A sale of negative shares would be left out in silence, and a missing cost would be one of all later money."""
+    books = md.testing.books("polars")
+    fills = bought(books).with_columns(pl.lit(wrong, pl.Float64).alias(column))
+    with pytest.raises(md.errors.NotTidyError, match=said):
+        md.account(fills, books, "1m")
+    nothing = bought(books).with_columns(shares=0.0, notional=None, fee=None)
+    assert md.account(nothing, books, "1m", cash=5).total["cash"].to_list() == [5.0] * 3

@@ -1,0 +1,199 @@
+"""Events as baskets, by a plain loop in exact fractions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.fees import exact, legs
+from reference.kinds import KINDS, close, few, of_kind, rows
+from reference.markets import pairs, tops
+from reference.measures import SLACK
+
+import marketdata as md
+from marketdata.tidy.frames import to_frame
+from marketdata.times import to_datetime
+
+RATE = 0.05
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Any, pl.DataFrame, dict[str, Any]]:
+    """Books of two markets, their records (the second token may be Yes, a third market has no books), and events."""
+    books = draw(pairs())
+    markets = ["m0", "m1"] + ["m2"] * draw(st.booleans())
+    ids = [draw(st.permutations([f"{market[1]}0", f"{market[1]}1"])) for market in markets]
+    alone = draw(st.booleans())
+    event = ["e1" if alone and market == "m1" else "e0" for market in markets]
+    said = {name: (draw(st.sampled_from([True, True, False, None])), draw(st.sampled_from([False, False, True, None])))
+            for name in ("e0", "e1")}  # fmt: skip
+    records = pl.DataFrame(
+        {
+            "market_id": markets,
+            "token_ids": ids,
+            "event_id": event,
+            "exclusive": [said[e][0] for e in event],
+            "open_list": [said[e][1] for e in event],
+        },
+        schema_overrides={"exclusive": pl.Boolean, "open_list": pl.Boolean},
+    ).sample(fraction=1, shuffle=True, seed=1)
+    events = {
+        e: {
+            "legs": {m: i for m, i, of in zip(markets, ids, event, strict=True) if of == e},
+            "basket": said[e][0] is True and said[e][1] is False,
+        }
+        for e in event
+    }
+    return books, records, events
+
+
+def times(books: Any, event: dict[str, Any]) -> list[int]:
+    tokens = [books.tokens[i].market_id for i in books.token]
+    return sorted({int(ts) for ts, market in zip(books.ts, tokens, strict=True) if market in event["legs"]})
+
+
+def asks(books: Any) -> dict[tuple[str, str, int], list[tuple[Fraction, Fraction]]]:
+    """The levels of the ask side of each snapshot."""
+    frame = to_frame(books, "polars").filter(pl.col("side").cast(pl.String) == "ask").drop_nulls("price")
+    out = defaultdict(list)
+    for ts, market, token, _, _, _, price, size in rows(frame):
+        out[market, token, ts].append((Fraction(price), Fraction(size)))
+    return out
+
+
+@given(kind=st.sampled_from(KINDS), case=cases(), size=st.sampled_from([None, 0.5, 100, 1e5]))
+def test_costs_of_a_basket_equal_a_plain_walk(kind: str, case: Any, size: float | None) -> None:
+    """All Yes and all No, level by level with fees; null where a leg lacks depth, or the event is no basket."""
+    books, records, events = case
+    ladders = asks(books)
+    want = []
+    for name, event in sorted(events.items()):
+        for ts in times(books, event):
+            row: list[Any] = [ts, name, len(event["legs"])]
+            for side, pays in ((0, 1), (1, len(event["legs"]) - 1)):
+                each = [ladders.get((market, ids[side], ts), []) for market, ids in event["legs"].items()]
+                sets = (
+                    None if not all(each) else min(levels[0][1] for levels in each) if size is None else Fraction(size)
+                )
+                short = sets is None or any(sum(s for _, s in levels) < sets * (1 - SLACK) for levels in each)
+                if short or not event["basket"]:
+                    row += [None] * 4
+                    continue
+                taken = [one for levels in each for one in legs(levels, sets)]  # type: ignore[arg-type]
+                cost = sum(p * s + exact("quadratic", RATE, p, s) for p, s in taken)
+                row += [float(sets), float(cost), float(sets * pays), float(sets * pays - cost)]  # type: ignore[arg-type, operator]
+            want.append(tuple(row))
+    fees = md.Fees.quadratic(RATE, decimals=None)
+    got = rows(md.event_arbitrage(of_kind(books, kind), records, fees=fees, size=size))
+    # The edge of large sums that cancel is exact to their last bits.
+    assert close(got, want, digits=1e-9, least=1e-9 * max((row[i] or 0 for row in want for i in (4, 8)), default=0))
+
+
+@given(kind=st.sampled_from(KINDS), case=cases())
+def test_sums_and_probabilities_of_an_event_equal_a_plain_walk(kind: str, case: Any) -> None:
+    """The Yes of all markets of a basket; null where one lacks the value."""
+    books, records, events = case
+    seen = {(t.market_id, t.token_id, ts): values for (t, ts), values in tops(books).items()}
+    labels = {(t.market_id, t.token_id): t.token_label for t in books.tokens}
+    sums, shares = [], []
+    for name, event in sorted(events.items()):
+        for ts in times(books, event):
+            each = {m: seen.get((m, ids[0], ts)) for m, ids in event["legs"].items()}
+            there = [values for values in each.values() if values is not None]
+            whole = event["basket"] and len(there) == len(each)
+            found = []
+            for column in (0, 4, 2):
+                values = [v[column] for v in there]
+                found.append(float(sum(map(Fraction, values))) if whole and None not in values else None)
+            bid, mid, ask = found
+            sums.append((ts, name, len(there), bid, mid, ask, None if ask is None else ask - 1))
+            for market, values in each.items():
+                if values is not None:
+                    yes = event["legs"][market][0]
+                    share = None if not mid else values[4] / mid
+                    shares.append((ts, market, yes, labels[market, yes], share))
+    frame = of_kind(books, kind)
+    assert close(rows(md.event_overround(frame, records)), sums, least=1e-14)
+    shares.sort(key=lambda row: (row[1:3], row[0]))
+    assert close(rows(md.event_probabilities(frame, records)), shares)
+
+
+@few
+@given(case=cases())
+def test_a_basket_of_the_best_prices_needs_no_levels(case: Any) -> None:
+    """Of bbo frames the size at the best ask is what can be bought."""
+    books, records, _ = case
+    frame = to_frame(books, "polars")
+    of_bbo = md.event_arbitrage(md.bbo(frame), records, fees=0)
+    assert close(rows(of_bbo), rows(md.event_arbitrage(frame, records, fees=0)))
+
+
+@pytest.mark.parametrize("said", [{"exclusive": False}, {"open_list": True}, {"open_list": None}, {"exclusive": None}])
+@pytest.mark.fault("FR4")
+def test_an_event_that_is_no_basket_is_no_gain(said: dict[str, Any]) -> None:
+    """All Yes cost 0.3 here, which is no free money if another outcome may win, or that is not known."""
+    books = md.testing.books("polars", markets=3).with_columns(price=pl.col("price") / 8)
+    events = md.testing.markets("polars", markets=3).with_columns(exclusive=True, open_list=False)
+    assert books.md.event_arbitrage(events, fees=0)["yes_edge"].min() > 50
+    unsure = events.with_columns(**{name: pl.lit(value, pl.Boolean) for name, value in said.items()})
+    got = books.md.event_arbitrage(unsure, fees=0)
+    assert len(got) == 3
+    assert {row[3:] for row in got.rows()} == {(None,) * 8}
+    assert set(books.md.event_overround(unsure)["overround"]) == {None}
+    assert set(books.md.event_probabilities(unsure)["probability"]) == {None}
+
+
+@pytest.mark.fault("FR4")
+def test_a_leg_without_a_book_is_no_leg_that_costs_nothing() -> None:
+    """A market of the event that the frame has not makes every sum null, and so does one missing snapshot."""
+    books = md.testing.books("polars", markets=3)
+    events = md.testing.markets("polars", markets=4).with_columns(negRisk=True, negRiskAugmented=False)
+    assert set(books.md.event_arbitrage(events, fees=0)["no_edge"]) == {None}
+    known = events.head(3)
+    assert books.md.event_arbitrage(known, fees=0)["no_edge"].null_count() == 0
+    hole = (pl.col("ts") == to_datetime(1_767_225_660_000_000)) & (pl.col("market_id") == "wind")
+    got = books.filter(~hole).md.event_arbitrage(known, fees=0)
+    assert got["yes_edge"].is_null().to_list() == [False, True, False]
+
+
+def test_yes_is_the_first_token_of_the_record() -> None:
+    """A record whose first token has the greater id names Yes, in every kind of frame of records."""
+    books = md.testing.books("polars", markets=2, buckets=1)
+    records = md.testing.markets("polars", markets=2).with_columns(exclusive=True, open_list=False)
+    turned = records.with_columns(pl.col("token_ids", "token_labels").list.reverse())
+    for events in (turned, turned.to_pandas(), turned.to_arrow(), turned.lazy()):
+        assert books.md.event_overround(events)["ask_sum"].to_list() == [pytest.approx(0.61 + 0.51)]
+        assert set(books.md.event_probabilities(events)["token_label"]) == {"No"}
+    assert books.md.event_overround(records)["ask_sum"].to_list() == [pytest.approx(0.41 + 0.51)]
+
+
+def test_what_is_missing_or_contradicts_itself_is_named() -> None:
+    """Records without the two facts, with three tokens, or that contradict each other are errors."""
+    books = md.testing.books("polars", markets=2)
+    records = md.testing.markets("polars", markets=2)
+    events = records.with_columns(exclusive=True, open_list=False)
+    for function in (md.event_overround, md.event_probabilities, md.event_arbitrage):
+        more = {"fees": 0} if function is md.event_arbitrage else {}
+        with pytest.raises(md.errors.NotTidyError, match=r"'exclusive', 'open_list'"):
+            function(books, records, **more)
+        three = events.with_columns(token_ids=pl.lit(["1", "2", "3"]))
+        with pytest.raises(md.errors.NotTidyError, match="3 tokens"):
+            function(books, three, **more)
+        differs = events.with_columns(exclusive=pl.col("market_id") == "rain")
+        with pytest.raises(md.errors.NotTidyError, match="differ in exclusive or open_list"):
+            function(books, differs, **more)
+    with pytest.raises(md.errors.ConfigError, match=r"^fees=None is refused.*md\.Fees\.flat"):
+        md.event_arbitrage(books, events, fees=None)
+    with pytest.raises(md.errors.ConfigError, match="not known"):
+        md.event_arbitrage(books, events, fees=md.Fees.of(records.with_columns(fd=pl.lit(None, pl.String))))
+    with pytest.raises(md.errors.ConfigError, match="size"):
+        md.event_arbitrage(books, events, fees=0, size=np.nan)
+    cents = books.with_columns(price=pl.col("price") * 100)
+    with pytest.raises(md.errors.NotTidyError, match="divide cents by 100"):
+        md.event_arbitrage(cents, events, fees=0)

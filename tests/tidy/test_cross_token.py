@@ -1,0 +1,197 @@
+"""Tokens of one market seen together."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.kinds import KINDS, close, few, of_kind, rows
+from reference.markets import forecasts, in_kind, pairs, tops
+
+import marketdata as md
+from marketdata.points.columns import Token
+from marketdata.testing.strategies import book_columns, prices
+from marketdata.tidy.frames import to_frame
+
+
+@given(kind=st.sampled_from(KINDS), books=pairs())
+def test_a_complement_mirrors_the_other_book(kind: str, books: Any) -> None:
+    """Bids of one token are asks of the other at 1 - p, level by level, with their sizes."""
+    other = {
+        Token(f"m{m}", f"{m}{t}", f"label {t}"): Token(f"m{m}", f"{m}{1 - t}", f"label {1 - t}")
+        for m in (0, 1)
+        for t in (0, 1)
+    }
+    want = []
+    for ts, *who, side, level, price, size in rows(to_frame(books, "polars")):
+        mirrored = None if price is None else 1.0 - price
+        want.append((ts, *other[Token(*who)], "ask" if side == "bid" else "bid", level, mirrored, size))
+    want.sort(key=lambda r: (r[1:4], r[0], r[4] == "ask", r[5] or 0))
+    frame = of_kind(books, kind)
+    out = md.complement(frame)
+    assert rows(out) == want
+    assert close(rows(md.complement(out)), rows(to_frame(books, "polars")))
+
+
+@few
+@given(books=pairs())
+def test_measures_of_a_complement_are_the_mirror(books: Any) -> None:
+    """Seen through the other token the mid is 1 - mid, the spread is the same, the imbalance has the other sign."""
+    frame = to_frame(books, "polars")
+    swap = {"label 0": "label 1", "label 1": "label 0"}
+    seen = md.complement(frame)
+
+    def by_token(out: Any, flip: bool) -> dict[Any, Any]:
+        return {(r[0], r[1], swap[r[3]] if flip else r[3]): r[4] for r in rows(out)}
+
+    for verb, mirror in (
+        (md.mid, lambda v: 1 - v),
+        (md.microprice, lambda v: 1 - v),
+        (md.spread, lambda v: v),
+        (md.imbalance, lambda v: -v),
+    ):
+        a, b = by_token(verb(frame), flip=False), by_token(verb(seen), flip=True)
+        assert a.keys() == b.keys()
+        for key, v in a.items():
+            assert (v is None) == (b[key] is None)
+            assert v is None or math.isclose(mirror(v), b[key], abs_tol=1e-12)
+
+
+@given(kind=st.sampled_from(KINDS), books=pairs(tokens=3))
+def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
+    """Each sum is exact over all tokens of the market, and null where one of them lacks the value or the book."""
+    seen = tops(books)
+    tokens = {token.market_id: {t for t, _ in seen if t.market_id == token.market_id} for token, _ in seen}
+    sums, flags = [], []
+    for market, ts in sorted({(t.market_id, ts) for t, ts in seen}):
+        there = [seen[t, ts] for t in sorted(tokens[market]) if (t, ts) in seen]
+        whole = len(there) == len(tokens[market]) > 1
+        found: list[Any] = []
+        for column in (0, 4, 2):
+            values = [v[column] for v in there]
+            found.append(float(sum(map(Fraction, values))) if whole and None not in values else None)
+        bid, _, ask = found
+        sums.append((ts, market, len(there), *found, None if ask is None else ask - 1))
+        buy, sell = ask is not None and ask < 1 - 1e-9, bid is not None and bid > 1 + 1e-9
+        size = min(v[3] for v in there) if buy else min(v[1] for v in there) if sell else None
+        flags.append((ts, market, buy, sell, size, 1 - ask if buy else bid - 1 if sell else None))
+    frame = of_kind(books, kind)
+    assert close(rows(md.overround(frame)), sums, least=1e-14)
+    assert close(rows(md.arbitrage(frame)), flags, least=1e-14)
+
+
+@given(kind=st.sampled_from(KINDS), columns=forecasts())
+def test_probabilities_sum_to_one_or_are_null(kind: str, columns: Any) -> None:
+    """Each price over the sum of its market at that time; null unless every token has its price."""
+    values: dict[Any, dict[str, float]] = defaultdict(dict)
+    for i, ts in enumerate(columns.ts):
+        token = columns.tokens[columns.token[i]]
+        values[token.market_id, int(ts)][token.token_id] = columns.price[i]
+    tokens = defaultdict(set)
+    for i in columns.token:
+        tokens[columns.tokens[i].market_id].add(columns.tokens[i].token_id)
+    for ts, market, token, _, got in rows(md.probabilities(of_kind(columns, kind))):
+        all_ = values[market, ts]
+        total = sum(all_.values())
+        if len(all_) < len(tokens[market]) or len(tokens[market]) < 2 or math.isnan(total) or total == 0:
+            assert got is None
+        else:
+            assert math.isclose(got, all_[token] / total, rel_tol=1e-12)
+
+
+@given(books=book_columns(), p=prices)
+def test_markets_without_two_tokens_have_no_complement(books: Any, p: float) -> None:
+    """The error names one."""
+    tokens = {books.tokens[i] for i in books.token}
+    frame = to_frame(books, "polars")
+    if len(tokens) in (0, 2):
+        assert len(md.complement(frame)) == len(frame)
+    else:
+        with pytest.raises(md.errors.ConfigError, match="two tokens"):
+            md.complement(frame)
+
+
+def one_token(frame: Any, label: str = "Yes") -> Any:
+    return frame.filter(pl.col("token_label") == label)
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
+@pytest.mark.fault("FR4")
+def test_a_missing_token_is_seen(kind: str) -> None:
+    """A frame that holds one token of two gives null, never a probability of 1 and never free money."""
+    books = in_kind(one_token(md.testing.books("polars", markets=2)), kind)
+    prices_ = in_kind(one_token(md.testing.prices("polars", markets=2)), kind)
+    markets = md.testing.markets("pandas", markets=2)
+    winners = md.outcomes(markets).query("payoff == 1")  # as a filter leaves it: one token of each market
+    for tokens in (None, 2, markets, md.outcomes(markets), winners):
+        assert {row[-1] for row in rows(md.probabilities(prices_, tokens=tokens))} == {None}
+        assert {row[-1] for row in rows(md.probabilities(books, tokens=tokens))} == {None}
+        assert {row[3:] for row in rows(md.overround(books, tokens=tokens))} == {(None,) * 4}
+        assert {row[2:] for row in rows(md.arbitrage(books, tokens=tokens))} == {(False, False, None, None)}
+
+
+def test_how_many_tokens_a_market_has_can_be_said() -> None:
+    """A market of three tokens of which two are in the frame is seen by its record, and by a number."""
+    frame = md.testing.prices("polars", markets=2)
+    assert md.probabilities(frame, tokens=2)["probability"].null_count() == 0
+    assert md.probabilities(frame, tokens=3)["probability"].null_count() == len(frame)
+    records = pl.DataFrame({"market_id": ["rain", "snow"], "token_ids": [["11", "12"], ["21", "22", "23"]]})
+    out = md.probabilities(frame, tokens=records)
+    assert set(out.filter(market_id="rain")["probability"].is_null()) == {False}
+    assert set(out.filter(market_id="snow")["probability"].is_null()) == {True}
+    assert md.probabilities(frame, tokens=records.head(1)).filter(market_id="snow")["probability"].null_count() == 6
+    # Fewer than the frame holds: not known, rather than wrong.
+    three = pl.concat([frame, frame.filter(token_id="21").with_columns(token_id=pl.lit("23").cast(pl.Categorical))])
+    assert set(md.probabilities(three, tokens=2).filter(market_id="snow")["probability"].is_null()) == {True}
+
+
+@pytest.mark.parametrize("tokens", [1, 0, -2, 2.5, "2", True, [2]], ids=repr)
+def test_a_number_of_tokens_that_cannot_be_is_refused(tokens: Any) -> None:
+    """A market has two tokens or more; the error says so."""
+    for verb in (md.probabilities, md.overround, md.arbitrage, md.complement):
+        with pytest.raises(md.errors.ConfigError, match=r"allowed|two tokens or more"):
+            verb(md.testing.books("polars"), tokens=tokens)
+
+
+def test_records_without_tokens_say_nothing_about_them() -> None:
+    """The error names the missing column."""
+    with pytest.raises(md.errors.NotTidyError, match="token_ids"):
+        md.probabilities(md.testing.prices("polars"), tokens=pl.DataFrame({"market_id": ["rain"]}))
+
+
+def test_a_complement_is_refused_where_the_market_has_more_tokens() -> None:
+    """Two tokens of three are no pair."""
+    with pytest.raises(md.errors.ConfigError, match="two tokens"):
+        md.complement(md.testing.books("polars"), tokens=3)
+    with pytest.raises(md.errors.ConfigError, match="two tokens"):
+        md.complement(one_token(md.testing.books("polars")), tokens=2)
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
+def test_nan_is_a_missing_price(kind: str) -> None:
+    """NaN in a frame of any kind is null to every measure of a market."""
+    frame = pl.DataFrame({
+        "ts": [1, 1, 2, 2], "market_id": ["m"] * 4, "token_id": ["1", "2"] * 2, "token_label": ["Yes", "No"] * 2,
+        "price": [0.5, math.nan, 0.5, 0.5],
+    }).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))  # fmt: skip
+    got = {(row[0], row[2]): row[-1] for row in rows(md.probabilities(in_kind(frame, kind)))}
+    assert got == {(1, "1"): None, (1, "2"): None, (2, "1"): 0.5, (2, "2"): 0.5}
+
+
+def test_ids_are_pairs() -> None:
+    """Short token ids that repeat in other markets are other tokens."""
+    frame = pl.DataFrame({
+        "ts": [1, 1, 1, 1], "market_id": ["a", "a", "b", "b"], "token_id": ["1", "2"] * 2,
+        "token_label": ["Yes", "No"] * 2, "price": [0.25, 0.75, 0.5, 0.5],
+    }).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))  # fmt: skip
+    assert md.probabilities(frame)["probability"].to_list() == [0.25, 0.75, 0.5, 0.5]
+    assert md.brier(frame, {"a": "1", "b": "2"}, of="token")["outcome"].to_list() == [1.0, 0.0, 0.0, 1.0]
+    assert md.overround(frame.select("ts", "market_id", "token_id", "token_label").with_columns(
+        best_bid=0.25, best_bid_size=1.0, best_ask=0.75, best_ask_size=1.0, mid=0.5, spread=0.5
+    ))["ask_sum"].to_list() == [1.5, 1.5]  # fmt: skip

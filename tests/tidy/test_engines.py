@@ -1,0 +1,260 @@
+"""The one rule set on Dask (two processes), DuckDB (a connection far from UTC) and Spark (two threads)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from reference.books import last_books
+from reference.engines import ENGINES, Engine, fetched, ordered, plain
+from reference.house import MARKET, fill
+from reference.kinds import close, rows
+from reference.memory import MemoryArchive
+from reference.odd_points import rich
+
+import marketdata as md
+from marketdata.adapters import engines
+from marketdata.points.columns import Books, Token
+from marketdata.resolution import Resolution
+from marketdata.testing.strategies import book_columns, metric_columns, price_columns
+from marketdata.tidy.frames import to_frame
+
+VERBS = ["bbo", "mid", "spread"]
+# An example takes a second on an engine, so a failing one is shown as it was drawn.
+drawn = settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def running(request: Any, engine: Any) -> Engine:
+    return engine(request.param)
+
+
+def same(running: Engine, columns: Any, resolution: Resolution) -> None:
+    """The engine's rows are those of the plain walk (books), or of the kernel that is held against exact fractions."""
+    polar = to_frame(columns, "polars")
+    frame = running.frame(polar)
+    got = md.resample(frame, str(resolution))
+    assert type(got) is type(frame)
+    assert close(ordered(got), ordered(md.resample(polar, str(resolution))))
+    if isinstance(columns, Books):
+        assert ordered(got) == ordered(_frame_of(last_books(columns, resolution.micros), polar))
+
+
+def _frame_of(walked: list[tuple[Any, ...]], like: pl.DataFrame) -> pl.DataFrame:
+    return pl.DataFrame(walked, schema=dict(plain(like).schema) | {"ts": pl.Int64}, orient="row").with_columns(
+        pl.col("ts").cast(pl.Datetime("us", "UTC"))
+    )
+
+
+@pytest.mark.parametrize("resolution", [Resolution.M1, Resolution.H1, Resolution.D1], ids=str)
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_a_resolution_gives_the_rows_of_the_plain_walk(running: Engine, view: str, resolution: Resolution) -> None:
+    """Books, prices and metrics with everything that is odd resample to the same rows, and stay the engine's kind."""
+    same(running, rich(view), resolution)
+
+
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_no_rows_stay_no_rows(running: Engine, view: str) -> None:
+    """A frame without rows gives one with the same columns."""
+    none = rich(view).take(np.empty(0, np.int64))
+    same(running, none, Resolution.H1)
+
+
+@drawn
+@given(columns=st.one_of(book_columns(most=6), price_columns(most=8), metric_columns(most=8)), data=st.data())
+def test_drawn_frames_give_the_rows_of_the_plain_walk(running: Engine, columns: Any, data: st.DataObject) -> None:
+    """Any books, prices and metrics resample to the same rows at any resolution."""
+    same(running, columns, data.draw(st.sampled_from(list(Resolution))))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_top_of_the_book_is_the_same(running: Engine, verb: str) -> None:
+    """bbo, mid and spread of the books, and of the books of each hour, have the same rows on every engine."""
+    polar = to_frame(rich("books"), "polars")
+    frame = running.frame(polar)
+    for resolution in (None, "1h"):
+        one, other = (f if resolution is None else md.resample(f, resolution) for f in (frame, polar))
+        got = getattr(md, verb)(one)
+        assert type(got) is type(frame)
+        assert close(ordered(got), ordered(getattr(md, verb)(other)))
+
+
+@drawn
+@given(books=book_columns(most=6))
+def test_the_top_of_drawn_books_is_the_same(running: Engine, books: Any) -> None:
+    """Best bid and ask, mid and spread of any books are those of the kernel."""
+    polar = to_frame(books, "polars")
+    assert close(ordered(md.bbo(running.frame(polar))), ordered(md.bbo(polar)))
+
+
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine, view: str) -> None:
+    """What a service answers at 1h and 6h is what its 1m answer resamples to on the engine."""
+    archive = MemoryArchive()
+    fill(archive, view, of_one_market(rich(view, 40)))
+    with md.serve(archive, requests_per_minute=1_000_000) as service:
+        client = md.Client(service.base_url, service.api_key, frame="polars")
+        fetch = getattr(client, view)
+        fine = fetch(MARKET, "2026-01-01", "2026-01-04", "1m")
+        assert len(fine)
+        for resolution in ("1h", "6h"):
+            coarse = fetch(MARKET, "2026-01-01", "2026-01-04", resolution)
+            derived = fetched(md.resample(running.frame(fine), resolution)).select(coarse.columns)
+            assert close(ordered(derived.to_native()), ordered(coarse))
+
+
+def of_one_market(columns: Any) -> Any:
+    """The same points, those of further markets left out; labels that are missing are the ids."""
+    tokens = tuple(Token(MARKET, t.token_id, t.token_label or t.token_id) for t in columns.tokens)
+    if columns.tokens[0].token_id is None:
+        return replace(columns.take(np.flatnonzero(columns.token == 0)), tokens=(Token(MARKET),))
+    return replace(columns, tokens=tokens)
+
+
+def test_means_compose(running: Engine) -> None:
+    """1m to 10m to 1h to 1d equals 1m to 1d, because counts are carried."""
+    frame = running.frame(to_frame(rich("prices"), "polars"))
+    steps = md.resample(md.resample(md.resample(frame, "10m"), "1h"), "1d")
+    assert close(ordered(steps), ordered(md.resample(frame, "1d")))
+
+
+def test_tidy_order_is_kept(running: Engine) -> None:
+    """What comes out is in tidy order over the whole frame, partitions included."""
+    polar = to_frame(rich("books"), "polars")
+    for result, want in (
+        (md.resample(running.frame(polar), "1h"), md.resample(polar, "1h")),
+        (md.bbo(running.frame(polar)), md.bbo(polar)),
+    ):
+        assert close(rows(fetched(result)), rows(want))
+
+
+@pytest.mark.parametrize("running", ["duckdb"], indirect=True)
+@pytest.mark.parametrize("order", ["tidy", "by time", "none"])
+def test_parts_are_of_whole_tokens(running: Engine, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    """Rows in any order, read in parts smaller than a token, give what all rows at once give."""
+    monkeypatch.setattr(engines, "_ROWS", 20)
+    monkeypatch.setattr(engines, "_BATCH", 7)
+    for view in ("books", "prices"):
+        polar = to_frame(rich(view), "polars")
+        shuffled = polar.sample(fraction=1, shuffle=True, seed=1)
+        frame = running.frame({"tidy": polar, "by time": polar.sort("ts"), "none": shuffled}[order])
+        assert close(rows(fetched(md.resample(frame, "1h"))), rows(md.resample(polar, "1h")))
+        verb = md.overround if view == "books" else md.probabilities
+        assert close(rows(fetched(verb(frame))), rows(verb(polar)))
+
+
+def test_nan_is_a_null(running: Engine) -> None:
+    """A NaN in a column of numbers counts as no point."""
+    polar = to_frame(rich("prices"), "polars")
+    holed = running.frame(polar.with_columns(pl.col("price").fill_null(math.nan)))
+    assert close(ordered(md.resample(holed, "6h")), ordered(md.resample(polar, "6h")))
+
+
+@pytest.mark.fault("FR8")
+def test_equal_rows_count_once(running: Engine) -> None:
+    """Rows that are given twice count once: depth and means are those of the rows given once."""
+    books, prices = (to_frame(rich(view), "polars") for view in ("books", "prices"))
+    twice = running.frame(pl.concat([books, books]))
+    assert close(ordered(md.depth(twice)), ordered(md.depth(books)))
+    assert close(ordered(md.resample(twice, "1h")), ordered(md.resample(books, "1h")))
+    twice = running.frame(pl.concat([prices, prices]))
+    assert close(ordered(md.resample(twice, "1h")), ordered(md.resample(prices, "1h")))
+
+
+@pytest.mark.parametrize("verb", [md.depth, md.bbo, md.nest])
+@pytest.mark.fault("FR8")
+def test_two_books_of_one_time_are_refused(running: Engine, verb: Any) -> None:
+    """Two different books of a token at one time are an error with the text that it has in memory."""
+    books = to_frame(rich("books"), "polars")
+    other = books.with_columns(pl.col("size") + 1)
+    with pytest.raises(Exception, match=r"NotTidyError: Two rows have the same market_id.*different price, size"):
+        _raised_with_its_class(lambda: fetched(verb(running.frame(pl.concat([books, other])))))
+
+
+def _raised_with_its_class(compute: Any) -> None:
+    """DuckDB computes here, with an error of its own class; workers of Dask and Spark send text."""
+    try:
+        compute()
+    except md.errors.NotTidyError as error:
+        raise AssertionError(f"NotTidyError: {error}") from error
+
+
+def test_times_without_a_zone_are_utc(running: Engine) -> None:
+    """Times without a zone fall into the same buckets as the same times in UTC."""
+    polar = to_frame(rich("books"), "polars")
+    naive = running.frame(polar.with_columns(pl.col("ts").dt.replace_time_zone(None)))
+    assert ordered(md.resample(naive, "6h")) == ordered(md.resample(polar, "6h"))
+
+
+def test_times_that_are_none_are_refused(running: Engine) -> None:
+    """A column of texts named ts is refused before anything runs."""
+    polar = to_frame(rich("prices"), "polars").with_columns(pl.col("ts").cast(pl.String))
+    with pytest.raises(md.errors.NotTidyError, match="ts contains"):
+        md.resample(running.frame(polar), "1h")
+
+
+def test_a_missing_column_is_named(running: Engine) -> None:
+    """A frame that is not tidy is refused by name, as in memory."""
+    polar = to_frame(rich("prices"), "polars").drop("token_id")
+    with pytest.raises(md.errors.NotTidyError, match="token_id"):
+        md.resample(running.frame(polar), "1h")
+
+
+def test_nothing_is_computed_before_it_is_asked_for(running: Engine) -> None:
+    """A frame that fails when it is computed goes through every verb, and fails at the end; DuckDB at the first."""
+    polar = to_frame(rich("books"), "polars")
+    if running.name == "duckdb":
+        with pytest.raises(Exception, match="was computed"):
+            md.resample(_fails(running, polar), "10m")
+        return
+    out = md.mid(md.resample(md.resample(_fails(running, polar), "10m"), "1d"))
+    with pytest.raises(Exception, match="was computed"):
+        fetched(out)
+
+
+def _fails(running: Engine, polar: pl.DataFrame) -> Any:
+    frame = running.frame(polar)
+    if running.name == "duckdb":
+        return frame.project("* REPLACE (CAST(error('was computed') AS DOUBLE) AS price)")
+    if running.name == "spark":
+        from pyspark.sql import functions
+
+        return frame.withColumn("price", functions.raise_error(functions.lit("was computed")).cast("double"))
+
+    def fails(part: Any) -> Any:
+        # A local function travels to the workers whole; they cannot import this module.
+        raise RuntimeError("was computed")
+
+    return frame.map_partitions(fails, meta=frame._meta)
+
+
+@pytest.mark.parametrize("running", ["spark"], indirect=True)
+def test_spark_in_another_zone_is_refused(running: Engine) -> None:
+    """Spark would cut days in its session's zone, so anything but UTC there is refused and says what to set."""
+    frame = running.frame(to_frame(rich("prices"), "polars"))
+    running.native.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        with pytest.raises(md.errors.ConfigError, match=r"Asia/Kolkata.*spark\.sql\.session\.timeZone"):
+            md.resample(frame, "1d")
+    finally:
+        running.native.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize("running", ["duckdb"], indirect=True)
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/St_Johns"])
+def test_duckdb_gives_utc_buckets_in_any_zone(running: Engine, zone: str) -> None:
+    """DuckDB keeps the zone in the connection; the buckets are those of UTC in every one."""
+    before = running.native.sql("SELECT current_setting('TimeZone')").fetchall()[0][0]
+    running.native.execute(f"SET TimeZone = '{zone}'")
+    try:
+        for resolution in Resolution:
+            same(running, rich("books"), resolution)
+    finally:
+        running.native.execute(f"SET TimeZone = '{before}'")

@@ -1,0 +1,193 @@
+"""Fees by plain arithmetic in exact fractions, over generated books and every kind of frame."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from reference.fees import exact, legs
+from reference.kinds import KINDS, close, of_kind, rows
+from reference.measured import amounts, looped
+from reference.measures import SLACK
+
+import marketdata as md
+from marketdata.testing.strategies import book_columns
+
+rates = st.sampled_from([0.0, 0.02, 0.05, 0.072])
+
+
+@given(kind=st.sampled_from(KINDS), books=book_columns(), size=amounts, rate=rates)
+@pytest.mark.parametrize("formula", ["flat", "quadratic"])
+def test_fees_of_a_sweep_equal_a_plain_sum(formula: str, kind: str, books: Any, size: float, rate: float) -> None:
+    """The fee is the sum over the levels taken; a fill price is net of it, null where the size is not there."""
+    fees = md.Fees.flat(rate) if formula == "flat" else md.Fees.quadratic(rate, decimals=None)
+    wanted = Fraction(size)
+
+    def of(side: list[Any], sign: int) -> float | None:
+        taken = legs(side, wanted)
+        shares = sum(s for _, s in taken)
+        if not side or sum(s for _, s in side) < wanted * (1 - SLACK):
+            return None
+        return float((sum(p * s for p, s in taken) + sign * sum(exact(formula, rate, *t) for t in taken)) / shares)
+
+    frame = of_kind(books, kind)
+    want = looped(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
+    assert close(rows(md.fill_price(frame, size, fees=fees)), want, digits=1e-9)
+    want = looped(books, lambda bids, asks: (float(sum(exact(formula, rate, *t) for t in legs(asks, wanted))),))
+    got = [(*row[:4], row[-1]) for row in rows(md.sweep(frame, "buy", size=size, fees=fees))]
+    assert close(got, want, digits=1e-9)
+
+
+@given(books=book_columns(), rate=rates)
+def test_fees_of_a_whole_side_equal_a_plain_sum(books: Any, rate: float) -> None:
+    """Without a size every level pays its fee."""
+    fees = md.Fees.quadratic(rate, decimals=None)
+
+    def of(side: list[Any], sign: int) -> float | None:
+        shares = sum(s for _, s in side)
+        return float(sum(p * s + sign * exact("quadratic", rate, p, s) for p, s in side) / shares) if shares else None
+
+    want = looped(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
+    assert close(rows(md.fill_price(of_kind(books, "polars"), fees=fees)), want, digits=1e-9, least=1e-12)
+
+
+@given(price=st.floats(0, 1), shares=st.floats(0, 1e6), rate=rates, decimals=st.integers(0, 6), up=st.booleans())
+def test_a_fee_is_rounded_as_it_says(price: float, shares: float, rate: float, decimals: int, up: bool) -> None:
+    """To the nearest or up at so many decimals; what the last bits add is not rounded up."""
+    true = exact("quadratic", rate, Fraction(price), Fraction(shares))
+    unit = Fraction(1, 10**decimals)
+    got = md.Fees.quadratic(rate, decimals=decimals, up=up)(price, shares)
+    least, most = (true - unit * Fraction(1, 10**6), true + unit) if up else (true - unit / 2, true + unit / 2)
+    assert float(least) - 1e-9 <= got <= float(most) + 1e-9
+    assert math.isclose(got, round(got, decimals), abs_tol=1e-9)
+
+
+@given(
+    price=st.decimals("0.001", "0.999", places=3), shares=st.decimals(0, 10_000, places=2),
+    rate=st.sampled_from(["0.03", "0.04", "0.05", "0.07", "0.072"]),
+)  # fmt: skip
+@example(price=Decimal("0.010"), shares=Decimal(5), rate="0.03")
+@example(price=Decimal("0.935"), shares=Decimal(100), rate="0.07")
+def test_a_fee_at_a_half_is_rounded_up(price: Decimal, shares: Decimal, rate: str) -> None:
+    """What exact decimals say; the last bits of a product of floats do not decide."""
+    want = (shares * Decimal(rate) * price * (1 - price)).quantize(Decimal("0.00001"), ROUND_HALF_UP)
+    assert md.Fees.quadratic(float(rate))(float(price), float(shares)) == pytest.approx(float(want), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "lazy"])
+def test_a_market_pays_its_own_fee(kind: str) -> None:
+    """Rates of records count for the books of their market alone, in every kind of frame."""
+    books = md.testing.books("polars", markets=3, buckets=1)
+    frame = {"pandas": books.to_pandas, "arrow": books.to_arrow, "lazy": books.lazy, "polars": books.clone}[kind]()
+    records = md.testing.markets("polars", markets=3)
+    fees = md.Fees.of(records.with_columns(
+        feesEnabled=pl.Series([True, False, True]),
+        feeSchedule=pl.Series(['{"rate": 0.05, "exponent": 1}', '{"rate": 0.05}', '{"r": 0.02, "e": 1, "to": true}']),
+    ))  # fmt: skip
+    got = {(row[1], row[3]): row[-1] for row in rows(md.sweep(frame, "buy", size=100, fees=fees))}
+    asks = {("rain", "Yes"): 0.41, ("snow", "Yes"): 0.51, ("wind", "Yes"): 0.61}
+    for (market, label), ask in asks.items():
+        rate = {"rain": 0.05, "snow": 0.0, "wind": 0.02}[market]
+        assert got[market, label] == pytest.approx(round(100 * rate * ask * (1 - ask), 5), abs=1e-12)
+    with pytest.raises(Exception, match=r"fee of market 'wind' is not known.*md\.Fees\.flat"):
+        rows(md.sweep(frame, "buy", size=100, fees=md.Fees.of(records.head(2).with_columns(feesEnabled=False))))
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_fields_of_the_venue_come_through_archive_and_service(frame: Any, tmp_path: Path) -> None:
+    """Fees and baskets need no other records than those that an archive keeps and a service serves."""
+    archive = md.Archive(tmp_path, frame=frame)
+    facts = {"negRisk": True, "negRiskAugmented": False, "event_id": "9", "event_slug": "e", "question": "q"}
+    archive.add(markets=[
+        {"id": "rain", "slug": "a", "tokens": [{"id": "12", "label": "Yes"}, {"id": "11", "label": "No"}],
+         "feesEnabled": True, "feeSchedule": {"exponent": 1, "rate": 0.05, "takerOnly": True}, **facts},
+        {"id": "snow", "slug": "b", "tokens": [{"id": "21", "label": "Yes"}, {"id": "22", "label": "No"}],
+         "feesEnabled": False, **facts},
+    ])  # fmt: skip
+    with md.serve(archive) as service, md.Client(service.base_url, service.api_key, frame=frame) as client:
+        served = client.markets()
+    books = md.testing.books("polars", markets=2, buckets=1)
+    for markets in (archive.markets(), served):
+        fees = md.Fees.of(markets)
+        assert [fees.of_market(market).rate for market in ("rain", "snow")] == [0.05, 0.0]
+        cost = md.event_arbitrage(books, markets, fees=fees, size=10)["yes_cost"].to_list()
+        assert cost == [pytest.approx(10 * (0.61 + 0.51 + 0.05 * 0.61 * 0.39))]
+
+
+def test_orders_pay_the_fee_of_their_market() -> None:
+    """Each fill is charged by level and market."""
+    books = md.testing.books("polars", markets=2, buckets=2)
+    orders = books.md.mid().filter(pl.col("ts") == pl.col("ts").min(), token_label="Yes")
+    orders = orders.select("ts", "market_id", "token_id", side=pl.lit("buy"), size=350.0)
+    fees = md.Fees.of(md.testing.markets("polars", markets=2).with_columns(fd=pl.Series(['{"r": 0.05}', '{"r": 0}'])))
+    got = dict(md.execute(orders, books, "1m", fees=fees).fills.select("market_id", "fee").rows())
+    assert got == {
+        "rain": pytest.approx(round(300 * 0.05 * 0.42 * 0.58, 5) + round(50 * 0.05 * 0.43 * 0.57, 5)),
+        "snow": 0,
+    }
+
+
+@pytest.mark.parametrize("name", ["feesEnabled", "fees_enabled"])
+@pytest.mark.parametrize("switch", [False, 0, 0.0, "false", "False", "0", True, 1, "true", None], ids=repr)
+def test_a_switch_that_is_off_leaves_no_fee(name: str, switch: Any) -> None:
+    """However a record writes false, its market has no fee; on and null leave the fee of the schedule."""
+    records = pl.DataFrame({"market_id": ["rain"], "fd": ['{"r": 0.05}'], name: [switch]})
+    is_off = str(switch).lower() in ("false", "0", "0.0")
+    assert md.Fees.of(records).of_market("rain").rate == (0.0 if is_off else 0.05)
+    assert md.Fees.of(records.to_pandas()).of_market("rain").rate == (0.0 if is_off else 0.05)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "match"),
+    [
+        ("feeSchedule", '{"rate": 0.25, "exponent": 2}', "exponent 2"),
+        ("fd", '{"r": -0.1}', "from 0"),
+        ("fee_schedule", "[0.1]", "dict or its JSON"),
+        ("fd", "5 %", "dict or its JSON"),
+        ("feesEnabled", "maybe", "allowed are true, false"),
+    ],
+)
+def test_a_schedule_that_is_not_understood_is_refused(column: str, value: str, match: str) -> None:
+    """Another formula, a negative rate and a list are errors that name the market."""
+    with pytest.raises((md.errors.NotTidyError, md.errors.ConfigError), match=f"(?s)'rain'.*{match}"):
+        md.Fees.of(md.testing.markets("polars").with_columns(pl.lit(value).alias(column)))
+
+
+@pytest.mark.parametrize("fees", [-0.1, float("nan"), "2%", True, None, [0.1]], ids=repr)
+def test_what_names_no_fee_is_refused(fees: Any) -> None:
+    """The error says how to name one; nothing is not zero."""
+    books = md.testing.books("polars", buckets=2)
+    orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=1.0)
+    with pytest.raises(md.errors.ConfigError, match="allowed are"):
+        md.execute(orders, books, "1m", fees=fees)
+
+
+def test_a_function_gives_one_fee_of_each_trade() -> None:
+    """A function that adds up, or gives what is no number, is refused where it is called."""
+    books = md.testing.books("polars", buckets=1)
+    got = md.sweep(books, "buy", size=150, fees=lambda price, shares: np.full(len(price), 0.25))
+    assert got["fee"].to_list() == [0.25, 0.5]
+    wrongs: list[Any] = [lambda price, shares: float((price * shares).sum()), lambda price, shares: price / 0]
+    for wrong in (*wrongs, lambda price, shares: "free"):
+        with np.errstate(divide="ignore"), pytest.raises(md.errors.ConfigError, match="one of each trade"):
+            md.sweep(books, "buy", size=150, fees=wrong)
+
+
+@pytest.mark.parametrize("fees", [md.Fees.flat(0.05), md.Fees.quadratic(0.05)])
+def test_a_fee_is_of_a_probability(fees: md.Fees) -> None:
+    """Prices in cents would have a fee below 0, or one a hundred times too large."""
+    books = md.testing.books("polars", buckets=1).with_columns(pl.col("price") * 100)
+    calls = (lambda: fees(55, 10), lambda: fees(np.array([0.5, 55]), 10), lambda: md.fill_price(books, 10, fees=fees))
+    for call in calls:
+        with pytest.raises(md.MarketDataError, match="divide cents by 100"):
+            call()
+    with pytest.raises(md.errors.ConfigError, match="shares is -10, below 0"):
+        fees(0.5, -10)

@@ -1,0 +1,616 @@
+"""Scores of forecasts and what markets paid, by plain loops."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import defaultdict
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from reference.kinds import KINDS, close, of_kind
+from reference.markets import forecasts, in_kind
+
+import marketdata as md
+from marketdata.points import intervals, scores
+from marketdata.tidy.outcomes import resolution_times
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::marketdata.errors.FewMarketsWarning"),
+    pytest.mark.filterwarnings("ignore::marketdata.errors.OpenMarketsWarning"),
+]
+WON = {"m0": "00", "m1": "11", "m2": None}
+LOG_CLIP = 1e-6
+
+
+def plain(frame: Any) -> list[tuple[Any, ...]]:
+    """Rows of a frame without times."""
+    data = nw.from_native(frame)
+    data = data.collect() if isinstance(data, nw.LazyFrame) else data
+    names = [c for c in ("market_id", "token_id", "token_label") if c in data.columns]
+    found = data.with_columns(nw.col(c).cast(nw.String) for c in names).rows()
+    return [tuple(None if isinstance(v, float) and math.isnan(v) else v for v in row) for row in found]
+
+
+def resolved(columns: Any, of: str) -> list[tuple[Any, Fraction, int]]:
+    """Token, forecast and outcome of every forecast that counts."""
+    out = []
+    held = defaultdict(set)
+    for i in columns.token:
+        held[columns.tokens[i].market_id].add(columns.tokens[i])
+    for i, p in enumerate(columns.price):
+        token = columns.tokens[columns.token[i]]
+        won = WON[token.market_id]
+        mirror = of != "token" and len(held[token.market_id]) == 2 and token != min(held[token.market_id])
+        if won is not None and not math.isnan(p) and not mirror:
+            out.append((token, Fraction(p), int(won == token.token_id)))
+    return out
+
+
+def quadratic(p: Fraction, outcome: int) -> Fraction:
+    return (p - outcome) ** 2
+
+
+def surprise(p: Fraction, outcome: int) -> Fraction:
+    likely = min(max(float(p), LOG_CLIP), 1 - LOG_CLIP)
+    return Fraction(-math.log(likely if outcome else 1 - likely))
+
+
+@given(kind=st.sampled_from(KINDS), columns=forecasts())
+def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
+    """Each score is the mean over the forecasts of resolved markets, per token, per market, and over all."""
+    frame = of_kind(columns, kind)
+    for verb, error in ((md.brier, quadratic), (md.log_score, surprise)):
+        by_token, by_market = defaultdict(list), defaultdict(list)
+        for token, p, outcome in resolved(columns, "token"):
+            by_token[token, float(outcome)].append(error(p, outcome))
+        for token, p, outcome in resolved(columns, "market"):
+            by_market[token.market_id].append(error(p, outcome))
+        want = [(*t, o, len(e), float(sum(e) / len(e))) for (t, o), e in sorted(by_token.items())]
+        assert close(plain(verb(frame, WON, of="token")), want)
+        want = [(m, len(e), float(sum(e) / len(e))) for m, e in sorted(by_market.items())]
+        assert close(plain(verb(frame, WON)), want)
+        every = [x for e in by_market.values() for x in e]
+        (row,) = plain(verb(frame, WON, of="all", resamples=20))
+        assert row[:2] == (len(by_market), len(every))
+        assert close([row[2:3]], [(float(sum(every) / len(every)) if every else None,)])
+        alike = len({outcome for _, _, outcome in resolved(columns, "market")}) < 2
+        assert (row[3] is None) == (row[4] is None) == (len(by_market) < 2 or alike)
+        assert row[3] is None or row[3] <= row[4]
+        assert close([row[5:]], [parts([(p, o) for _, p, o in resolved(columns, "market")], error)], least=1e-12)
+        assert plain(verb(frame, WON, of="all", interval=None)) == [(*row[:3], *row[5:])]
+
+
+def parts(forecasts_: list[tuple[Fraction, int]], error: Any) -> tuple[float | None, ...]:
+    """Miscalibration, discrimination and uncertainty, with the isotonic regression by its formula of max and min."""
+    if not forecasts_:
+        return (None, None, None)
+    levels = sorted({p for p, _ in forecasts_})
+    of_level = {p: [y for q, y in forecasts_ if q == p] for p in levels}
+
+    def mean(first: int, last: int) -> Fraction:
+        held = [y for p in levels[first : last + 1] for y in of_level[p]]
+        return Fraction(sum(held), len(held))
+
+    best = {p: max(min(mean(j, k) for k in range(i, len(levels))) for j in range(i + 1)) for i, p in enumerate(levels)}
+    base = Fraction(sum(y for _, y in forecasts_), len(forecasts_))
+    own = sum(error(p, y) for p, y in forecasts_)
+    of_best, of_base = (
+        sum(exact(error, q, y) for q, y in some)
+        for some in ([(best[p], y) for p, y in forecasts_], [(base, y) for _, y in forecasts_])
+    )
+    n = len(forecasts_)
+    return float((own - of_best) / n), float((of_base - of_best) / n), float(of_base / n)
+
+
+@given(
+    forecasts_=st.lists(st.tuples(st.integers(0, 20), st.sampled_from([0, 0.25, 0.5, 1])), min_size=1, max_size=12),
+    log=st.booleans(),
+)
+def test_the_parts_of_a_score_add_up_to_it(forecasts_: list[tuple[int, float]], log: bool) -> None:
+    """Miscalibration - discrimination + uncertainty is the mean loss, and neither of the first two is negative."""
+    p, y, weight = np.array([[(k + 1) / 22, y, 1 + k % 3] for k, y in forecasts_]).T
+    loss = scores.log_loss if log else scores.squared_error
+    miscalibration, discrimination, uncertainty = scores.decomposed(p, y, weight, loss)
+    mean = np.average(loss(p, y), weights=weight)
+    assert math.isclose(miscalibration - discrimination + uncertainty, mean, rel_tol=1e-12, abs_tol=1e-15)
+    assert min(miscalibration, discrimination) >= -1e-12
+    assert (np.diff(scores.recalibrated(p, y, weight)[np.argsort(p, kind="stable")]) >= -1e-15).all()
+
+
+def exact(error: Any, p: Fraction, outcome: int) -> Fraction:
+    """The error of a forecast that is not clipped: the best ones may be 0 or 1 where all or none came true."""
+    return Fraction(0) if p == outcome else error(p, outcome)
+
+
+DEFINED = pl.DataFrame({
+    "market_id": ["m0", "m1", "m2"], "token_ids": [["00", "01"], ["10", "11"], ["20", "21"]],
+    "token_labels": [["Y", "N"]] * 3, "resolved_token_id": ["00", "11", None],
+    "topic": ["rain", None, "rain"],
+})  # fmt: skip
+
+
+@given(kind=st.sampled_from(KINDS), columns=forecasts(), of=st.sampled_from(["token", "market", "all"]))
+def test_scores_of_groups_equal_those_of_their_rows(kind: str, columns: Any, of: Any) -> None:
+    """Each group has the score of its markets alone, in the order of its values, null last."""
+    frame, options = of_kind(columns, kind), {"of": of, "interval": None}
+    got = plain(md.brier(frame, DEFINED, by="topic", **options))
+    curve = plain(md.calibration(frame, DEFINED, 4, by=["topic"]))
+    want, bars = [], []
+    for topic in ("rain", None):
+        markets = {"m0", "m2"} if topic else {"m1"}
+        outcomes = {market: token for market, token in WON.items() if market in markets}
+        keys = {"token": 3, "market": 1, "all": 0}[of]
+        rows = plain(md.brier(frame, outcomes, **options))
+        want += [(*row[:keys], topic, *row[keys:]) for row in rows if of != "all" or row[0]]
+        bars += [(topic, *row) for row in plain(md.calibration(frame, outcomes, 4))]
+    assert close(got, sorted(want, key=repr_of) if of != "all" else want)
+    assert close(curve, bars)
+
+
+def repr_of(row: tuple[Any, ...]) -> list[Any]:
+    """An order of rows in which None is last."""
+    return [(v is None, 0 if v is None else v) for v in row]
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    columns=forecasts(),
+    bins=st.sampled_from([1, 3, 10]),
+    of=st.sampled_from(["token", "market"]),
+)
+def test_calibration_equals_a_plain_walk(kind: str, columns: Any, bins: int, of: Any) -> None:
+    """Each bin has the mean forecast and the share that came true, with or without an interval."""
+    table: dict[int, list[tuple[Any, Fraction, int]]] = defaultdict(list)
+    for token, p, outcome in resolved(columns, of):
+        at = min(math.floor(Fraction(str(float(p))) * bins + Fraction(1, 10**9)), bins - 1)
+        table[at].append((token.market_id, p, outcome))
+    want = [
+        (k / bins, (k + 1) / bins, len(v), float(sum(p for _, p, _ in v) / len(v)), sum(o for *_, o in v) / len(v))
+        for k, v in sorted(table.items())
+    ]
+    frame = of_kind(columns, kind)
+    assert close(plain(md.calibration(frame, WON, bins, of=of)), want)
+    got = plain(md.calibration(frame, WON, bins, of=of, interval=0.9))
+    assert close([row[:5] for row in got], want)
+    for row, forecasts_ in zip(got, (table[k] for k in sorted(table)), strict=True):
+        markets = {market for market, *_ in forecasts_}
+        assert row[5] == len(markets)
+        assert (row[6] is None) == (len(markets) < 2)
+        assert row[6] is None or 0 <= row[6] <= row[7] <= 1
+
+
+def studentized(sums: list[tuple[float, int]], seed: int, share: float, draws: int) -> tuple[float, float]:
+    """The interval by loops: pivots of samples of markets, turned around the ratio by the error of the jackknife."""
+    n, ratio = len(sums), sum(t for t, _ in sums) / sum(w for _, w in sums)
+    left = [
+        (sum(t for t, _ in sums) - sums[i][0]) / (sum(w for _, w in sums) - sums[i][1]) for i in range(n)
+    ]  # fmt: skip
+    error = math.sqrt((n - 1) / n * sum((one - sum(left) / n) ** 2 for one in left))
+    rng, pivots = np.random.default_rng(seed), []
+    for _ in range(draws):
+        times = rng.multinomial(n, np.full(n, 1 / n))
+        weight = sum(k * w for k, (_, w) in zip(times, sums, strict=True))
+        drawn = sum(k * t for k, (t, _) in zip(times, sums, strict=True)) / weight
+        own = math.sqrt(sum(k * (t - drawn * w) ** 2 for k, (t, w) in zip(times, sums, strict=True))) / weight
+        off = drawn - ratio
+        pivots.append(0.0 if abs(off) <= 1e-12 * ratio else off / own if own > 1e-9 else math.copysign(math.inf, off))
+    pivots.sort()
+    low, high = (pivots[max(math.ceil(draws * q) - 1, 0)] for q in ((1 - share) / 2, (1 + share) / 2))
+    ends = [min(max(ratio - pivot * error, 0.0), 1.0) for pivot in (high, low)]
+    return ends[0], ends[1]
+
+
+@given(
+    sums=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 5)), min_size=4, max_size=7),
+    seed=st.integers(0, 3),
+    share=st.sampled_from([0.5, 0.9]),
+)
+def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed: int, share: float) -> None:
+    """Whole markets are drawn with replacement, and each sample is measured by its own error."""
+    pairs = [(t / 20 * w, w) for t, w in sums]
+    total, weight = np.array(pairs, float).T
+    got = intervals.of_mean(total, weight, share, resamples=50, seed=seed, bounds=(0.0, 1.0))
+    assume(len({t for t, _ in sums}) > 1)  # else the error is 0 but for rounding
+    assert np.allclose(got, studentized(pairs, seed, share, 50), atol=1e-6)
+
+
+def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> None:
+    """One market says nothing of the spread of markets."""
+    one, two = np.array([0.25]), np.array([0.25, 0.25])
+    assert np.isnan(intervals.of_mean(one, one / one, 0.95, resamples=20)).all()
+    assert np.isnan(intervals.of_share(one, one / one, 0.95)).all()
+    assert intervals.of_mean(two, two / two, 0.95, resamples=20) == (0.25, 0.25)
+
+
+@given(
+    markets=st.lists(st.tuples(st.booleans(), st.integers(1, 5)), min_size=2, max_size=8),
+    share=st.sampled_from([0.5, 0.95]),
+)
+def test_the_interval_of_a_share_solves_wilsons_equation(markets: list[tuple[bool, int]], share: float) -> None:
+    """Its ends are the shares from which the one that was seen is z standard errors away."""
+    won, weight = np.array(markets, float).T
+    low, high = intervals.of_share(won * weight, weight, share)
+    mean, count = (won * weight).sum() / weight.sum(), weight.sum() ** 2 / (weight**2).sum()
+    z = NormalDist().inv_cdf((1 + share) / 2)
+    for end in (low, high):
+        assert math.isclose((mean - end) ** 2, z * z * end * (1 - end) / count, rel_tol=1e-9, abs_tol=1e-9)
+    assert 0 <= low <= mean <= high <= 1
+    if len({w for _, w in markets}) == 1:
+        assert math.isclose(count, len(markets))
+
+
+@pytest.mark.parametrize("markets", [10, 40])
+def test_intervals_cover_the_truth_about_as_often_as_they_say(markets: int) -> None:
+    """Of 200 studies of markets with autocorrelated forecasts 95 percent intervals cover the truth in 182 and more."""
+    rng, of_mean, of_share = np.random.default_rng(1), 0, 0
+    for study in range(200):
+        won = rng.random(markets) < 0.3
+        points = rng.integers(1, 30, markets).astype(float)
+        lost = rng.gamma(0.5, 0.2, markets) * points
+        low, high = intervals.of_mean(lost, points, 0.95, resamples=200, seed=study)
+        of_mean += low <= 0.1 <= high
+        low, high = intervals.of_share(won * points, points, 0.95)
+        of_share += low <= 0.3 <= high
+    assert min(of_mean, of_share) >= 182
+
+
+@pytest.mark.parametrize("score", [md.brier, md.log_score])
+@pytest.mark.parametrize("payoff", [0.0, 1.0, 0.5])
+def test_an_interval_of_markets_that_all_paid_the_same_is_null(score: Any, payoff: float) -> None:
+    """The sample does not show what the score is where markets pay otherwise; the score itself stays."""
+    prices = md.testing.prices("polars", markets=4).filter(token_label="Yes")
+    paid = {market: {"Yes": payoff} for market in prices["market_id"].unique()}
+    with pytest.warns(md.errors.FewMarketsWarning, match="all paid the same"):
+        low, high = score(prices, paid, of="all").row(0)[3:5]
+    assert (low, high) == (None, None)
+    assert score(prices, paid, of="all", interval=None).row(0)[2] > 0
+
+
+@given(events=st.lists(st.integers(0, 2), min_size=4, max_size=4), score=st.sampled_from(["brier", "calibration"]))
+def test_an_interval_by_event_is_that_of_one_market_per_event(events: list[int], score: str) -> None:
+    """Markets of one event that repeat each other count once."""
+    prices = md.testing.prices("polars", markets=4).with_columns(price=pl.lit(0.4)).filter(token_label="Yes")
+    ids = prices["market_id"].cast(pl.String).unique(maintain_order=True).to_list()
+    records = md.testing.markets("polars", markets=4).with_columns(
+        event_slug=pl.Series([f"e{event}" for event in events]),
+        resolved_token_id=pl.Series([f"{i + 1}{1 + event % 2}" for i, event in enumerate(events)]),
+        resolved_token_label=None,
+    )
+    options: Any = {"interval": 0.9, **({"of": "all"} if score == "brier" else {"bins": 1})}
+    by_event = getattr(md, score)(prices, records, cluster="event_slug", **options)
+    counts = [events.count(event) for event in sorted(set(events))]
+    won = [1.0 - event % 2 for event in sorted(set(events))]
+    lost = [(0.4 - one) ** 2 for one in won]
+    weight = np.array(counts, float) * len(prices) / 4
+    if score == "brier":
+        want = (np.nan, np.nan)
+        if len(set(won)) > 1:
+            want = intervals.of_mean(np.array(lost) * weight, weight, 0.9, bounds=(0.0, 1.0))
+        got = by_event.select("brier_low", "brier_high").row(0)
+    else:
+        want = intervals.of_share(np.array(won) * weight, weight, 0.9)
+        got = by_event.select("outcome_low", "outcome_high").row(0)
+    assert len(ids) == 4
+    assert close([got], [tuple(None if math.isnan(end) else end for end in want)])
+
+
+def test_open_markets_are_counted() -> None:
+    """Scores of all markets say how many of the frame are left out as they are open; rows of a market say nothing."""
+    prices, won = md.testing.prices("polars", markets=3), {"rain": "Yes", "snow": None, "wind": None, "hail": None}
+    for frame in (prices, prices.to_pandas(), prices.lazy()):
+        with pytest.warns(md.errors.OpenMarketsWarning, match="2 of 3 markets of the frame are open"):
+            md.calibration(frame, won)
+        with pytest.warns(md.errors.OpenMarketsWarning, match="ends_at"):
+            md.brier(frame, won, of="all", interval=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        md.brier(prices, won)
+        md.brier(prices, {"rain": "Yes", "hail": None}, of="all", interval=None)
+
+
+def test_an_interval_of_few_markets_says_so() -> None:
+    """Below ten, for each score that has an interval of two or more."""
+    prices, markets = md.testing.prices("polars", markets=3), records()
+    with pytest.warns(md.errors.FewMarketsWarning, match="as few as 3 effective clusters in 1 of 1 rows"):
+        md.brier(prices, markets, of="all")
+    topics = markets.with_columns(topic=pl.Series(["a", "a", "b"]))
+    with pytest.warns(md.errors.FewMarketsWarning, match="as few as 2 effective clusters in 1 of 2 rows"):
+        md.log_score(prices, topics, of="all", by="topic")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        md.brier(prices, markets, of="all", interval=None)
+        md.brier(prices, {"rain": "Yes"}, of="all")
+
+
+@pytest.mark.parametrize(
+    ("options", "outcomes", "error", "said"),
+    [
+        ({"by": "topic"}, {"rain": "Yes"}, md.errors.ConfigError, "pass a frame of records"),
+        ({"by": "topic"}, None, md.errors.NotTidyError, "no column 'topic'"),
+        ({"by": "token_ids"}, None, md.errors.ConfigError, "one value per market"),
+        ({"by": "market_id"}, None, md.errors.ConfigError, "one value per market"),
+        ({"cluster": "event_slug"}, {"rain": "Yes"}, md.errors.ConfigError, "pass a frame of records"),
+        ({"cluster": "topic"}, None, md.errors.NotTidyError, "no column 'topic'"),
+    ],
+    ids=str,
+)
+def test_groups_that_cannot_be_made_are_refused(options: Any, outcomes: Any, error: Any, said: str) -> None:
+    """The error says what is allowed, before anything is computed."""
+    given_ = records() if outcomes is None else outcomes
+    for verb in (md.brier, md.log_score, md.calibration):
+        with pytest.raises(error, match=said):
+            verb(md.testing.prices("polars", markets=3), given_, **options)
+
+
+def records(kind: str = "polars") -> Any:
+    return md.testing.markets(kind, markets=3)  # type: ignore[arg-type]
+
+
+WAYS = {
+    "records": records,
+    "pandas records": lambda: records("pandas"),
+    "arrow records": lambda: records().to_arrow(),
+    "lazy records": lambda: records().lazy(),
+    "outcomes": lambda: md.outcomes(records()),
+    "pandas outcomes": lambda: md.outcomes(records("pandas")),
+    "thin records": lambda: records().select("market_id", "resolved_token_id"),
+    "ids": lambda: {"rain": "11", "snow": "22", "wind": "31"},
+    "labels": lambda: {"rain": "Yes", "snow": "No", "wind": "Yes"},
+    "more markets": lambda: {"rain": "11", "snow": "22", "wind": "31", "hail": "Yes", "frost": None},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["polars", "pandas", "lazy"])
+def test_every_way_to_say_the_outcomes_gives_the_same_scores(way: str, kind: str) -> None:
+    """A frame of outcomes or records of any kind, and a mapping to ids or labels, mean the same."""
+    prices = in_kind(md.testing.prices("polars", markets=3), kind)
+    won = {"rain": "11", "snow": "22", "wind": "31"}
+    want = plain(md.brier(md.testing.prices("polars", markets=3), won, of="token"))
+    assert len(want) == 6
+    assert plain(md.brier(prices, WAYS[way](), of="token")) == want
+
+
+def test_a_token_that_the_frame_lacks_may_have_won() -> None:
+    """Of a frame with one token the other's id says that it lost."""
+    yes = md.testing.prices("polars", markets=2).filter(token_label="Yes")
+    assert md.brier(yes, {"rain": "12", "snow": "22"}, of="token")["outcome"].to_list() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("way", ["mapping", "records"])
+def test_a_token_of_another_market_did_not_win(way: str) -> None:
+    """It would make all tokens of the market lose."""
+    prices, won = md.testing.prices("polars", markets=2), {"rain": "21", "snow": "21"}
+    frame = pl.DataFrame({"market_id": list(won), "resolved_token_id": list(won.values())})
+    with pytest.raises(md.errors.ConfigError, match=r"outcomes\['rain'\] = '21' is refused"):
+        md.brier(prices, won if way == "mapping" else frame)
+
+
+@pytest.mark.parametrize("seed", ["x", None, -1, 1.5])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    """Another one is refused before anything is computed."""
+    prices, markets = md.testing.prices("polars", markets=2), md.testing.markets("polars", markets=2)
+    for score in (md.brier, md.log_score):
+        with pytest.raises(md.errors.ConfigError, match=r"seed=.* is refused; allowed are whole numbers from 0"):
+            score(prices, markets, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        ({"rain": "Maybe"}, "'11' \\(Yes\\)"),
+        ({"rain": "yes"}, "'11' \\(Yes\\)"),
+        ({"rain-tomorrow": "Yes"}, "a slug is none"),
+        ({"rain": math.nan}, "None where the market has not resolved"),
+        ({"rain": pd.NA}, "None where"),
+        ({"rain": True}, "None where"),
+        ({"rain": 1}, "None where"),
+        ({"rain": "Yes", "hail": math.nan}, "None where"),
+        ([("rain", "Yes")], "mapping of market id"),
+        ("Yes", "mapping of market id"),
+    ],
+    ids=str,
+)
+def test_outcomes_that_say_nothing_are_refused(outcomes: Any, said: str) -> None:
+    """The error says what is allowed, with the tokens of the market."""
+    for frame in (md.testing.prices("pandas"), md.testing.prices("polars").lazy()):
+        for verb in (md.brier, md.log_score, md.calibration):
+            with pytest.raises(md.errors.ConfigError, match=said):
+                verb(frame, outcomes)
+
+
+def test_arguments_of_scores_are_checked() -> None:
+    """Each wrong argument is a ConfigError that says what is allowed."""
+    frame, markets = md.testing.prices("polars"), records()
+    for call in (
+        lambda: md.brier(frame, markets, of="pair"),  # type: ignore[arg-type]
+        lambda: md.brier(frame, markets, of="all", interval=95),
+        lambda: md.brier(frame, markets, of="all", resamples=0),
+        lambda: md.log_score(frame, markets, clip=0.5),
+        lambda: md.log_score(frame, markets, clip=0),
+        lambda: md.calibration(frame, markets, bins=0),
+        lambda: md.calibration(frame, markets, of="all"),  # type: ignore[arg-type]
+        lambda: md.calibration(frame, markets, interval=0),
+    ):
+        with pytest.raises(md.errors.ConfigError, match="allowed"):
+            call()
+    with pytest.raises(md.errors.NotTidyError, match="resolved_token_id"):
+        md.brier(frame, frame)
+
+
+def test_outcomes_are_one_row_per_token() -> None:
+    """1 for the token that the market resolved to, by id or label, 0 for others, null where it has not resolved."""
+    markets = pl.DataFrame({
+        "market_id": ["b", "a", "c"], "token_ids": [["3", "4"], ["1", "2"], ["5", "6", "7"]],
+        "token_labels": [["Yes", "No"], ["Yes", "No"], ["x", "y", "z"]],
+        "resolved_token_id": ["4", None, None], "resolved_token_label": [None, None, "x"],
+        "end_date": ["2026-01-03T00:00:00Z", None, None],
+        "closed_at": ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", None],
+        "resolved_at": ["2026-01-01T06:00:00Z", None, None],
+    })  # fmt: skip
+    got = md.outcomes(markets)
+    times = ["ends_at", "closed_at", "resolved_at"]
+    assert got.columns == ["market_id", "token_id", "token_label", "payoff", *times]
+    assert plain(got.drop(times)) == [
+        ("a", "1", "Yes", None), ("a", "2", "No", None), ("b", "3", "Yes", 0.0), ("b", "4", "No", 1.0),
+        ("c", "5", "x", 1.0), ("c", "6", "y", 0.0), ("c", "7", "z", 0.0),
+    ]  # fmt: skip
+    day, none = pd.Timestamp("2026-01-01", tz="UTC"), [None] * 3
+    assert got.filter(market_id="a").select(times).unique().row(0) == (None, day + pd.Timedelta("1D"), None)
+    assert got.filter(market_id="b").select(times).unique().row(0) == (
+        day + pd.Timedelta("2D"), day, day + pd.Timedelta("6h"),
+    )  # fmt: skip
+    assert got.filter(market_id="c").select(times).unique().row(0) == tuple(none)
+    for other in (markets.to_pandas(), markets.to_arrow(), markets.lazy()):
+        found = md.outcomes(other)
+        assert type(found) is type(other)
+        assert all(str(nw.from_native(found).collect_schema()[c]) == str(nw.Datetime("us", "UTC")) for c in times)
+        assert plain(nw.from_native(found).drop(times).to_native()) == plain(got.drop(times))
+    assert len(md.outcomes(markets.head(0))) == 0
+
+
+@pytest.mark.parametrize("way", ["records", "outcomes", "pandas outcomes", "arrow"])
+def test_of_two_tokens_the_first_of_the_record_counts(way: str) -> None:
+    """Of Up and Down it is Up, which the record has first, whatever the ids are."""
+    markets = pl.DataFrame({
+        "market_id": ["a", "b"], "token_ids": [["9", "1"], ["2", "8"]], "token_labels": [["Up", "Down"]] * 2,
+        "resolved_token_id": ["9", "8"],
+    })  # fmt: skip
+    rows = [("a", "9", "Up", 0.75), ("a", "1", "Down", 0.5), ("b", "2", "Up", 0.5), ("b", "8", "Down", 0.25)]
+    names = ["market_id", "token_id", "token_label", "price"]
+    prices = pl.DataFrame(rows, names, orient="row").with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC")))
+    given = {"records": markets, "arrow": markets.to_arrow()}.get(way)
+    given = md.outcomes(markets.to_pandas() if "pandas" in way else markets) if given is None else given
+    assert plain(md.brier(prices, given)) == [("a", 1, 0.0625), ("b", 1, 0.25)]
+    assert md.outcomes(markets)["token_id"].to_list() == ["9", "1", "2", "8"]
+
+
+@pytest.mark.parametrize("way", ["records", "outcomes", "payoffs"])
+def test_two_tokens_of_three_both_count(way: str) -> None:
+    """A frame that lacks a token of a market of three has no two forecasts that are the same."""
+    markets = pl.DataFrame({
+        "market_id": ["a"], "token_ids": [["1", "2", "3"]], "token_labels": [["Yes", "No", "Tie"]],
+        "resolved_token_id": ["3"],
+    })  # fmt: skip
+    rows = [("a", "1", "Yes", 0.5), ("a", "2", "No", 0.25)]
+    names = ["market_id", "token_id", "token_label", "price"]
+    prices = pl.DataFrame(rows, names, orient="row").with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC")))
+    payoffs = {"a": {"1": 0.0, "2": 0.0, "3": 1.0}}
+    given = payoffs if way == "payoffs" else md.outcomes(markets) if way == "outcomes" else markets
+    for frame in (prices, prices.lazy()):
+        assert plain(md.brier(frame, given)) == [("a", 2, (0.25 + 0.0625) / 2)]
+
+
+def shares(**more: Any) -> pl.DataFrame:
+    """A tied market and one that paid by a scale."""
+    return pl.DataFrame({
+        "market_id": ["tie", "scale"], "token_ids": [["1", "2"], ["3", "4"]], "token_labels": [["Yes", "No"]] * 2,
+        "payoffs": [[0.5, 0.5], [0.3, 0.7]], **more,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
+def test_payoffs_are_any_share(kind: str) -> None:
+    """Of a tie 0.5, of a scalar market any share, from records and from mappings by id or label; scores take them."""
+    markets: Any = in_kind(shares(), kind)
+    want = [("scale", "3", "Yes", 0.3), ("scale", "4", "No", 0.7), ("tie", "1", "Yes", 0.5), ("tie", "2", "No", 0.5)]
+    assert [row[:4] for row in plain(md.outcomes(markets))] == want
+    rows = [("tie", "1", "Yes", 0.75), ("tie", "2", "No", 0.25), ("scale", "3", "Yes", 0.5), ("scale", "4", "No", 0.5)]
+    prices = pl.DataFrame(rows, ["market_id", "token_id", "token_label", "price"], orient="row")
+    prices = in_kind(prices.with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC"))), kind)
+    by_name = {"tie": {"Yes": 0.5, "No": 0.5}, "scale": {"3": 0.3, "4": 0.7}}
+    for paid in (markets, md.outcomes(markets), by_name):
+        found = plain(md.brier(prices, paid, of="token"))
+        assert close([row[3:] for row in found], [(0.3, 1, 0.04), (0.7, 1, 0.04), (0.5, 1, 0.0625), (0.5, 1, 0.0625)])
+        (row,) = (row for row in plain(md.log_score(prices, paid, of="token")) if row[1] == "3")
+        assert math.isclose(row[-1], math.log(2))
+        assert close([plain(md.calibration(prices, paid, 1, of="token"))[0][2:]], [(4, 0.5, 0.5)])
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas"])
+def test_an_archive_keeps_payoffs(kind: Any, tmp_path: Any) -> None:
+    """They are lists of numbers in its frames."""
+    archive = md.Archive(tmp_path, frame=kind)
+    archive.add(markets=shares(resolved_at="2026-01-03T00:00:00Z"))
+    assert plain(archive.outcomes())[0][:4] == ("scale", "3", "Yes", 0.3)
+    assert plain(archive.outcomes())[0][-1] == pd.Timestamp("2026-01-03", tz="UTC")
+
+
+def test_an_archive_of_open_markets_has_outcomes_of_none(tmp_path: Any) -> None:
+    """Its records have no column of outcomes yet; one's own records without one are refused."""
+    archive, records = md.Archive(tmp_path, frame="polars"), shares().drop("payoffs")
+    assert archive.outcomes().is_empty()
+    archive.add(markets=records)
+    assert archive.outcomes()["payoff"].null_count() == len(archive.outcomes()) > 0
+    with pytest.raises(md.errors.NotTidyError, match="resolved_token_id"):
+        md.outcomes(records)
+    assert md.outcomes(records.clear()).columns == archive.outcomes().columns
+
+
+def test_times_of_an_open_market_are_those_of_its_record() -> None:
+    """A market may close before its outcome is known; it has resolved when resolved_at says, else when it closed."""
+    markets = shares(
+        closed_at=["2026-01-02T00:00:00Z"] * 2, resolved_at=["2026-01-03T00:00:00Z", None]
+    ).with_columns(payoffs=pl.when(pl.col("market_id") == "tie").then("payoffs"))  # fmt: skip
+    got = md.outcomes(markets)
+    assert got.filter(market_id="scale")["payoff"].null_count() == 2
+    assert got["closed_at"].null_count() == 0
+    assert resolution_times(got) == resolution_times(markets) == {"tie": 1_767_398_400_000_000}
+    assert resolution_times(got.drop("resolved_at")) == {"tie": 1_767_312_000_000_000}
+
+
+def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
+    """One row per token, as the records say: one winner per resolved market, at the time when it closed."""
+    archive = md.simulate(events=2, days=1, frame="polars")
+    got, markets = archive.outcomes(), archive.markets()
+    assert got.equals(md.outcomes(markets))
+    assert len(got) == markets["token_ids"].list.len().sum()
+    closed = {m["id"]: (m["resolved_token_id"], m["closed_at"]) for m in archive.records("markets")}
+    assert any(won for won, _ in closed.values())
+    for market, token, _, payoff, ends_at, closed_at, resolved_at in got.rows():
+        won, at = closed[market]
+        assert payoff == (None if won is None else float(won == token))
+        assert (closed_at is None) == (won is None)
+        assert closed_at is None or closed_at == pd.Timestamp(at)
+        assert ends_at is not None
+        assert resolved_at is None
+    with_prices = archive.prices(
+        next(m for m, (won, _) in closed.items() if won), resolution="1h", on_missing="partial"
+    )
+    assert md.brier(with_prices, got, of="token")["outcome"].sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"resolved_token_id": ["9"]}, "none of its tokens"),
+        ({"resolved_token_label": ["Maybe"]}, "none of its tokens"),
+        ({"token_labels": [["Yes"]]}, "2 token_ids and 1 token_labels"),
+        ({"payoffs": [[1.0]]}, "2 token_ids and 1 payoffs"),
+        ({"payoffs": [[100.0, 0.0]]}, "allowed are numbers from 0 to 1"),
+        ({"payoffs": [[0.0, 1.0]], "resolved_token_id": ["1"]}, "but its payoffs are"),
+    ],
+    ids=str,
+)
+def test_records_that_contradict_themselves_are_refused(change: dict[str, Any], said: str) -> None:
+    """The error names the market and what does not fit."""
+    good = {"market_id": ["m"], "token_ids": [["1", "2"]], "token_labels": [["Yes", "No"]], "resolved_token_id": [None]}
+    with pytest.raises(md.errors.NotTidyError, match=said):
+        md.outcomes(pl.DataFrame({**good, **change}))
+
+
+def test_records_without_an_outcome_are_refused() -> None:
+    """The error names the column that is missing."""
+    for lacking, named in (("resolved_token_id", "resolved_token_id"), ("token_ids", "token_ids")):
+        markets = md.testing.markets("polars").drop("resolved_token_label", lacking)
+        with pytest.raises(md.errors.NotTidyError, match=named):
+            md.outcomes(markets)

@@ -1,0 +1,54 @@
+"""Frames that the library did not write: every verb gives what a plain loop gives, or refuses and says what to do."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import foreign
+from reference.foreign_cases import (
+    CASES,
+    judged,
+    strategy,
+)
+from reference.foreign_study_cases import STUDY_CASES
+
+from marketdata.points import order
+from marketdata.points import resample as runs
+
+ALL_CASES = {**CASES, **STUDY_CASES}
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
+
+
+@pytest.mark.parametrize("name", ALL_CASES)
+@pytest.mark.fault("FR2")
+def test_a_foreign_frame_gives_what_a_plain_loop_gives_or_is_refused(name: str) -> None:
+    """Whatever library, types, order and faults: the rows of the loop, or a NotTidyError that says what to do."""
+    case = ALL_CASES[name]
+
+    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
+    @given(drawn=strategy(case.view))
+    def run(drawn: foreign.Foreign) -> None:
+        verdict, text = judged(name, case, drawn)
+        assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
+
+    run()
+
+
+@pytest.mark.parametrize("name", ["resample books", "bbo", "check books", "resample prices", "complement"])
+def test_rows_that_are_compared_in_blocks_are_the_same_rows(name: str) -> None:
+    """Whatever number of rows is looked at at a time, a verb gives what the plain loop gives."""
+    case = CASES[name]
+
+    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
+    @given(drawn=strategy(case.view), block=st.integers(1, 5))
+    def run(drawn: foreign.Foreign, block: int) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "_BLOCK", block)
+            patch.setattr(order, "_BLOCK", block)
+            verdict, text = judged(name, case, drawn)
+        assert verdict in ("right", "refused"), f"{block} {drawn.container} {drawn.fault} {drawn.how}: {text}"
+
+    run()

@@ -1,0 +1,282 @@
+"""Every registered measure of books against its plain loop, and what users may do with measures."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.engines import ENGINES, Engine, fetched
+from reference.kinds import KINDS, close, few, of_kind, rows
+from reference.measured import looped
+from reference.measures import LOOPS, Levels, taken
+from reference.odd_points import rich
+
+import marketdata as md
+from marketdata.points.measures import MEASURES
+from marketdata.points.schema import TOLERANCE
+from marketdata.testing.strategies import book_columns
+from marketdata.tidy.book_measures import FUNCTIONS
+from marketdata.tidy.frames import to_columns, to_frame
+from marketdata.times import to_datetime
+
+RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded" / "books.parquet"
+EPOCH = to_datetime(0)
+# Measures with the arguments of their loops.
+CALLS = [(name, arguments) for name, (_, trials) in LOOPS.items() for arguments in trials]
+WRONG_ARGUMENTS = [
+    ("depth", {"levels": 1, "within": 0.1}, "exclude each other"),
+    ("depth", {"within": -0.1}, "finite numbers from 0"),
+    *(("depth", {"levels": wrong}, "whole numbers from 1") for wrong in (0, -1, 1.5, True, "3", math.nan)),
+    ("depth", {"level": 5}, "its arguments are: levels, within"),
+    ("fill_price", {"size": 0}, "above 0"),
+    ("fill_price", {"size": np.inf}, "finite numbers"),
+    ("sweep", {"size": 1}, "missing a required argument: 'side'"),
+    ("sweep", {"side": "both", "size": 1}, "allowed are ask, buy, bid, sell"),
+    ("sweep", {"side": "buy"}, "exactly one"),
+    ("sweep", {"side": "buy", "size": 1, "notional": 1}, "exactly one"),
+    ("sweep", {"side": "buy", "size": -1}, "above 0"),
+    ("sweep", {"side": "buy", "notional": math.nan}, "finite numbers"),
+]
+
+
+def evaluated(frame: Any, name: str, arguments: Any) -> Any:
+    """The measure of a frame: by its function if it has one, else as a feature."""
+    if name in FUNCTIONS:
+        return getattr(md, name)(frame, **arguments)
+    return md.features(frame, [(name, arguments)])
+
+
+def test_every_measure_has_a_loop() -> None:
+    """A measure without a loop in `measure_loops` is not tested here."""
+    assert set(MEASURES) >= set(LOOPS) >= {name for name in MEASURES if name in FUNCTIONS}
+
+
+@pytest.mark.parametrize(("name", "arguments"), CALLS, ids=str)
+@pytest.mark.parametrize("nested", [False, True], ids=["levels", "nested"])
+def test_a_measure_equals_its_loop(name: str, arguments: Any, nested: bool) -> None:
+    """Of every kind of frame, in any order of rows, with missing sides, as levels and as lists."""
+    measure, (loop, _) = MEASURES[name], LOOPS[name]
+
+    @few
+    @given(kind=st.sampled_from(KINDS), books=book_columns())
+    def run(kind: str, books: Any) -> None:
+        frame = of_kind(books, kind)
+        if nested:
+            frame = md.nest(frame)
+        want = looped(books, lambda bids, asks: loop(bids, asks, **arguments))
+        exact = {"digits": 1e-11, "least": 1e-9}
+        assert close(rows(evaluated(frame, name, arguments)), want, **exact)
+        if measure.needs == "top":
+            assert close(rows(evaluated(md.bbo(frame), name, arguments)), want, **exact)
+
+    run()
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def running(request: Any, engine: Any) -> Engine:
+    return engine(request.param)
+
+
+def test_measures_on_an_engine(running: Engine) -> None:
+    """All measures in one pass, one of a user among them, give the rows of polars in the engine's kind of frame."""
+
+    @md.measure(units={"best_gap": "probability"})
+    def best_gap(books: Any, *, levels: int = 1) -> Any:
+        return books.bids.best - books.asks.best + 0 * books.bids.head(levels).depth
+
+    books = to_frame(rich("books", 30), "polars")
+    asked = [
+        ("best_gap", {"levels": 2}),
+        *((name, dict(given)) for name, given in CALLS if name not in {"mid", "spread"}),
+    ]
+    asked = [one for one in asked if not (one[0] in {"fill_price", "sweep"} and "fees" in one[1])]
+    for nested in (False, True):
+        frame = running.frame(md.nest(books) if nested else books)
+        got = md.features(frame, asked)
+        assert type(got) is type(frame)
+        order = ["market_id", "token_id", "ts"]
+        table = fetched(got).to_polars().with_columns(pl.col("market_id", "token_id", "token_label").cast(pl.String))
+        assert close(rows(table.sort(order)), rows(md.features(books, asked)), digits=1e-9, least=1e-9)
+
+
+@given(kind=st.sampled_from(["pandas", "polars", "arrow"]), books=book_columns(), data=st.data())
+def test_a_sweep_of_the_whole_side_fills_exactly_its_depth(kind: str, books: Any, data: st.DataObject) -> None:
+    """Asked for the depth of a side, a sweep fills it; asked for more, the rest is the shortfall."""
+    frame = of_kind(books, kind)
+    depth = {row[:4]: row[4:] for row in rows(md.depth(frame))}
+    for at, side in enumerate(("bid", "ask")):
+        there = [d[at] for d in depth.values() if d[at] is not None]
+        if not there:
+            continue
+        wanted = data.draw(st.sampled_from(there))
+        for row in rows(md.sweep(frame, side, size=wanted)):
+            have = depth[row[:4]][at] or 0.0
+            assert row[4] == (wanted if have >= wanted * (1 - TOLERANCE) else have)
+            assert row[5] == wanted - row[4]
+        prices = {row[:4]: row[4 + at] for row in rows(md.fill_price(frame, wanted))}
+        assert all(
+            (prices[key] is None) == (d[at] is None or d[at] < wanted * (1 - TOLERANCE)) for key, d in depth.items()
+        )
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(5), 5))[::30], ids=str)
+def test_a_size_that_the_levels_sum_to_is_filled_in_any_order(order: tuple[int, ...]) -> None:
+    """Sums of decimals differ in their last bits with their order; the result does not."""
+    sizes = [7.83, 3.48, 7.8, 6.13, 0.93]
+    levels = [("ask", i, 0.1 + i / 10, sizes[k]) for i, k in enumerate(order)]
+    frame = pl.DataFrame(levels, schema=["side", "level", "price", "size"], orient="row")
+    frame = frame.with_columns(market_id=pl.lit("m"), token_id=pl.lit("1"), token_label=pl.lit("Yes"), ts=pl.lit(EPOCH))
+    exact = sum(Fraction(sizes[k]) * Fraction(0.1 + i / 10) for i, k in enumerate(order))
+    for one in (frame, frame.reverse(), frame.lazy()):
+        price = rows(md.fill_price(one, 26.17))[0][-1]
+        assert price == pytest.approx(float(exact / Fraction(26.17)), rel=1e-12)
+        assert rows(md.sweep(one, "buy", size=26.17))[0][4:7] == (26.17, 0.0, pytest.approx(price, rel=1e-12))
+        assert rows(md.sweep(one, "buy", notional=float(exact)))[0][4:6] == (float(exact), 0.0)
+        assert rows(md.fill_price(one, 26.1701))[0][-1] is None
+
+
+@few
+@given(
+    kind=st.sampled_from(KINDS),
+    books=book_columns(),
+    asked=st.lists(st.sampled_from([c for c in CALLS if "fees" not in c[1]]), min_size=1, max_size=4, unique_by=str),
+)
+def test_features_are_the_columns_of_the_functions(kind: str, books: Any, asked: list[Any]) -> None:
+    """One pass gives each measure as its own function does, in the order asked for."""
+    names = [name for name, _ in asked]
+    if "bbo" in names and {"mid", "spread"} & {*names}:
+        asked = [one for one in asked if one[0] != "bbo"]
+    frame = of_kind(books, kind)
+    parts = [rows(evaluated(frame, name, arguments)) for name, arguments in asked]
+    want = [(*part[0][:4], *itertools.chain(*(row[4:] for row in part))) for part in zip(*parts, strict=True)]
+    assert rows(md.features(frame, asked)) == want
+
+
+def test_the_name_of_a_feature_does_not_depend_on_the_others() -> None:
+    """Columns of a measure with arguments have these in their names, alone or with others."""
+    frame = md.testing.books("polars")
+    near = ("imbalance", {"levels": 1})
+    assert md.features(frame, [near]).columns[4:] == ["imbalance_levels_1"]
+    asked = ["mid", ("depth", {"levels": 1}), "imbalance", near, "best_ask"]
+    names = ["mid", "bid_depth_levels_1", "ask_depth_levels_1", "imbalance", "imbalance_levels_1", "best_ask"]
+    assert frame.md.features(asked).columns[4:] == names
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("mid", "a list of names"),
+        ([], "allowed are"),
+        (["imbalence"], "did you mean 'imbalance'"),
+        ([("depth", 5)], "pair such as"),
+        ([5], "pair such as"),
+        (["mid", "bbo"], "twice"),
+        (["mid", "mid"], "twice"),
+    ],
+    ids=str,
+)
+def test_features_that_do_not_exist_are_refused(asked: Any, said: str) -> None:
+    """The error says what is allowed."""
+    with pytest.raises(md.MarketDataError, match=said):
+        md.features(md.testing.books("polars"), asked)
+
+
+@pytest.mark.parametrize(("name", "arguments", "said"), WRONG_ARGUMENTS, ids=str)
+def test_arguments_that_make_no_sense_are_refused(name: str, arguments: Any, said: str) -> None:
+    """As a function and as a feature, also of a frame without rows."""
+    frame = md.testing.books("polars").head(0)
+    for call in (lambda: getattr(md, name)(frame, **arguments), lambda: md.features(frame, [(name, arguments)])):
+        with pytest.raises(md.errors.ConfigError, match=said):
+            call()
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_says_what_it_needs_and_returns(name: str) -> None:
+    """It refuses metrics, has units for exactly its columns, and its docstring has rows, units and an example."""
+    arguments = LOOPS[name][1][-1] if name in LOOPS else {}
+    with pytest.raises(md.errors.NotTidyError, match="token_id"):
+        evaluated(md.testing.metrics(), name, arguments)
+    out = evaluated(md.testing.books("polars"), name, {k: v for k, v in arguments.items() if k != "fees"} | arguments)
+    assert {c.split("_levels")[0].split("_within")[0] for c in out.columns[4:]} <= {*MEASURES[name].units}
+    if name in FUNCTIONS:
+        text = getattr(md, name).__doc__
+        assert "One row per (token, ts)" in text
+        assert ">>> " in text
+        assert name in dir(md)
+        assert getattr(md.Accessor, name).__doc__.endswith(f"see `marketdata.{name}`.")
+
+
+def test_measures_of_the_recorded_books_equal_their_loops() -> None:
+    """The same loops over the recorded books of every fourth token, some fifty thousand levels."""
+    if not RECORDED.exists():
+        pytest.skip(f"the recorded data is not here: {RECORDED}")
+    raw = pl.read_parquet(RECORDED)
+    raw = raw.filter(pl.col("token_id").is_in(raw["token_id"].unique(maintain_order=True)[::4].implode()))
+    books = to_columns("books", raw.with_columns(market_id=pl.lit("m"), token_label=pl.lit("?")))
+    frame = to_frame(books, "pandas")
+    for name, arguments in (("depth", {"within": 0.05}), ("sweep", {"side": "buy", "size": 5000})):
+        loop = LOOPS[name][0]
+        want = looped(books, lambda bids, asks, loop=loop, given=arguments: loop(bids, asks, **given))  # type: ignore[misc]
+        assert close(rows(evaluated(frame, name, arguments)), want, least=1e-9)
+
+
+@few
+@given(kind=st.sampled_from(KINDS), books=book_columns(), levels=st.integers(1, 3))
+def test_a_measure_of_a_user_works_as_ours_do(kind: str, books: Any, levels: int) -> None:
+    """A formula with an argument, as a function and in `features` by itself and by its name, levels or nested."""
+
+    @md.measure(needs="levels", units={"cost": "USD"}, null="never")
+    def cost(books: Any, *, levels: int) -> Any:
+        """USD that the best asks cost."""
+        return books.asks.total(books.asks.price * books.asks.size) - books.asks.head(levels).depth * 0
+
+    def by_hand(_: Levels, asks: Levels) -> dict[str, Any]:
+        return {"cost": taken(asks, Fraction(10**12), money=False)[1]}
+
+    want = looped(books, by_hand)
+    for frame in (of_kind(books, kind), md.nest(of_kind(books, kind))):
+        assert close(rows(cost(frame, levels=levels)), want)
+        for item in ((cost, {"levels": levels}), ("cost", {"levels": levels})):
+            out = md.features(frame, [item, "mid"])
+            assert close([row[:-1] for row in rows(out)], want)
+    assert "USD that the best asks cost." in cost.__doc__
+    assert "``cost`` [USD]" in cost.__doc__
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        (lambda books: 1.0, r"returned \(\) values"),
+        (lambda books: {"a": books.mid[:1]}, "return a numpy array with one number per book"),
+        (lambda books: np.array(["x"] * len(books)), "return a numpy array"),
+    ],
+    ids=["a number", "too few", "texts"],
+)
+def test_a_measure_that_returns_something_else_is_refused(formula: Any, said: str) -> None:
+    """The error names the measure and what to return."""
+    formula.__name__ = "odd"
+    with pytest.raises(md.errors.ConfigError, match=said):
+        md.measure(formula)(md.testing.books())
+
+
+def test_a_measure_cannot_replace_one_of_ours() -> None:
+    """A user's own may be defined again, as when a cell runs twice."""
+
+    def mid(books: Any) -> Any:
+        return books.mid
+
+    with pytest.raises(md.errors.ConfigError, match="give the function another name"):
+        md.measure(mid)
+    mid.__name__ = "mid_of_mine"
+    for _ in range(2):
+        assert md.measure(mid)(md.testing.books("polars")).columns[4:] == ["mid_of_mine"]
+    with pytest.raises(md.errors.ConfigError, match=r"^needs="):
+        md.measure(needs="best")

@@ -1,0 +1,83 @@
+"""Means of parts, of values with counts, and of grids that are coarse."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from reference.rows import book, prices
+
+import marketdata as md
+from marketdata.adapters.dispatch import Overlap, run
+from marketdata.resolution import BucketWidth
+from marketdata.tidy.grids import widths
+from marketdata.tidy.resample import _means, _of_parts, _reduced
+
+
+def reduced(frame: pl.DataFrame) -> pl.DataFrame:
+    """A part of the rows of a query that is larger than memory."""
+    return run(frame, partial(_reduced, width=BucketWidth.of("1h")), ["prices"])
+
+
+@pytest.mark.parametrize(("starts", "overlap"), [((20, 40), False), ((19, 40), True), ((20, 39), True)])
+def test_parts_that_share_a_row_are_not_averaged(starts: tuple[int, int], overlap: bool) -> None:
+    """Means of parts become the mean of all of them, but where a part begins at the last time of another."""
+    whole = prices([7.0 * n for n in range(60)])
+    ends = (20, 40, 60)
+    parts = pl.concat([reduced(whole[a:b]) for a, b in zip((0, *starts), ends, strict=True)])
+    finish = partial(_of_parts, function=partial(_means, grid=widths("1h", None)))
+    if overlap:
+        with pytest.raises(Overlap):
+            run(parts, finish, ["prices"])
+    else:
+        assert_frame_equal(run(parts, finish, ["prices"]), md.resample(whole, "1h"), check_exact=False)
+
+
+def test_lazy_prices_with_ids_in_the_types_of_tidy_frames_keep_their_ids() -> None:
+    """Means of parts of a lazy frame have the ids of its tokens, as those of the frame have."""
+    whole = md.testing.prices("polars", buckets=70)
+    got = md.resample(whole.lazy(), "1h").collect()
+    assert got.rows() == md.resample(whole, "1h").rows()
+
+
+@pytest.mark.parametrize("kind", ["polars", "duckdb"])
+def test_values_with_an_unknown_count_weigh_one(kind: str) -> None:
+    """A count that is missing is that of one point, whatever computes the mean, and further counts are kept."""
+    duckdb = pytest.importorskip("duckdb", reason="duckdb computes means by expressions")
+    frame = prices([0, 1, 2], [0.25, 0.5, 1.0]).with_columns(price_count=pl.Series([3, None, 2], dtype=pl.Int64))
+    if kind == "polars":
+        out = md.resample(frame, "1h")
+    else:
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows", frame.to_arrow())
+        out = md.resample(connection.table("rows"), "1h").pl()
+    assert out["price_count"].to_list() == [6]
+    assert out["price"].to_list() == [(3 * 0.25 + 0.5 + 2 * 1.0) / 6]
+
+
+def test_a_grid_is_coarse_if_all_rows_are_on_it() -> None:
+    """Means are warned of only where every time is on a grid of 10m, also behind the first hundred rows."""
+    coarse = prices([10.0 * n for n in range(150)])
+    with pytest.warns(md.errors.UnweightedMeanWarning):
+        md.resample(coarse, "1d")
+    md.resample(pl.concat([coarse, prices([1501.0])]), "1d")
+
+
+def test_prices_and_bbo_in_one_frame_are_refused() -> None:
+    """One of them is averaged and of the other the last row is kept, so they are resampled each by itself."""
+    both = md.bbo(pl.concat([book(n) for n in range(3)]))
+    with pytest.raises(md.errors.NotTidyError, match="select the columns of one of them"):
+        md.resample(both.with_columns(price=0.5), "1h")
+
+
+@pytest.mark.parametrize("count", [-1.0, 1.5])
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_count_that_counts_no_points_is_refused(kind: str, count: float) -> None:
+    """A column named like a count, of another meaning, would weight the mean, or null it, in silence."""
+    prices = md.testing.prices("polars").with_columns(price_count=pl.lit(count))
+    frame = prices.to_pandas() if kind == "pandas" else prices
+    with pytest.raises(md.errors.NotTidyError, match=f"price_count has {count:g}; it is the number of base points"):
+        md.resample(frame, "1h")

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.books import last_books
+from reference.columns import coded_books, levels_of
+from reference.kinds import ID_COLUMNS, KINDS, close, of_kind, rows
+
+import marketdata as md
+from marketdata.points import resample as runs
+from marketdata.points.columns import Columns, Token
+from marketdata.points.resample import resample_columns
+from marketdata.resolution import BucketWidth, Resolution
+from marketdata.testing.strategies import book_columns, metric_columns, price_columns
+from marketdata.tidy.frames import to_columns, to_frame
+
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
+resolutions = st.sampled_from(list(Resolution))
+
+
+def exact_means(columns: Any, width: int) -> dict[tuple[int, int, str], tuple[Fraction | None, int]]:
+    """Brute force: the mean of each value in exact fractions, and its count."""
+    found: dict[tuple[int, int, str], list[Fraction]] = defaultdict(list)
+    for name, values in columns.values.items():
+        for i, value in enumerate(values):
+            key = (int(columns.token[i]), int(columns.ts[i]) // width * width, name)
+            found[key] += [] if math.isnan(value) else [Fraction(float(value))]
+    return {k: ((sum(v) / len(v)) if v else None, len(v)) for k, v in found.items()}
+
+
+@given(kind=st.sampled_from(KINDS), books=book_columns(), resolution=resolutions)
+def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resolution: Resolution) -> None:
+    """Resampled books are the last snapshots that a plain walk finds, empty and one-sided ones included."""
+    frame = of_kind(books, kind)
+    assert rows(md.resample(frame, resolution)) == last_books(books, resolution.micros)
+
+
+@given(kind=st.sampled_from(KINDS), columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)
+def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: Resolution) -> None:
+    """Each mean equals the exact fraction to 1e-12, its count is right, and no row is lost or invented."""
+    out = nw.from_native(md.resample(of_kind(columns, kind), resolution))
+    out = out.collect() if isinstance(out, nw.LazyFrame) else out
+    want = exact_means(columns, resolution.micros)
+    places = {t: i for i, t in enumerate(columns.tokens)}
+    stamps = out["ts"].dt.timestamp("us").to_list()
+    who = [c for c in ID_COLUMNS if c in out.columns]
+    ids = list(zip(*(out[c].cast(nw.String).to_list() for c in who), strict=True))
+    got = {
+        (places[type(columns.tokens[0])(*key)], ts, name): (value, count)
+        for name in columns.values
+        for key, ts, value, count in zip(ids, stamps, out[name].to_list(), out[name + "_count"].to_list(), strict=True)
+    }
+    assert got.keys() == want.keys()
+    for key, (mean, count) in want.items():
+        value, n = got[key]
+        assert n == count
+        assert (value is None or math.isnan(value)) if mean is None else math.isclose(value, mean, rel_tol=1e-12)
+
+
+@given(
+    kind=st.sampled_from(["pandas", "polars", "lazy"]),
+    columns=st.one_of(price_columns(), metric_columns()),
+    path=st.lists(resolutions, min_size=1, max_size=3),
+)
+def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolution]) -> None:
+    """Resampling in steps equals resampling at once, because counts are carried."""
+    frame = of_kind(columns, kind)
+    steps = sorted({*path, Resolution.D1}, key=lambda r: r.micros)
+    out = frame
+    for step in steps:
+        out = md.resample(out, step)
+    assert close(rows(out), rows(md.resample(frame, "1d")))
+
+
+@given(columns=price_columns(), fill=st.sampled_from(["null", "forward"]))
+def test_a_filled_bucket_has_no_weight_in_later_means(columns: Any, fill: str) -> None:
+    """Days made of filled hours are the days made of the hours that were observed."""
+    frame = to_frame(columns, "polars")
+    hours = md.resample(frame, "1h", fill=fill).drop("observed")
+    days, direct = (md.resample(f, "1d").filter(pl.col("price_count") > 0) for f in (hours, frame))
+    assert days["price"].to_list() == pytest.approx(direct["price"].to_list(), rel=1e-12, abs=1e-15)
+    assert days["price_count"].to_list() == direct["price_count"].to_list()
+
+
+@given(columns=st.one_of(book_columns(), price_columns(), metric_columns()), resolution=resolutions)
+def test_columns_and_frames_follow_one_rule(columns: Any, resolution: Resolution) -> None:
+    """The rule on columns, which the service and the archive use, equals the rule on frames."""
+    frame = to_frame(columns, "polars")
+    want = to_frame(resample_columns(columns, resolution), "polars")
+    assert close(rows(md.resample(frame, resolution).select(want.columns)), rows(want))
+
+
+@given(kind=st.sampled_from(KINDS), books=book_columns())
+def test_top_of_book_equals_a_plain_walk(kind: str, books: Any) -> None:
+    """Best bid and ask, mid and spread are those of level 0; a missing side gives null."""
+    got = rows(md.bbo(of_kind(books, kind)))
+    at, want = 0, []
+    for i in range(len(books)):
+        nb, na = books.counts[2 * i], books.counts[2 * i + 1]
+        bid = levels_of(books)[at].tolist() if nb else [None, None]
+        ask = levels_of(books)[at + nb].tolist() if na else [None, None]
+        at += nb + na
+        both = nb and na
+        mid, spread = ((bid[0] + ask[0]) / 2, ask[0] - bid[0]) if both else (None, None)
+        want.append((int(books.ts[i]), *books.tokens[books.token[i]], *bid, *ask, mid, spread))
+    assert close(got, want)
+
+
+@given(
+    kind=st.sampled_from(["pandas", "polars", "lazy", "arrow"]),
+    columns=st.one_of(book_columns(), price_columns(), metric_columns()),
+)
+def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> None:
+    """A frame read back as columns gives the same frame again."""
+    back = to_columns(md.points.views.view_of(columns), of_kind(columns, kind))
+    assert rows(to_frame(back, "polars")) == rows(to_frame(columns, "polars"))
+
+
+@given(kind=st.sampled_from(KINDS), books=book_columns(step=7_000_000), resolution=resolutions)
+def test_the_last_whole_book_is_kept_off_the_grid(kind: str, books: Any, resolution: Resolution) -> None:
+    """On irregular times the rows are those that a plain walk finds, too."""
+    assert rows(md.resample(of_kind(books, kind), resolution)) == last_books(books, resolution.micros)
+
+
+@given(
+    zone=st.sampled_from(["America/New_York", "Asia/Kolkata", "+05:30", None]),
+    columns=st.one_of(book_columns(), price_columns()),
+    resolution=resolutions,
+)
+def test_frames_in_other_zones_are_converted_not_misread(
+    zone: str | None, columns: Any, resolution: Resolution
+) -> None:
+    """The same instants in any zone, or without one (then UTC), fall into the same UTC buckets."""
+    panda, polar = to_frame(columns, "pandas"), to_frame(columns, "polars")
+    want = rows(md.resample(polar, resolution))
+    assert close(rows(md.resample(panda.assign(ts=panda["ts"].dt.tz_convert(zone)), resolution)), want)
+    if zone != "+05:30":
+        ts = pl.col("ts").dt.replace_time_zone(None) if zone is None else pl.col("ts").dt.convert_time_zone(zone)
+        assert close(rows(md.resample(polar.with_columns(ts), resolution)), want)
+        assert close(rows(md.resample(polar.lazy().with_columns(ts), resolution)), want)
+
+
+def test_last_never_joins_a_bid_with_an_older_ask() -> None:
+    """A later one-sided book wins whole: its ask is missing, not the one of the book before."""
+    columns = md.points.columns  # type: ignore[attr-defined]
+    books = coded_books(
+        (columns.Token("m", "1", "Yes"),),
+        np.zeros(2, np.int32),
+        np.array([0, 60_000_000]),
+        np.array([1, 1, 1, 0]),
+        np.array([[0.42, 1], [0.44, 1], [0.45, 1]]),
+    )
+    for kind in ("pandas", "polars"):
+        out = md.bbo(md.resample(to_frame(books, kind), "1h"))
+        assert rows(out) == [(0, "m", "1", "Yes", 0.45, 1.0, None, None, None, None)]
+
+
+@pytest.mark.parametrize("lost", ["side", "level", "size"])
+def test_books_that_lack_a_column_are_not_averaged_as_prices(lost: str) -> None:
+    """Levels without their side, level or size are refused with the name of what is missing."""
+    books = to_frame(md.points.views.empty("books"), "polars").drop(lost)  # type: ignore[attr-defined]
+    for verb in (lambda f: md.resample(f, "1h"), md.probabilities, md.check):
+        with pytest.raises(md.errors.NotTidyError, match=f"needs the columns .*'{lost}'"):
+            verb(books)
+
+
+def test_prices_that_are_texts_are_refused() -> None:
+    """A price column of texts is no price: it is refused, not left out of the means."""
+    prices = to_frame(md.points.views.empty("prices"), "polars")  # type: ignore[attr-defined]
+    with pytest.raises(md.errors.NotTidyError, match=r"price contains String, not numbers"):
+        md.resample(prices.with_columns(pl.col("price").cast(pl.String)), "1h")
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 1 << 17])
+@given(keys=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=40))
+def test_a_run_begins_where_a_key_changes(block: int, keys: list[tuple[int, int]]) -> None:
+    """Whatever number of rows is compared at a time, a run begins exactly where a key differs from the row before."""
+    a, b = (np.array([key[i] for key in keys], np.int64) for i in (0, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "_BLOCK", block)
+        found = runs.group_starts(a, b).tolist()
+    assert found == [i for i, key in enumerate(keys) if i == 0 or key != keys[i - 1]]
+
+
+@given(
+    steps=st.lists(st.sampled_from([0, 1, 20, 60, 61, 3_600, 50_000]), min_size=1, max_size=6),
+    repeats=st.integers(1, 3_000),
+    offset=st.integers(0, 7_200),
+    width=resolutions,
+)
+def test_long_frames_have_the_buckets_of_a_division(
+    steps: list[int], repeats: int, offset: int, width: Resolution
+) -> None:
+    """Buckets of many rows, whose begin is searched along lines, begin where one division over all rows says."""
+    gaps = np.repeat(np.array(steps, np.int64), repeats) * 1_000_000
+    ts = 1_767_225_600_000_000 + offset * 1_000_000 + np.cumsum(gaps)
+    long = np.concatenate([ts, ts, np.tile(ts[-1:], 2_000)])
+    groups = np.array([0, len(ts), 2 * len(ts)])
+    changed = np.diff(long // width.micros) != 0
+    changed[groups[1:] - 1] = True
+    edges = [0, *(np.flatnonzero(changed) + 1), len(long)]
+    columns = Columns(tuple(map(Token, "abc")), np.append(groups, len(long)), long)
+    assert runs.buckets(columns, BucketWidth.of(str(width))).tolist() == edges

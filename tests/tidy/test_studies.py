@@ -1,0 +1,196 @@
+"""Means with intervals over clusters, and studies of signals, against plain loops."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.kinds import close
+
+import marketdata as md
+from marketdata.points import intervals
+
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::marketdata.errors.{name}")
+    for name in ("FewMarketsWarning", "MissingValuesWarning", "CoarseGridWarning")
+]
+# market, token, label, group, value
+entries = st.tuples(
+    st.sampled_from("abc"), st.sampled_from("12"), st.sampled_from(["x", "y", None]),
+    st.one_of(st.none(), st.integers(-8, 8).map(float)),
+)  # fmt: skip
+
+
+def of(kind: str, frame: pl.DataFrame) -> Any:
+    return {"pandas": frame.to_pandas, "polars": frame.clone, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
+
+
+def plain(frame: Any) -> list[tuple[Any, ...]]:
+    """Rows of a frame without ts."""
+    frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
+    data = pl.DataFrame(frame) if not isinstance(frame, pl.DataFrame) else frame
+    return [tuple(None if isinstance(v, float) and math.isnan(v) else v for v in row) for row in data.rows()]
+
+
+@given(
+    drawn=st.lists(entries, max_size=12), kind=st.sampled_from(["pandas", "polars", "lazy", "arrow"]),
+    yes=st.booleans(), by=st.booleans(),
+)  # fmt: skip
+def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, yes: bool, by: bool) -> None:
+    """One token per market counts; the interval is that of the sums of each market."""
+    names = {"market_id": pl.String, "token_id": pl.String, "group": pl.String, "value": pl.Float64}
+    frame = pl.DataFrame(drawn, names, orient="row")
+    if yes:  # the second token is Yes
+        frame = frame.with_columns(token_label=pl.when(pl.col("token_id") == "2").then(pl.lit("Yes")).otherwise(None))
+    chosen = {}
+    for market, token, *_ in drawn:
+        chosen[market] = (max if yes else min)(token, chosen.get(market, token))
+    groups: dict[Any, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    if not by:
+        groups[()] = defaultdict(list)
+    for market, token, group, value in drawn:
+        if token == chosen[market]:
+            held = groups[(group,) if by else ()]
+            if value is not None:
+                held[market].append(value)
+    want = []
+    for key in sorted(groups, key=lambda k: [(v is None, v or "") for v in k]):
+        held = {market: values for market, values in groups[key].items() if values}
+        weight = np.array([len(held[m]) for m in sorted(held)], float)
+        total = np.array([sum(held[m]) for m in sorted(held)], float)
+        ends = intervals.of_mean(total, weight, 0.9, resamples=30, seed=2) if held else (math.nan, math.nan)
+        points = int(weight.sum())
+        mean = total.sum() / points if points else None
+        effective = points**2 / float((weight**2).sum()) if points else 0.0
+        want.append((*key, len(held), points, effective, mean, *(None if math.isnan(e) else e for e in ends)))
+    options: Any = {"interval": 0.9, "resamples": 30, "seed": 2, **({"by": "group"} if by else {})}
+    got = md.cluster_mean(of(kind, frame), "value", **options)
+    assert type(got) is type(of(kind, frame))
+    assert close(plain(got), want, digits=1e-9, least=1e-12)
+
+
+def test_a_mean_says_where_it_is_doubtful() -> None:
+    """Below ten effective clusters, and where many rows have no value; enough of both say nothing."""
+    many = pl.DataFrame({"market_id": [f"m{i}" for i in range(40)], "value": [float(i % 7) for i in range(40)]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        md.cluster_mean(many, "value")
+        md.cluster_mean(many.head(3), "value", interval=None)
+    with pytest.warns(md.errors.FewMarketsWarning, match="as few as 3 effective clusters"):
+        md.cluster_mean(many.head(3), "value")
+    with pytest.warns(md.errors.MissingValuesWarning, match="Up to 10% of the rows have no value"):
+        md.cluster_mean(many.with_columns(value=pl.when(pl.int_range(40) >= 4).then("value")), "value")
+
+
+def test_markets_of_one_event_count_once() -> None:
+    """Clusters by event have the interval of the sums of each event."""
+    frame = pl.DataFrame({
+        "market_id": [f"m{i:02}" for i in range(24)], "event": [f"e{i // 2:02}" for i in range(24)],
+        "value": [float((i // 2) % 5) for i in range(24)],
+    })  # fmt: skip
+    by_event = md.cluster_mean(frame, "value", cluster="event").row(0, named=True)
+    one_each = md.cluster_mean(frame.gather_every(2), "value").row(0, named=True)
+    assert by_event["effective"] == 12
+    assert [by_event[end] for end in ("low", "high")] == pytest.approx([one_each[end] for end in ("low", "high")])
+
+
+def walk(markets: int, minutes: int = 30, edge: float = 0.0, seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Books whose mid moves at random, plus ``edge`` times a signal that is known before; and the signal."""
+    rng = np.random.default_rng(seed)
+    signal = rng.choice([-1.0, 1.0], (markets, minutes))
+    moves = 0.004 * rng.standard_normal((markets, minutes)) + edge * signal
+    mid = np.clip(0.5 + np.cumsum(moves, axis=1) - moves, 0.05, 0.95)
+    ts = pl.datetime_range(
+        pl.datetime(2026, 1, 1), pl.datetime(2026, 1, 1) + pl.duration(minutes=minutes - 1), "1m", time_unit="us",
+        time_zone="UTC", eager=True,
+    )  # fmt: skip
+    ids = [f"m{i:03}" for i in range(markets)]
+    table = pl.DataFrame({
+        "ts": pl.concat([ts] * markets), "market_id": np.repeat(ids, minutes), "token_id": np.repeat(ids, minutes),
+        "token_label": ["Yes"] * (markets * minutes), "mid": mid.ravel(), "signal": signal.ravel(),
+    })  # fmt: skip
+    half, head = 0.005, ["ts", "market_id", "token_id", "token_label"]
+    levels = [
+        table.select(*head, side=pl.lit(side), level=pl.lit(0), price=pl.col("mid") + sign * half, size=100.0)
+        for side, sign in (("bid", -1), ("ask", 1))
+    ]
+    return pl.concat(levels), table.select(*head[:3], "signal")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+def test_a_study_equals_the_means_of_its_rows(kind: str) -> None:
+    """Each quantile has the rows of its values, and the means of their forward returns by cluster_mean."""
+    books, signal = walk(12)
+    signal = signal.with_columns(signal=pl.col("signal") * pl.int_range(pl.len()).mod(17))
+    options: Any = {"fees": 0.01, "latency": "1m", "tolerance": "1m"}
+    table = md.study(of(kind, books), signal, "3m", quantiles=3, resamples=50, **options).table
+    assert type(table) is type(of(kind, books))
+    returns = md.forward_returns(books, "3m", **options).join(signal, on=["ts", "market_id", "token_id"])
+    below = pl.col("signal").rank("min") - 1 + (pl.len().over("signal") / 2)
+    returns = returns.with_columns(number=(below / pl.len() * 3).floor())
+    got = (table.collect() if kind == "lazy" else pl.DataFrame(table)).rows(named=True)
+    for number, row in enumerate(got):
+        part = returns.filter(number=number)
+        assert (row["quantile"], row["rows"], row["markets"]) == (number + 1, len(part), part["market_id"].n_unique())
+        assert row["no_entry"] == len(part.filter(status="no_entry"))
+        assert row["missing_exits"] == len(part.filter(pl.col("status").cast(str).str.starts_with("no_exit")))
+        for name, column in (("gross", "move"), ("net", "net"), ("net_worst", "net_low")):
+            mean = md.cluster_mean(part, column, resamples=50).row(0, named=True)
+            assert close(
+                [(row[name], row[f"{name}_low"], row[f"{name}_high"])], [(mean["mean"], mean["low"], mean["high"])]
+            )
+        assert row["effective"] == pytest.approx(mean["effective"])
+
+
+def test_a_planted_edge_is_found_and_none_where_there_is_none() -> None:
+    """The intervals of the best quantile tell them apart, before costs and after."""
+    for edge, is_found in ((0.0, False), (0.02, True)):
+        books, signal = walk(30, edge=edge)
+        study = md.study(books, signal, "1m", quantiles=2, latency="0s")
+        best = study.table.row(-1, named=True)
+        assert (best["gross_low"] > 0) is is_found
+        assert (best["net_low"] > 0) is is_found
+        assert "signal" in repr(study)
+
+
+def test_a_sold_signal_is_the_mirror_of_the_move() -> None:
+    """Of a seller the gross return is the fall of the mid."""
+    books, signal = walk(12, edge=0.02)
+    bought, sold = (
+        md.study(books, signal, "1m", quantiles=2, side=side, interval=None).table for side in ("buy", "sell")
+    )
+    assert bought["gross"].to_list() == pytest.approx([-value for value in sold["gross"]])
+
+
+@pytest.mark.parametrize(
+    "name", ["payoff", "resolved_at", "closed_at", "status", "outcome", "winningToken", "time_to_resolution", "net"]
+)
+def test_a_signal_that_leaks_is_refused(name: str) -> None:
+    """By the name of a column, and by its values where it is the payoff under another name."""
+    books, signal = walk(3, minutes=6)
+    with pytest.raises(md.errors.ConfigError, match="leaks the outcome"):
+        md.study(books, signal.rename({"signal": name}), "1m")
+    outcomes = pl.DataFrame({"market_id": ["m000", "m001"], "token_id": ["m000", "m001"], "payoff": [1.0, 0.0]})
+    hidden = signal.filter(pl.col("market_id") != "m002").with_columns(
+        signal=(pl.col("market_id") == "m000").cast(pl.Float64)
+    )
+    with pytest.raises(md.errors.ConfigError, match="equals the payoff"):
+        md.study(books, hidden, "1m", outcomes=outcomes)
+
+
+@pytest.mark.parametrize("backend", ["matplotlib", "plotly"])
+def test_a_study_is_drawn(backend: str) -> None:
+    """The means of each quantile are in the chart."""
+    pytest.importorskip(backend)
+    books, signal = walk(12)
+    study = md.study(books, "imbalance", "1m", quantiles=2, interval=None)
+    assert study.plot(backend=backend) is not None
+    axes = md.study(books, signal, "1m", quantiles=2, resamples=20).plot()
+    assert "signal" in axes.get_title("left")

@@ -1,0 +1,343 @@
+"""What a point may hold: rows D and T of the fault matrix, one test each."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from reference.columns import levels_of
+
+from marketdata.errors import ConfigError, ContractError
+from marketdata.points.columns import Page
+from marketdata.tidy.frames import to_frame
+from marketdata.times import Range, to_duration, to_micros, to_range, to_text
+from marketdata.wire.decode import decode_page
+
+T0 = "2026-01-01T00:00:00Z"
+RANGE = Range(to_micros("2026-01-01", "start"), to_micros("2026-01-02", "end"))
+
+
+def book(bids: Any = (), asks: Any = (), t: Any = T0, **more: Any) -> dict[str, Any]:
+    return {"t": t, "bids": bids, "asks": asks, **more}
+
+
+def body(view: str, *points: Any) -> bytes:
+    """A page that holds these points, written as Python writes JSON."""
+    page: dict[str, Any] = {"market_id": "0xm", "resolution": "1m", "metadata": {"count": len(points), "limit": 200}}
+    page |= {"data": list(points)} if view == "metrics" else {"tokens": {"Yes": "1"}, "data": {"Yes": list(points)}}
+    return json.dumps(page).encode()
+
+
+def read(view: Any, *points: Any) -> Page:
+    return decode_page(view, body(view, *points))
+
+
+def levels(page: Page) -> list[list[float]]:
+    return levels_of(page.columns).tolist()  # type: ignore[union-attr,no-any-return]
+
+
+@pytest.mark.fault("D1")
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("view", ["books", "prices"])
+def test_numbers_that_are_not_json_are_refused(number: str, view: Any) -> None:
+    """NaN, Infinity and what overflows to it are no numbers of an answer."""
+    point = book([[0.5, 7.25]]) if view == "books" else {"t": T0, "p": 7.25}
+    with pytest.raises(ContractError):
+        decode_page(view, body(view, point).replace(b"7.25", number.encode()))
+
+
+@pytest.mark.fault("D2")
+def test_a_null_price_or_metric_stays_null_and_is_counted() -> None:
+    """Null is null in the frame, never 0 and never the value before."""
+    page = read("prices", {"t": T0, "p": 0.5}, {"t": "2026-01-01T00:01:00Z", "p": None})
+    assert page.notes["null_value"] == 1
+    assert to_frame(page.columns, "polars")["price"].to_list() == [0.5, None]
+    page = read("metrics", {"t": T0, "volume": None, "liquidity": 1, "spread": 0.1})
+    assert to_frame(page.columns, "polars")["volume"].to_list() == [None]
+
+
+@pytest.mark.fault("D4")
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_a_truth_value_is_no_number(view: Any) -> None:
+    """True is refused, though Python counts it as 1."""
+    point = {
+        "books": book([[0.5, True]]),
+        "prices": {"t": T0, "p": True},
+        "metrics": {"t": T0, "volume": True, "liquidity": 1, "spread": 1},
+    }
+    with pytest.raises(ContractError, match="got `bool`"):
+        read(view, point[view])
+
+
+@pytest.mark.fault("D5")
+def test_integers_first_and_floats_later_keep_every_value() -> None:
+    """A column is float64 from its first row, whatever type JSON wrote there."""
+    points = [{"t": to_text(RANGE.start + i * 60_000_000), "p": 1 if i < 200 else 0.5} for i in range(201)]
+    for kind in ("pandas", "polars"):
+        frame = to_frame(read("prices", *points).columns, kind)  # type: ignore[arg-type]
+        assert list(frame["price"])[-1] == 0.5
+
+
+@pytest.mark.fault("D6")
+def test_prices_outside_0_to_1_are_kept_and_counted() -> None:
+    """Nothing is clamped."""
+    page = read("prices", {"t": T0, "p": 1.2})
+    assert page.columns.price.tolist() == [1.2]  # type: ignore[union-attr]
+    assert page.notes["price_outside_0_1"] == 1
+    assert read("books", book([[-0.1, 5]])).notes["price_outside_0_1"] == 1
+
+
+@pytest.mark.fault("D7")
+def test_sizes_of_zero_or_less_are_kept_and_counted() -> None:
+    """A level of no size stays a level."""
+    page = read("books", book([[0.5, 0], [0.4, -1]]))
+    assert levels(page) == [[0.5, 0], [0.4, -1]]
+    assert page.notes["size_not_positive"] == 2
+
+
+@pytest.mark.fault("D8")
+def test_crossed_and_locked_books_are_kept_and_counted() -> None:
+    """It happens in real books; the mid stays computable."""
+    page = read("books", book([[0.6, 1]], [[0.5, 1]]), book([[0.5, 1]], [[0.5, 1]], t="2026-01-01T00:01:00Z"))
+    assert (page.notes["crossed_book"], page.notes["locked_book"]) == (1, 1)
+
+
+@pytest.mark.fault("D9")
+def test_unsorted_levels_are_put_best_first() -> None:
+    """Bids fall, asks rise, and each side that was repaired is counted."""
+    page = read("books", book([[0.1, 1], [0.3, 3], [0.2, 2]], [[0.9, 1], [0.8, 2]]))
+    assert levels(page) == [[0.3, 3], [0.2, 2], [0.1, 1], [0.8, 2], [0.9, 1]]
+    assert page.notes["levels_sorted"] == 2
+
+
+@pytest.mark.fault("D10")
+def test_the_same_price_twice_is_kept_and_counted() -> None:
+    """Both levels stay, in the order they came."""
+    page = read("books", book([[0.5, 1], [0.5, 2]]))
+    assert levels(page) == [[0.5, 1], [0.5, 2]]
+    assert page.notes["same_price_twice"] == 1
+
+
+@pytest.mark.fault("D11")
+@pytest.mark.parametrize("pair", [[0.5], [], 0.5, {"price": 0.5}, None])
+def test_what_is_no_pair_is_refused_with_its_path(pair: Any) -> None:
+    """The error names the level."""
+    with pytest.raises(ContractError, match=r"\$\.data\[\.\.\.\]\[0\]\.bids\[0\]"):
+        read("books", book([pair]))
+
+
+@pytest.mark.fault("D13")
+def test_an_empty_side_is_normal_a_null_one_mended_a_missing_one_refused() -> None:
+    """[] is an empty side, null is read as one, and an absent side cannot be read."""
+    assert not read("books", book([], [])).notes
+    assert read("books", book(None, [])).notes["null_side"] == 1
+    with pytest.raises(ContractError, match="`asks`"):
+        read("books", {"t": T0, "bids": []})
+
+
+@pytest.mark.fault("D14")
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "9" * 5000, "18446744073709551616"])
+def test_numbers_beyond_64_bits_never_escape_as_a_plain_error(number: str) -> None:
+    """What no float holds is a ContractError; 2 to the 64 is a float."""
+    text = body("books", book([[0.5, 7.25]])).replace(b"7.25", number.encode())
+    if len(number) < 100:
+        assert levels(decode_page("books", text)) == [[0.5, float(number)]]
+    else:
+        with pytest.raises(ContractError):
+            decode_page("books", text)
+
+
+@pytest.mark.fault("D15")
+def test_bits_of_numbers_are_kept() -> None:
+    """Negative zero and 0.30000000000000004 come through as they are."""
+    page = read("books", book([[0.30000000000000004, 1], [-0.0, 1]]))
+    assert levels(page)[0][0] == 0.30000000000000004
+    assert math.copysign(1, levels(page)[1][0]) == -1
+
+
+@pytest.mark.fault("D16")
+def test_a_book_of_ten_thousand_levels_is_a_book() -> None:
+    """Depth has no limit but the size of the answer."""
+    side = [[1 - i / 20_000, 1] for i in range(10_000)]
+    frame = to_frame(read("books", book(side)).columns, "polars")
+    assert frame["level"].max() == 9_999
+
+
+@pytest.mark.fault("D17")
+def test_a_byte_order_mark_is_accepted_and_broken_text_refused() -> None:
+    """UTF-8 is the only text."""
+    plain = body("prices", {"t": T0, "p": 0.5})
+    assert decode_page("prices", b"\xef\xbb\xbf" + plain).points == 1
+    with pytest.raises(ContractError, match="UTF-8"):
+        decode_page("prices", plain.replace(b"Yes", b"Y\xffs"))
+    with pytest.raises(ContractError, match="not JSON"):
+        decode_page("prices", plain.replace(b"Yes", rb"Y\ud800s"))
+
+
+@pytest.mark.fault("T1")
+def test_a_time_without_zone_is_utc_and_counted() -> None:
+    """Never local time."""
+    page = read("prices", {"t": "2026-01-01T00:00:00", "p": 0.5})
+    assert page.columns.ts.tolist() == [RANGE.start]
+    assert page.notes["time_without_zone"] == 1
+
+
+@pytest.mark.fault("T2")
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [("2026-01-01T05:30:00+05:30", T0), ("2026-01-01T00:00:00-00:00", T0), ("2025-12-31T19:00:00-05", T0)],
+)
+def test_offsets_are_converted(text: str, utc: str) -> None:
+    """Every offset names the same instant in UTC."""
+    assert read("books", book([[0.5, 1]], t=text)).columns.ts.tolist() == [to_micros(utc, "t")]
+
+
+@pytest.mark.fault("T3")
+@pytest.mark.parametrize("text", ["2026-01-01T23:59:60Z", "2026-01-01T24:00:00Z", "2026-13-01T00:00:00Z"])
+def test_a_leap_second_and_other_impossible_times_are_refused(text: str) -> None:
+    """No bucket starts there, in an answer or in a question."""
+    with pytest.raises(ContractError, match=r"\$\.data\[\.\.\.\]\[0\]\.t"):
+        read("books", book(t=text))
+    with pytest.raises(ConfigError, match="start"):
+        to_range(text, "2027-01-01")
+
+
+@pytest.mark.fault("T5")
+def test_fractions_are_kept_to_the_microsecond() -> None:
+    """What is below a microsecond is cut and counted."""
+    page = read("prices", {"t": "2026-01-01T00:00:00.5Z", "p": 0.5}, {"t": "2026-01-01T00:00:01.0000001Z", "p": 0.5})
+    assert (page.columns.ts - RANGE.start).tolist() == [500_000, 1_000_000]
+    assert page.notes["time_below_a_microsecond"] == 1
+
+
+@pytest.mark.fault("T6")
+def test_far_years_work_to_9999() -> None:
+    """Microseconds reach them where nanoseconds do not."""
+    for kind in ("pandas", "polars"):
+        frame = to_frame(read("prices", {"t": "9999-12-31T23:59:00Z", "p": 0.5}).columns, kind)  # type: ignore[arg-type]
+        assert {t.year for t in frame["ts"]} == {9999}
+    with pytest.raises(ContractError):
+        read("prices", {"t": "10000-01-01T00:00:00Z", "p": 0.5})
+
+
+@pytest.mark.fault("T7")
+@pytest.mark.parametrize("value", [None, "", "NaT", "٢٠٢٦-٠١-٠١T00:00:00Z", "yesterday", True, []])
+def test_what_is_no_time_is_refused(value: Any) -> None:
+    """The error names the point."""
+    with pytest.raises(ContractError, match=r"\$\.data\[\.\.\.\]\[0\]\.t"):
+        read("books", book(t=value))
+
+
+@pytest.mark.fault("T8")
+def test_a_time_off_the_grid_is_kept_and_counted() -> None:
+    """The point stays where the service put it."""
+    page = read("prices", {"t": "2026-01-01T00:00:30Z", "p": 0.5})
+    assert page.notes["time_not_on_a_bucket"] == 1
+    assert page.points == 1
+
+
+@pytest.mark.fault("T9")
+def test_times_of_a_question_are_read_as_users_write_them() -> None:
+    """Aware, naive, date, text, seconds and numpy name the same instant; junk and milliseconds are refused."""
+    import datetime as dt
+
+    import pandas as pd
+
+    want = RANGE.start
+    zone = dt.timezone(dt.timedelta(hours=2))
+    for value in (
+        "2026-01-01",
+        "2026-01-01T00:00Z",
+        "2026-01-01 02:00+02:00",
+        "2026-01-01T02+02",
+        "20260101T000000Z",
+        "20260101T020000.000+0200",
+        dt.date(2026, 1, 1),
+        dt.datetime(2026, 1, 1),  # noqa: DTZ001 the naive case
+        dt.datetime(2026, 1, 1, 2, tzinfo=zone),
+        pd.Timestamp("2026-01-01"),
+        pd.Timestamp("2026-01-01 02:00", tz=zone),
+        np.datetime64("2026-01-01"),
+        1_767_225_600,
+        1_767_225_600.0,
+        "1767225600",
+        np.int64(1_767_225_600),
+    ):
+        assert to_micros(value, "start") == want, value
+    for bad in ("yesterday", "", None, True, float("nan"), pd.NaT, object(), [], "2026", "20260101", 1e300):
+        with pytest.raises(ConfigError, match="start="):
+            to_micros(bad, "start")
+    for milliseconds in (1_767_225_600_000, "1767225600000", 1.7672256e12):
+        with pytest.raises(ConfigError, match="milliseconds"):
+            to_micros(milliseconds, "start")
+    with pytest.raises(ConfigError, match="not before"):
+        to_range("2026-01-02", "2026-01-01")
+    with pytest.raises(ConfigError, match="not before"):
+        to_range("2026-01-01", "2026-01-01")
+
+
+@pytest.mark.fault("T10")
+def test_questions_are_sent_in_the_z_form() -> None:
+    """No plus sign can be lost in a query."""
+    assert to_text(to_micros("2026-01-01T05:30:00.250+05:30", "start")) == "2026-01-01T00:00:00.250000Z"
+
+
+@pytest.mark.fault("T11")
+def test_arithmetic_is_exact_utc_everywhere() -> None:
+    """Nights of clock changes, 1969 and the epoch itself are ordinary."""
+    assert to_micros("1970-01-01", "start") == 0 == to_micros(0, "start")
+    assert to_micros("1969-12-31T23:59:59.5Z", "start") == -500_000 == to_micros(-0.5, "start")
+    assert to_micros("2026-03-29T03:00+02:00", "start") - to_micros("2026-03-29T01:59+01:00", "start") == 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1w", 604_800), ("0s", 0), ("999999999s", 999_999_999)],
+)
+def test_a_duration_is_a_text_or_a_timedelta(value: str, seconds: int) -> None:
+    """Both are exact microseconds; a number of seconds only where it is said to be one, within the limits."""
+    for one in (value, dt.timedelta(seconds=seconds)):
+        assert to_duration(one, "tolerance") == seconds * 1_000_000
+    assert to_duration(dt.timedelta(microseconds=1), "tolerance") == 1
+    with pytest.raises(ConfigError, match=r"tolerance=.*a timedelta and texts such as 90s"):
+        to_duration(seconds, "tolerance")
+    if 1 <= seconds <= 86_400:
+        for one in (value, seconds, float(seconds)):
+            assert to_duration(one, "every", least="1s", most="1d", numbers=True) == seconds * 1_000_000
+    else:
+        with pytest.raises(ConfigError, match=r"every=.*a number of seconds and texts.*from 1s to 1d"):
+            to_duration(seconds, "every", least="1s", most="1d", numbers=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "s",
+        "1",
+        "1.5h",
+        "-1s",
+        " 1s",
+        "1 s",
+        "1S",
+        "1y",
+        "1234567890s",
+        "\u0661s",
+        None,
+        True,
+        math.nan,
+        math.inf,
+        [1],
+        dt.timedelta(microseconds=-1),
+        dt.date(2026, 1, 1),
+    ],
+)
+def test_what_is_no_duration_is_refused(value: Any) -> None:
+    """The error names the argument, whether or not numbers are taken."""
+    for numbers in (False, True):
+        with pytest.raises(ConfigError, match="after="):
+            to_duration(value, "after", numbers=numbers)
