@@ -85,10 +85,14 @@ def _points(columns: Data) -> list[Any]:
     if isinstance(columns, Books):
         levels = np.stack(columns.levels(), axis=1).tolist()
         ends = np.append(0, np.cumsum(columns.counts)).tolist()
-        return [
+        snapshots: list[dict[str, Any]] = [
             {"t": t, "bids": levels[bids:asks], "asks": levels[asks:end]}
             for t, bids, asks, end in zip(times, ends[:-1:2], ends[1::2], ends[2::2], strict=True)
         ]
+        for name, values in columns.values.items():
+            for snapshot, value in zip(snapshots, values.tolist(), strict=True):
+                snapshot[name] = None if value != value else value  # noqa: PLR0124  NaN is null
+        return snapshots
     field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
     names = ("t", *(field_of.get(name, name) for name in columns.values))
     rows = zip(times, *(values.tolist() for values in columns.values.values()), strict=True)

@@ -10,9 +10,11 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from marketdata.errors import ContractError
 from marketdata.points.columns import METRICS, Books, Data, Floats, Ints, Page, Series, Token, joined
+from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import parse_iso
 from marketdata.wire.validation import check
@@ -36,6 +38,12 @@ class _Snapshot(msgspec.Struct, gc=False):
     asks: Levels | None
 
 
+# A field of another type than ours is left out, and is no error of the page.
+_SnapshotWithFields = msgspec.defstruct(
+    "_SnapshotWithFields", [(name, Any, None) for name in SNAPSHOT_FIELDS], bases=(_Snapshot,), gc=False
+)
+
+
 class _Price(msgspec.Struct, gc=False):
     t: str
     p: float | None
@@ -55,7 +63,7 @@ class _Page(msgspec.Struct, Generic[Point]):
 
 _Metric = msgspec.defstruct("_Metric", [("t", str), *((name, float | None, None) for name in METRICS)])
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-_BOOKS = msgspec.json.Decoder(_Page[_Snapshot])
+_BOOKS = msgspec.json.Decoder(_Page[_SnapshotWithFields])  # type: ignore[valid-type]
 _PRICES = msgspec.json.Decoder(_Page[_Price])
 
 
@@ -94,7 +102,7 @@ def decode_page(view: View, body: bytes, *, checked: bool = True) -> Page:
     bounds = np.array([0, *accumulate(map(len, groups))], np.int64)
     columns: Data
     if view == "books":
-        columns = Books.of_levels((), bounds, ts, *_levels(points, notes))
+        columns = Books.of_levels((), bounds, ts, *_levels(points, notes), _fields(points))
     elif view == "prices":
         columns = Series((), bounds, ts, {"price": np.array([point.p for point in points], np.float64)})
     else:
@@ -178,6 +186,17 @@ def _levels(snapshots: list[_Snapshot], notes: Counter[str]) -> tuple[Ints, Floa
     flat = chain.from_iterable(chain.from_iterable(levels))
     numbers = np.fromiter(flat, np.float64, 2 * int(counts.sum()))
     return counts, numbers[::2], numbers[1::2]
+
+
+def _fields(snapshots: list[_Snapshot]) -> dict[str, NDArray[Any]]:
+    """The fields of snapshots that some snapshot has, where all are of their type."""
+    fields: dict[str, NDArray[Any]] = {}
+    for name, kind in SNAPSHOT_FIELDS.items():
+        values = [getattr(snapshot, name) for snapshot in snapshots]
+        types = {type(value) for value in values} - {type(None)}
+        if types and types <= ({str} if kind == "text" else {int, float}):
+            fields[name] = np.array(values, object if kind == "text" else np.float64)
+    return fields
 
 
 def _metrics(points: list[dict[str, Any]], notes: Counter[str]) -> dict[str, Floats]:

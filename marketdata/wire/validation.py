@@ -33,7 +33,8 @@ def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
             side = np.repeat(np.arange(len(counts)), counts)
             notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
             order = np.lexsort((np.where(is_ask, price, -price), side))
-            columns = Books.of_levels(columns.tokens, columns.bounds, columns.ts, counts, price[order], size[order])
+            head = columns.tokens, columns.bounds, columns.ts
+            columns = Books.of_levels(*head, counts, price[order], size[order], columns.values)
         odd.append(("same_price_twice", equal))
         if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
             odd += [("price_outside_0_1", (price < 0) | (price > 1)), ("size_not_positive", size <= 0)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -43,6 +45,28 @@ def test_parts_with_and_without_a_value_are_joined() -> None:
     is_other = pl.col("token_id").cast(pl.String).str.ends_with("b")
     assert rows.filter(is_other)["hash"].to_list() == [None] * len(books)
     assert rows.filter(~is_other)["hash"].to_list() == books["hash"].to_list()
+
+
+def test_values_of_a_snapshot_pass_through_a_page() -> None:
+    """The JSON of a service has them beside the levels; a field of another type is left out."""
+    point = {"t": "2026-01-01T00:00:00Z", "bids": [[0.4, 1]], "asks": []}
+    points = [{**point, "hash": "a", "tick_size": "?"}, {**point, "t": "2026-01-01T00:01:00Z", "last_trade_price": 0.5}]
+    page = {"market_id": "m", "resolution": "1m", "tokens": {"Yes": "1"}, "metadata": {"count": 2, "limit": 9}}
+    books = md.read_pages("books", [json.dumps({**page, "data": {"Yes": points}}).encode()], frame="polars")
+    assert books.filter(side="bid").select("hash", "last_trade_price").rows() == [("a", None), (None, 0.5)]
+    assert "tick_size" not in books.columns
+
+
+def test_values_of_a_snapshot_pass_through_a_service(tmp_path: Path) -> None:
+    """An archive, its service and a client give the same frame."""
+    archive = md.Archive(tmp_path, frame="polars")
+    archive.add(markets=md.testing.markets("polars"), books=books_with_values())
+    stored = archive.books("rain")
+    with md.serve(archive) as service:
+        client = md.Client(service.base_url, service.api_key, frame="polars")
+        fetched = client.books("rain", stored["ts"].min(), "2026-01-02", "1m")
+    assert fetched.drop("hash").equals(stored.drop("hash"))
+    assert fetched["hash"].to_list() == stored["hash"].to_list()
 
 
 def test_resample_keeps_the_values_of_the_last_snapshot() -> None:
