@@ -76,6 +76,8 @@ class VendorStub:
             act = ok(self.usage())
         elif parts == ["markets"]:
             act = self.listing(ask.params)
+        elif parts[0] == "markets" and not re.fullmatch(r"m\d+", parts[1]):
+            act = self.refuse(404, f"Market not found: {parts[1]}")
         elif parts[0] == "markets" and len(parts) == 2:
             act = ok(self.record(int(parts[1][1:]), single=True))
         elif parts[0] == "markets" and len(parts) == 3:

@@ -342,14 +342,16 @@ class Client(Generic[Frame]):
         return cast("Frame", frame)
 
     def verify(
-        self, market: str, start: TimeLike, end: TimeLike, *, fine: str = "1m", coarse: str = "1h"
+        self, market: str, start: TimeLike, end: TimeLike, *, fine: str | None = None, coarse: str | None = None
     ) -> Verification:
         """The behaviour of the service where the interface leaves a choice (interface 2.3, 4.1 to 4.4); see `books`.
 
         Returns a Verification with one finding per choice: what ``t`` names (label), what means are computed over
         (averages), which book of a bucket is given (books), what an empty bucket has (empty), what ``limit`` counts
         (limit); each is followed, a named variant, or undecided. Pages of the resolutions ``fine`` and ``coarse`` are
-        compared, over two coarse buckets at least; a ``market`` of two tokens with gaps decides most.
+        compared, over two coarse buckets at least; a ``market`` of two tokens with gaps decides most. By default they
+        are 1m, or the finest that the plan allows, and 1h. The report also has a table of the service, and goes on
+        without a view that the plan does not allow.
 
         Examples
         --------

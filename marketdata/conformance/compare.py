@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple, cast
@@ -13,11 +13,12 @@ import numpy as np
 from marketdata.conformance.report import READINGS, Finding
 from marketdata.points.columns import Books, Data, Page, Series, Token
 from marketdata.points.resample import aggregate
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
 # In how many buckets a reading explains the coarse answer, of how many.
 Votes = tuple[int, int]
+_NOTHING = "no view that decides it is allowed by the plan"
 _LEAST = 0.9  # of the buckets must agree before a choice is named
 
 
@@ -25,13 +26,13 @@ class Pair(NamedTuple):
     """The same range of one view at two resolutions, of each point one number, its ``price``."""
 
     rng: Range
-    fine: Resolution
-    coarse: Resolution
+    fine: BucketWidth
+    coarse: BucketWidth
     near: Series
     far: Series
 
 
-def pairs(rng: Range, fine: Resolution, coarse: Resolution, near: Data, far: Data) -> Iterator[Pair]:
+def pairs(rng: Range, fine: BucketWidth, coarse: BucketWidth, near: Data, far: Data) -> Iterator[Pair]:
     """A pair for each column of numbers; of books the number of a point is that of its levels."""
     codes: dict[bytes, int] = {}
     series = [_numbered(columns.sort(), codes) for columns in (near, far)]
@@ -55,30 +56,30 @@ def _texts(books: Books) -> Iterator[bytes]:
         yield data[begin:end] + bids.to_bytes(8, "little")
 
 
-def predict(near: Series, fine: Resolution, coarse: Resolution, rule: str, label: str) -> Series:
+def predict(near: Series, fine: BucketWidth, coarse: BucketWidth, rule: str, label: str) -> Series:
     """The coarse answer that a rule makes of a fine one, where ``t`` is the start or the end of a bucket."""
     shift, width = (fine.micros, coarse.micros) if label == "end" else (0, 0)
     out = cast("Series", aggregate(replace(near, ts=near.ts - shift), coarse, rule))
     return replace(out, ts=out.ts + width)
 
 
-def compared(prices: Pair, metrics: Iterable[Pair], books: Pair) -> list[Finding]:
-    """The readings that two resolutions decide, in the order of `READINGS`."""
-    means = [prices, *metrics]
+def compared(prices: list[Pair], metrics: list[Pair], books: list[Pair]) -> list[Finding]:
+    """The readings that two resolutions decide, in the order of `READINGS`; a view without a pair decides nothing."""
+    means = [*prices, *metrics]
     averages, orders, labels = (READINGS[name][1] for name in ("averages", "books", "label"))
-    ways = [(pair, averages) for pair in means] + [(books, orders)]
+    ways = [(pair, averages) for pair in means] + [(pair, orders) for pair in books]
     best = [{name: max((_agree(p, rule, name) for rule in rules), key=_share) for name in labels} for p, rules in ways]
     label = _decided("label", _summed(best))
     if label.found == "end":
-        means, books = [_by_start(p) for p in means], _by_start(books)
-    empty = find_empty(means[0])
+        means, books = [_by_start(p) for p in means], [_by_start(p) for p in books]
+    empty = find_empty(means[0]) if means else Finding("empty", None, _NOTHING)
     if empty.found == "previous":
         means = [_without_fills(p) for p in means]
     votes = [{rule: _agree(p, rule) for rule in averages} for p in means]
     return [
         label,
         _decided("averages", _summed(votes)),
-        _decided("books", {rule: _agree(books, rule) for rule in orders}),
+        _decided("books", _summed([{rule: _agree(p, rule) for rule in orders} for p in books])),
         empty,
     ]
 
@@ -113,11 +114,14 @@ def _share(votes: Votes) -> float:
 def _summed(votes: list[dict[str, Votes]]) -> dict[str, Votes]:
     """The votes of all columns that one of the choices explains; of all where none is explained."""
     explained = [v for v in votes if max(map(_share, v.values())) >= _LEAST] or votes
-    return {c: (sum(v[c][0] for v in explained), sum(v[c][1] for v in explained)) for c in votes[0]}
+    choices = votes[0] if votes else ()
+    return {c: (sum(v[c][0] for v in explained), sum(v[c][1] for v in explained)) for c in choices}
 
 
 def _decided(reading: str, votes: Mapping[str, Votes]) -> Finding:
     """The choice that agrees best, unless another agrees as well or none does."""
+    if not votes:
+        return Finding(reading, None, _NOTHING)
     best = max(votes, key=lambda choice: _share(votes[choice]))
     agree, total = votes[best]
     if not total:

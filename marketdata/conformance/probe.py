@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from marketdata.conformance.compare import Pair, compared, find_limit, pairs, readings_of_limit
-from marketdata.conformance.report import READINGS, Verification
-from marketdata.errors import ConfigError, LimitTooSmallError
+from marketdata.conformance.report import Finding, Verification
+from marketdata.conformance.service_table import service_table
+from marketdata.errors import ConfigError, LimitTooSmallError, PlanError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.reader import keys_of
 from marketdata.fetch.windows import Window
 from marketdata.points.columns import Data, Page, Series, joined
-from marketdata.points.views import View
-from marketdata.resolution import Resolution
+from marketdata.points.views import VIEWS, View
+from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
@@ -31,24 +32,24 @@ class Probe:
         self._market = market
         self._rng = rng
 
-    def page(self, view: View, resolution: Resolution, limit: int, cursor: str | None = None) -> Page:
+    def page(self, view: View, resolution: BucketWidth, limit: int, cursor: str | None = None) -> Page:
         """One raw page."""
         window = Window(view, "market", self._market, self._rng, resolution, limit)
         params = {**window.params, "cursor": cursor}
         page: Page = self._transport.get(window.segments, params, lambda answer: decode_page(view, answer.body))
         return page
 
-    def columns(self, view: View, resolution: Resolution) -> Data:
+    def columns(self, view: View, resolution: BucketWidth) -> Data:
         """All points, page after page; PaginationStalledError if pages do not end."""
         what = f"the {view} of {self._market}"
         pages = paginate(lambda cursor: self.page(view, resolution, LARGEST_LIMIT, cursor), keys_of, what)
         return joined([page.columns for page in pages])
 
-    def pairs(self, view: View, fine: Resolution, coarse: Resolution) -> list[Pair]:
+    def pairs(self, view: View, fine: BucketWidth, coarse: BucketWidth) -> list[Pair]:
         """The view at both resolutions, once per column of numbers."""
         return list(pairs(self._rng, fine, coarse, self.columns(view, fine), self.columns(view, coarse)))
 
-    def first_page(self, resolution: Resolution, near: Series) -> Page | None:
+    def first_page(self, resolution: BucketWidth, near: Series) -> Page | None:
         """A page whose limit tells what it counts, by the points of the range; tokens may have few times in common."""
         tokens = len(near.tokens)
         limits = [limit for limit in (2 * tokens + 1, tokens, *_LIMITS) if tokens <= limit <= LARGEST_LIMIT]
@@ -71,16 +72,34 @@ class Probe:
 
 
 def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
-    """Compare two resolutions, with two whole coarse buckets at least, and name the readings that explain them."""
-    near, far = Resolution.of(fine), Resolution.of(coarse)
+    """Compare two resolutions, with two whole coarse buckets at least, and name the readings that explain them.
+
+    A view that the plan of the key does not allow decides nothing. The finer one is 1m by default, or the finest that
+    the plan allows.
+    """
+    near, far = BucketWidth.of(fine or "1m", "fine"), BucketWidth.of(coarse or "1h", "coarse")
     if near.micros >= far.micros:
         raise ConfigError(f"coarse={str(far)!r} must be coarser than fine={str(near)!r}.")
     whole = Range(-(-rng.start // far.micros) * far.micros, rng.end // far.micros * far.micros)
     if whole.end - whole.start < 2 * far.micros:
         raise ConfigError(f"{rng} has less than two whole buckets of {far}; give a longer range.")
-    probe = Probe(transport, market, whole)
-    prices = probe.pairs("prices", near, far)[0]
-    found = compared(prices, probe.pairs("metrics", near, far), probe.pairs("books", near, far)[0])
-    found.append(find_limit(prices.near, probe.first_page(near, prices.near)))
-    assert [f.reading for f in found] == list(READINGS)
-    return Verification(market, whole, str(near), str(far), tuple(found))
+    probe, pairs, refused = Probe(transport, market, whole), dict[View, list[Pair]](), dict[View, str]()
+    for view in VIEWS:
+        try:
+            try:
+                pairs[view] = probe.pairs(view, near, far)
+            except PlanError as error:
+                if fine is not None or error.minimum_resolution is None:
+                    raise
+                near = BucketWidth.of(error.minimum_resolution)
+                pairs[view] = probe.pairs(view, near, far)
+        except PlanError as error:
+            pairs[view], refused[view] = [], error.detail
+    findings = compared(pairs["prices"], pairs["metrics"], pairs["books"])
+    if pairs["prices"]:
+        points = pairs["prices"][0].near
+        findings.append(find_limit(points, probe.first_page(near, points)))
+    else:
+        findings.append(Finding("limit", None, "no prices in this range"))
+    table = service_table(transport, market, whole)
+    return Verification(market, whole, str(near), str(far), tuple(findings), table, refused)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from marketdata.conformance.service_table import ServiceTable
 from marketdata.times import Range
 
 # Open point -> the question, then this library's answer and the others that data can distinguish, in words.
@@ -65,6 +66,9 @@ class Verification:
     fine: str
     coarse: str
     findings: tuple[Finding, ...]
+    service: ServiceTable = field(default_factory=lambda: ServiceTable({}))
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """The views that the plan does not allow, and what the service says."""
 
     @property
     def followed(self) -> bool:
@@ -89,7 +93,9 @@ class Verification:
         return f"Readings of {self.market}, {self.fine} against {self.coarse}, {self.rng}"
 
     def __str__(self) -> str:
-        return "\n".join([f"{self._title}:", *(f"  {f}" for f in self.findings)])
+        lines = [f"{self._title}:", *(f"  {f}" for f in self.findings)]
+        lines += [f"  {view} could not be checked: {said}" for view, said in self.refused.items()]
+        return "\n".join([*lines, *([f"The service:\n{self.service}"] if self.service.rows else [])])
 
     __repr__ = __str__
 

@@ -330,3 +330,21 @@ def test_a_record_of_a_market_is_taken_in_place_of_its_id() -> None:
     with service(stub) as client:
         record = {**client.market("m1"), "id": "m1"}
         assert client.prices(record, *span, "1h").equals(client.prices([record], *span, "1h"))
+
+
+@pytest.mark.fault("V1")
+def test_verify_goes_on_without_what_a_plan_lacks() -> None:
+    """On the free plan prices and metrics are compared, and the report says what the service is and does."""
+    stub = VendorStub(FREE_PLAN_A)
+    end = stub.now // DAY * DAY
+    with service(stub) as client:
+        report = client.verify("m1", *times(Range(end - DAY, end)))
+    assert report["label"].evidence
+    assert report["books"].found is None
+    assert "books" in report.refused
+    rows = report.service.rows
+    assert rows["requests"] == "10 a minute"
+    assert rows["history"] == "30 days"
+    assert rows["resolutions"] == "1m, 10m, 1h, 6h, 1d"
+    assert "Maximum: 200" in rows["page too large"]
+    assert "could not be checked" in str(report)
