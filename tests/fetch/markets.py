@@ -15,7 +15,7 @@ from marketdata.times import Range, to_text
 PLANS = {0: None, 1: 60_000, 2: 600}
 
 
-@pytest.fixture(params=PLANS)
+@pytest.fixture(params=[1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 2))])
 def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
     """Who comes first."""
     out = Turns(request.param)
