@@ -246,7 +246,7 @@ def test_a_market_is_drawn_from_the_services_own_answers(page: Browser, asked: W
     assert bars(page, "#bids tr") == [
         pytest.approx(level[1] / book["bids"][9][1], abs=0.01) for level in book["bids"][:10]
     ]
-    assert page.text("#bar") == f"A full bar is {book['bids'][9][1]:.2f} shares."
+    assert page.text("#bar") == f"Bars show the size; a full bar is {book['bids'][9][1]:.2f} shares."
     assert "3 more bids" in page.text("#middle")
     page.press("Left", "Right", "Right", "Right")
     assert page.text("#at") == "2026-01-05 02:49 UTC"
@@ -448,3 +448,8 @@ def test_the_interface_is_described_on_a_readable_page(window: Browser, shown: S
     assert "Order book snapshots of all tokens of a market; the last book of each bucket." in text
     assert "1m, 10m, 1h, 6h, 1d" in text
     assert window.log() == []
+    window.phone(390, 800)
+    try:
+        assert window.run("return document.documentElement.scrollWidth") <= 390
+    finally:
+        window.phone(0, 0)

@@ -166,7 +166,7 @@ const ladder = (point, crossed) => {
   const full = Math.max(0, ...[...sides.asks.slice(0, LEVELS), ...sides.bids.slice(0, LEVELS)].map(([, size]) => size));
   const deepest = Math.max(...["asks", "bids"].map((side) => sides[side].slice(0, LEVELS).reduce((sum, [, size]) => sum + size, 0)));
   const digits = deepest < 10_000 ? 2 : 0;
-  at("bar").textContent = full ? `A full bar is ${number(full, digits)} shares.` : "";
+  at("bar").textContent = full ? `Bars show the size; a full bar is ${number(full, digits)} shares.` : "";
   for (const side of ["asks", "bids"]) {
     let total = 0;
     const rows = sides[side].slice(0, LEVELS).map(([price, size]) => {
