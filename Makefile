@@ -59,6 +59,9 @@ engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make tes
 handover: $(VENV)/handover.stamp ## strategies in nautilus_trader, hftbacktest and vectorbt, by Python 3.12 or newer
 	@test ! -x $(VENV)/handover/bin/python || $(VENV)/handover/bin/python -m pytest -q -rs -p no:cacheprovider tests/tidy/test_backtest.py
 
+vendors: $(VENV)/vendors.stamp ## the vendors' own clients and backtester against our service
+	$(VENV)/vendors/bin/python -m pytest -q -rs -p no:cacheprovider tests/service/test_vendors.py
+
 constraints: $(VENV)/venv.stamp ## choose the newest versions anew, with their hashes
 	$(BIN)/python .ci/constraints.py > .ci/constraints.txt
 
@@ -102,6 +105,12 @@ $(VENV)/handover.stamp: pyproject.toml $(VENV)/venv.stamp
 	@touch $@
 
 # The vendor's client, which bench compares with, needs other versions than we do.
+$(VENV)/vendors.stamp: pyproject.toml $(VENV)/venv.stamp
+	$(BIN)/python -m venv $(VENV)/vendors
+	$(VENV)/vendors/bin/python -m pip install -q --no-compile --upgrade "pip>=25.1"
+	$(VENV)/vendors/bin/python -m pip install -q --no-compile -e ".[service]" --group vendors
+	@touch $@
+
 $(VENV)/peer.stamp: pyproject.toml $(VENV)/venv.stamp
 	$(PYTHON) -m venv $(VENV)/peer
 	$(VENV)/peer/bin/python -m pip install -q --no-compile --upgrade "pip>=25.1"
