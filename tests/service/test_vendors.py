@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from service.memory import MINUTE, MemoryArchive
-from service.web import START
+from reference.memory import MINUTE, MemoryArchive
+from reference.web import START
 
 from marketdata.service import serve
 from marketdata.service.server import Service
