@@ -28,12 +28,16 @@ skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with 
 coverage: $(VENV)/coverage.stamp ## lines and branches of the package that no test runs
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report term-missing
 
-lint: $(VENV)/lint.stamp ## ruff, mypy, pyright, spelling
+lint: $(VENV)/lint.stamp ## stubs, ruff, mypy, pyright, spelling
+	$(BIN)/python .ci/stubs.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/codespell
+
+stubs: $(VENV)/lint.stamp ## what follows from the registry of measures: types, names, the page of the reference
+	$(BIN)/python .ci/stubs.py
 
 audit: $(VENV)/audit.stamp ## the versions in .ci/constraints.txt among known advisories, where these can be reached
 	$(BIN)/python .ci/audit.py

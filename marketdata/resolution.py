@@ -115,7 +115,7 @@ def _micros(value: object) -> int | None:
     """The length of a text or timedelta; None for anything else."""
     if isinstance(value, dt.timedelta):
         # Only a pandas Timedelta has nanoseconds; NaT is a timedelta in name only.
-        if value != value or getattr(value, "nanoseconds", 0):  # noqa: PLR0124
+        if value != value or getattr(value, "nanoseconds", False):  # noqa: PLR0124
             return None
         return value // dt.timedelta(microseconds=1)
     match = (

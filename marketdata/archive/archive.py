@@ -168,7 +168,7 @@ class Archive(Generic[Frame]):
                 raise NotArchivedError(f"{what} holds other files, and no archive. {_MADE}")
         return store
 
-    @with_flags
+    @with_flags("replace", "complete")
     def add(
         self,
         *,
@@ -208,7 +208,7 @@ class Archive(Generic[Frame]):
             if data is not None:
                 ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
 
-    @with_flags
+    @with_flags("unchanged", "dry_run", "progress")
     def add_files(
         self,
         paths: Any,
@@ -304,7 +304,7 @@ class Archive(Generic[Frame]):
                 added = recordings.add_files(scratch._store, files, options, progress=progress, real=self._store)
         return query.report(recordings.ImportedFile, added, chosen)
 
-    @with_flags
+    @with_flags("all_markets", "dry_run", "refresh", "progress")
     def pull(
         self,
         client: Any,
@@ -367,7 +367,7 @@ class Archive(Generic[Frame]):
         run.run(selection, checked_views(views), wanted_range(start, end, self._store.base.micros))
         return query.report(FetchedRange, sorted(run.fetched), self._kind(frame))
 
-    @with_flags
+    @with_flags("all_markets")
     def follow(
         self,
         client: Any,
@@ -577,7 +577,7 @@ class Archive(Generic[Frame]):
         paths = sorted(file.path for file in found.files)
         return hashlib.sha256(repr(paths).encode()).hexdigest()
 
-    @with_flags
+    @with_flags("progress")
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; see `pull`."""
         out = copy.copy(self)
@@ -632,7 +632,7 @@ class Archive(Generic[Frame]):
         resolution: str | None = ..., *, engine: EngineName, **more: Unpack[_Scan],
     ) -> Any: ...  # fmt: skip
 
-    @with_flags
+    @with_flags("nested")
     def scan(
         self,
         view: View,
@@ -950,7 +950,7 @@ class Archive(Generic[Frame]):
         """
         return maintenance.vacuum(self._opened(), retention_hours)
 
-    @with_flags
+    @with_flags("repair")
     def verify(self, *, repair: bool = False, frame: FrameKind | None = None) -> Any:
         """Read everything back, with the checksums of its pages, and compare it with the row counts of the coverage.
 

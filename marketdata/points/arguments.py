@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from functools import wraps
+from inspect import signature
 from numbers import Integral, Real
 from typing import ParamSpec, TypeVar
 
@@ -72,21 +73,25 @@ def flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def with_flags(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, which refuses what is no `flag` for its arguments that are annotated as one, before all else.
+def with_flags(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A decorator for a function that takes these flags by name, which refuses what is no `flag` before all else.
 
-    Flags are given by name. None is left, as it is, to those that may be None.
+    None is passed on to those whose default is None.
     """
-    kinds = {name: kind for name, kind in function.__annotations__.items() if kind in ("bool", "bool | None")}
 
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        for name, value in kwargs.items():
-            if name in kinds and not (value is None and "None" in kinds[name]):
-                kwargs[name] = flag(name, value)
-        return function(*args, **kwargs)
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        defaults = {name: signature(function).parameters[name].default for name in names}
 
-    return checked
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            for name in defaults.keys() & kwargs.keys():
+                if not (kwargs[name] is None and defaults[name] is None):
+                    kwargs[name] = flag(name, kwargs[name])
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 def text(name: str, value: object, what: str) -> str:

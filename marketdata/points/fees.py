@@ -132,7 +132,7 @@ class Schedule:
         return cls(f"{rate:g} x price x shares" if rate else "none", partial(flat, rate=rate), rate)
 
     @classmethod
-    @with_flags
+    @with_flags("up")
     def quadratic(cls, rate: float, *, decimals: int | None = _DECIMALS, up: bool = False) -> Self:
         """Fees of shares * rate * price * (1 - price) for each trade, rounded to ``decimals``; ``up``: always up.
 

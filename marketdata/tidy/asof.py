@@ -57,7 +57,7 @@ def available_at(frame: F, width: Width) -> F:
 
 
 @renamed
-@with_flags
+@with_flags("allow_exact_matches")
 def asof_join(
     left: F,
     right: Any,

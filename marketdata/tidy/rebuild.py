@@ -29,7 +29,7 @@ Clock = Literal["timestamp", "received"]
 
 
 @renamed
-@with_flags
+@with_flags("unchanged")
 def rebuild(
     messages_or_frame: Any,
     resolution: Width = "1s",
