@@ -1,0 +1,19 @@
+"""The formats of files as a table, from the modules that read them."""
+
+from __future__ import annotations
+
+import sys
+
+from marketdata.adapters.recordings.format import all_formats
+
+
+def table() -> str:
+    """What each format is, and which columns prove it, as Markdown."""
+    lines = ["| format | rows | recognised by |", "|---|---|---|"]
+    order = sorted(all_formats().values(), key=lambda one: (one.kind != "books", not one.changes, one.name))
+    lines += [f"| `{one.name}` | {one.description} | {one.needs} |" for one in order]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())
