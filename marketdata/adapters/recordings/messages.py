@@ -181,7 +181,7 @@ class MessageReader:
         """Note ticks, trades and records of markets of which other messages tell."""
         if kind == "tick_size_change":
             self._ticks[str(fields["asset_id"])] = float(fields["new_tick_size"])
-        elif kind == "last_trade_price":
+        elif kind == "last_trade_price" and "last_trade_price" in self._reading.keep:
             self._last_trades[str(fields["asset_id"])] = float(fields["price"])
         elif kind == "new_market":
             self._batch.markets.append(_market(fields))
