@@ -283,6 +283,10 @@ class NoBookWarning(MarketDataWarning):
     """No order of ``md.execute`` met a book; the message says when books are."""
 
 
+class PlanWarning(MarketDataWarning):
+    """The plan of the key does not allow a part of what was asked, which was left out."""
+
+
 class PartialCoverageWarning(MarketDataWarning):
     """The archive has only a part of the requested range."""
 

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import marketdata as md
+from marketdata.archive.reader import Reader
 from marketdata.errors import ConfigError
 from marketdata.mcp.tools import Tools
 
@@ -54,7 +55,7 @@ def test_a_list_of_markets_has_what_is_stored_and_missing(archive, market) -> No
     """One call answers which markets there are, the range of their points and the ranges without any."""
     answer = Tools(archive).markets()
     listed = {row[0]: dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]}
-    ranges = archive.coverage().filter(pl.col("market_id").cast(str) == archive.find_market(market)["id"])
+    ranges = archive.coverage().filter(pl.col("market_id").cast(str) == Reader(archive).find_market(market)["id"])
     assert listed[market]["stored_from"] == f"{ranges['start'].min():%Y-%m-%dT%H:%M:%SZ}"
     assert listed[market]["stored_to"] == f"{ranges['end'].max():%Y-%m-%dT%H:%M:%SZ}"
     holed = md.Archive(archive.location + "-holed", frame="polars")

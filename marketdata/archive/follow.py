@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from marketdata.archive.pull import Pull
+from marketdata.archive.pull import Pull, PullOptions, wanted_range
 from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
@@ -22,7 +22,7 @@ from marketdata.errors import (
     RateLimitError,
 )
 from marketdata.points.views import View
-from marketdata.times import SECOND, Range, to_datetime
+from marketdata.times import SECOND, Range, TimeLike, to_datetime
 
 # A listing of markets is used again for this time, by the server's clock [microseconds].
 LISTED_AGAIN = 600 * SECOND
@@ -41,27 +41,34 @@ class Round(NamedTuple):
 class Follower:
     """Rounds of a pull without an end."""
 
-    def __init__(self, store: ArchiveStore, client: Any, selection: Selection, views: Sequence[View]) -> None:
+    def __init__(
+        self, store: ArchiveStore, client: Any, selection: Selection, views: Sequence[View], options: PullOptions
+    ) -> None:
         self._store = store
         self._client = client
         self._selection = selection
         self._views = views
+        self._options = options
+        self._stop = options.stop or threading.Event()
         self._markets: list[str] = []
         self._listed: int | None = None
 
-    def rounds(self, wanted: Range, every: int, stop: threading.Event) -> Iterator[Round]:
-        """One report per round, ``every`` so many microseconds until ``stop``; raises what waiting does not cure."""
-        while not stop.is_set():
+    def rounds(self, start: TimeLike, every: int) -> Iterator[Round]:
+        """One report per round, ``every`` so many microseconds until it is stopped; raises what waiting cannot cure."""
+        return self._rounds(wanted_range(start, None), every)
+
+    def _rounds(self, wanted: Range, every: int) -> Iterator[Round]:
+        while not self._stop.is_set():
             began = SYSTEM.monotonic()
-            done = self._round(wanted, stop)
+            done = self._round(wanted)
             yield done
             wait = began + every / SECOND - SYSTEM.monotonic()
             if isinstance(done.error, RateLimitError) and done.error.retry_at is not None:
                 wait = max(wait, done.error.retry_at - SYSTEM.time())
-            SYSTEM.sleep(wait, stop)
+            SYSTEM.sleep(wait, self._stop)
 
-    def _round(self, wanted: Range, stop: threading.Event) -> Round:
-        run, error, at = Pull(self._store, self._client, progress=False, stop=stop), None, None
+    def _round(self, wanted: Range) -> Round:
+        run, error, at = Pull(self._store, self._client, self._options), None, None
         try:
             at = to_datetime(run.clock.now + run.clock.ahead) if run.clock.is_known else None
             is_new = self._list(run)

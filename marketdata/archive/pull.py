@@ -21,10 +21,19 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
-from marketdata.errors import ConfigError, MarketDataError, NotFoundError, ServiceOddityWarning, warn
+from marketdata.errors import (
+    ConfigError,
+    MarketDataError,
+    NotFoundError,
+    PlanError,
+    PlanWarning,
+    ServiceOddityWarning,
+    warn,
+)
 from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
-from marketdata.times import SECOND, Range, TimeLike, to_micros, to_text
+from marketdata.resolution import BucketWidth
+from marketdata.times import DAY, SECOND, Range, TimeLike, to_micros, to_text
 
 # Points that arrived are committed at this many levels, or after this time [s].
 _BATCH_LEVELS = 2_000_000
@@ -35,7 +44,7 @@ _LISTED = 50
 
 
 class FetchedRange(NamedTuple):
-    """A range [microseconds] that was, or with ``dry_run`` would be, fetched."""
+    """A range [microseconds] that was, or with ``dry_run`` would be, fetched, or that the plan refused."""
 
     view: View
     market_id: str
@@ -43,6 +52,18 @@ class FetchedRange(NamedTuple):
     end: int
     state: CoverageState
     rows: int | None
+    resolution: str
+
+
+class PullOptions(NamedTuple):
+    """How to pull; see `Archive.pull`."""
+
+    resolution: str | None = None
+    clamp: bool = False
+    dry_run: bool = False
+    refresh: bool = False
+    progress: bool | None = None
+    stop: threading.Event | None = None
 
 
 @dataclass
@@ -51,31 +72,114 @@ class Pull:
 
     store: ArchiveStore
     client: Any
-    dry_run: bool = False
-    refresh: bool = False
-    progress: bool | None = None
-    stop: threading.Event | None = None
+    options: PullOptions = PullOptions()  # noqa: RUF009  never changed
     fetched: list[FetchedRange] = field(default_factory=list)
     # Points by which the archive has grown: others were fetched again.
     added: int = 0
 
-    def run(self, selection: Selection, views: Sequence[View], wanted: Range) -> list[str]:
+    def __post_init__(self) -> None:
+        # Whether the base of a new archive may follow what the plan allows.
+        self._is_base_open = self.store.stored_base is None and not self.store.is_base_given
+        if self.options.resolution is not None:
+            width = BucketWidth.of(self.options.resolution)
+            if self._is_base_open:
+                self.store.choose_base(width)
+                self._is_base_open = False
+            elif width != self.store.base:
+                has = f"is refused: the archive {self.store.root!r} has base={self.store.base.text!r}."
+                problem = f"{has} Leave it out, or pull into a new archive."
+                raise ConfigError(problem, argument="resolution", value=self.options.resolution)
+
+    @property
+    def width(self) -> int:
+        """Width of the base [microseconds]."""
+        return self.store.base.micros
+
+    def run(self, selection: Selection, views: Sequence[View], start: TimeLike, end: TimeLike | None) -> list[str]:
         """Fill the gaps of these markets, then NotFoundError for those that the service does not know."""
+        wanted = wanted_range(start, end)
         markets = selection.ids()
         self.fill(markets, views, wanted)
         self.raise_unknown(markets)
         return markets
 
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
-        """Fill the gaps of the known markets, or with ``dry_run`` list them."""
-        known = [m for m in markets if self.store.catalog["markets"].find(m) is not None]
-        todo = [(v, m, gap) for m in known for v in views for gap in self._gaps(v, m, wanted)]
-        if self.dry_run:
-            self.fetched += [
-                FetchedRange(view, m, gap.start, gap.end, CoverageState.MISSING, None) for view, m, gap in todo
-            ]
-        elif todo:
-            self._fetch(todo)
+        """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out."""
+        known = [market for market in markets if self.store.catalog["markets"].find(market) is not None]
+        chosen = list(views)
+        while todo := [
+            (view, market, gap) for market in known for view in chosen for gap in self._gaps(view, market, wanted)
+        ]:
+            if self.options.dry_run:
+                missing = CoverageState.MISSING
+                self.fetched += [
+                    FetchedRange(view, m, *gap.range, missing, None, self.store.base.text) for view, m, gap in todo
+                ]
+                return
+            try:
+                self._fetch(todo)
+            except PlanError as problem:
+                if problem.view in chosen:
+                    chosen.remove(problem.view)
+                    self._leave_out([one for one in todo if one[0] == problem.view], problem)
+                elif (finest := self._finest_allowed(problem)) is not None:
+                    self.store.choose_base(finest)
+                    self.__dict__.pop("clock", None)
+                    warn(f"The plan allows {finest} at finest, so that is the base of the new archive.", PlanWarning)
+                elif (earliest := self._earliest_allowed(problem, wanted)) is not None:
+                    refused = Range(wanted.start, earliest)
+                    self._leave_out(
+                        [(v, m, g._replace(end=min(g.end, earliest))) for v, m, g in todo if g.start < earliest],
+                        problem,
+                    )
+                    wanted = Range(refused.end, wanted.end)
+                else:
+                    raise
+                continue
+            return
+
+    def _finest_allowed(self, problem: PlanError) -> BucketWidth | None:
+        """The base for a new archive after a refused resolution; PlanError that says what to do for another archive."""
+        if problem.minimum_resolution is None:
+            return None
+        finest = BucketWidth.of(problem.minimum_resolution)
+        if finest.micros <= self.width:
+            return None
+        if self._is_base_open and self.store.stored_base is None:
+            return finest
+        _give_hint(
+            problem,
+            f"The archive {self.store.root!r} has base={self.store.base.text!r}. Pull with resolution="
+            f"{finest.text!r} into a new archive.",
+        )
+        return None
+
+    def _earliest_allowed(self, problem: PlanError, wanted: Range) -> int | None:
+        """Where to start instead, if the caller wants that; None if the service does not say."""
+        if problem.earliest is not None:
+            earliest = to_micros(problem.earliest, "earliest")
+        elif problem.history_days is not None:
+            earliest = self.clock.now - problem.history_days * DAY
+        else:
+            return None
+        start = policy.whole_buckets(Range(earliest, earliest), self.width).start
+        if not self.options.clamp:
+            _give_hint(problem, f"Pull with clamp=True to start at {to_text(start)}, the earliest time it allows.")
+            return None
+        return start if wanted.start < start < wanted.end else None
+
+    def _leave_out(self, refused: Sequence[tuple[View, str, Gap]], problem: PlanError) -> None:
+        """Record ranges that the plan refused, where nothing is stored, and report them."""
+        views = sorted({view for view, _, _ in refused})
+        now, width = self.clock.now, self.store.base.text
+        for view in views:
+            ranges: dict[str, list[Range]] = {}
+            for _, market, gap in (one for one in refused if one[0] == view):
+                end = min(gap.end, self.clock.edge)
+                ranges.setdefault(market, []).append(Range(gap.start, end))
+                self.fetched.append(FetchedRange(view, market, gap.start, end, CoverageState.NOT_ALLOWED, None, width))
+            self.store.refuse(view, ranges, now)
+        warn(f"The plan does not allow {', '.join(views)} of a part of this pull: {problem.problem}", PlanWarning)
 
     def raise_unknown(self, markets: Sequence[str]) -> None:
         """NotFoundError for names that were not found, with the service's message and similar names."""
@@ -98,35 +202,50 @@ class Pull:
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {found}{more}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
-        self.store.fix_base()  # before another program, while this one waits for answers
-        total = sum(gap.end - gap.start for *_, gap in todo) // MINUTE
-        look: dict[str, Any] = {"desc": "pull", "unit": "min", "unit_scale": True, "leave": False, "delay": 1.0}
+        if not self._is_base_open:
+            self.store.fix_base()  # before another program, while this one waits for answers
+        total = sum(gap.end - gap.start for *_, gap in todo) // self.width
+        look: dict[str, Any] = {"desc": "pull", "unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
         sink = _Sink(self, todo)
-        arriving = self.client.iter_columns(
-            [(view, market, gap.range) for view, market, gap in todo], self.store.base.text
-        )
-        with contextlib.closing(arriving), progress_bar(self.progress, total=total, **look) as bar:
+        requests = [(view, market, gap.range) for view, market, gap in todo]
+        arriving = self.client.iter_columns(requests, self.store.base.text)
+        with contextlib.closing(arriving), progress_bar(self.options.progress, total=total, **look) as bar:
             try:
                 for k, done, columns, complete in arriving:
                     sink.take(k, done, columns, complete=complete)
-                    bar.update((done.end - done.start) // MINUTE)
-                    if self.stop is not None and self.stop.is_set():
+                    bar.update((done.end - done.start) // self.width)
+                    if self.options.stop is not None and self.options.stop.is_set():
                         break
             finally:
                 sink.commit()
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
-        records = self.store.coverage[view].records(market)
+        records, wanted = self.store.coverage[view].records(market), policy.whole_buckets(wanted, self.width)
         # The server's time is requested only if there may be something to fetch.
-        late = ServerTime(max(time.time_ns() // 1000, wanted.end), width=self.store.base.micros)
-        if "clock" not in self.__dict__ and not policy.gaps_to_fetch(records, wanted, late, refresh=self.refresh):
+        late = ServerTime(max(time.time_ns() // 1000, wanted.end), width=self.width)
+        refresh = self.options.refresh
+        if "clock" not in self.__dict__ and not policy.gaps_to_fetch(records, wanted, late, refresh=refresh):
             return []
-        return policy.gaps_to_fetch(records, wanted, self.clock, refresh=self.refresh)
+        return policy.gaps_to_fetch(records, wanted, self.clock, refresh=refresh)
+
+    def is_traded(self, market: str) -> bool:
+        """Whether the market has a volume, or points of any view: such a market is not believed to be empty."""
+        volume = (self.store.catalog["markets"].find(market) or {}).get("volume")
+        with contextlib.suppress(TypeError, ValueError):
+            if float(volume) > 0:
+                return True
+        return any(record.rows for stored in self.store.coverage.values() for record in stored.records(market))
 
     @cached_property
     def clock(self) -> ServerTime:
         """The server's clock, requested once."""
-        return server_clock(self.client, self.store.base.micros)
+        return server_clock(self.client, self.width)
+
+
+def _give_hint(problem: PlanError, hint: str) -> None:
+    """Say what to do at the end of the message."""
+    problem.args = (f"{problem.problem} {hint}",)
+    problem.hint = hint
 
 
 class _Sink:
@@ -148,6 +267,7 @@ class _Sink:
 
     def commit(self) -> None:
         arrived, self._arrived, self._levels = self._arrived, {}, 0
+        base = self._run.store.base.text
         for view, windows in arrived.items():
             records, fetched = dict[str, list[CoverageRecord]](), list[FetchedRange]()
             # Windows that touch are one interval: their edge means nothing to the service.
@@ -159,15 +279,21 @@ class _Sink:
             answers = list(_together(windows))
             for k, complete, done, times in answers:
                 if complete:
-                    beside[self._todo[k][1]] += policy.answered(done, times, self._run.store.base.micros)
+                    beside[self._todo[k][1]] += policy.answered(done, times, self._run.width)
             for k, complete, done, times in answers:
                 _, market, gap = self._todo[k]
                 for entry in policy.coverage_after(
-                    done, times, self._run.clock, complete=complete, tries=gap.tries, beside=beside[market]
+                    done,
+                    times,
+                    self._run.clock,
+                    complete=complete,
+                    tries=gap.tries,
+                    beside=beside[market],
+                    is_traded=self._run.is_traded(market),
                 ):
                     records.setdefault(market, []).append(entry)
                     rows = int(((times >= entry.start) & (times < entry.end)).sum())
-                    fetched.append(FetchedRange(view, market, *entry.range, entry.state, rows))
+                    fetched.append(FetchedRange(view, market, *entry.range, entry.state, rows, base))
             columns: Data = joined([w[3] for w in windows]).sort()
             self._run.added += self._run.store.commit(view, columns, records)
             self._run.fetched += fetched
@@ -216,12 +342,12 @@ def server_clock(client: Any, width: int = MINUTE) -> ServerTime:
     return ServerTime(there - ahead, ahead, width)
 
 
-def wanted_range(start: TimeLike | None, end: TimeLike | None, width: int = MINUTE) -> Range:
-    """The range to fill, in whole buckets; without an end, up to now by the server's clock."""
+def wanted_range(start: TimeLike | None, end: TimeLike | None) -> Range:
+    """The range to fill; without an end, up to now by the server's clock."""
     first = to_micros(start, "start")
     last = time.time_ns() // 1000 if end is None else to_micros(end, "end")
     if first >= last:
         shown = f"the present ({to_text(last)})" if end is None else f"the end, {to_text(last)}"
         problem = f"is not before {shown}; the start is inclusive and the end exclusive."
         raise ConfigError(problem, argument="start", value=start)
-    return policy.whole_buckets(Range(first, ALL_TIME.end if end is None else last), width)
+    return Range(first, ALL_TIME.end if end is None else last)

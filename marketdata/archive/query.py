@@ -328,7 +328,7 @@ def coverage_frame(coverage: Mapping[View, Coverage], frame: FrameKind) -> Any:
         "fetched_at": pl.Int64,
     }
     stored_ranges = pl.DataFrame(rows, schema=schema, orient="row")
-    return of_kind(
+    return in_kind(
         stored_ranges.with_columns(pl.col("start", "end", "fetched_at").cast(pl.Datetime("us", "UTC"))), frame
     )
 
@@ -340,10 +340,10 @@ def report(kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]], frame: 
     hints = get_type_hints(kind).items()
     types = {name: pl.Int64() if int in (hint, *get_args(hint)) else pl.String() for name, hint in hints}
     found = pl.DataFrame(list(rows), schema=types, orient="row")
-    return of_kind(found.with_columns(pl.col("^(start|end)$").cast(pl.Datetime("us", "UTC"))), frame)
+    return in_kind(found.with_columns(pl.col("^(start|end)$").cast(pl.Datetime("us", "UTC"))), frame)
 
 
-def of_kind(rows: pl.DataFrame, frame: FrameKind) -> Any:
+def in_kind(rows: pl.DataFrame, frame: FrameKind) -> Any:
     """A polars frame as the kind that was chosen, with ``.md``."""
     from marketdata.accessor import register
 

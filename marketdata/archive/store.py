@@ -127,6 +127,10 @@ class ArchiveStore:
         """Whether the user chose a base."""
         return self._given_base is not None
 
+    def choose_base(self, base: BucketWidth) -> None:
+        """Take a base for a new archive, which nobody has written to."""
+        self._given_base = base
+
     def fix_base(self, base: BucketWidth | None = None) -> None:
         """Create the table of books, which decides the base; ConfigError if the archive has another one."""
         base = base or self.base
@@ -234,6 +238,19 @@ class ArchiveStore:
 
         self._join_tail(view, table.plan(plan))
         return growth
+
+    def refuse(self, view: View, ranges: Mapping[str, Sequence[Range]], now: int) -> None:
+        """Record ranges that a plan did not allow, where nothing is stored."""
+
+        def make(version: Version) -> dict[str, list[CoverageRecord]]:
+            changed = {}
+            for market, before in self.coverage[view].of(ranges, version).items():
+                free = subtract(ranges[market], [r.range for r in before if r.state != CoverageState.NOT_ALLOWED])
+                refused = [CoverageRecord(*one, CoverageState.NOT_ALLOWED, 0, now) for one in free]
+                changed[market] = overlay(refused, before)
+            return changed
+
+        self.record(view, make)
 
     def record(self, view: View, make: Callable[[Version], Records]) -> None:
         """Record the coverage that ``make`` gives for each market at a version, with the points as they are."""

@@ -8,7 +8,6 @@ from typing import Any, Protocol, Self
 
 from marketdata.errors import MarketDataError
 from marketdata.points.views import View
-from marketdata.typing import FrameKind
 
 
 class HistoryArchive(Protocol):
@@ -25,12 +24,11 @@ def read_through(
     span: tuple[Any, Any],
     resolution: str | None,
     levels: int | None,
-    frame: FrameKind,
 ) -> Any:
     """A view from an attached archive, which fetches what is missing; an error has ``.partial`` and no ``.resume``."""
     options: dict[str, Any] = {"levels": levels} if view == "books" else {}
     options |= {} if resolution is None else {"resolution": resolution}
-    read = partial(getattr(archive, view), market, *span, frame=frame, **options)
+    read = partial(getattr(archive, view), market, *span, **options)
     try:
         return read(on_missing="fetch")
     except MarketDataError as error:

@@ -589,7 +589,7 @@ class Client(Generic[Frame]):
             client = copy(self)
             client.__dict__.update(_report=report)
             archive = self._archive.attach(client, progress=self._options.progress)
-            frame = read_through(archive, view, _ids_of(ids), span, resolution, levels, self.frame)
+            frame = read_through(archive, view, _ids_of(ids), span, resolution, levels)
         else:
             [frame] = self._frames(view, kind, ids, span, resolution, report, levels=levels, clamp=clamp, is_whole=True)
         return cast("Frame", frame)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader
 
+from marketdata.archive.reader import Reader
 from marketdata.errors import ConfigError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import UNITS, BucketWidth, Resolution
@@ -36,7 +37,7 @@ class State:
 
     def __init__(
         self,
-        archive: Archive,
+        archive: Archive | Reader,
         keys: KeyStore,
         secret: bytes,
         *,
@@ -44,13 +45,13 @@ class State:
         cache_bytes: int = CACHE_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.archive, self.clock = archive, clock
+        self.archive, self.clock = archive if isinstance(archive, Reader) else Reader(archive), clock
         self.simulated = archive.simulated
-        self.resolutions = _read_resolutions(resolutions, archive)
+        self.resolutions = _read_resolutions(resolutions, self.archive)
         self.access = Access(keys)
-        self.pages = Pages(archive, cache_bytes=cache_bytes)
+        self.pages = Pages(self.archive, cache_bytes=cache_bytes)
         self.cursors = Cursors(secret, clock)
-        self.listings = Listings(archive)
+        self.listings = Listings(self.archive)
         self._covered = lru_cache(len(VIEWS))(self._read_covered)
 
     @property
@@ -64,10 +65,10 @@ class State:
         return self._covered(view, self.archive.version(view))
 
     def _read_covered(self, view: View, _version: int) -> dict[str, list[Range]]:
-        return covered_intervals(self.archive.coverage(frame="polars"), view)
+        return covered_intervals(self.archive.coverage(), view)
 
 
-def _read_resolutions(given: Sequence[str] | None, archive: Archive) -> list[str]:
+def _read_resolutions(given: Sequence[str] | None, archive: Reader) -> list[str]:
     """The five of the interface, and the archive's own below a minute; or what is given, by width."""
     base = BucketWidth.of(archive.base)
     if given is None:

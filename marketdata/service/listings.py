@@ -15,7 +15,7 @@ from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery
 from marketdata.times import first_time, parse_seconds
 
 if TYPE_CHECKING:
-    from marketdata.archive import Archive
+    from marketdata.archive.reader import Reader
 
 Record = dict[str, Any]
 Condition = Callable[[Record], bool]
@@ -36,7 +36,7 @@ def mark_of(record: Record) -> str:
 class Listings:
     """Listings of the records of an archive."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Reader) -> None:
         self._archive = archive
         self._sorted_at = lru_cache(8)(self._sort)
         self._tags_at = lru_cache(1)(self._read_tags)

@@ -20,7 +20,7 @@ from marketdata.service import errors
 from marketdata.times import Range
 
 if TYPE_CHECKING:
-    from marketdata.archive import Archive
+    from marketdata.archive.reader import Reader
 
 CACHE_BYTES = 256 * 2**20
 
@@ -65,7 +65,7 @@ class Pages:
     thread of the service for long.
     """
 
-    def __init__(self, archive: Archive, *, cache_bytes: int = CACHE_BYTES, max_seconds: float = 0.5) -> None:
+    def __init__(self, archive: Reader, *, cache_bytes: int = CACHE_BYTES, max_seconds: float = 0.5) -> None:
         self._archive, self._max_seconds = archive, max_seconds
         self._stored_ranges = lru_cache(1_024)(self._read_stored_ranges)
         chunks: LRUCache[Any, CachedChunk] = LRUCache(cache_bytes, getsizeof=attrgetter("nbytes"))

@@ -86,6 +86,7 @@ def simulate(
     True
     """
     from marketdata.archive import Archive
+    from marketdata.archive.reader import Reader
 
     whole("events", events)
     whole("markets", markets)
@@ -96,7 +97,7 @@ def simulate(
         path = tempfile.mkdtemp(prefix="marketdata-simulated-")
         atexit.register(shutil.rmtree, path, ignore_errors=True)
     archive = Archive(path, frame=frame)
-    if archive.records("markets") and not archive.simulated:
+    if Reader(archive).records("markets") and not archive.simulated:
         raise ConfigError(f"{os.fspath(path)!r} has data that is not simulated; choose another folder.")
 
     minutes = max(2, round(days * 1440))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,10 +84,9 @@ class Source:
         return [r for r in self.requests if r[0] in ("books", "prices", "metrics")]
 
 
-def without_notes(location: str) -> None:
-    """Take the coverage out of the commits of an archive, as it is in logs of earlier formats."""
-    for path in Path(location).glob("*/_delta_log/*.json"):
-        path.write_text(re.sub('"marketdata.note":"[^"]*"', '"other":""', path.read_text()))
+def tokens_of(market: str) -> tuple[Token, Token]:
+    """The tokens of a market."""
+    return TOKENS.get(market) or (Token(market, f"{market}-yes", "Yes"), Token(market, f"{market}-no", "No"))
 
 
 def columns_of(view: View, market: str, keys: list[tuple[int, int]], values: list[Any]) -> Data:
@@ -98,7 +95,7 @@ def columns_of(view: View, market: str, keys: list[tuple[int, int]], values: lis
     token = np.array([k[0] for k in keys], np.int32)
     ts = np.array([START + k[1] * MINUTE for k in keys], np.int64)
     if view == "prices":
-        return coded_series(TOKENS[market], token, ts, {"price": np.array(values, float)}).sort()
+        return coded_series(tokens_of(market), token, ts, {"price": np.array(values, float)}).sort()
     if view == "metrics":
         volume, liquidity = np.array(values, float).T
         spread = np.full(len(keys), np.nan)
@@ -106,7 +103,7 @@ def columns_of(view: View, market: str, keys: list[tuple[int, int]], values: lis
         return coded_series((Token(market),), np.zeros(len(keys), np.int32), ts, named)
     counts = np.array([len(side) for v in values for side in v], np.int64)
     levels = np.array([level for v in values for side in v for level in side], float).reshape(-1, 2)
-    return coded_books(TOKENS[market], token, ts, counts, levels).sort()
+    return coded_books(tokens_of(market), token, ts, counts, levels).sort()
 
 
 def points_of(view: View, columns: Data) -> dict[Key, Any]:
@@ -115,7 +112,7 @@ def points_of(view: View, columns: Data) -> dict[Key, Any]:
     ends = np.cumsum(columns.counts) if isinstance(columns, Books) else None
     for i, (code, ts) in enumerate(zip(columns.token.tolist(), columns.ts.tolist(), strict=True)):
         who = columns.tokens[code]
-        place = 0 if view == "metrics" else TOKENS[who.market_id].index(who)
+        place = 0 if view == "metrics" else tokens_of(who.market_id).index(who)
         key: Key = (view, who.market_id, place, (ts - START) // MINUTE)
         assert key not in out, f"{key} is there twice"
         if isinstance(columns, Books):

@@ -9,12 +9,14 @@ import numpy as np
 from archive.source import MARKETS, columns_of, points_of
 
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.points.views import View
 
 M, N = MARKETS
 
 
 def books(market: str, first: int, count: int, size: float = 1.0) -> Any:
+    """Books of both tokens of a market at minutes from the first."""
     keys = [(t, n) for t in range(2) for n in range(first, first + count)]
     rng = np.random.default_rng(first)
     values = [
@@ -25,13 +27,21 @@ def books(market: str, first: int, count: int, size: float = 1.0) -> Any:
 
 
 def prices(market: str, first: int, count: int, value: float = 0.5) -> Any:
+    """Prices of the first token of a market at minutes from the first."""
     keys = [(0, n) for n in range(first, first + count)]
     return columns_of("prices", market, keys, [value] * count)
 
 
-def held(archive: Archive, view: View = "books", market: str = M) -> dict[Any, Any]:
-    return points_of(view, archive.columns(view, market))
+def held(archive: Archive, view: View = "books", market: str = MARKETS[0]) -> dict[Any, Any]:
+    """The stored points of a market."""
+    return points_of(view, Reader(archive).columns(view, market))
+
+
+def again(archive: Archive) -> Archive:
+    """The same archive as another process sees it."""
+    return Archive(archive.location, frame="polars", storage_options=archive._store.options)
 
 
 def data_files(archive: Archive, view: View = "books") -> list[Path]:
-    return [Path(f) for f in archive.files(view)]
+    """Paths of the data files of the newest version."""
+    return [Path(archive.location, view, file.path) for file in archive._store.points[view].version().files]

@@ -25,6 +25,7 @@ from reference.foreign_cases import close, plain_rows
 import marketdata as md
 from marketdata.accessor import to_frame
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
@@ -116,7 +117,9 @@ def test_at_1m_it_reads_as_an_archive_of_minutes(view: View, data: st.DataObject
     first, last = (pick(row["ts"] for row in drawn.rows) for pick in (min, max))
     start, end = sorted(data.draw(st.tuples(st.integers(first - 90, last + 90), st.integers(first - 90, last + 90))))
     for market in sorted({row["market_id"] for row in drawn.rows}):
-        found = [archive.columns(view, market, Range(start * SECOND, end * SECOND)) for archive in (fine, coarse)]
+        found = [
+            Reader(archive).columns(view, market, Range(start * SECOND, end * SECOND)) for archive in (fine, coarse)
+        ]
         rows = [plain_rows(to_frame(columns, "polars")) for columns in found]
         assert len(rows[0]) == len(rows[1])
         assert all(close(a[c], b[c]) for a, b in zip(*rows, strict=True) for c in a)
@@ -246,7 +249,7 @@ def test_long_recordings_are_what_a_loop_makes_of_them(resolution: str) -> None:
     assert both["market_id"].cast(pl.String).is_sorted()
     assert both.height == sum(archive.prices(m, resolution=resolution, on_missing="partial").height for m in "mn")
     cut = Range(START + 300_030 * SECOND, START + 1_500_000 * SECOND)
-    part = archive.columns("prices", "m", cut, resolution)
+    part = Reader(archive).columns("prices", "m", cut, resolution)
     inside = rows.filter(pl.col("ts").dt.epoch("us").is_between(START + 300_060 * SECOND, cut.end, closed="left"))
     assert len(part) == inside["ts"].dt.epoch("us").map_elements(width.floor, pl.Int64).n_unique()
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START
-from archive.stored import prices
+from archive.stored import data_files, prices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -89,7 +89,7 @@ READ = {
 def test_a_predicate_on_computed_rows_reads_only_what_it_can_be_true_of(hours: Archive, name: str) -> None:
     """What it leaves out is not read: there damage is not seen, which other scans do."""
     scan, every = hours.scan("prices", resolution="10m"), hours.scan("prices", resolution="10m").collect()
-    path = Path(hours.files("prices", M, time(60), time(61))[0])
+    path = Path(data_files(hours, "prices")[0])
     body = bytearray(path.read_bytes())
     body[4:200] = bytes(196)
     path.write_bytes(body)
@@ -157,12 +157,11 @@ def test_a_statement_sees_the_tables_of_the_archive_only(tmp_path: Path, name: s
 
 
 def test_tables_of_a_statement_are_those_of_the_docs(tmp_path: Path) -> None:
-    """No helper is listed, in an empty archive and in one with labels, at 1m and from seconds."""
+    """No helper is listed, at 1m and from seconds."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     for base in ("1m", "1s"):
         archive = Archive(tmp_path / base, frame="polars", base=base)  # type: ignore[call-overload]
         tables = ["books", "coverage", "events", "markets", "metrics", "prices", "series", "snapshots"]
-        assert sorted(archive.sql("show tables")["name"]) == tables
         archive.add(markets=md.testing.markets(), prices=md.testing.prices())
         assert sorted(archive.sql("show tables")["name"]) == tables
         assert set(archive.sql("select token_label from prices")["token_label"]) == {"Yes", "No"}

@@ -21,6 +21,7 @@ from reference.columns import coded_books, coded_series, levels_of
 
 import marketdata as md
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.archive.storage import parquet
 from marketdata.archive.storage.parquet import Store
 from marketdata.archive.storage.tables import Table
@@ -47,7 +48,7 @@ def states(archive: Archive, view: str = "prices", market: str = M) -> list[tupl
     def since(time: Any) -> int:
         return int((time.timestamp() * 1e6 - START) // MINUTE)
 
-    rows = archive.coverage(frame="polars").filter(view=view, market_id=market)
+    rows = archive.coverage().filter(view=view, market_id=market)
     return [(since(r["start"]), since(r["end"]), r["state"]) for r in rows.rows(named=True)]
 
 
@@ -282,7 +283,7 @@ def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path:
     body[len(body) // 3] ^= 16
     victim.write_bytes(body)
     reads: list[Callable[[Archive], Any]] = [
-        lambda a: a.books(M), lambda a: a.columns("books", M), lambda a: a.books(M, resolution="1h"),
+        lambda a: a.books(M), lambda a: Reader(a).columns("books", M), lambda a: a.books(M, resolution="1h"),
         lambda a: a.export("books", tmp_path / "all.parquet"), lambda a: a.export("books", tmp_path / "m.csv", M),
         lambda a: a.export("books", tmp_path / "h.parquet", resolution="1h"),
     ]  # fmt: skip
@@ -322,7 +323,7 @@ def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive, name: str)
     for i, one in enumerate(names):
         assert fresh.prices(f"slug {one}")["price"].to_list() == [i / 10]
         assert fresh.scan("prices", one).collect()["price"].to_list() == [i / 10]
-        assert len(fresh.files("prices", one)) == 1
+        assert len(data_files(fresh, "prices")) == 1
     fresh.add(prices=coded_series(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.full(k, 0.9)}))
     assert opened(archive).scan("prices").collect()["price"].to_list() == [0.9] * k
     assert fresh.verify().is_empty()
@@ -372,7 +373,7 @@ def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:
     values = {name: np.array([1.0, np.nan]) for name in ("volume", "liquidity", "spread")}
     when = np.array([START, START + MINUTE])
     archive.add(metrics=coded_series(token, np.zeros(2, np.int32), when, values))
-    raw = pl.concat([pl.read_parquet(f) for f in archive.files("metrics")])
+    raw = pl.concat([pl.read_parquet(f) for f in data_files(archive, "metrics")])
     assert raw["volume"].null_count() == 1
     assert not raw["volume"].is_nan().any()
     assert when.max() < parquet.FAR

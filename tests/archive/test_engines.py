@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 from archive.source import MARKETS
-from archive.stored import books, prices
+from archive.stored import books, data_files, prices
 from reference.engines import Engine, ordered
 from reference.kinds import close
 
@@ -61,7 +61,7 @@ def test_pandas_reads_the_files(filled: Archive) -> None:
     """read_parquet of the files gives the archive's rows."""
     import pandas as pd
 
-    rows = pd.concat(pd.read_parquet(file) for file in filled.files("books", M))
+    rows = pd.concat(pd.read_parquet(file) for file in list(map(str, data_files(filled, "books"))))
     rows = rows[rows["market_id"] == M].reset_index(drop=True)
     levels = rows.assign(level=rows["bid_price"].map(len).map(range)).explode(["level", "bid_price", "bid_size"])
     seconds = levels["ts"].astype("datetime64[s, UTC]").astype("int64")
@@ -76,21 +76,21 @@ def test_dask_reads_the_files(filled: Archive) -> None:
 
     # A cluster that runs beside would shuffle, and is not what is tested here.
     with dask.config.set({"scheduler": "synchronous", "dataframe.shuffle.method": "tasks"}):
-        rows = dd.read_parquet(filled.files("books", M))
+        rows = dd.read_parquet(list(map(str, data_files(filled, "books"))))
         assert int((rows["market_id"] == M).sum().compute()) == 180
-        hourly = md.resample(dd.read_parquet(filled.files("prices")), "1h")
+        hourly = md.resample(dd.read_parquet(list(map(str, data_files(filled, "prices")))), "1h")
         assert close(ordered(hourly), ordered(md.resample(filled.prices(list(MARKETS)), "1h")))
 
 
 def test_duckdb_and_spark_read_the_files(filled: Archive, outside: Engine) -> None:
     """DuckDB and Spark explode books to the archive's rows, and resample prices as its frame does."""
-    files = filled.files("books", M)
+    files = list(map(str, data_files(filled, "books")))
     if outside.name == "duckdb":
         assert sorted(outside.native.execute(DUCK, {"files": files, "market": M}).fetchall()) == bids(filled)
-        frame = outside.native.read_parquet(filled.files("prices"))
+        frame = outside.native.read_parquet(list(map(str, data_files(filled, "prices"))))
     else:
         outside.native.read.parquet(*files).createOrReplaceTempView("books")
         rows = outside.native.sql(SPARK).collect()
         assert sorted((int(r.ts.timestamp()), r.token_id, r.level, r.price, r["size"]) for r in rows) == bids(filled)
-        frame = outside.native.read.parquet(*filled.files("prices"))
+        frame = outside.native.read.parquet(*list(map(str, data_files(filled, "prices"))))
     assert close(ordered(md.resample(frame, "1h")), ordered(md.resample(filled.prices(list(MARKETS)), "1h")))

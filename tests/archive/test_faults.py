@@ -21,6 +21,7 @@ from archive.stored import M, books, data_files, held, prices
 from reference.columns import coded_books, coded_series
 
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.archive.storage.parquet import Store
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.points.columns import Series, Token
@@ -236,10 +237,10 @@ def test_rows_of_a_renamed_token_are_of_one_token(archive: Archive) -> None:
     for n, token in enumerate((old, new)):
         ts = np.array([START + n * MINUTE])
         archive.add(prices=coded_series((token,), np.zeros(1, np.int32), ts, {"price": np.array([0.5])}))
-    assert archive.columns("prices", "m").tokens == (old,)
+    assert Reader(archive).columns("prices", "m").tokens == (old,)
     archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["1"], "token_labels": ["YES"]}])
-    assert archive.columns("prices", "m").tokens == (new,)
-    stored = pl.concat(pl.read_parquet(path) for path in archive.files("prices"))
+    assert Reader(archive).columns("prices", "m").tokens == (new,)
+    stored = pl.concat(pl.read_parquet(path) for path in data_files(archive, "prices"))
     assert sorted(stored["token_label"]) == ["YES", "Yes"]
 
 
@@ -263,13 +264,13 @@ def test_hostile_ids_are_each_their_own(tmp_path: Path) -> None:
         ),
     )
     for i, token in enumerate(tokens):
-        found = archive.columns("prices", token.market_id)
+        found = Reader(archive).columns("prices", token.market_id)
         assert isinstance(found, Series)
         assert found.tokens == (token,)
         assert found.price.tolist() == [i / 100]
         replaced = coded_series((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.99])})
         archive.add(prices=replaced)
-        assert archive.columns("prices", token.market_id).values["price"].tolist() == [0.99]  # type: ignore[union-attr]
+        assert Reader(archive).columns("prices", token.market_id).values["price"].tolist() == [0.99]  # type: ignore[union-attr]
     assert archive.scan("prices").collect().height == n
     assert archive.verify().is_empty()
     assert [p.name for p in tmp_path.iterdir()] == ["inside"]

@@ -19,12 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from archive.source import MARKETS, points_of
-from archive.stored import books, held, prices
+from archive.stored import books, data_files, held, prices
 from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.archive import Archive
 from marketdata.archive.files import write
+from marketdata.archive.reader import Reader
 from marketdata.archive.storage.parquet import _narrowed
 from marketdata.cli import output
 from marketdata.errors import ArchiveError, ConfigError
@@ -96,7 +97,7 @@ def test_a_row_that_can_be_read_in_two_ways_is_refused(
     with pytest.raises(ConfigError, match=match) as refused:
         archive.add_files(tmp_path / name)
     assert name in str(refused.value)
-    assert archive.version("prices") == -1
+    assert Reader(archive).version("prices") == -1
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_a_folder_is_added_in_the_right_order(archive: Archive, tmp_path: Path) 
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text(f"ts,token_id,price\n2026-01-01T00:00:00Z,{TOKEN},0.25\n")
     (tmp_path / "in" / "z.json").write_text(json.dumps(MARKET))
-    added = archive.add_files(tmp_path / "in", frame="polars")
+    added = archive.add_files(tmp_path / "in")
     assert added.select("kind", "rows").rows() == [("markets", 1), ("prices", 1)]
     assert archive.prices("s")["token_id"].to_list() == [TOKEN]
 
@@ -190,7 +191,7 @@ def test_files_that_hold_nothing_of_ours_are_refused(archive: Archive, tmp_path:
         archive.add_files(tmp_path / name)
     with pytest.raises(ConfigError, match="gone"):
         archive.add_files(tmp_path / "gone.csv")
-    assert archive.version("books") == archive.version("prices") == -1
+    assert Reader(archive).version("books") == Reader(archive).version("prices") == -1
 
 
 def test_the_past_can_be_read_and_not_written(archive: Archive) -> None:
@@ -246,8 +247,8 @@ def test_other_engines_read_the_tables(archive: Archive) -> None:
     archive.add(books=books(M, 30, 60))
     table = Path(archive.location, "books")
     rows = pl.scan_delta(str(table)).collect()
-    assert rows.height == 180 == len(points_of("books", archive.columns("books", M)))
-    files = archive.files("books", M)
+    assert rows.height == 180 == len(points_of("books", Reader(archive).columns("books", M)))
+    files = data_files(archive, "books")
     assert duckdb.read_parquet(files).count("*").fetchall() == [(180,)]
     assert len(pd.concat(pd.read_parquet(file) for file in files)) == 180
     assert ds.dataset(files).count_rows() == 180
@@ -284,7 +285,7 @@ def test_row_groups_of_many_markets_are_small_and_have_their_own_names(archive: 
 
     archive.add(books=made(books(M, 0, 40)), prices=made(prices(M, 0, 60)))
     for view, short in (("prices", 64 * 60), ("books", 64 * 40)):
-        (file,) = archive.files(view)
+        (file,) = data_files(archive, view)
         found = pq.ParquetFile(file)
         groups = [found.read_row_group(i, ["market_id"]) for i in range(found.num_row_groups)]
         names = [set(group["market_id"].to_pylist()) for group in groups]

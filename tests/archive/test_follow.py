@@ -16,6 +16,7 @@ from reference.clocks import stop_time
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.coverage.policy import ServerTime
+from marketdata.archive.reader import Reader
 from marketdata.clock import SYSTEM
 from marketdata.errors import (
     AuthenticationError,
@@ -89,7 +90,7 @@ def finally_asked(source: Living, market: str, view: View = "prices") -> Counter
 
 
 def states(archive: Archive, market: str = M) -> list[tuple[int, int, str]]:
-    rows = archive.coverage(frame="polars").filter(view="prices", market_id=market)
+    rows = archive.coverage().filter(view="prices", market_id=market)
     ends = (rows[name].dt.epoch("us").to_list() for name in ("start", "end"))
     return [((a - START) // MINUTE, (b - START) // MINUTE, s) for a, b, s in zip(*ends, rows["state"], strict=True)]
 
@@ -119,7 +120,7 @@ def test_hours_with_restarts_ask_each_final_minute_once(archive: Archive, source
     assert {t: times[t] for t in range(START, end, MINUTE) if times[t] != 1} == {}
     assert end >= START + (HOURS - 20) * MINUTE
     assert states(archive)[0] == (0, (end - START) // MINUTE, "final")
-    held = points_of("prices", Archive(archive.location).columns("prices", M))
+    held = points_of("prices", Reader(Archive(archive.location)).columns("prices", M))
     upto = max(key[3] for key in held)
     assert held == {k: v for k, v in source.points.items() if k[1] == M and k[3] <= upto}
     assert upto >= (end - START) // MINUTE
@@ -258,12 +259,12 @@ def test_a_source_that_is_late_is_asked_again(archive: Archive, source: Living) 
     for _ in range(10):
         SYSTEM.sleep(3 * 3600)
         next(rounds)
-    held = points_of("prices", Archive(archive.location).columns("prices", M))
+    held = points_of("prices", Reader(Archive(archive.location)).columns("prices", M))
     assert {k for k in late if k[1] == M} <= held.keys()
 
 
 def test_points_of_a_round_are_those_that_are_new(archive: Archive, source: Living) -> None:
     """Minutes that are fetched again because they are young are not counted again."""
     points = [next_.points for next_ in itertools.islice(follow(archive, source), 30)]
-    assert sum(points) == len(archive.columns("prices", M))
+    assert sum(points) == len(Reader(archive).columns("prices", M))
     assert set(points[1:]) == {2}

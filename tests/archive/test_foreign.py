@@ -13,6 +13,7 @@ import pytest
 
 import marketdata as md
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError, NotTidyError
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -179,7 +180,7 @@ def test_a_file_without_rows_adds_nothing(archive: Archive, tmp_path: Path, end:
     """It is read, and reports no rows, no points and nothing stored."""
     nothing = rows().select("ts", "market_id", "token_id", "token_label", "price").clear()
     getattr(nothing, f"write_{end[1:]}")(tmp_path / f"none{end}")
-    added = archive.add_files(tmp_path / f"none{end}", frame="polars")
+    added = archive.add_files(tmp_path / f"none{end}")
     assert added.select("rows", "points", "stored").rows() == [(0, 0, 0)]
     assert archive.coverage().is_empty()
 
@@ -226,7 +227,7 @@ def test_levels_that_no_book_has_are_refused(archive: Archive, column: str, valu
     frame = rows(2).with_columns(pl.when(wrong).then(value).otherwise(column).alias(column))
     with pytest.raises(NotTidyError, match=match):
         archive.add(books=frame)
-    assert archive.version("books") == -1
+    assert Reader(archive).version("books") == -1
 
 
 def test_prices_in_cents_are_refused(archive: Archive, tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def test_prices_in_cents_are_refused(archive: Archive, tmp_path: Path) -> None:
         archive.add(prices=frame)
     with pytest.raises(NotTidyError, match=r"cents.parquet.*55"):
         archive.add_files(tmp_path / "cents.parquet")
-    assert archive.version("prices") == -1
+    assert Reader(archive).version("prices") == -1
 
 
 RENAMED = {
@@ -267,11 +268,11 @@ def test_a_token_is_its_id_whatever_its_label_was(archive: Archive, case: str) -
     with md.serve(archive) as service:
         client = md.Client(service.base_url, service.api_key, frame="polars")
         reads = {
-            "read": lambda r: archive.prices("m", resolution=r, frame="polars"),
+            "read": lambda r: archive.prices("m", resolution=r),
             "scan": lambda r: archive.scan("prices", resolution=r).collect(),
             "duckdb": lambda r: archive.scan("prices", resolution=r, engine="duckdb").pl(),
             "service": lambda r: client.prices("m", T0, T0 + dt.timedelta(hours=1), r),
-            "sql": lambda r: archive.sql(sql, frame="polars") if r == "1m" else archive.sql(sql, frame="polars")[::2],
+            "sql": lambda r: archive.sql(sql) if r == "1m" else archive.sql(sql)[::2],
         }
         for name, read in reads.items():
             for resolution, count in (("1h", 1), ("1m", 2)):
@@ -286,4 +287,4 @@ def test_a_record_made_of_points_learns_the_label_from_later_ones(archive: Archi
     frame = pl.DataFrame({"ts": [T0], "market_id": "m", "token_id": "1", "price": [0.5]})
     archive.add(prices=frame)
     archive.add(prices=frame.with_columns(pl.col("ts") + dt.timedelta(minutes=1), token_label=pl.lit("Yes")))
-    assert archive.prices("m", frame="polars")["token_label"].cast(pl.String).to_list() == ["Yes", "Yes"]
+    assert archive.prices("m")["token_label"].cast(pl.String).to_list() == ["Yes", "Yes"]

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageState, covered
+from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
@@ -128,7 +129,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         for market in MARKETS:
             for view in VIEWS:
                 want = {k: v for k, v in self.model.items() if k[:2] == (view, market)}
-                got = points_of(view, self.archive.columns(view, market))
+                got = points_of(view, Reader(self.archive).columns(view, market))
                 assert {k: _plain(v) for k, v in got.items()} == {k: _plain(v) for k, v in want.items()}
                 records = self.archive._store.coverage[view].records(market)
                 spans = [((r.start - START) // MINUTE, (r.end - START) // MINUTE) for r in covered(records)]

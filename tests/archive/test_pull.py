@@ -11,6 +11,7 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, points_of
 
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, NotArchivedError, NotFoundError, ServiceOddityWarning
 from marketdata.points.views import VIEWS, View
@@ -42,7 +43,7 @@ def source() -> Source:
 def held(archive: Archive, market: str = M) -> dict[Any, Any]:
     out: dict[Any, Any] = {}
     for view in VIEWS:
-        out |= points_of(view, archive.columns(view, market))
+        out |= points_of(view, Reader(archive).columns(view, market))
     return out
 
 
@@ -54,7 +55,7 @@ def states(archive: Archive, view: View = "books", market: str = M) -> list[tupl
     def since(time: Any) -> int:
         return int((time.timestamp() * 1e6 - START) // MINUTE)
 
-    rows = archive.coverage(frame="polars").filter(view=view, market_id=market)
+    rows = archive.coverage().filter(view=view, market_id=market)
     return [(since(r["start"]), since(r["end"]), r["state"]) for r in rows.rows(named=True)]
 
 

@@ -8,6 +8,7 @@ import pytest
 from archive.source import MARKETS, MINUTE, START, Source, columns_of, points_of
 
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.points.views import View
 from marketdata.times import Range
 
@@ -36,11 +37,11 @@ def pull(archive: Archive, source: Source, start: int, end: int, view: View = "p
 
 
 def held(archive: Archive, view: View = "prices") -> Points:
-    return {key[2:]: value for key, value in points_of(view, archive.columns(view, M)).items()}
+    return {key[2:]: value for key, value in points_of(view, Reader(archive).columns(view, M)).items()}
 
 
 def states(archive: Archive, view: View = "prices") -> list[tuple[int, int, str, int]]:
-    rows = archive.coverage(frame="polars").filter(view=view, market_id=M).rows(named=True)
+    rows = archive.coverage().filter(view=view, market_id=M).rows(named=True)
     return [
         (*(int((r[k].timestamp() * 1e6 - START) // MINUTE) for k in ("start", "end")), r["state"], r["rows"])
         for r in rows

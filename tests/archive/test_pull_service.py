@@ -13,6 +13,7 @@ from reference.clocks import SOON
 
 import marketdata as md
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.points.views import VIEWS
 from marketdata.times import to_datetime, to_micros
 
@@ -131,7 +132,7 @@ SPARSE: dict[str, Any] = {"markets": "rain", "views": ["prices"], "start": "2026
 
 
 def rows_of(archive: Archive) -> Any:
-    columns = archive.columns("prices", "rain")
+    columns = Reader(archive).columns("prices", "rain")
     return list(zip(columns.token.tolist(), columns.ts.tolist(), columns.values["price"].tolist(), strict=True))
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of
-from archive.stored import books
+from archive.stored import books, data_files
 
 import marketdata as md
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
 from marketdata.points.views import VIEWS, View
 
@@ -113,13 +114,13 @@ def test_what_is_not_there_scans_as_nothing_or_is_an_error(archive: Archive) -> 
 def test_only_base_points_are_stored(archive: Archive) -> None:
     """A range that was asked at two resolutions is held once, at 1m; a coarse scan or read stores nothing."""
     archive.add(books=books(M, 0, 120))
-    before = archive.coverage(), archive.files("books")
+    before = archive.coverage(), data_files(archive, "books")
     for resolution in ("10m", "1h", "1d"):
         archive.books(M, resolution=resolution)
         archive.scan("books", resolution=resolution).collect()
     assert archive.coverage().equals(before[0])
-    assert archive.files("books") == before[1]
-    assert np.all(np.diff(np.unique(archive.columns("books", M).ts)) == MINUTE)
+    assert data_files(archive, "books") == before[1]
+    assert np.all(np.diff(np.unique(Reader(archive).columns("books", M).ts)) == MINUTE)
 
 
 @pytest.mark.fault("AR30")

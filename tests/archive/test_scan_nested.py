@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from archive.scanned import fetched, plain
 from archive.source import MARKETS
-from archive.stored import books
+from archive.stored import books, data_files
 from polars.testing import assert_frame_equal
 
 import marketdata as md
@@ -107,6 +107,6 @@ def test_files_of_an_archive_go_into_the_verbs(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "archive", frame="polars")
     rows = md.testing.books("polars", buckets=3)
     archive.add(books=rows)
-    files = archive.files("books")
+    files = data_files(archive, "books")
     for frame in (pl.read_parquet(files), pl.scan_parquet(files).collect(), pl.read_parquet(files).to_pandas()):
         assert plain(pl.DataFrame(md.bbo(frame))).equals(plain(md.bbo(rows)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -46,7 +47,7 @@ def works(
     archive: md.Archive, markets: int, *, with_books: bool
 ) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     """Return for each work our way and that of polars."""
-    prices = archive.files("prices")
+    prices = sorted(map(str, Path(archive.location, "prices").glob("*.parquet")))
     names = [f"0x{number:064x}" for number in range(0, markets, max(1, markets // 300))][:300]
     hourly = pl.scan_parquet(prices).group_by(*IDS, HOUR).agg(pl.col("price").mean())
     pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
@@ -61,7 +62,7 @@ def works(
         ),
     }
     if with_books:
-        books = pl.scan_parquet(archive.files("books"))
+        books = pl.scan_parquet(sorted(map(str, Path(archive.location, "books").glob("*.parquet"))))
         last = books.group_by(*IDS, HOUR).agg(pl.exclude("ts").sort_by("ts").last())
         everything = [pl.scan_parquet(prices), books]
         pairs["scan books at 1h"] = (archive.scan("books", resolution="1h").collect, last.collect)

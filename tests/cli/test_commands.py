@@ -20,6 +20,7 @@ from reference.clocks import SOON
 from typer.testing import CliRunner
 
 import marketdata as md
+from marketdata.archive.reader import Reader
 from marketdata.cli import output
 from marketdata.cli.app import app
 from marketdata.cli.commands import client as client_commands
@@ -530,10 +531,10 @@ def test_verify_finds_what_is_damaged(folder, market) -> None:
     path = folder / "damaged"
     archive = md.simulate(path, events=1, days=0.1, markets=1)
     assert marketdata("verify", path, cwd=folder).returncode == 0
-    Path(archive.files("prices")[0].removeprefix("file://")).unlink()
+    next(Path(archive.location, "prices").glob("*.parquet")).unlink()
     done = marketdata("verify", path, cwd=folder)
     assert done.returncode == 1
-    assert archive.find_market(market)["id"][:8] in done.stdout
+    assert Reader(archive).find_market(market)["id"][:8] in done.stdout
 
 
 def test_keys_are_made_listed_and_revoked(folder) -> None:

@@ -23,7 +23,14 @@ def service(recorded_archive: Archive) -> Iterator[Any]:
 
 
 def compare(service: Any, archive: Archive, view: str, resolution: str, kind: Any, every: int) -> None:
-    held = archive.coverage(frame="polars").filter(pl.col("view") == view)["market_id"].unique().sort().to_list()
+    held = (
+        Archive(archive.location, frame="polars")
+        .coverage()
+        .filter(pl.col("view") == view)["market_id"]
+        .unique()
+        .sort()
+        .to_list()
+    )
     with md.Client(service.base_url, service.api_key, frame=kind) as client:
         got = getattr(client, view)(held[::every], *RANGE, resolution)
     want = getattr(archive, view)(held[::every], *RANGE, resolution, frame=kind, on_missing="partial")

@@ -780,7 +780,7 @@ def account_of(books: pl.DataFrame) -> pl.DataFrame:
 def test_outcomes_are_stacked_to_one(archive, backend: str) -> None:
     """Each edge is the sum of the probabilities below it, the greatest at the end lowest; the last edge is 1."""
     three = next(m for m in archive.records("markets") if len(m["tokens"]) == 3)
-    prices = archive.prices(three["id"], resolution="10m", frame="polars")
+    prices = md.Archive(archive.location, frame="polars").prices(three["id"], resolution="10m")
     drawn = lines(plot.outcomes(prices, backend=backend))
     assert len(drawn) == 3
     shares = md.probabilities(prices).drop_nulls("probability")
@@ -855,9 +855,10 @@ TEXTS = ["between $90k and $100k?", "A $x_$ b", "<b>5 & 6</b>"]
 def test_dollars_and_tags_are_drawn_as_they_are(archive, ax, text: str) -> None:
     """Titles, labels and names with dollars or tags are no formulas and no markup, and nothing fails."""
     market = pair(archive)
-    books = archive.books(market, frame="polars", resolution="1h")
+    polars_archive = md.Archive(archive.location, frame="polars")
+    books = polars_archive.books(market, resolution="1h")
     dear = books.with_columns(pl.lit(text).alias("token_label"))
-    coverage = archive.coverage(frame="polars").with_columns(pl.lit(text[-12:]).alias("market_id"))
+    coverage = polars_archive.coverage().with_columns(pl.lit(text[-12:]).alias("market_id"))
     dear_prices = md.mid(dear)
     plot.prices(dear_prices, ax, title=text, both=True)
     charts = (

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from reference.columns import coded_books, coded_series
 
+from marketdata.archive.reader import Reader
 from marketdata.points.columns import METRICS, Data, Token
 from marketdata.points.views import View, empty
 from marketdata.resolution import Resolution
@@ -19,11 +20,11 @@ MINUTE = 60_000_000
 Book = tuple[list[tuple[float, float]], list[tuple[float, float]]]
 
 
-class MemoryArchive:
+class MemoryArchive(Reader):
     """Base points by view, market, token and minute, with the methods that the service asks of an archive."""
 
     location = "memory://"
-    base = "1m"
+    base = "1m"  # type: ignore[assignment]
 
     def __init__(self, *, simulated: bool = False) -> None:
         self.simulated = simulated
@@ -69,7 +70,7 @@ class MemoryArchive:
         times = sorted({ts for _, ts in self.points[view, market_id] if rng.start <= ts < rng.end})
         return [Range(ts, ts + MINUTE) for ts in times]
 
-    def coverage(self, *, frame: str) -> pl.DataFrame:
+    def coverage(self) -> pl.DataFrame:
         rows = [
             (view, market, to_datetime(ts), to_datetime(ts + MINUTE), "final", 1)
             for (view, market), points in self.points.items()

@@ -12,6 +12,7 @@ import pytest
 from reference.columns import levels_of
 
 import marketdata as md
+from marketdata.archive.reader import Reader
 from marketdata.points.columns import Books
 from marketdata.simulation import END
 from marketdata.simulation.market import Observations, SimulatedMarket, observe, simulate_market
@@ -218,11 +219,11 @@ def test_what_was_simulated_is_what_the_archive_holds(archive: md.Archive) -> No
     """The archive gives back every level and price that was drawn."""
     spec = specs(seed=3, events=2, markets=2)[0]
     _, part = whole(spec, 1440)
-    held = archive.columns("books", spec.market_id, None, "1m")
+    held = Reader(archive).columns("books", spec.market_id, None, "1m")
     assert np.array_equal(held.ts, part.books.ts)
     assert np.array_equal(held.counts, part.books.counts)
     assert np.array_equal(levels_of(held), levels_of(part.books))
-    assert np.array_equal(archive.columns("prices", spec.market_id, None, "1m").price, part.prices.price)
+    assert np.array_equal(Reader(archive).columns("prices", spec.market_id, None, "1m").price, part.prices.price)
 
 
 def test_simulating_twice_into_one_folder_changes_nothing(tmp_path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reference.markets import in_kind
 
 import marketdata as md
-from marketdata.archive.universe import existed
+from marketdata.archive.listings import existed
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 KNOWN_AT_OPENING = [

@@ -51,7 +51,7 @@ def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: A
 def test_events_of_pages_hold_one_page_at_a_time() -> None:
     """An iterable of frames is read as events are taken, and may not go back in time."""
     archive = md.simulate(events=1, days=1)
-    frame = archive.prices(archive.records("markets")[0]["id"], frame="polars").sort("ts")
+    frame = md.Archive(archive.location, frame="polars").prices(archive.records("markets")[0]["id"]).sort("ts")
     taken = []
 
     def pages() -> Any:

@@ -541,19 +541,19 @@ def test_an_archive_keeps_payoffs(kind: Any, tmp_path: Any) -> None:
     """They are lists of numbers in its frames."""
     archive = md.Archive(tmp_path, frame=kind)
     archive.add(markets=shares(resolved_at="2026-01-03T00:00:00Z"))
-    assert plain(archive.outcomes())[0][:4] == ("scale", "3", "Yes", 0.3)
-    assert plain(archive.outcomes())[0][-1] == pd.Timestamp("2026-01-03", tz="UTC")
+    assert plain(md.outcomes(archive.markets()))[0][:4] == ("scale", "3", "Yes", 0.3)
+    assert plain(md.outcomes(archive.markets()))[0][-1] == pd.Timestamp("2026-01-03", tz="UTC")
 
 
 def test_an_archive_of_open_markets_has_outcomes_of_none(tmp_path: Any) -> None:
     """Its records have no column of outcomes yet; one's own records without one are refused."""
     archive, records = md.Archive(tmp_path, frame="polars"), shares().drop("payoffs")
-    assert archive.outcomes().is_empty()
+    assert md.outcomes(archive.markets()).is_empty()
     archive.add(markets=records)
-    assert archive.outcomes()["payoff"].null_count() == len(archive.outcomes()) > 0
+    assert md.outcomes(archive.markets())["payoff"].null_count() == len(md.outcomes(archive.markets())) > 0
     with pytest.raises(md.errors.NotTidyError, match="resolved_token_id"):
         md.outcomes(records)
-    assert md.outcomes(records.clear()).columns == archive.outcomes().columns
+    assert md.outcomes(records.clear()).columns == md.outcomes(archive.markets()).columns
 
 
 def test_times_of_an_open_market_are_those_of_its_record() -> None:
@@ -571,7 +571,7 @@ def test_times_of_an_open_market_are_those_of_its_record() -> None:
 def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
     """One row per token, as the records say: one winner per resolved market, at the time when it closed."""
     archive = md.simulate(events=2, days=1, frame="polars")
-    got, markets = archive.outcomes(), archive.markets()
+    got, markets = md.outcomes(archive.markets()), archive.markets()
     assert got.equals(md.outcomes(markets))
     assert len(got) == markets["token_ids"].list.len().sum()
     closed = {m["id"]: (m["resolved_token_id"], m["closed_at"]) for m in archive.records("markets")}

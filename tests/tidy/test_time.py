@@ -111,7 +111,8 @@ def test_metrics_join_prices_by_market() -> None:
     """A frame without tokens is joined by market, and its ids are not doubled."""
     archive = md.simulate(events=1, days=1)
     market = archive.records("markets")[0]["id"]
-    prices, metrics = archive.prices(market, frame="polars"), archive.metrics(market, frame="polars")
+    polars_archive = md.Archive(archive.location, frame="polars")
+    prices, metrics = polars_archive.prices(market), polars_archive.metrics(market)
     out = md.asof_join(prices, metrics, width="1m")
     names = ["ts", "market_id", "token_id", "token_label", "price"]
     assert out.columns == [*names, "ts_right", "volume", "liquidity", "spread", "available_at"]
@@ -256,7 +257,8 @@ def test_ids_that_are_texts_join_ids_that_are_categories(*, lazy: bool) -> None:
     """A frame of a scan or of one's own, whose ids are plain text, joins one of a client, and the other way round."""
     archive = md.simulate(events=1, days=1)
     market = archive.records("markets")[0]["id"]
-    prices = archive.prices(market, resolution="1h", frame="polars").select("ts", "token_id", "price")
+    polars_archive = md.Archive(archive.location, frame="polars")
+    prices = polars_archive.prices(market, resolution="1h").select("ts", "token_id", "price")
     plain = prices.with_columns(pl.col("token_id").cast(pl.String))
     want = md.asof_join(prices, prices.rename({"price": "before"}), width="1h")
     for left, right in ((plain, prices), (prices, plain)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import Any, Literal, assert_type
+from typing import Any, assert_type
 
 import pandas as pd
 import polars as pl
@@ -92,16 +92,12 @@ def an_archive_has_the_names_of_the_client() -> None:
     assert_type(md.Archive("history", frame="polars").prices("slug"), PolarsFrame)
     assert_type(md.Archive("s3://bucket/prefix", frame="polars").coverage(), PolarsFrame)
     assert_type(archive.scan("books"), PolarsLazyFrame)
-    kinds: tuple[Literal["polars"], Literal["pandas"]] = ("polars", "pandas")
-    assert_type(archive.prices("slug", *RANGE, "1h", frame="polars"), PolarsFrame)
-    assert_type(archive.books("slug", levels=3, frame=kinds[0]).md.bbo(), PolarsFrame)
-    assert_type(md.Archive("history", frame="polars").metrics("slug", frame=kinds[1]), PandasFrame)
-    assert_type(archive.sql("select 1", frame="polars"), PolarsFrame)
-    assert_type(archive.markets("event", frame="polars"), PolarsFrame)
-    assert_type(archive.outcomes(search="x", frame="polars"), PolarsFrame)
-    assert_type(archive.events(frame="polars"), PolarsFrame)
-    assert_type(archive.series(frame=None), PandasFrame)
-    assert_type(archive.coverage(frame="polars"), PolarsFrame)
+    assert_type(archive.books("slug", levels=3).md.bbo(), PandasFrame)
+    assert_type(archive.sql("select 1"), PandasFrame)
+    assert_type(archive.markets("event"), PandasFrame)
+    assert_type(archive.events(), PandasFrame)
+    assert_type(archive.series(), PandasFrame)
+    assert_type(archive.coverage(), PandasFrame)
     assert_type(archive.simulated, bool)
     archive.pull(md.Client(), event="slug", start="2025-12-01", dry_run=True)
 

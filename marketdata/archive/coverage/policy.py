@@ -144,6 +144,7 @@ def coverage_after(
     complete: bool,
     tries: int = 0,
     beside: Iterable[CoverageRecord] = (),
+    is_traded: bool = False,
 ) -> list[CoverageRecord]:
     """The coverage of a fetched range; rows are filled in when it is stored.
 
@@ -151,7 +152,8 @@ def coverage_after(
     late. Long ago such a hole between two points is fetched again once, after a week. A hole that reaches an end of the
     range is judged with what lies ``beside`` it, and without that is observed empty, however short. Holes with few
     points between are one record, provisional as it has points. ``complete``: whether the pages are known to be;
-    ``tries``: empty answers before.
+    ``tries``: empty answers before. ``is_traded``: an answer without any point is asked
+    for again, however old it is.
     """
     cut = min(max(clock.final_before, done.start), done.end)
     out: list[CoverageRecord] = []
@@ -160,7 +162,7 @@ def coverage_after(
     elif done.start < cut:
         # Points behind the settle time are not settled yet, but they end a hole.
         beside = [*beside, *answered(Range(cut, done.end), times, clock.width)]
-        out += _after_closing(Range(done.start, cut), times, clock, tries, beside)
+        out += _after_closing(Range(done.start, cut), times, clock, tries, beside, is_traded=is_traded)
     if cut < done.end:
         state = CoverageState.PROVISIONAL if complete else CoverageState.UNVERIFIED
         out.append(_record(cut, done.end, state, clock, 0))
@@ -168,7 +170,7 @@ def coverage_after(
 
 
 def _after_closing(
-    done: Range, times: Ints, clock: ServerTime, tries: int, beside: Sequence[CoverageRecord]
+    done: Range, times: Ints, clock: ServerTime, tries: int, beside: Sequence[CoverageRecord], *, is_traded: bool
 ) -> list[CoverageRecord]:
     """The coverage of a range whose buckets will not change."""
     inside = np.unique(times[(times >= done.start) & (times < done.end)])
@@ -179,7 +181,7 @@ def _after_closing(
     # An empty range is fetched before the next point shows how long it lasts, and just after its time a point may only
     # be late: less than an hour between points is final once it was fetched twice.
     is_pause = tries > 0 and before + done.end - done.start + after < SHORTEST_GAP
-    if tries >= _MOST_TRIES or (not len(inside) and (done.end <= old or is_pause)):
+    if tries >= _MOST_TRIES or (not len(inside) and ((done.end <= old and not is_traded) or is_pause)):
         return [_record(*done, CoverageState.FINAL, clock, 0)]
     holes = _holes(done, inside, old, (before, after), clock.width)
     waiting = [_record(*hole[:2], CoverageState.PROVISIONAL, clock, max(tries, hole.tries) + 1) for hole in holes]
@@ -204,9 +206,9 @@ def _holes(done: Range, inside: Ints, old: int, silences: tuple[int, int], width
     """
     before, after = silences
     # Holes of equal age with less than a page between are one: fetching them together takes no more requests.
-    if not len(inside):
-        return [Gap(*done)]
     once = _MOST_TRIES - 1
+    if not len(inside):
+        return [Gap(*done, once if done.end <= old else 0)]
     # Before the first point and after the last one a market may not be active: long ago that is final.
     recent = max(done.start, -(-old // width) * width)
     first, last = int(inside[0]), int(inside[-1]) + width

@@ -331,9 +331,10 @@ def export(
 
 def _records(archive: Archive, wanted: list[str]) -> pl.DataFrame:
     """The records of these markets, or of all, as a frame."""
+    from marketdata.archive.reader import Reader
     from marketdata.tidy.records import to_frame
 
-    found = [archive.find_market(name) for name in wanted] if wanted else archive.records("markets")
+    found = [Reader(archive).find_market(name) for name in wanted] if wanted else archive.records("markets")
     lost = [name for name, record in zip(wanted, found, strict=False) if record is None]
     if lost or not found:
         raise NotArchivedError(f"The archive has no market {', '.join(map(repr, lost)) or 'at all'}.")

@@ -110,8 +110,9 @@ def discover(client: Client, archive: Archive) -> tuple[dict[View, Part], str]:
 def _coverage(archive: Archive) -> pl.DataFrame:
     import polars as pl
 
-    found: Any = archive.coverage(frame="polars")
-    return found.with_columns(pl.col("view", "market_id").cast(pl.String))  # type: ignore[no-any-return]
+    from marketdata.archive.reader import Reader
+
+    return Reader(archive).coverage().with_columns(pl.col("view", "market_id").cast(pl.String))  # type: ignore[no-any-return]
 
 
 def _last_week(stored: pl.DataFrame) -> Part:

@@ -1,0 +1,159 @@
+"""The steps by which an archive changes its storage, and a process that is killed at one of them.
+
+Run as a program it is a process with everything imported. For each line of its input it forks a child, which runs a
+verb and is killed at a step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import deltalake.transaction  # noqa: F401  loaded before a fork
+import pandas  # noqa: F401, ICN001  loaded before a fork
+import polars as pl
+from archive.source import MARKETS, START, TOKENS, Source
+from archive.stored import books, prices
+from deltalake import DeltaTable
+
+import marketdata.accessor
+import marketdata.archive.recordings
+import marketdata.points.resample  # noqa: F401
+from marketdata.archive import Archive
+from marketdata.archive.storage.parquet import Store
+
+M, N = MARKETS
+# What happens at a step; its number, and whether it is a write of a file that is torn there.
+Act = Callable[[int], None]
+
+
+def add(archive: Archive) -> None:
+    """Points that replace some, add some, and keep some."""
+    archive.add(books=books(M, 5, 20, size=2.0))
+
+
+def replace(archive: Archive) -> None:
+    """Fewer points instead of many, of two markets."""
+    archive.add(prices=prices(M, 0, 1, value=0.25), replace=True)
+    archive.add(prices=prices(N, 3, 9, value=0.75), replace=True)
+
+
+def pull(archive: Archive) -> None:
+    """Other points than are stored, and a range without any."""
+    source = Source()
+    source.points = {("books", M, token, n): ([(0.5, 9.0)], []) for token in (0, 1) for n in range(10, 15)}
+    start = START / 1e6
+    archive.pull(source, M, views=["books"], start=start + 600, end=start + 1200, refresh=True, progress=False)
+
+
+def create(archive: Archive) -> None:
+    """Tables that are not there yet, with a further column."""
+    tokens = [{"id": token.token_id, "label": token.token_label} for token in TOKENS[M]]
+    archive.add(markets=[{"market_id": M, "slug": "s", "tokens": tokens}])
+    ts = dt.datetime.fromtimestamp(START / 1e6, dt.UTC)
+    metrics = [{"ts": ts, "market_id": M, "volume": 1.0, "liquidity": 2.0, "spread": 0.1, "trades": 3.0}]
+    archive.add(metrics=pl.DataFrame(metrics))
+
+
+def compact(archive: Archive) -> None:
+    archive.compact()
+
+
+def vacuum(archive: Archive) -> None:
+    archive.vacuum(0)
+
+
+VERBS: dict[str, Callable[[Archive], None]] = {
+    one.__name__: one for one in (add, replace, pull, create, compact, vacuum)
+}
+
+
+def write(archive: Archive, k: int) -> None:
+    """What one of several writers does: points of its own market, and of one that all write."""
+    for n in range(4):
+        archive.add(prices=prices(f"own-{k}", 5 * n, 5, value=k / 10))
+        archive.add(prices=prices("shared", 5 * (4 * k + n), 5, value=k / 10))
+        archive.add(books=books(M, 0, 8, size=float(k + 1)))
+
+
+@contextlib.contextmanager
+def steps(act: Act) -> Iterator[None]:
+    """Call ``act`` with the number of each step that changes the storage: before, within and after it."""
+    count = 0
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+        act(count)
+
+    def around(real: Any) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            step()
+            out = real(*args, **kwargs)
+            step()
+            return out
+
+        return called
+
+    real_write = Store.write
+
+    def write_file(self: Store, name: str, body: Any) -> None:
+        step()
+        torn = Path(self.uri, name)
+        torn.parent.mkdir(parents=True, exist_ok=True)
+        torn.write_bytes(bytes(body)[: len(body) // 2])
+        step()
+        torn.unlink()
+        real_write(self, name, body)
+        step()
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(Store, "write", write_file))
+        stack.enter_context(mock.patch.object(Store, "delete", around(Store.delete)))
+        for name in ("create_write_transaction", "create_checkpoint"):
+            stack.enter_context(mock.patch.object(DeltaTable, name, around(getattr(DeltaTable, name))))
+        stack.enter_context(mock.patch.object(DeltaTable, "create", around(DeltaTable.create)))
+        yield
+
+
+def run(order: dict[str, Any]) -> None:
+    """Run a verb, and die at a step."""
+    seen = 0
+
+    def act(n: int) -> None:
+        nonlocal seen
+        seen = n
+        if n == order["step"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    archive = Archive(order["location"], frame="polars")
+    if "writer" in order:
+        write(archive, order["writer"])
+    else:
+        with steps(act):
+            VERBS[order["verb"]](archive)
+    print(json.dumps({"steps": seen}), flush=True)
+
+
+def main() -> None:
+    for line in sys.stdin:
+        children = []
+        for order in json.loads(line):
+            if (child := os.fork()) == 0:
+                run(order)
+                os._exit(0)
+            children.append(child)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        print(json.dumps({"codes": codes}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
