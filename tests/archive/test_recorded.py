@@ -60,7 +60,7 @@ def minutes(rows: Iterable[tuple[str, int, float]]) -> Points:
 
 def read(archive: Archive, view: str, resolution: str, frame: str = "polars") -> Any:
     held = archive.coverage().filter(pl.col("view") == view)["market_id"].unique().to_list()
-    return getattr(archive, view)(held, resolution=resolution, frame=frame)
+    return getattr(Archive(archive.location, frame=frame), view)(held, resolution=resolution)  # type: ignore[call-overload]
 
 
 @pytest.fixture(scope="module")

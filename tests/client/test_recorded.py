@@ -33,7 +33,7 @@ def compare(service: Any, archive: Archive, view: str, resolution: str, kind: An
     )
     with md.Client(service.base_url, service.api_key, frame=kind) as client:
         got = getattr(client, view)(held[::every], *RANGE, resolution)
-    want = getattr(archive, view)(held[::every], *RANGE, resolution, frame=kind, on_missing="partial")
+    want = getattr(Archive(archive.location, frame=kind), view)(held[::every], *RANGE, resolution, on_missing="partial")
     assert len(got)
     assert got.equals(want)
 
