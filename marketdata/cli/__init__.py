@@ -10,9 +10,7 @@ from marketdata.cli import messages
 
 __all__ = ["main"]
 
-# Exit code of a program that Ctrl-C ended: 128 + SIGINT.
-_INTERRUPTED = 130
-# The message of an interrupted command.
+_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _RESUMES = {
     "pull": "; the archive keeps what was committed, the same command fetches the rest",
     "fetch": "; nothing was kept (marketdata pull keeps what arrives, and resumes)",

@@ -8,7 +8,6 @@ import typer
 
 from marketdata.cli.commands import archive, client, demo, keys, mcp, service
 
-# The text below the help.
 _EPILOG = (
     "The key comes from MARKETDATA_API_KEY, the address from --base-url or MARKETDATA_BASE_URL. "
     "Exit codes: 0 done, 1 failed, 2 argument refused, 3 key or plan, 4 not found, 5 service or network."

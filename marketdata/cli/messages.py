@@ -15,7 +15,7 @@ _CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
     ((errors.ConfigError, errors.BadRequestError, errors.ParameterError, errors.NotTidyError), 2),
     ((errors.NetworkError, errors.RequestError, errors.ContractError), 5),
 )
-# Arguments that are an option of another name, or none.
+# The other arguments have the name of their option.
 _OPTIONS = {
     "all_markets": "--all",
     "api_key": "MARKETDATA_API_KEY",
@@ -27,7 +27,6 @@ _OPTIONS = {
     "view": "--view",
     "views": "--view",
 }
-# The hint of every time that is refused.
 _TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, or Unix seconds."
 # Hints for the command line, in place of those for Python.
 _HINTS: dict[tuple[type[Problem], str | None], str] = {

@@ -23,18 +23,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Format = Literal["table", "csv", "json", "ndjson"]
-# Rows of a table.
-_ROWS = 10
-# Characters of a text that is cut, at most and at least.
-_WIDEST, _NARROWEST = 60, 20
-# A terminal is narrow below so many characters; ids in a wide and in a narrow one.
-_NARROW, _ID_WIDTH, _ID_WIDTH_NARROW = 100, 16, 9
-# Columns where nobody reads, and decimals beyond which numbers have exponents; digits of a number.
-_UNSIZED, _HEIGHT, _DECIMALS = 200, 50, 8
-# Digits of a number that a table shows.
+_TABLE_ROWS = 10
+_LONGEST_TEXT, _SHORTEST_TEXT = 60, 20
+_NARROW_TERMINAL = 100
+_ID_WIDTH, _ID_WIDTH_IF_NARROW = 16, 9
+# Size of a page that no terminal limits.
+_PAGE_WIDTH, _PAGE_HEIGHT = 200, 50
+# More decimals would fill the width of a column.
+_MOST_DECIMALS = 8
 _DIGITS = 5
-# Colours of sides, and of what is missing.
-_STYLES = {"bid": "green", "ask": "red", "-": "dim"}
+_CELL_STYLES = {"bid": "green", "ask": "red", "-": "dim"}
 
 
 def choose(*, as_json: bool = False, as_csv: bool = False, as_ndjson: bool = False) -> Format:
@@ -59,7 +57,7 @@ def show(
     import polars as pl
 
     if fmt == "table":
-        data, most = data.lazy().collect(), rows or _ROWS
+        data, most = data.lazy().collect(), rows or _TABLE_ROWS
         count = len(data)
         if count:
             console().print(table(data, most, columns=columns), crop=False)
@@ -98,10 +96,10 @@ def _first(parts: Iterable[pl.DataFrame], rows: int | None) -> Iterator[pl.DataF
 def _lines(parts: Iterable[pl.DataFrame], fmt: Format) -> int:
     total = 0
     for part in parts:
-        some = _plain(part, lists=fmt != "csv").collect()
-        sys.stdout.write(some.write_ndjson() if fmt == "ndjson" else some.write_csv(include_header=False))
+        rows = _plain(part, lists=fmt != "csv").collect()
+        sys.stdout.write(rows.write_ndjson() if fmt == "ndjson" else rows.write_csv(include_header=False))
         sys.stdout.flush()
-        total += len(some)
+        total += len(rows)
     return total
 
 
@@ -139,7 +137,7 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     head = data.select(columns or data.columns).head(len(data) if rows is None else rows)
     numbers = set(head.select(cs.numeric()).columns)
     available = console().width
-    head = shortened(head, _ID_WIDTH if available >= _NARROW else _ID_WIDTH_NARROW)
+    head = shortened(head, _ID_WIDTH if available >= _NARROW_TERMINAL else _ID_WIDTH_IF_NARROW)
     cells = {name: _texts(head[name]) for name in head.columns}
     cut = [name for name in cells if not _is_whole(name, head.schema[name])]
     shown = _fitting(cells, cut, available)
@@ -148,12 +146,12 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
         out.caption, out.caption_justify = f"... without {', '.join(left_out)}: --csv shows all", "left"
     for name in shown:
         style = "dim" if name.endswith("_id") else ""
-        most = _WIDEST if name in cut else None
+        most = _LONGEST_TEXT if name in cut else None
         # rich narrows the columns that may wrap, and a cell that may not is cut.
         out.add_column(name, justify="right" if name in numbers else "left", style=style, max_width=most,
                        no_wrap=name not in cut)  # fmt: skip
     for row in zip(*(cells[name] for name in shown), strict=True):
-        out.add_row(*(Text(text, _STYLES.get(text, ""), no_wrap=True, overflow="ellipsis") for text in row))
+        out.add_row(*(Text(text, _CELL_STYLES.get(text, ""), no_wrap=True, overflow="ellipsis") for text in row))
     return out
 
 
@@ -167,7 +165,7 @@ def _is_whole(name: str, kind: pl.DataType) -> bool:
 def _fitting(cells: Mapping[str, Sequence[str]], cut: Sequence[str], available: int) -> list[str]:
     """The columns that fit beside each other if texts are cut: ids are left out first, then the last ones, no slug."""
     least = {name: max(map(len, [name, *texts])) for name, texts in cells.items()}
-    least |= {name: min(least[name], _NARROWEST) for name in cut}
+    least |= {name: min(least[name], _SHORTEST_TEXT) for name in cut}
     while sum(least.values()) + 2 * (len(least) - 1) > available and len(least) > 1:
         del least[min(least, key=lambda name: (name == "slug", not name.endswith("_id"), -list(cells).index(name)))]
     return [name for name in cells if name in least]
@@ -178,8 +176,8 @@ def console() -> Console:
     from rich.console import Console
 
     is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-    width = shutil.get_terminal_size((_UNSIZED, _HEIGHT)).columns if is_sized else _UNSIZED
-    return Console(width=width, height=_HEIGHT, highlight=False)  # without both a dumb terminal has 80 columns
+    width = shutil.get_terminal_size((_PAGE_WIDTH, _PAGE_HEIGHT)).columns if is_sized else _PAGE_WIDTH
+    return Console(width=width, height=_PAGE_HEIGHT, highlight=False)  # without both a dumb terminal has 80 columns
 
 
 def _texts(column: pl.Series) -> list[str]:
@@ -197,7 +195,7 @@ def _numbers(values: list[float | None]) -> list[str]:
     """Numbers with the decimals of their column: five digits of the largest one, two of the smallest."""
     sizes = [abs(v) for v in values if v and math.isfinite(v)] or [1.0]
     decimals = max(_decimals(max(sizes), _DIGITS), _decimals(min(sizes), 2))
-    if decimals > _DECIMALS:  # tiny numbers beside large ones
+    if decimals > _MOST_DECIMALS:  # tiny and large numbers in one column
         return ["-" if v is None else f"{v:,.{_decimals(v, _DIGITS)}f}" for v in values]
     texts = ["-" if v is None else f"{v:,.{decimals}f}" for v in values]
     while decimals and all(text.endswith("0") or v is None for text, v in zip(texts, values, strict=True)):

@@ -64,9 +64,12 @@ def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
         if turn == 1
         else max(first + 1, int(minutes * rng.uniform(*((0.95, 0.99) if turn == 0 else (0.7, 0.9)))))
     )
-    known = rng.uniform(0.4, 0.7) if turn == 1 else 1.0
+    # Below 1 the market has not resolved at the end.
+    final_information = rng.uniform(0.4, 0.7) if turn == 1 else 1.0
     favourite = 1.5 / tokens if tokens > 2 else rng.uniform(0.35, 0.65)
-    path = price_process.simulate_path(rng, ts[first:last], tokens, favourite=favourite, final_information=known)
+    path = price_process.simulate_path(
+        rng, ts[first:last], tokens, favourite=favourite, final_information=final_information
+    )
     volume = price_process.cumulative_volume(rng, path, float(np.exp(rng.normal(4.0, 1.0))))
     observed = price_process.observed_minutes(rng, path.ts, missing=0.012)
     if tokens > 3:

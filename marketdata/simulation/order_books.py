@@ -29,7 +29,7 @@ class OrderBooks:
         return OrderBooks(UNIT - self.prices[:, ::-1], self.sizes[:, ::-1], self.asks, self.bids)
 
     def take(self, rows: Ints | NDArray[np.bool_]) -> OrderBooks:
-        """Some of the books."""
+        """The books of these rows."""
         return OrderBooks(self.prices[rows], self.sizes[rows], self.bids[rows], self.asks[rows])
 
     def columns(self, token: Token, ts: Ints) -> Books:

@@ -7,22 +7,17 @@ from dataclasses import dataclass
 
 from marketdata.points.columns import Token
 
-# Slug, title and topic of each series, and what an event of a topic is called.
+# Slug, title and topic of each series.
 SERIES = (
     ("simulated-ruritania-elections", "Simulated: Elections of Ruritania", "politics"),
     ("simulated-harbour-league", "Simulated: Harbour League", "sports"),
     ("simulated-florin", "Simulated: The florin, up or down", "economy"),
 )
-# Names of the events of a topic.
-_TOPIC = {"politics": "District vote", "sports": "Match day", "economy": "Fixing week"}
-# Events of a series after each other.
+_EVENT_NAMES = {"politics": "District vote", "sports": "Match day", "economy": "Fixing week"}
 EVENTS_PER_SERIES = 2
-# Tokens of a market that no page can serve.
-MANY_TOKENS = 210
+MANY_TOKENS = 210  # more than a page of the interface can have
 _FIRST_ID = 0x100000  # ids rise with event and market: listings start with a pair of the first event
-# Names of outcomes.
 _TEAMS = ("Northport Comets", "Lakeview Owls", "Fenwick Rovers", "St. Alban's Kites", "Höganäs BK", "Port 17")
-# Names of outcomes of votes.
 _PARTIES = ("Harbour Party", "Civic Union", "Green List", "Free Farmers")
 
 
@@ -69,7 +64,7 @@ def event_specs(events: int) -> list[EventSpec]:
     out = []
     for number in range(events):
         series = SERIES[number // EVENTS_PER_SERIES % len(SERIES)]
-        title = f"{_TOPIC[series[2]]} {number + 1}"
+        title = f"{_EVENT_NAMES[series[2]]} {number + 1}"
         out.append(EventSpec(number, f"{series[0]}-{number + 1}", f"Simulated: {title}", series))
     return out
 
@@ -78,7 +73,7 @@ def market_specs(event: EventSpec, markets: int, seed: int, *, three: bool, wide
     """Markets of an event: pairs, and on demand one of three tokens and one of 210."""
     out = [_spec(event, k, seed, *_pair(event, k)) for k in range(markets)]
     if three:
-        question = f"Who leads after {_TOPIC[event.series[2]]} {event.number + 1}?"
+        question = f"Who leads after {_EVENT_NAMES[event.series[2]]} {event.number + 1}?"
         out.append(_spec(event, len(out), seed, question, ("Alder", "Birch & Sons", "Neither")))
     if wide:
         runners = tuple(f"Runner {n:03d}" for n in range(1, MANY_TOKENS + 1))

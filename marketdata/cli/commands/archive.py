@@ -83,8 +83,10 @@ def pull(
         "--all": every_market or None,
     }.items() if value is not None]  # fmt: skip
     if len(given) != 1:
-        found = f"; these are {', '.join(given)}" if given else ""
-        raise ConfigError(f"Give exactly one of --market, --event, --series, --search, --from-file and --all{found}.")
+        too_many = f"; these are {', '.join(given)}" if given else ""
+        raise ConfigError(
+            f"Give exactly one of --market, --event, --series, --search, --from-file and --all{too_many}."
+        )
     from marketdata.archive import Archive
 
     chosen: dict[str, Any] = {
@@ -189,10 +191,10 @@ def coverage(archive: Folder, *, as_json: Json = False, as_csv: Csv = False, as_
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
     source = open_archive(archive)
-    found: Any = source.coverage()
+    ranges: Any = source.coverage()
     if fmt == "table":
-        found = _legible(source, found)
-    output.show(found, fmt, _EVERY_ROW, empty="the archive is empty.")
+        ranges = _legible(source, ranges)
+    output.show(ranges, fmt, _EVERY_ROW, empty="the archive is empty.")
 
 
 def _legible(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
@@ -334,8 +336,8 @@ def _records(archive: Archive, wanted: list[str]) -> pl.DataFrame:
     from marketdata.archive.reader import Reader
     from marketdata.tidy.records import to_frame
 
-    found = [Reader(archive).find_market(name) for name in wanted] if wanted else archive.records("markets")
-    lost = [name for name, record in zip(wanted, found, strict=False) if record is None]
-    if lost or not found:
+    records = [Reader(archive).find_market(name) for name in wanted] if wanted else archive.records("markets")
+    lost = [name for name, record in zip(wanted, records, strict=False) if record is None]
+    if lost or not records:
         raise NotArchivedError(f"The archive has no market {', '.join(map(repr, lost)) or 'at all'}.")
-    return cast("pl.DataFrame", to_frame("markets", cast("Any", found), "polars"))
+    return cast("pl.DataFrame", to_frame("markets", cast("Any", records), "polars"))

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from marketdata.client import Client
 
 _RATE = 1_000_000  # requests a minute: no plan limits this service
-# Rows of a table.
-_ROWS = 12
+_TABLE_ROWS = 12
 _MOST_TOKENS = 200  # of a market that the service answers whole (interface 4.2)
-# Endings of files that charts are written to.
 _PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
 
@@ -79,7 +77,7 @@ def demo(
 
 
 def compare(view: View, ours: Any, theirs: Any) -> None:
-    """Compare two tidy polars frames: books exactly, means to 1e-12, as sums depend on order; else a ContractError."""
+    """ContractError unless two tidy polars frames are equal; means to 1e-12, as a sum depends on its order."""
     from polars.testing import assert_frame_equal
 
     try:
@@ -98,7 +96,7 @@ def discover(client: Client, archive: Archive) -> tuple[dict[View, Part], str]:
 
     listed: Any = client.markets()
     _step(f"Discovered {len(listed):,} markets")
-    tokens = {i: len(some or ()) for i, some in listed.select("market_id", "token_ids").rows()}
+    tokens = {market: len(token_ids or ()) for market, token_ids in listed.select("market_id", "token_ids").rows()}
     wide = [i for i, count in tokens.items() if count > _MOST_TOKENS]
     _left_out(len(wide), f"markets of more than {_MOST_TOKENS} tokens, which are requested token by token")
     stored = _coverage(archive).filter(~pl.col("market_id").is_in(wide))
@@ -160,8 +158,8 @@ def _quotes(client: Client, books: Any) -> None:
     quotes = ("token_label", "ts", "best_bid", "best_ask", "mid", "spread")
     _step("Mid and spread of each token, from the last book of its first hour")
     table = first.select(pl.col("market_id").replace(names).alias("market"), *quotes)
-    output.console().print(output.table(table, _ROWS), crop=False)
-    _left_out(len(table) - _ROWS, "further tokens")
+    output.console().print(output.table(table, _TABLE_ROWS), crop=False)
+    _left_out(len(table) - _TABLE_ROWS, "further tokens")
 
 
 def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> str:
