@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import subprocess
 import sys
 
@@ -168,18 +167,6 @@ def test_markets_of_three_and_of_210_tokens_exist() -> None:
         assert part.prices.is_sorted()
 
 
-def test_ids_look_like_those_of_an_exchange() -> None:
-    """Token ids have 77 digits, market ids are 0x and 64 hex digits, and no id or slug stands for two things."""
-    every = specs(events=9)
-    tokens = [i for spec in every for i in spec.token_ids]
-    assert {len(i) for i in tokens} == {77}
-    assert all(i.isdigit() for i in tokens)
-    assert len(set(tokens)) == len(tokens)
-    assert {len(spec.market_id) for spec in every} == {66}
-    assert len({spec.slug for spec in every}) == len(every)
-    assert all(spec.slug.startswith("simulated-") and spec.question.startswith("Simulated:") for spec in every)
-
-
 def test_a_long_life_is_drawn_in_stretches_of_bounded_size() -> None:
     """Longer histories come in more parts, in time order and without an overlap."""
     market = simulate_market(specs()[1], 40_000)
@@ -243,19 +230,6 @@ def test_arguments_out_of_range_are_named(wrong) -> None:
     """An argument out of range is refused before anything is written, by name."""
     with pytest.raises(md.errors.ConfigError, match=next(iter(wrong))):
         md.simulate(**wrong)
-
-
-def test_the_temporary_folder_is_removed_at_exit(tmp_path) -> None:
-    """Without a path the data simulated in a temporary folder that is gone when the process is."""
-    code = (
-        "import os, tempfile, marketdata as md\n"
-        "archive = md.simulate(events=1, days=0.02, markets=1)\n"
-        "print(len(os.listdir(tempfile.gettempdir())))"
-    )
-    env = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-    assert done.stdout.split() == ["1"]
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.soak
