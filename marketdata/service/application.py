@@ -98,11 +98,13 @@ class _Compression(GZipMiddleware):
     """GZip, but not for a client that refuses it: ``gzip;q=0`` also contains the word."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        codings = Headers(scope=scope).get("accept-encoding", "").replace(" ", "").split(",")
-        refused = any(
-            coding.partition(";q=")[2] in ("0", "0.0", "0.00", "0.000") for coding in codings if "gzip" in coding
-        )
-        await (self.app if refused else super().__call__)(scope, receive, send)
+        if scope["type"] == "http":
+            codings = Headers(scope=scope).get("accept-encoding", "").replace(" ", "").split(",")
+            weights = [coding.partition(";q=")[2] for coding in codings if coding.startswith("gzip")]
+            if any(weight.strip("0.") == "" and weight for weight in weights):
+                await self.app(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
 
 
 class _Guard:

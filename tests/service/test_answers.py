@@ -88,6 +88,13 @@ def test_the_clock_of_the_service_dates_its_answers() -> None:
     assert answer.body["timestamp"] == "2026-01-05T00:00:00Z"
 
 
+def test_any_server_may_start_and_stop_it() -> None:
+    """The application has the events of a server's life, which some servers insist on."""
+    web = in_process(MemoryArchive())
+    with web.session:
+        assert web.get("/v1/health").status == 200
+
+
 @pytest.fixture(scope="module")
 def document(local: Web) -> dict:
     """The description, which needs no key."""
