@@ -119,7 +119,7 @@ def test_a_plan_refuses_view_resolution_and_lookback(archive: MemoryArchive) -> 
     assert web.as_key("p").history("books").status == 200
 
 
-@pytest.mark.fault("S11", "S14")
+@pytest.mark.fault("S11")
 def test_rights_are_checked_on_every_page(archive: MemoryArchive) -> None:
     """A cursor carries no rights: another key continues it by its own plan, and a border that moves ends it."""
     clock = Clock(START / 1e6 + 5 * DAY)

@@ -138,7 +138,6 @@ def test_every_answer_is_in_its_schema(web: Web, document: dict) -> None:
             jsonschema.validate(answer.body, {**schema, "components": document["components"]})
 
 
-@pytest.mark.fault("G14")
 def test_drawn_requests_find_no_fault(archive: MemoryArchive) -> None:
     """Requests drawn from the description: no 5xx, declared and in their schema; wrong data refused; 401 without a key.
 
