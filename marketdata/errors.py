@@ -199,7 +199,7 @@ class PaginationStalledError(ContractError):
 
 
 class NotTidyError(MarketDataError, ValueError):
-    """A frame lacks the columns that a rule needs, or they have the wrong type."""
+    """A frame lacks the columns that a rule needs, which ``missing`` names, or they have the wrong type."""
 
     missing: tuple[str, ...] = ()
     """The columns that the frame lacks, where that is the problem."""

@@ -27,7 +27,7 @@ from marketdata.tidy.outcomes import Payoffs
 
 @dataclass(frozen=True)
 class Study:
-    """The result of `study`: its ``table``, a frame of the kind of the books, and what was asked."""
+    """The result of a study: its ``table``, a frame of the kind of the books, and what was asked; see `study`."""
 
     table: Any
     signal: str

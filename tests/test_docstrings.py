@@ -15,7 +15,7 @@ from marketdata.testing import fixtures, strategies
 SEE = re.compile(r"\b(?:[Ss]ee|[Aa]s)(?:\s+for)?\s+`([\w.]+)`")
 GIVES = re.compile(r"\b[Oo]ne row per\b|\bReturns?\b|\bYields?\b|^Strategy of\b", re.MULTILINE)
 # Users read these; they do not call them.
-NOT_CALLED = {"md.Resolution", "md.Report"}
+NOT_CALLED = {"md.Report", "md.Resolution", "md.Study"}
 
 
 def members(cls: type, name: str) -> Iterator[tuple[str, Any]]:
@@ -34,7 +34,9 @@ def functions(module: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 TOP = dict(functions(md, "md"))
-ERRORS = {name: cls for name, cls in TOP.items() if isinstance(cls, type) and issubclass(cls, Exception)}
+ERRORS = {
+    f"md.{name}": cls for name, cls in vars(md.errors).items() if inspect.isclass(cls) and issubclass(cls, Exception)
+}
 DOCUMENTED = {
     **{name: function for name, function in TOP.items() if name not in ERRORS},
     **dict(members(md.Client, "md.Client")),

@@ -186,6 +186,8 @@ class Client(Generic[Frame]):
             Width of the buckets; each gives its last book.
         levels : int, optional
             At most so many levels of each side.
+        clamp : bool
+            Begin where the plan's history begins, instead of a PlanError for an earlier start.
         report : Report, optional
             Filled in with what was repaired, what looked odd, and the cost.
 

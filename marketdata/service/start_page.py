@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from marketdata.points.views import VIEWS
 from marketdata.service.context import Context
 from marketdata.service.coverage import covered_markets
 from marketdata.service.parameters import ListingQuery
@@ -43,7 +44,9 @@ def create_router(*, simulated: bool) -> APIRouter:
     def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
         state, (key, plan) = context
         own = {"name": key.plan, **plan.model_dump(), "resolutions": plan.allowed(state.derivable)}
-        return json_response({"simulated": simulated, **covered_markets(state, query), "plan": own})
+        intervals = {view: state.covered(view) for view in VIEWS}
+        markets = covered_markets(intervals, state.listings, query, state.cursors, state.clock())
+        return json_response({"simulated": simulated, **markets, "plan": own})
 
     return router
 
