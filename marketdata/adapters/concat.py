@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import polars as pl
+
 from marketdata.adapters.dispatch import names_of
 from marketdata.adapters.frames import is_a
 from marketdata.adapters.normalization import not_text
@@ -42,7 +44,23 @@ def below_each_other(frames: Sequence[Any]) -> Any:
     library = next((rule for name, rule in _LIBRARIES.items() if is_a(frames[0], name)), None)
     if library is None:
         raise ConfigError(f"a frame of {kinds[0]} is not supported; use its own union of rows.")
-    return library(list(frames))
+    try:
+        return library(list(frames))
+    except (TypeError, ValueError, NotImplementedError, pl.exceptions.PolarsError) as problem:
+        raise NotTidyError(_differing(frames) or str(problem)) from problem
+
+
+def _differing(frames: Sequence[Any]) -> str:
+    """What to do about the first column whose types differ between frames; empty if there is none."""
+    types: dict[str, dict[str, int]] = {}
+    for place, frame in enumerate(frames):
+        for name in map(str, frame.columns if is_a(frame, "pandas.DataFrame") else names_of(frame)):
+            types.setdefault(name, {}).setdefault(_type_name(frame, name), place)
+    for name, places in types.items():
+        if len(places) > 1 and name not in ID_COLUMNS:
+            found = ", ".join(f"{kind} in frames[{place}]" for kind, place in places.items())
+            return f"The column {name!r} is {found}; cast it to one type first, such as numbers to float64."
+    return ""
 
 
 def _mixed(zones: Sequence[dict[str, str | None]]) -> set[str]:

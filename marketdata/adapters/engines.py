@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from marketdata.adapters.frame import Native
-from marketdata.errors import ConfigError, MarketDataError, MarketDataWarning
+from marketdata.errors import ConfigError, MarketDataError, MarketDataWarning, NotTidyError
 from marketdata.points.schema import ID_COLUMNS
 
 if TYPE_CHECKING:
@@ -114,7 +114,13 @@ def _result_types(schema: pa.Schema, function: Function) -> pa.Schema:
     """The types of the result, found on no rows; columns that are passed on keep theirs."""
     import pyarrow as pa
 
-    nothing = schema.empty_table()
+    try:
+        nothing = schema.empty_table()
+    except pa.ArrowNotImplementedError:
+        unions = [f"{f.name} ({f.type})" for f in schema if pa.types.is_union(f.type)]
+        raise NotTidyError(
+            f"Columns of types that cannot be read: {', '.join(unions)}; CAST them AS VARCHAR, or leave them out."
+        ) from None
     result = function(nothing).schema
     passed = pl.DataFrame(pl.from_arrow(nothing)).to_arrow().schema
     kept = {f.name: f.type for f in passed if not pa.types.is_dictionary(f.type)}

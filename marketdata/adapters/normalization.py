@@ -7,6 +7,7 @@ type is returned without a copy; NotTidyError if it cannot be read.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
@@ -74,7 +75,9 @@ def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
         wrong = next((v for v in values if isinstance(v, bool) or not (v is None or isinstance(v, str | int))), None)
         if wrong is not None:
             raise NotTidyError(not_text(name, type(wrong).__name__))
-        raw = pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)
+        texts = [None if v is None else str(v) for v in values]
+        check_unicode(name, texts)
+        raw = pl.Series(name, texts, dtype=pl.String)
     if raw.dtype.is_integer():
         raw = raw.cast(pl.String)
     if raw.dtype in (pl.String, pl.Null):
@@ -91,6 +94,18 @@ def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
 def not_text(name: str, found: object) -> str:
     """The message about an id that is no text."""
     return f"{name} contains {found}, not text; ids have up to 77 digits, too many for numbers: cast it to string."
+
+
+def check_unicode(name: str, texts: Iterable[object]) -> None:
+    """NotTidyError for a text with a lone surrogate: libraries would refuse it later, or merge it with another."""
+    texts = [text for text in texts if isinstance(text, str)]
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        wrong = next(text for text in texts if re.search("[\ud800-\udfff]", text))
+        raise NotTidyError(
+            f"{name} contains {wrong!r}, which has a lone surrogate and so is no Unicode text; correct or drop it."
+        ) from None
 
 
 def sides(raw: Raw, name: str = "side") -> pl.Series:

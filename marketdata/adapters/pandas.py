@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters import polars
 from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
-from marketdata.adapters.normalization import Raw, from_codes, of_runs
+from marketdata.adapters.normalization import Raw, check_unicode, from_codes, of_runs
 from marketdata.points.columns import Ints
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
@@ -70,6 +70,8 @@ class PandasFrame(Frame):
             if name in TEXTS and isinstance(array, pd.Categorical):
                 texts = array.categories
                 is_text = isinstance(texts.dtype, pd.StringDtype) or all(isinstance(text, str) for text in texts)
+                if is_text:
+                    check_unicode(name, texts)
                 if is_text if name != "side" else texts.tolist() == [BID, ASK]:
                     found[name] = array.codes
             elif name not in TEXTS and str(array.dtype) == _TIDY.get(name, "float64"):

@@ -209,8 +209,8 @@ def from_arrow(table: Any) -> pl.DataFrame:
             except unread:
                 wrong.append(f"{name} ({table.schema.field(name).type})")
         raise NotTidyError(
-            f"Arrow columns of types that polars cannot read: {', '.join(wrong)}; cast numbers to float64, or drop the "
-            "columns."
+            f"Arrow columns of types that polars cannot read: {', '.join(wrong)}; cast numbers to float64 and "
+            "others to text (an INTERVAL: CAST(name AS VARCHAR)), or drop the columns."
         ) from None
 
 

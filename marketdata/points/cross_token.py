@@ -11,6 +11,7 @@ import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Columns, Floats, Ints, Series, Token, ranges
+from marketdata.points.fees import Schedule
 from marketdata.points.order import LevelRows, sorted_by
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import TOLERANCE
@@ -79,15 +80,27 @@ def sums(best: Series, counts: Counts) -> Series:
     return Series(tuple(map(Token, tokens)), bounds, best.ts[order[starts]], out)
 
 
-def free_money(best: Series, counts: Counts) -> Series:
+def free_money(best: Series, counts: Counts, *, fees: Schedule | None = None) -> Series:
     """True where all tokens together cost less, or bring more, than the 1 that one of them pays."""
-    found = sums(best, counts)
-    bid, ask = found.values["bid_sum"], found.values["ask_sum"]
+    totals = sums(best if fees is None else _after_fees(best, fees), counts)
+    bid, ask = totals.values["bid_sum"], totals.values["ask_sum"]
     buy, sell = ask < 1 - TOLERANCE, bid > 1 + TOLERANCE
-    size = np.where(buy, found.values["ask_size"], np.where(sell, found.values["bid_size"], np.nan))
+    size = np.where(buy, totals.values["ask_size"], np.where(sell, totals.values["bid_size"], np.nan))
     gain = np.where(buy, 1 - ask, np.where(sell, bid - 1, np.nan))
     values = {"buy_all": buy, "sell_all": sell, "size": size, "gain": gain}
-    return replace(found, values=values)
+    return replace(totals, values=values)
+
+
+def _after_fees(best: Series, fees: Schedule) -> Series:
+    """Best prices with the fee of one share: an ask costs more, and a bid brings less."""
+    values = dict(best.values)
+    for name, sign in (("best_bid", -1.0), ("best_ask", 1.0)):
+        price = values[name].copy()
+        for token, start, end in zip(best.tokens, best.bounds[:-1].tolist(), best.bounds[1:].tolist(), strict=True):
+            rows = start + np.flatnonzero(~np.isnan(price[start:end]))
+            price[rows] += sign * fees.of_market(token.market_id)(price[rows], np.ones(len(rows)))
+        values[name] = price
+    return replace(best, values=values)
 
 
 def shares(series: Series, value: str, counts: Counts) -> Floats:

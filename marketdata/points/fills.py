@@ -16,7 +16,7 @@ from marketdata.points.schema import TOLERANCE
 
 Token = tuple[str, str]
 # Columns of the result of a token, in shares and USD.
-RESULT = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit")
+RESULT = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit", "open_at_last_bid")
 
 
 class Fill(NamedTuple):
@@ -82,6 +82,18 @@ class Ladders:
         first, last = self._ranges.get(token, (0, 0))
         return self._ts[first:last]
 
+    def next_from(self, token: Token, moment: int, tolerance: int) -> int:
+        """The bucket of the first book from a moment until ``tolerance`` later; the moment itself if there is none."""
+        times = self.times(token)
+        i = int(np.searchsorted(times, moment))
+        return int(times[i]) if i < len(times) and times[i] <= moment + tolerance else moment
+
+    def last_bid(self, token: Token) -> float:
+        """The best bid of the last book of a token [probability]; 0 where it has none."""
+        first, last = self._ranges.get(token, (0, 0))
+        bid = self._books.bids.best[last - 1] if last > first else np.nan
+        return 0.0 if np.isnan(bid) else float(bid)
+
     def at(self, token: Token, moment: int) -> Snapshot | None:
         """The snapshot in the bucket of a token that begins at a moment."""
         first, last = self._ranges.get(token, (0, 0))
@@ -103,6 +115,7 @@ class Ledger:
     ladders: Ladders
     fees_of: Schedule
     hold: int | None
+    tolerance: int
     resolved_at: int | None
     fills: list[Fill] = field(default_factory=list)
     bought: float = 0.0
@@ -122,8 +135,10 @@ class Ledger:
         """The columns of `RESULT`; NaN where the payoff [USD per share] of an open position is."""
         settled = self.position * payoff if self.position else 0.0
         profit = self.received - self.paid - self.fees + settled
+        is_open = bool(self.position) and np.isnan(payoff)
+        at_last_bid = self.position * self.ladders.last_bid(self.token) if is_open else 0.0
         money = (self.paid, self.received, self.fees)
-        return (self.bought, self.sold, self.position, *money, payoff, settled, profit)
+        return (self.bought, self.sold, self.position, *money, payoff, settled, profit, at_last_bid)
 
     def trade(self, orders: Iterable[Order]) -> None:
         """Fill the orders, and those that they make for later."""
@@ -135,7 +150,7 @@ class Ledger:
                 at, book = order.at, self.ladders.at(self.token, order.at)
             shares = self._fill(order, book)
             if order.buys and shares > 0 and self.hold is not None:
-                later = order.at + self.hold
+                later = self.ladders.next_from(self.token, order.at + self.hold, self.tolerance)
                 heapq.heappush(
                     queue, Order(later, order.place, order.at, self.token, buys=False, size=shares, limit=0.0)
                 )

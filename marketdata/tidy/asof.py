@@ -71,9 +71,13 @@ def asof_join(
 ) -> F:
     """Add to each row the latest row of another frame that was known before.
 
-    Returns the rows of ``left`` by ids, then time, with the columns of ``right``, its ``ts`` as ``ts_right``, and the
-    ``available_at`` of the match: the greatest below ``on``. Null where nothing was known yet. A join on ``ts``, as by
-    `pandas.merge_asof`, would match the bucket that has just begun and so look ahead.
+    Returns the rows of ``left`` by ids, then time ``on``, with these further columns, null where nothing was known yet:
+
+    - the columns of ``right``, with ``suffix`` where ``left`` has one of that name;
+    - the time of the match as ``ts`` with ``suffix``, such as ``ts_right``, also where ``left`` has no ``ts``;
+    - ``available_at`` of the match: the greatest below ``on``.
+
+    A join on ``ts``, as by `pandas.merge_asof`, would match the bucket that has just begun and so look ahead.
 
     Parameters
     ----------
@@ -176,7 +180,8 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
 def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
     """The columns of ``right`` that are added, by their new names; ConfigError if one would be in the result twice."""
     ids = {*keys, *ID_COLUMNS}
-    out = {c: c + suffix if c in left else c for c in right if not (c in left and c in ids)}
+    # A time of another frame is never called ts: a later function would take it for the time of the row.
+    out = {c: c + suffix if c in left or c == "ts" else c for c in right if not (c in left and c in ids)}
     stamp = () if KNOWN in right else (KNOWN + suffix if KNOWN in left else KNOWN,)
     names = [*left, *out.values(), *stamp]
     twice = sorted({c for c in names if names.count(c) > 1})

@@ -15,6 +15,7 @@ from marketdata.points import cross_token as rules
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Series
 from marketdata.points.cross_token import Counts
+from marketdata.points.fees import schedule
 from marketdata.points.schema import BOOKS, refuse_cents
 from marketdata.renamed import renamed
 from marketdata.tidy.measures import KINDS, top
@@ -74,14 +75,18 @@ def overround(frame: F, *, tokens: Any = None) -> F:
 
 
 @renamed
-def arbitrage(frame: F, *, tokens: Any = None) -> F:
+def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays; see `overround`.
 
-    One row per (market, ts) of books or bbo: ``ts market_id buy_all sell_all size gain``. ``buy_all``: ask_sum < 1 -
-    1e-9, ``sell_all``: bid_sum > 1 + 1e-9 (false where `overround` is null); ``size``: the smallest best size of that
-    side [shares]; ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set]. Size and gain are null without a flag, and those
-    of buying if both are set. Fees are not counted, and snapshots of one ``ts`` may be of different moments of the
-    bucket.
+    One row per (market, ts) of books or bbo: ``ts market_id buy_all sell_all size gain``:
+
+    - ``buy_all``: ask_sum < 1 - 1e-9, ``sell_all``: bid_sum > 1 + 1e-9; false where `overround` is null;
+    - ``size``: the smallest best size of that side [shares];
+    - ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set].
+
+    With ``fees`` (see `Fees`) asks cost the fee of one share more, and bids bring it less; without them the gain is
+    before fees. Size and gain are null without a flag, and those of buying if both are set. Snapshots of one ``ts`` may
+    be of different moments of the bucket.
 
     Examples
     --------
@@ -90,9 +95,12 @@ def arbitrage(frame: F, *, tokens: Any = None) -> F:
     >>> gains = md.arbitrage(cheap).select("buy_all", "size", pl.col("gain").round(2))
     >>> gains.row(0)
     (True, 100.0, 0.08)
+    >>> md.arbitrage(cheap, fees=0.05)["gain"].round(3).to_list()
+    [0.034, 0.034, 0.034]
     """
     names = ("buy_all", "sell_all", "size", "gain")
-    gains = partial(_of_market, rule=rules.free_money, names=names, counts=_token_counts(tokens))
+    rule = partial(rules.free_money, fees=None if fees is None else schedule(fees))
+    gains = partial(_of_market, rule=rule, names=names, counts=_token_counts(tokens))
     return run(frame, gains, KINDS, partition_by="market")
 
 

@@ -87,7 +87,11 @@ def around(
     bucket = None if width is None else BucketWidth.of(width, "width")
     table = series_of(moments, "A frame of moments", ["ts"])
     return run(
-        frame, partial(_windows, moments=table, reach=reach, width=bucket), _KINDS, partition_by="row", keep_extra=True
+        frame,
+        partial(_windows, moments=table, reach=reach, width=bucket),
+        _KINDS,
+        partition_by="token",
+        keep_extra=True,
     )
 
 

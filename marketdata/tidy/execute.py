@@ -47,23 +47,31 @@ def execute(
     outcomes: Any = None,
     latency: int = 1,
     exit_after: int | None = None,
+    exit_tolerance: int = 0,
 ) -> Execution:
     """Fill market orders from books, hold what was bought until it is sold or resolves, and compute profit and loss.
 
-    The last step of a study, not a backtester: orders take what rests in one snapshot, best level first, in the order
-    of ``orders``, and no share that is not there; they do not move later books. Only shares bought before are sold. No
-    order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on) or one
-    that begins at or after ``resolved_at``. NotTidyError for a ``ts`` off the grid or a limit outside of 0 to 1;
-    NoBookWarning if no order met a book.
+    The last step of a study, not a backtester:
 
-    Returns ``Execution``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's).
-    ``fills``: one row per order, those of ``exit_after`` included, by token and time: ``ts signal_ts market_id token_id
-    token_label side requested shares average_price notional fee status``: bucket of the book and of the signal [UTC],
-    shares requested and filled, their price [probability], cost and fee [USD], and "filled", "partial", "no book", "no
-    liquidity", "no position" or "resolved". ``positions``: one row per token: ids and ``bought sold position paid
-    received fees payoff settled profit`` [shares, USD]. ``markets``: one row per market: ``market_id paid received fees
-    settled profit``. settled = position * payoff; profit = received - paid - fees + settled, null while an open
-    position has no payoff.
+    - orders take what rests in one snapshot, best level first, in the order of ``orders``, and no share that is not
+      there; they do not move later books;
+    - only shares bought before are sold;
+    - no order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on), or
+      in one that begins at or after ``resolved_at``.
+
+    Returns ``Execution``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's):
+
+    - ``fills``: one row per order, exits included, by token and time: ``ts signal_ts market_id token_id token_label
+      side requested shares average_price notional fee status``. These are the buckets of the book and of the signal
+      [UTC], shares requested and filled, their price [probability], cost and fee [USD], and "filled", "partial", "no
+      book", "no liquidity", "no position" or "resolved";
+    - ``positions``: one row per token: ids and ``bought sold position paid received fees payoff settled profit
+      open_at_last_bid`` [shares, USD]. settled = position * payoff. profit = received - paid - fees + settled, null
+      while an open position has no payoff. ``open_at_last_bid`` values such a position at the best bid of the last
+      book, 0 without one; it is no part of the profit;
+    - ``markets``: one row per market: ``market_id paid received fees settled profit open_at_last_bid open_positions``.
+
+    NotTidyError for a ``ts`` off the grid or a limit outside of 0 to 1; NoBookWarning if no order met a book.
 
     Parameters
     ----------
@@ -80,7 +88,10 @@ def execute(
     latency : int
         Buckets from signal to book: 1 is the snapshot after; 0 that of the signal itself, which no real order reaches.
     exit_after : int, optional
-        Sell what an order bought this many buckets after its fill; what cannot be sold then stays a position.
+        Sell what an order bought this many buckets after its fill; without it, hold it until the market ends. What
+        cannot be sold stays a position.
+    exit_tolerance : int
+        How many buckets an exit waits for a book, if its own bucket has none.
 
     Examples
     --------
@@ -97,6 +108,7 @@ def execute(
     """
     bucket = BucketWidth.of(width, "width")
     delay = whole("latency", latency, 0, _MOST_BUCKETS) * bucket.micros
+    patience = whole("exit_tolerance", exit_tolerance, 0, _MOST_BUCKETS) * bucket.micros
     hold = None if exit_after is None else whole("exit_after", exit_after, 1, _MOST_BUCKETS) * bucket.micros
     known = schedule(fees)
     own = in_memory(books, ("books",))
@@ -123,7 +135,7 @@ def execute(
     ledgers = []
     for token in sorted(by_token):
         ends = None if payoffs is None else payoffs.resolved_at.get(token[0])
-        ledger = Ledger(token, ladders, known.of_market(token[0]), hold, ends)
+        ledger = Ledger(token, ladders, known.of_market(token[0]), hold, patience, ends)
         ledger.trade(by_token[token])
         ledgers.append(ledger)
     if given and all(fill.status == "no book" for ledger in ledgers for fill in ledger.fills):
@@ -133,8 +145,10 @@ def execute(
     fills, results = _fills(ledgers, ladders.labels), _results(ledgers, {} if payoffs is None else payoffs.payoff)
     markets, of = np.unique([ledger.token[0] for ledger in ledgers], return_inverse=True)
     ids = _ids(ledgers, ladders.labels, np.arange(len(ledgers)))
-    money = ("paid", "received", "fees", "settled", "profit")
+    money = ("paid", "received", "fees", "settled", "profit", "open_at_last_bid")
     totals = {c: sums(of, results[c], len(markets)) for c in money}
+    is_open = (results["position"] > 0) & np.isnan(results["payoff"])
+    totals["open_positions"] = np.bincount(of[is_open], minlength=len(markets)).astype(np.int64)
     return Execution(
         like.build(fills, len(fills["side"])),
         like.build({**ids, **results}, len(ledgers)),

@@ -11,7 +11,7 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Column, Native, Values
-from marketdata.adapters.normalization import is_missing
+from marketdata.adapters.normalization import check_unicode, is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.order import NO_TIME
 from marketdata.points.records import COLUMNS, DATES, ID_NAMES, NUMBER_LISTS, TEXT_LISTS, TOKEN_LISTS, RecordKind
@@ -92,6 +92,8 @@ def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of m
                 f"{name} contains texts, not lists, as columns read from a CSV file do; make lists of them, as by "
                 "json.loads or ast.literal_eval."
             )
+    for name, values in lists.items():
+        check_unicode(name, values)
     return {c: [None if is_missing(v) else _text(c, v) for v in values] for c, values in lists.items()}
 
 

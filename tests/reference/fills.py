@@ -29,6 +29,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, list[tuple[Any, ...]], dict[str, Any]]:
     options = {
         "latency": draw(st.sampled_from([0, 1, 2])),
         "exit_after": draw(st.sampled_from([None, 1, 3])),
+        "exit_tolerance": draw(st.sampled_from([0, 2])),
         "fees": draw(st.sampled_from([0.0, 0.02, "odds"])),
     }
     return books, draw(st.lists(order, max_size=8)), options

@@ -84,6 +84,13 @@ def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
     frame = of_kind(books, kind)
     assert close(rows(md.overround(frame)), sums, least=1e-14)
     assert close(rows(md.arbitrage(frame)), flags, least=1e-14)
+    after = rows(md.arbitrage(frame, fees=0.1))
+    for row, (*_, ask, _), (*_, size, _) in zip(after, sums, flags, strict=True):
+        if ask is not None and ask < 0.9:
+            assert row[2]
+            assert (row[4], row[5]) == (size, pytest.approx(1 - 1.1 * ask))
+        else:
+            assert not row[2] or (ask is not None and 1.1 * ask < 1)
 
 
 @given(kind=st.sampled_from(KINDS), columns=forecasts())

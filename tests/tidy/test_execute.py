@@ -19,14 +19,13 @@ from reference.kinds import of_kind, rows
 import marketdata as md
 
 
-def plain(
-    books: Any, orders: list[tuple[Any, ...]], latency: int, exit_after: int | None, rate: Any, ends: Any = None
-) -> list[Any]:
+def plain(books: Any, orders: list[tuple[Any, ...]], options: dict[str, Any], ends: Any = None) -> list[Any]:
     """Each order level by level: time of the book, signal, token, side, requested, shares, notional, fee.
 
     ``ends``: when markets resolved, from which on no order is filled.
     """
     at, levels, ends = 0, {}, ends or {}
+    latency, exit_after, rate = options["latency"], options["exit_after"], options["fees"]
     for i in range(len(books)):
         nb, na = books.counts[2 * i], books.counts[2 * i + 1]
         exact = [[Fraction(p), Fraction(s)] for p, s in levels_of(books)[at : at + nb + na].tolist()]
@@ -53,7 +52,10 @@ def plain(
         held[who] += shares if side == "buy" else -shares
         out.append((when, ts, *who, side, size, shares, paid, fee))
         if side == "buy" and shares and exit_after is not None:
-            queue.append((when + exit_after * MINUTE, place, when, who, "sell", shares, None))
+            due = when + exit_after * MINUTE
+            waits = (due + i * MINUTE for i in range(options["exit_tolerance"] + 1))
+            due = next((t for t in waits if (who, t) in levels), due)
+            queue.append((due, place, when, who, "sell", shares, None))
     return sorted(out, key=lambda o: (o[2:4], o[0]))
 
 
@@ -64,7 +66,7 @@ def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
     books, orders, options = case
     out = md.execute(signals_of(orders), of_kind(books, kind), "1m", **called(options))
     got = sorted(rows(out.fills), key=lambda row: (row[2:4], row[0]))
-    want = plain(books, as_floats(orders), options["latency"], options["exit_after"], options["fees"])
+    want = plain(books, as_floats(orders), options)
     assert len(got) == len(want)
     key = lambda row: (row[2:4], row[0], row[5], row[6])  # noqa: E731
     for g, w in zip(sorted(got, key=key), sorted(want, key=key), strict=True):
@@ -179,7 +181,7 @@ def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: 
     """A token settles at position times payoff, a market is the sum of its tokens, and what is not known is null."""
     (books, orders, options), outcomes, ends, paid_out = drawn
     out = md.execute(signals_of(orders), of_kind(books, kind), "1m", outcomes=outcomes, **called(options))
-    done = plain(books, as_floats(orders), options["latency"], options["exit_after"], options["fees"], ends)
+    done = plain(books, as_floats(orders), options, ends)
     tokens: dict[Any, dict[str, Any]] = {}
     for _, _, *who, side, _, shares, money, fee in done:
         own = tokens.setdefault(tuple(who), dict.fromkeys(("bought", "sold", "paid", "received", "fees"), Fraction(0)))
@@ -189,21 +191,27 @@ def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: 
             own[name] += value
         own["fees"] += fee
     markets: dict[str, Any] = {}
+    last_bid = {
+        row[1:3]: row[4] or 0.0 for row in sorted(rows(md.bbo(of_kind(books, "polars"))), key=lambda row: row[0])
+    }
     for who, own in tokens.items():
         held = own["bought"] - own["sold"]
         held = held if held > own["bought"] * Fraction(1e-9) else Fraction(0)
         payoff = paid_out.get(who[:2])
         settled = Fraction(0) if not held else None if payoff is None else held * Fraction(payoff)
         profit = None if settled is None else own["received"] - own["paid"] - own["fees"] + settled
+        is_open = bool(held) and payoff is None
         own |= {"position": held, "payoff": payoff, "settled": settled, "profit": profit}
-        of_market = markets.setdefault(who[0], {c: Fraction(0) for c in SUMS})
+        own["open_at_last_bid"] = held * Fraction(last_bid.get(who[:2], 0.0)) if is_open else Fraction(0)
+        of_market = markets.setdefault(who[0], {c: Fraction(0) for c in (*SUMS, "open_positions")})
+        of_market["open_positions"] += is_open
         for name in SUMS:
             of_market[name] = None if None in (of_market[name], own[name]) else of_market[name] + own[name]
     expect(out.positions, [{"who": who[:2], **own} for who, own in sorted(tokens.items())], ("market_id", "token_id"))
     expect(out.markets, [{"who": (who,), **own} for who, own in sorted(markets.items())], ("market_id",))
 
 
-SUMS = ("paid", "received", "fees", "settled", "profit")
+SUMS = ("paid", "received", "fees", "settled", "profit", "open_at_last_bid")
 
 
 def expect(frame: Any, want: list[dict[str, Any]], ids: tuple[str, ...]) -> None:
