@@ -11,7 +11,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import polars as pl
 import pytest
 from cli.run import marketdata
@@ -254,6 +253,8 @@ def test_a_key_file_that_is_not_there_says_how_to_make_one(folder: Path) -> None
 
 def test_the_accessor_shows_its_verbs() -> None:
     """`df.md` at a prompt lists what can be asked."""
+    import pandas as pd
+
     assert "bbo, mid, spread" in repr(md.Accessor(pd.DataFrame()))
 
 
