@@ -216,6 +216,8 @@ def identified(view: View, columns: Data, markets: Catalog) -> Data:
 
     A token is its ids, with the label of its newest row that has one, or else that of its record.
     """
+    for text in {text for token in columns.tokens for text in token if text and not text.isascii()}:
+        _check_text(view, text)
     columns = columns.sort()
     tokens = [_with_ids(view, token, markets) for token in columns.tokens]
     nameless = {(token.market_id, token.token_label) for token in tokens if token.token_label and not token.token_id}
@@ -235,6 +237,16 @@ def identified(view: View, columns: Data, markets: Catalog) -> Data:
                 labels[market_id, token_id] = None if found is None else found[1]
             tokens[at] = Token(market_id, token_id, labels[market_id, token_id])
     return columns if tuple(tokens) == columns.tokens else columns.of_codes(tokens, columns.token).sort()
+
+
+def _check_text(view: View, text: str) -> None:
+    """NotTidyError for an id or label with half a surrogate pair: two such ids would become one in a file."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NotTidyError(
+            f"The id or label {text[:60]!r} of the {view} rows has half a character, a lone surrogate. Repair it first."
+        ) from None
 
 
 def _with_ids(view: View, token: Token, markets: Catalog) -> Token:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from marketdata.errors import ConfigError, NotTidyError, ServiceOddityWarning, warn
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.records import FIELDS, ID_NAMES, TOKEN_LISTS, RecordKind, names
 
 Record = dict[str, Any]
@@ -59,12 +59,13 @@ def plain(value: Any) -> Any:
 
 
 def _whole(text: str) -> str:
-    """The text with U+FFFD for half a surrogate pair, which no file can hold."""
+    """The text; ConfigError for half a surrogate pair, which no file can hold."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        warn("A text of a record has half a character (a lone surrogate), stored as U+FFFD.", ServiceOddityWarning)
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        raise ConfigError(
+            f"The text {text[:60]!r} of a record has half a character (a lone surrogate). Repair the text first."
+        ) from None
     return text
 
 

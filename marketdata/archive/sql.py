@@ -155,6 +155,8 @@ def _plain(rows: pa.Table) -> pa.Table:
                 raise ConfigError(f"The column {name} has months, which are not of one length; cast it to varchar.")
             micros = [None if v is None else v.days * DAY + v.nanoseconds // 1000 for v in values]
             column = pa.array(micros, pa.duration("us"))  # noqa: PLW2901
+        elif pa.types.is_union(column.type):
+            raise ConfigError(f"The column {name} is a union, which no frame has; cast it: {name}::varchar.")
         columns.append(column)
     return pa.table(columns, names=names)
 
