@@ -398,7 +398,7 @@ def times(ts: Ints) -> NDArray[np.datetime64]:
     return np.asarray(ts, np.int64).view("M8[us]")
 
 
-def of_another(frame: Frame, name: str, rows: Ints) -> Passed:
+def column_of_other_frame(frame: Frame, name: str, rows: Ints) -> Passed:
     """Rows of a column of a frame that may be of another library, in the type that polars has for it."""
     return Passed(PolarsFrame(pl.DataFrame({name: made(name, Passed(frame, name, rows))})), name, None)
 

@@ -33,10 +33,15 @@ _EVENT = ("event_id", "event_slug")
 def event_overround(frame: F, markets: Any) -> F:
     """The price of the Yes of all markets of an event, beyond the 1 that exactly one of them pays.
 
-    One row per (event, ts) of books or bbo: ``ts event_id markets bid_sum mid_sum ask_sum overround``: number of
-    markets with a book of Yes at that ``ts``, sums of best bids, mids and best asks [probability], and ask_sum - 1.
-    Null where a market lacks the value or the book. Also null where the event is no basket: its markets do not exclude
-    each other, its list is open, so that an outcome without a market may win, or that is not known.
+    One row per (event, ts) of books or bbo, with the columns
+
+    - ``ts event_id``
+    - ``markets``: number of markets with a book of Yes at that ``ts``
+    - ``bid_sum mid_sum ask_sum``: sums of best bids, mids and best asks [probability]
+    - ``overround``: ask_sum - 1
+
+    Sums are null where a market lacks the value or the book, and where the event is no basket. It is a basket if its
+    markets exclude each other and its list is closed: in an open list an outcome without a market may win.
 
     Parameters
     ----------
@@ -60,14 +65,18 @@ def event_overround(frame: F, markets: Any) -> F:
 
 
 def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = None) -> F:
-    """What all Yes, or all No, of an event cost and pay, net of fees and of depth.
+    """The cost and the certain payoff of all Yes, and of all No, of an event, net of fees and depth.
 
-    One row per (event, ts) of books or bbo: ``ts event_id legs`` (number of markets n), and for buying all Yes, of
-    which one pays 1, and all No, of which n - 1 do, each: ``yes_size yes_cost yes_payoff yes_edge`` and ``no_size
-    no_cost no_payoff no_edge``: sets of shares, what they cost in all, best asks first and with fees, what they pay for
-    certain, and payoff - cost [USD]. Null where a market has no such book or not so many shares, and where the event is
-    no basket (see `event_overround`, also for ``markets``). A market that pays something else than 0 or 1 breaks the
-    sum.
+    One row per (event, ts) of books or bbo, with the columns
+
+    - ``ts event_id``, and ``legs``: the number n of markets
+    - ``yes_size no_size``: sets of shares
+    - ``yes_cost no_cost``: what the sets cost, best asks first, with fees [USD]
+    - ``yes_payoff no_payoff``: what they pay for certain [USD]; one Yes pays 1, and n - 1 No do
+    - ``yes_edge no_edge``: payoff - cost [USD]
+
+    Null where a market lacks the book or the shares, and where the event is no basket; `event_overround` says what
+    ``markets`` need. A market that pays something else than 0 or 1 breaks the sum.
 
     Parameters
     ----------

@@ -113,6 +113,6 @@ def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: Bucket
     offset = entries.ts[rows] - moment
     if width is not None:
         offset = offset // width.micros * width.micros
-    values: dict[str, Column] = {c: frames.of_another(moments, c, at) for c in further}
+    values: dict[str, Column] = {c: frames.column_of_other_frame(moments, c, at) for c in further}
     values |= {_MOMENT: frames.times(moment), _OFFSET: offset / SECOND}
     return frames.rows_to_frame(frame, rows, values)
