@@ -111,7 +111,7 @@ def books(frame: Frame, *, all_levels: bool = True) -> Books:
         marker = np.isnan(side.top[0]) & (side.counts > 0)  # the row of an empty side is no level
         sides.append(replace(side, counts=np.where(marker, 0, side.counts)) if marker.any() else side)
     values = {c: _snapshot_values(frame, c, bids.begins) for c in SNAPSHOT_FIELDS if c in frame.names}
-    return Books(entries.tokens, entries.bounds, entries.ts, *sides, values)
+    return Books(entries.tokens, entries.bounds, entries.ts, *sides, values=values)
 
 
 def _snapshot_values(frame: Frame, name: str, first_rows: Ints) -> NDArray[Any]:

@@ -264,7 +264,7 @@ class Books(Columns):
         """
         begins = np.cumsum(counts) - counts
         sides = (Side(begins[i::2], counts[i::2], price, size) for i in (0, 1))
-        out = cls(tuple(tokens), bounds, ts, *sides, values or {})
+        out = cls(tuple(tokens), bounds, ts, *sides, values=values or {})
         out.__dict__.update(counts=counts, _is_one_piece=True)  # known here, so that nobody has to look
         return out
 
@@ -396,12 +396,13 @@ def joined(parts: Sequence[D]) -> D:
         firsts = accumulate([0, *map(len, books[:-1])])
         borders = [ends[2 * (first + part.bounds)] - ends[2 * first] for first, part in zip(firsts, books, strict=True)]
         levels = zip(*(part.levels() for part in books), strict=True)
-        return Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels), values)  # type: ignore[return-value]
+        return Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels), values=values)  # type: ignore[return-value]
     return Series(*head, values)  # type: ignore[return-value]
 
 
 def values_of(columns: Any, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Values of the entries by name, all missing where the columns have none."""
     if name in columns.values:
-        return columns.values[name]
+        values: NDArray[Any] = columns.values[name]
+        return values
     return np.full(len(columns), None if dtype.hasobject else np.nan, object if dtype.hasobject else float)

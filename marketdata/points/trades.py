@@ -24,7 +24,8 @@ def repeated_legs(transaction: Codes, maker: Codes, taker: Codes, role: Codes) -
     takers = (transaction * span + taker)[known & (maker != taker)]
     is_taker_of_another = known & np.isin(transaction * span + maker, takers)
     with_maker = np.unique(transaction[(transaction >= 0) & (role == 0)])
-    return is_taker_of_another | ((role == 1) & np.isin(transaction, with_maker))
+    repeated: Bools = is_taker_of_another | ((role == 1) & np.isin(transaction, with_maker))
+    return repeated
 
 
 def effective_spread(price: Floats, is_buy: Bools, mid: Floats) -> Floats:

@@ -76,7 +76,7 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
     tokens, codes = _tokens(view, chunks)
     ts = np.concatenate([chunk.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False) for chunk in chunks])
     if VIEWS[view].columns is Books:
-        out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks), _snapshot_values(chunks))
+        out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks), values=_snapshot_values(chunks))
     else:
         own = VIEWS[view].names
         names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))

@@ -102,7 +102,7 @@ def decode_page(view: View, body: bytes, *, checked: bool = True) -> Page:
     bounds = np.array([0, *accumulate(map(len, groups))], np.int64)
     columns: Data
     if view == "books":
-        columns = Books.of_levels((), bounds, ts, *_levels(points, notes), _fields(points))
+        columns = Books.of_levels((), bounds, ts, *_levels(points, notes), values=_fields(points))
     elif view == "prices":
         columns = Series((), bounds, ts, {"price": np.array([point.p for point in points], np.float64)})
     else:

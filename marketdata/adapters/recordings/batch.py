@@ -109,7 +109,7 @@ class Entries:
         entries = np.array(self._entries, _ENTRY)
         arrays = [np.ascontiguousarray(entries[name]) for name in _ENTRY.names]
         values = {name: snapshot_values(name, column) for name, column in self._values.items()}
-        self._packed.append(Changes(tuple(self._code_of), *arrays, values))
+        self._packed.append(Changes(tuple(self._code_of), *arrays, values=values))
         self._entries, self._values = [], {name: [] for name in self._values}
 
 

@@ -56,13 +56,12 @@ class Message(NamedTuple):
         value = self.fields.get("timestamp")
         return None if value is None else time_of(value)
 
-    @property
-    def received(self) -> int | None:
+    def received(self, venue_time: int | None) -> int | None:
         """The time of its arrival, else the venue's [microseconds]."""
         if self.arrival is not None:
             return self.arrival
         names = () if self.fields.keys().isdisjoint(_ARRIVAL) else _ARRIVAL
-        return next((time_of(self.fields[n]) for n in names if self.fields.get(n) is not None), self.venue_time)
+        return next((time_of(self.fields[n]) for n in names if self.fields.get(n) is not None), venue_time)
 
 
 class MessageReader:
@@ -100,22 +99,21 @@ class MessageReader:
         return batch
 
     def _add(self, message: Message) -> None:
-        kind = message.kind
+        kind, venue_time = message.kind, message.venue_time
+        seen = message.received(venue_time)
         if kind in _RECONNECTS:
-            at = message.received
-            if at is None:
+            if seen is None:
                 raise ValueError("a message without a time")
-            self._entries.add_gap(at, at)
+            self._entries.add_gap(seen, seen)
             self._batch.left_out[kind] += 1
             return
-        seen = message.received
         if seen is not None:
             self._received.append(seen)
         if kind not in ("book", "price_change"):
             self._note(kind, message.fields)
             self._batch.left_out[kind] += 1
             return
-        ts = self._time(message)
+        ts = self._time(message, venue_time, seen)
         if ts is None or seen is None:
             raise ValueError("a message without a time")
         if kind == "book":
@@ -123,11 +121,11 @@ class MessageReader:
         else:
             self._change(message, ts, seen)
 
-    def _time(self, message: Message) -> int | None:
+    def _time(self, message: Message, venue_time: int | None, seen: int | None) -> int | None:
         """The time by the clock; ConfigError if the first message lacks a field that is the clock."""
         clock = self._reading.clock
         if clock in ("timestamp", "received"):
-            return message.venue_time if clock == "timestamp" else message.received
+            return venue_time if clock == "timestamp" else seen
         if clock not in message.fields and not self._entries:
             problem = f"has no time for clock={clock!r}; its fields are {', '.join(sorted(message.fields))}."
             raise ConfigError(problem, argument="clock", value=clock)
