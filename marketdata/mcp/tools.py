@@ -240,9 +240,11 @@ class Tools:
 
     def _record(self, market: str) -> Mapping[str, Any]:
         """The record of a market; an error for an unknown one."""
-        if not hasattr(self._source, "find_market"):
+        if not hasattr(self._source, "coverage"):
             return self._source.market(market)  # type: ignore[no-any-return]
-        record: Mapping[str, Any] | None = self._source.find_market(market)
+        from marketdata.archive.reader import Reader  # a client needs no extra of archives
+
+        record = Reader(self._source).find_market(market)
         if record is None:
             raise NotArchivedError(f"market {market[:200]!r} is not in the archive; `markets` finds slugs.")
         return record
