@@ -67,7 +67,7 @@ FILTERS = (*_SHARED, "include_closed", "category")
 _CHOICES = {"order": ("asc", "desc"), "category": ("crypto", "sports")}
 
 
-_MINIMUM_LIMIT = re.compile(r"limit too small.*?minimum\D*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
+_MINIMUM_LIMIT = re.compile(r"limit too small.*?minimum[^\d-]*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
 _MAXIMUM_LIMIT = re.compile(
     r"limit too large.*?maximum\D*(\d{1,9})\b|"
     r"limit must be (?:<=|at most|no more than|less than or equal to)\s*(\d{1,9})\b|"

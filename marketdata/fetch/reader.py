@@ -168,6 +168,8 @@ class Reader:
         except PaginationStalledError:
             if part.advances():
                 return None
+            if part.seen and len(part.pages) > 1 and same(part.pages[-2].columns, part.pages[-1].columns):
+                raise  # the same page for ever, also in a smaller window
             part.seen += [page.columns for page in part.pages]
             if len(part.seen) >= _BUDGET * part.bound or (is_one and part.tries == _MOST_TRIES):
                 raise

@@ -101,7 +101,7 @@ def _detail(body: bytes, content_type: str) -> Any:
         with suppress(ValueError, RecursionError):
             top = json.loads(body.decode("utf-8-sig"))
     if top is not None:
-        fields = [top[name] for name in _TEXT_FIELDS if top.get(name)] if isinstance(top, dict) else []
+        fields = [top[name] for name in _TEXT_FIELDS if top.get(name) is not None] if isinstance(top, dict) else []
         return fields[0] if fields else top
     plain = _TAGS.sub(" ", body[:65536].decode("utf-8", "replace"))
     return " ".join(plain.split())[:200]
