@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fetch import markets
 from fetch.markets import PLANS, wide
 from fetch.turns import Near, Paced, Turns, fetch
 from hypothesis import given
@@ -65,6 +66,9 @@ def test_worker_count() -> None:
 
 
 # -- asking
+
+# Who comes first, a service whose ``answer`` the test sets, and a market of 3000 minutes that it serves.
+turns, server, oracle = markets.turns, markets.server, markets.oracle
 
 
 @pytest.fixture
