@@ -84,14 +84,23 @@ def create_application(
 
 
 def check_archive(archive: object) -> None:
-    """ConfigError for a path in place of an archive, and for an archive whose folder does not exist."""
+    """ConfigError for a path in place of an archive, and for a folder that is missing or holds other files."""
     if isinstance(archive, str | Path):
         raise ConfigError(f"serve takes an archive, not a path; pass md.Archive({str(archive)!r}).")
     location = getattr(archive, "location", None)
     if location is None:
         raise ConfigError(f"serve takes an archive, not {type(archive).__name__}; pass md.Archive(folder).")
-    if "://" not in location and not Path(location).is_dir():
+    if "://" in location:
+        return
+    folder = Path(location)
+    if not folder.is_dir():
         raise ConfigError(f"There is no folder {location!r}; an archive is made by its first add or pull.")
+    try:
+        is_empty = all(path.name[0] in "._" for path in folder.iterdir())
+    except OSError as problem:
+        raise ConfigError(f"The folder {location!r} cannot be read: {problem.strerror}.") from problem
+    if not is_empty and not any(folder.glob("*/_delta_log")):
+        raise ConfigError(f"The folder {location!r} holds other files, and no archive. Is the path right?")
 
 
 class _Compression(GZipMiddleware):
