@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SKIPPED := .pytest_cache/d/skipped/tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage skipped lint audit package bench soak docs engines handover constraints wheels clean
+.PHONY: help demo test coverage skipped lint audit package bench soak docs engines handover vendors constraints wheels stubs clean
 
 help:            ## what there is
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' $(MAKEFILE_LIST)
