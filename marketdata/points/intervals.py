@@ -70,7 +70,8 @@ def mean_over(values: Floats, cluster: Ints, share: float | None, *, resamples: 
     mean = float(values.mean()) if len(values) else np.nan
     low, high = np.nan, np.nan
     if share is not None:
-        low, high = of_mean(np.bincount(which, values), weight, share, resamples=resamples, seed=seed)
+        total = np.bincount(which, values).astype(float)
+        low, high = of_mean(total, weight, share, resamples=resamples, seed=seed)
     return Mean(len(values), effective(weight), mean, low, high)
 
 
