@@ -99,7 +99,8 @@ def test_measures_on_an_engine(running: Engine) -> None:
     ]
     asked = [one for one in asked if not (one[0] in {"fill_price", "sweep"} and "fees" in one[1])]
     for nested in (False, True):
-        frame = running.frame(md.nest(books) if nested else books)
+        frame = running.frame(books)
+        frame = md.nest(frame) if nested else frame
         got = md.features(frame, asked)
         assert type(got) is type(frame)
         order = ["market_id", "token_id", "ts"]
