@@ -37,7 +37,7 @@ class State:
 
     def __init__(
         self,
-        archive: Archive | Reader,
+        archive: Archive,
         keys: KeyStore,
         secret: bytes,
         *,
