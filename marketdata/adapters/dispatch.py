@@ -66,7 +66,7 @@ def run(
     refuse_narwhals(frame)
     again: Callable[[Native], Native] = partial(run, function=function, kinds=kinds)
     if is_dask(frame):
-        if partition_by == "snapshot" and kind_of(frame.columns, kinds) == "nested":
+        if partition_by == "snapshot" and kind_of(names_of(frame), kinds) == "nested":
             frame, again = partitions.apply(frame, again, None), _put_in_order
         return partitions.apply(frame, again, _KEYS.get(partition_by), all_rows=partition_by == "all")  # type: ignore[no-any-return]
     names = names_of(frame)

@@ -41,7 +41,7 @@ class Grid(NamedTuple):
     """A grid that all times of a frame are on, and the number of distinct times."""
 
     width: BucketWidth
-    count: int
+    times: int
 
 
 def widths(resolution: Width, width: Width | None, *, fill: bool = False) -> Widths:
@@ -97,8 +97,8 @@ def check_target(ts: Ints, target: BucketWidth) -> None:
     grid = coarser_grid(ts, target)
     if grid is None:
         return
-    seen = f"All {grid.count:,} distinct times of the frame are on a grid of {grid.width}"
-    if COARSE <= grid.width.micros < target.micros and grid.count >= _SURE:
+    seen = f"All {grid.times:,} distinct times of the frame are on a grid of {grid.width}"
+    if COARSE <= grid.width.micros < target.micros and grid.times >= _SURE:
         raise ConfigError(
             f"is refused: {seen}, which does not divide {target}, so rows would be in a bucket that ends before they "
             f"were known. Give a multiple of {grid.width}, or width= with the width of the rows if they are finer.",
@@ -112,7 +112,7 @@ def check_width(ts: Ints, width: BucketWidth) -> None:
     """Warn of times that look like wider buckets than those that ``width`` says."""
     grid = coarser_grid(ts, width)
     if grid is not None:
-        _warn(f"All {grid.count:,} distinct times of the frame are on a grid of {grid.width}", grid, width)
+        _warn(f"All {grid.times:,} distinct times of the frame are on a grid of {grid.width}", grid, width)
 
 
 def _warn(seen: str, grid: Grid, width: BucketWidth, otherwise: str = "") -> None:

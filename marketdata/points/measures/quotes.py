@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from marketdata.points.columns import Books, Floats
 from marketdata.points.measures.registry import Values, measure
 from marketdata.points.ratios import ratio
@@ -100,10 +102,10 @@ def spread_bps(books: Books) -> Values:
 @measure(needs="top", units={"locked": "true or false"}, null="never: false if a side is missing", is_function=False)
 def locked(books: Books) -> Values:
     """Whether best bid and best ask are equal."""
-    return books.bids.best == books.asks.best
+    return np.equal(books.bids.best, books.asks.best)
 
 
 @measure(needs="top", units={"crossed": "true or false"}, null="never: false if a side is missing", is_function=False)
 def crossed(books: Books) -> Values:
     """Whether the best bid is above the best ask."""
-    return books.bids.best > books.asks.best
+    return np.greater(books.bids.best, books.asks.best)
