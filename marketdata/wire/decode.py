@@ -91,7 +91,7 @@ def decode_page(view: View, body: bytes, *, checked: bool = True) -> Page:
     if view == "metrics":
         top = load(body)
         try:
-            page = msgspec.convert(top, _Page[_Metric])
+            page = msgspec.convert(top, _Page[_Metric])  # type: ignore[valid-type]
         except msgspec.ValidationError as problem:
             _refuse(str(problem))
     else:

@@ -108,7 +108,7 @@ class KeyProvider:
         return hashlib.sha256(f"{base_url}\n{str.__str__(self.get())}".encode()).hexdigest()
 
     def _read(self) -> Secret:
-        source = self._source
+        source: str | Callable[[], str] | None = self._source
         if source is None:
             source = veiled(os.environ.get(API_KEY) or os.environ.get(self._variable))
         if source is None:
