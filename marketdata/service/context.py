@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader
@@ -26,7 +26,6 @@ from marketdata.times import Range
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from marketdata.archive import Archive
 
 # For the description alone: the middleware has checked the key before any route is chosen.
 _described_key = APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan.")
@@ -37,7 +36,7 @@ class State:
 
     def __init__(
         self,
-        archive: Archive,
+        archive: Any,
         keys: KeyStore,
         secret: bytes,
         *,
