@@ -53,7 +53,7 @@ def _frame_is_of_archive(
             raise ConfigError(problem, argument="frame", value=kwargs["frame"])
         return method(self, *args, **kwargs)
 
-    return checked
+    return cast("Callable[Concatenate[Archive[Frame], Parameters], Result]", checked)
 
 
 class Archive(Generic[Frame]):
@@ -299,7 +299,7 @@ class Archive(Generic[Frame]):
             added = recordings.add_files(self._store, files, options, progress=progress)
         else:
             with tempfile.TemporaryDirectory() as folder:
-                scratch = Archive(folder, base=self._store.base.text)  # type: ignore[arg-type]
+                scratch = Archive(folder, base=self._store.base.text)
                 records = {kind: catalog.records() for kind, catalog in self._store.catalog.items()}
                 scratch.add(**{kind: rows for kind, rows in records.items() if rows})  # type: ignore[arg-type]
                 scratch.add(markets=markets)

@@ -155,12 +155,20 @@ def _stored_times(table: Table, view: View, version: Version) -> tuple[list[Dama
     for file in version.files:
         span = (file.ts_min, file.ts_max + 1) if file.ts_max < FAR else (None, None)
         if not OURS.fullmatch(file.path):
-            damage.append(Damage(view, "", *span, f"The data file {file.path} was written by another program."))
+            damage.append(
+                Damage(view, "", span[0], span[1], f"The data file {file.path} was written by another program.")
+            )
         for part, rows in _pieces(table, file):
             if isinstance(rows, ArchiveCorruptError):
                 where = (part.ts_min, part.ts_max + 1) if part.ts_max < FAR else (None, None)
                 damage.append(
-                    Damage(view, part.market_min if part.market_min == part.market_max else "", *where, str(rows))
+                    Damage(
+                        view,
+                        part.market_min if part.market_min == part.market_max else "",
+                        where[0],
+                        where[1],
+                        str(rows),
+                    )
                 )
                 continue
             with errors.parsing(f"The data file {file.path}"):

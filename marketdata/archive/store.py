@@ -339,7 +339,7 @@ class ArchiveStore:
         columns: Data,
         ranges: Mapping[str, Sequence[Range]],
         keep: Keep,
-        before: Coverage,
+        before: Records,
     ) -> tuple[list[DataFile], list[pa.Table], dict[str, Change], NDArray[np.bool_]]:
         """Files with rows to replace, the rows of each that stay, and the times of all rows in the ranges by market.
 
