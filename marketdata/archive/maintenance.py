@@ -153,29 +153,23 @@ def _stored_times(table: Table, view: View, version: Version) -> tuple[list[Dama
     """Damaged and foreign files, and the sorted times of the rows of each market."""
     damage, times = list[Damage](), dict[str, list[Ints]]()
     for file in version.files:
-        span = (file.ts_min, file.ts_max + 1) if file.ts_max < FAR else (None, None)
         if not OURS.fullmatch(file.path):
-            damage.append(
-                Damage(view, "", span[0], span[1], f"The data file {file.path} was written by another program.")
-            )
+            damage.append(Damage(view, "", *_span(file), f"The data file {file.path} was written by another program."))
         for part, rows in _pieces(table, file):
             if isinstance(rows, ArchiveCorruptError):
-                where = (part.ts_min, part.ts_max + 1) if part.ts_max < FAR else (None, None)
-                damage.append(
-                    Damage(
-                        view,
-                        part.market_min if part.market_min == part.market_max else "",
-                        where[0],
-                        where[1],
-                        str(rows),
-                    )
-                )
+                market = part.market_min if part.market_min == part.market_max else ""
+                damage.append(Damage(view, market, *_span(part), str(rows)))
                 continue
             with errors.parsing(f"The data file {file.path}"):
                 columns = from_tables(view, [rows]).sort()
             for market, some in times_of(columns).items():
                 times.setdefault(market, []).append(some)
     return damage, {market: np.sort(np.concatenate(some)) for market, some in times.items()}
+
+
+def _span(part: DataFile) -> tuple[int | None, int | None]:
+    """The time of the rows of a file or row group, if it is known."""
+    return (part.ts_min, part.ts_max + 1) if part.ts_max < FAR else (None, None)
 
 
 def _differing(
