@@ -370,7 +370,7 @@ def test_a_fetch_without_an_end_goes_up_to_now(folder, service, market) -> None:
     )
     assert len(rows) == len(held) > 0
     cost = json.loads(marketdata("plan", "prices", market, *start, "--json", cwd=folder, **service).stdout)
-    assert cost["points"] > 1_000
+    assert cost["points"] >= len(rows)
     assert cost["memory_bytes"] > 0
 
 

@@ -251,11 +251,9 @@ def test_a_key_file_that_is_not_there_says_how_to_make_one(folder: Path) -> None
         assert "marketdata keys new none.toml" in done.stderr
 
 
-def test_the_accessor_shows_its_verbs() -> None:
-    """`df.md` at a prompt lists what can be asked."""
-    import pandas as pd
-
-    assert "bbo, mid, spread" in repr(md.Accessor(pd.DataFrame()))
+def test_the_accessor_shows_its_functions() -> None:
+    """`df.md` at a prompt lists what can be called on the frame."""
+    assert "bbo" in repr(md.testing.books().md)
 
 
 def test_a_short_plan_is_said_in_words() -> None:
