@@ -109,6 +109,20 @@ def test_every_flipped_bit_is_seen(filled: Archive) -> None:
         victim.write_bytes(good)
 
 
+@pytest.mark.fault("AR13")
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_truncated_file_is_an_error_until_it_is_repaired(filled: Archive, size: int) -> None:
+    """A file that was cut off fails the read and is reported; repair marks its ranges, so a pull fetches them again."""
+    victim = data_files(filled)[0]
+    victim.write_bytes(victim.read_bytes()[:size])
+    fresh = Archive(filled.location, frame="polars")
+    with pytest.raises(ArchiveCorruptError):
+        for market in MARKETS:
+            held(fresh, market=market)
+    assert len(fresh.verify(repair=True)) > 0
+    assert fresh.verify().is_empty()
+
+
 @pytest.mark.fault("AR38")
 @pytest.mark.parametrize("where", ["DeltaTable", "update_incremental", "Store.open"])
 def test_damage_is_not_read_out_of_words(filled: Archive, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
