@@ -26,6 +26,7 @@ from marketdata.tidy.book_measures import bbo as bbo
 from marketdata.tidy.book_measures import depth as depth
 from marketdata.tidy.book_measures import fill_price as fill_price
 from marketdata.tidy.book_measures import imbalance as imbalance
+from marketdata.tidy.book_measures import level_count as level_count
 from marketdata.tidy.book_measures import microprice as microprice
 from marketdata.tidy.book_measures import mid as mid
 from marketdata.tidy.book_measures import spread as spread

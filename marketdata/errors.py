@@ -34,6 +34,7 @@
       EmptyRangeWarning         the range lies before or after the life of the market
       NoBookWarning             no order met a book
       PartialCoverageWarning    the archive has only a part of the range
+      PlanWarning               the plan does not allow a part of what was asked
       RecordingWarning          a recording contradicts itself, or part of it cannot be read
       OpenMarketsWarning        scores leave out markets that are open
       MissingValuesWarning      a mean leaves out many rows without a value

@@ -42,7 +42,6 @@ ARCHIVE = {
     "prices": ["market"],
     "metrics": ["market"],
     "scan": ["view"],
-    "outcomes": [],
     "coverage": [],
     "verify": [],
     "compact": [],

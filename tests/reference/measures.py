@@ -124,3 +124,8 @@ def sweep(
     slippage = None if average is None else abs(average - levels[0][0])
     out = {"filled": filled, "shortfall": wanted - filled, "average_price": average, "slippage": slippage}
     return {**out, "shares": shares, "notional": paid, **({"fee": paid * Fraction(fees)} if fees else {})}
+
+
+@loop()
+def level_count(bids: Levels, asks: Levels) -> dict[str, Any]:
+    return {"level_count": len(bids) + len(asks)}
