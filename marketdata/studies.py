@@ -176,29 +176,29 @@ def _signal(books: Native, signal: Any) -> tuple[str, Series]:
     frame: Any = signal
     if isinstance(signal, str | tuple):
         frame = features(books, [signal])
-    own: Frame = in_memory(frame)
-    require("A frame of signals", ["ts", "market_id", "token_id"], own.names)
-    columns = [name for name in value_columns(own.names) if name != "observed"]
+    table: Frame = in_memory(frame)
+    require("A frame of signals", ["ts", "market_id", "token_id"], table.names)
+    columns = [name for name in value_columns(table.names) if name != "observed"]
     leaking = [name for name in columns if leaks_outcome(name)]
     if leaking:
         raise ConfigError(
             f"signal has {', '.join(map(repr, leaking))}, which leaks the outcome; make it of what was known at ts."
         )
-    if len(columns) != 1 or not own.is_number(columns[0]):
+    if len(columns) != 1 or not table.is_number(columns[0]):
         raise ConfigError(
             f"signal has the columns {', '.join(map(repr, columns)) or 'of ids alone'}; allowed is one column of "
             "numbers beside ts and ids."
         )
-    return columns[0], frames.series(own, columns)
+    return columns[0], frames.series(table, columns)
 
 
 def _refuse_payoffs(name: str, signals: Series, payoff: Mapping[tuple[str, str], float]) -> None:
     """ConfigError for a signal that is the payoff of each token under another name."""
     paid = np.array([payoff.get((t.market_id, str(t.token_id)), np.nan) for t in signals.tokens])[signals.token]
-    known = ~np.isnan(paid) & ~np.isnan(signals.values[name])
-    values = signals.values[name][known]
-    if len(np.unique(paid[known])) > 1 and (
-        np.array_equal(values, paid[known]) or np.array_equal(values, 1 - paid[known])
+    has_both = ~np.isnan(paid) & ~np.isnan(signals.values[name])
+    values = signals.values[name][has_both]
+    if len(np.unique(paid[has_both])) > 1 and (
+        np.array_equal(values, paid[has_both]) or np.array_equal(values, 1 - paid[has_both])
     ):
         raise ConfigError(f"signal {name!r} equals the payoff of every token, so it leaks the outcome.")
 

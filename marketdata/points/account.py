@@ -23,17 +23,17 @@ class Quotes:
     bids: Side | None = None
     charge: Charge | None = None
 
-    def known(self, times: Ints) -> Ints:
+    def last_known(self, times: Ints) -> Ints:
         """The place of the latest row at or before each time, -1 where there is none."""
         return np.searchsorted(self.ts, times, side="right") - 1
 
     def mids(self, times: Ints) -> Floats:
         """The mid that was known; NaN where none was, or the latest book has none."""
-        return np.append(self.mid, np.nan)[self.known(times)]
+        return np.append(self.mid, np.nan)[self.last_known(times)]
 
     def sales(self, times: Ints, shares: Floats) -> Floats:
         """Proceeds of selling the shares, best bids first; NaN where the latest bids are for fewer shares."""
-        at, out = self.known(times), np.full(len(times), np.nan)
+        at, out = self.last_known(times), np.full(len(times), np.nan)
         rows = np.flatnonzero(at >= 0)
         if self.bids is None or not len(rows):
             return out

@@ -85,7 +85,7 @@ def prices(legs: Legs, books: Books) -> dict[str, Floats | Ints]:
 def costs(legs: Legs, books: Books, fees: Schedule, size: float | None = None) -> dict[str, Floats | Ints]:
     """Cost with fees of all Yes, and of all No, of an event, and their certain payoffs: 1, and n - 1."""
     event, _, place = legs.groups()
-    charge = fees.of_books(books)
+    charge = fees.charge_for(books)
     count = legs.counts()[event]
     out: dict[str, Floats | Ints] = {"legs": count}
     for name, side, pays in (("yes", YES, np.ones(len(event))), ("no", NO, count - 1.0)):

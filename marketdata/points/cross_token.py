@@ -27,12 +27,12 @@ def numbers_of_tokens(tokens: Sequence[Token], counts: Counts) -> Ints:
     """The number of tokens of each token's market; 0 if it is unknown, 1, or less than the number of tokens here."""
     here = Counter(token.market_id for token in tokens)
 
-    def known(market: str, found: int) -> int:
+    def complete_count(market: str, seen: int) -> int:
         has = counts.get(market, 0) if isinstance(counts, Mapping) else counts
-        has = found if has is None else has
-        return has if max(found, 2) <= has else 0
+        has = seen if has is None else has
+        return has if max(seen, 2) <= has else 0
 
-    by_market = {market: known(market, found) for market, found in here.items()}
+    by_market = {market: complete_count(market, seen) for market, seen in here.items()}
     return np.array([by_market[token.market_id] for token in tokens], np.int64)
 
 

@@ -109,7 +109,7 @@ class Schedule:
             )
         return self.markets[market_id]
 
-    def of_books(self, books: Books) -> Charge:
+    def charge_for(self, books: Books) -> Charge:
         """Fees of trades with books, each of those of its market."""
         if self.markets is None:
             return lambda price, shares, _book: self(price, shares)

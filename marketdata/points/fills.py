@@ -52,7 +52,7 @@ class Snapshot:
     levels: Mapping[bool, tuple[Floats, Floats]]
     used: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
 
-    def take(self, order: Order, wanted: float) -> tuple[Floats, Floats]:
+    def fill(self, order: Order, wanted: float) -> tuple[Floats, Floats]:
         """Take shares for an order, best level first, within its limit: prices and shares, one of each level."""
         price, size = self.levels[order.buys]
         good = price <= order.limit + TOLERANCE if order.buys else price >= order.limit - TOLERANCE
@@ -166,7 +166,7 @@ class Ledger:
         elif wanted <= 0:
             status = "no position"
         else:
-            price, filled = book.take(order, wanted)
+            price, filled = book.fill(order, wanted)
             status = "no liquidity" if not len(filled) else ""
         shares, notional = float(filled.sum()), float((price * filled).sum())
         fee = float(np.sum(self.fees_of(price, filled))) if shares else 0.0

@@ -107,8 +107,8 @@ def first_from(books: Books, times: Ints, tolerance: int) -> Ints:
         ts = books.ts[start:end]
         place = np.searchsorted(ts, times[start:end])
         there = place < len(ts)
-        found = start + place[there]
-        out[start:end][there] = np.where(books.ts[found] - times[start:end][there] <= tolerance, found, -1)
+        entries = start + place[there]
+        out[start:end][there] = np.where(books.ts[entries] - times[start:end][there] <= tolerance, entries, -1)
     return out
 
 

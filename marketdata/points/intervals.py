@@ -18,7 +18,7 @@ def effective(weight: Floats) -> float:
     return float(weight.sum() ** 2 / (weight**2).sum()) if len(weight) else 0.0
 
 
-def of_mean(
+def mean_interval(
     total: Floats,
     weight: Floats,
     share: float,
@@ -71,7 +71,7 @@ def mean_over(values: Floats, cluster: Ints, share: float | None, *, resamples: 
     low, high = np.nan, np.nan
     if share is not None:
         total = np.bincount(which, values).astype(float)
-        low, high = of_mean(total, weight, share, resamples=resamples, seed=seed)
+        low, high = mean_interval(total, weight, share, resamples=resamples, seed=seed)
     return Mean(len(values), effective(weight), mean, low, high)
 
 
@@ -82,7 +82,7 @@ def _jackknife(total: Floats, weight: Floats) -> tuple[float, float]:
     return float(total.sum() / weight.sum()), float(np.sqrt((1 - 1 / len(total)) * squares))
 
 
-def of_share(paid: Floats, weight: Floats, share: float) -> tuple[float, float]:
+def share_interval(paid: Floats, weight: Floats, share: float) -> tuple[float, float]:
     """Wilson interval of sum(paid) / sum(weight) over as many clusters as are `effective`; NaN below two."""
     if len(weight) < 2:
         return np.nan, np.nan

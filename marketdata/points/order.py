@@ -73,26 +73,26 @@ def sorted_by(*keys: NDArray[np.integer]) -> Ints:
     if is_sorted(*keys):
         return np.arange(len(keys[0]), dtype=np.int64)
     for key in reversed(keys):
-        found = key if order is None else key[order]
-        falls = np.count_nonzero(found[1:] < found[:-1])
+        keys = key if order is None else key[order]
+        falls = np.count_nonzero(keys[1:] < keys[:-1])
         if not falls:
             continue
-        if falls * _RUN < len(found) or found.dtype.itemsize <= _DIGIT // 8:  # merged, or counted
-            at: Ints = np.argsort(found, kind="stable")
+        if falls * _RUN < len(keys) or keys.dtype.itemsize <= _DIGIT // 8:  # merged, or counted
+            at: Ints = np.argsort(keys, kind="stable")
             order = at if order is None else order[at]
             continue
-        found = found.astype(np.int64) - found.min()
-        step = int(np.gcd.reduce(found[:: max(1, len(found) // 1000)]))
+        keys = keys.astype(np.int64) - keys.min()
+        step = int(np.gcd.reduce(keys[:: max(1, len(keys) // 1000)]))
         if step > 1:
-            steps = found // step
-            found = steps if (steps * step == found).all() else found
-        bits = int(found.max()).bit_length()
+            steps = keys // step
+            keys = steps if (steps * step == keys).all() else keys
+        bits = int(keys.max()).bit_length()
         if bits > 3 * _DIGIT:
-            at = np.argsort(found, kind="stable")
+            at = np.argsort(keys, kind="stable")
             order = at if order is None else order[at]
             continue
         for shift in range(0, bits, _DIGIT):
-            now = found if shift == 0 else found[at]
+            now = keys if shift == 0 else keys[at]
             digit = np.argsort((now >> shift).astype(np.uint16), kind="stable")
             at = digit if shift == 0 else at[digit]
         order = at if order is None else order[at]
@@ -179,7 +179,7 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
         at, best = (one.begins, best) if two.all() else (one.begins[two], best[two])
         with np.errstate(invalid="ignore"):
             worse.append(at[~((price[at + 1] - best) * sign >= 0)] + 1)
-    wrong = [np.sort(np.concatenate(found)) for found in (half, worse)]
+    wrong = [np.sort(np.concatenate(rows_of_fault)) for rows_of_fault in (half, worse)]
     return Snapshots(times[opens], bids, asks, np.concatenate(wrong))
 
 

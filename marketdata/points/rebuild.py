@@ -115,7 +115,7 @@ def first_rows(event: NDArray[np.int8], token: Codes, ts: Ints) -> NDArray[np.in
     return np.where(again, CHANGE, event).astype(np.int8)
 
 
-def of_all_rows(changes: Changes) -> NDArray[np.int8]:
+def with_snapshot_in_all_rows(changes: Changes) -> NDArray[np.int8]:
     """Events with SNAPSHOT in all rows of a snapshot, which are those up to the next time."""
     begins = np.flatnonzero(changes.event != CHANGE)
     run = np.searchsorted(begins, np.arange(len(changes)), side="right") - 1
@@ -134,13 +134,13 @@ def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[Bools, Boo
     if not len(order):
         return np.zeros(0, bool), np.zeros(0, bool)
     starts = np.flatnonzero(np.diff(token, prepend=-1))
-    known = np.array([latest.get(changes.tokens[code], 0) for code in token[starts].tolist()], np.int64)
-    low = min(int(seen.min()), int(known.min()))
+    last_seen = np.array([latest.get(changes.tokens[code], 0) for code in token[starts].tolist()], np.int64)
+    low = min(int(seen.min()), int(last_seen.min()))
     # The running maximum of each token: a token is above all tokens before it by a whole span of times.
-    lift = token * (int(max(seen.max(), known.max())) - low + 1) - low
+    lift = token * (int(max(seen.max(), last_seen.max())) - low + 1) - low
     highest = seen + lift
     before = np.concatenate(([0], highest[:-1]))
-    before[starts] = known + lift[starts]
+    before[starts] = last_seen + lift[starts]
     before = np.maximum.accumulate(before)
     ends = run_ends(starts, len(token)) - 1
     after = np.maximum(before, highest)[ends] - lift[ends]
@@ -262,9 +262,9 @@ class Rebuilder:
         yield from self._rebuilt(joined([self.open.take(continues), changes]), "none", applied)
         self.open = joined([untouched, self.open])
         rows = np.unique(changes.row[changes.row >= 0])
-        known = np.unique(np.concatenate([rows[:0], *applied]))
-        self.tally.applied += int((known >= 0).sum())
-        self.tally.unknown += len(rows) - int((known >= 0).sum())
+        applied_rows = np.unique(np.concatenate([rows[:0], *applied]))
+        self.tally.applied += int((applied_rows >= 0).sum())
+        self.tally.unknown += len(rows) - int((applied_rows >= 0).sum())
 
     def end(self) -> Iterator[Books]:
         """The end of a file: books that are no longer valid come out, and are forgotten.
@@ -291,8 +291,8 @@ class Rebuilder:
         cuts = np.append(starts[np.flatnonzero(np.diff(part, prepend=-1))], len(rows))
         for a, b in itertools.pairwise(cuts.tolist()):
             part_rows = rows.take(slice(a, b))
-            runs = _runs(part_rows, self, closing)
-            applied.append(part_rows.row[runs.known[runs.of]])
+            runs = _split_into_runs(part_rows, self, closing)
+            applied.append(part_rows.row[runs.has_book[runs.of]])
             levels = _levels(part_rows, runs)
             still_open.append(_open(part_rows, runs, levels))
             yield from _books(part_rows, runs, levels, self.width, unchanged=self.unchanged)
@@ -326,12 +326,12 @@ class _Runs(NamedTuple):
     bucket: Ints
     place: Ints
     edges: Ints
-    known: Bools
+    has_book: Bools
     is_open: Bools
     last_ts: Ints
 
 
-def _runs(rows: Changes, state: Rebuilder, closing: _Closing) -> _Runs:
+def _split_into_runs(rows: Changes, state: Rebuilder, closing: _Closing) -> _Runs:
     width, count = state.width, len(rows)
     same_token = rows.token[1:] == rows.token[:-1]
     step = np.diff(rows.ts)
@@ -346,7 +346,7 @@ def _runs(rows: Changes, state: Rebuilder, closing: _Closing) -> _Runs:
     ts = _never_back(rows.ts, ~same_token | went_back) if (same_token & (step < 0)).any() else rows.ts
     bucket = (ts - width.offset) // width.micros
     last = run_ends(starts, count) - 1
-    known = rows.event[starts] == SNAPSHOT
+    has_book = rows.event[starts] == SNAPSHOT
     until, over = state.valid_until(ts[last], rows.seen[last])
 
     def bucket_after(micros: Ints) -> Ints:
@@ -361,7 +361,7 @@ def _runs(rows: Changes, state: Rebuilder, closing: _Closing) -> _Runs:
     end = np.where(follows & ends_in_break, bucket_after(np.where(ends_going_back, ts[last], until)), end)
     is_over = ~follows & (over if closing == "over" else closing == "all")
     end = np.where(follows, end, np.where(is_over, bucket_after(until), bucket[last]))
-    is_open = ~follows & known & ~(is_over & (closing == "over"))
+    is_open = ~follows & has_book & ~(is_over & (closing == "over"))
     if state.unchanged:
         place, edges = bucket - bucket[starts][of], np.maximum(end - bucket[starts], 0)
     else:  # only buckets with a row are edges
@@ -370,7 +370,7 @@ def _runs(rows: Changes, state: Rebuilder, closing: _Closing) -> _Runs:
         number = np.cumsum(is_new)
         place = number - number[starts][of]
         edges = np.maximum.reduceat(np.where(bucket < end[of], place + 1, 0), starts)
-    return _Runs(starts, of, bucket, place, np.where(known, edges, 0), known, is_open, ts[last])
+    return _Runs(starts, of, bucket, place, np.where(has_book, edges, 0), has_book, is_open, ts[last])
 
 
 def _never_back(ts: Ints, restarts: Bools) -> Ints:
@@ -401,7 +401,7 @@ def _levels(rows: Changes, runs: _Runs) -> _Levels:
     edge += (ends - runs.edges)[runs.of]
     last_row = np.full(int(ends[-1]), -1)
     last_row[edge[in_a_bucket]] = in_a_bucket  # of several rows the last one stays
-    setting = np.flatnonzero(runs.known[runs.of] & ~np.isnan(rows.price))
+    setting = np.flatnonzero(runs.has_book[runs.of] & ~np.isnan(rows.price))
     place, is_last = _order(runs.of[setting], rows.side[setting], ticks(rows.price[setting]))
     row = setting[place]
     begin = edge[row]

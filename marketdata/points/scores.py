@@ -128,18 +128,22 @@ def overall(forecasts: Forecasts, loss: Loss, sampling: Sampling | None, bounds:
     if sampling is not None and len(np.unique(paid)) > 1:
         totals, weights = forecasts.clustered(sampling.cluster, points * lost, points)
         _, _, draws, seed = sampling
-        ends = intervals.of_mean(totals, weights, sampling.share, resamples=draws, seed=seed, bounds=bounds)
+        ends = intervals.mean_interval(totals, weights, sampling.share, resamples=draws, seed=seed, bounds=bounds)
         clusters = intervals.effective(weights)
     return Overall(len(np.unique(forecasts.market)), points.sum(), score, *ends, *parts, clusters)
 
 
-def of_bin(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
+def bin_summary(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
     """Points of a bin, their mean price and payoff, with a ``sampling`` the markets and the interval of the payoff."""
     _, _, p, paid, points = forecasts
     out = [points.sum(), p.sum() / points.sum(), paid.sum() / points.sum()]
     if sampling is None:
         return out
-    return [*out, len(p), *intervals.of_share(*forecasts.clustered(sampling.cluster, paid, points), sampling.share)]
+    return [
+        *out,
+        len(p),
+        *intervals.share_interval(*forecasts.clustered(sampling.cluster, paid, points), sampling.share),
+    ]
 
 
 def squared_error(p: Floats, y: Floats) -> Floats:

@@ -96,46 +96,46 @@ def account(
     [(100.0, 0.0, 0.0, 0.0), (58.0, 41.0, 40.0, -1.0), (58.0, 43.0, 42.0, 1.0)]
     """
     bucket, start = BucketWidth.of(width, "width"), number("cash", cash, least=-np.inf)
-    own = in_memory(prices, ("nested", "books", "bbo", "prices"))
-    quotes = _quotes(own, None if fees is None else schedule(fees))
+    table = in_memory(prices, ("nested", "books", "bbo", "prices"))
+    quotes = _quotes(table, None if fees is None else schedule(fees))
     for one in quotes.values():
         refuse_off_grid(one.ts, bucket, "give the bucket width of the prices")
     every = np.unique(np.concatenate([one.ts for one in quotes.values()] or [np.zeros(0, np.int64)]))
     check_starts(every, bucket)
-    known = None if outcomes is None else Payoffs(outcomes, [(*token, None) for token in quotes])
-    tokens = _tokens(fills, quotes, known, bucket)
+    resolutions = None if outcomes is None else Payoffs(outcomes, [(*token, None) for token in quotes])
+    tokens = _tokens(fills, quotes, resolutions, bucket)
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
     times = np.unique(np.concatenate([every, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
     paths = {key: rules.path(token, times) for key, token in tokens.items()}
     columns = {"ts": frames.times(times), **rules.total(list(paths.values()), len(times)).equity(start)}
-    by_market = _by(own, times, "market_id", paths, {key: key[0] for key in paths})
-    by_event = None if markets is None else _by(own, times, "event_id", paths, _events(markets, list(paths)))
-    return Account(own.build(columns, len(times)), by_market, by_event)
+    by_market = _by(table, times, "market_id", paths, {key: key[0] for key in paths})
+    by_event = None if markets is None else _by(table, times, "event_id", paths, _events(markets, list(paths)))
+    return Account(table.build(columns, len(times)), by_market, by_event)
 
 
 def _quotes(frame: Frame, fees: Schedule | None) -> dict[tuple[str, str], Quotes]:
     """The quotes of each token, from books, bbo or prices."""
     if frame.kind == "prices":
         series, value = probability_of(frame)
-        return {token: Quotes(series.ts[run], series.values[value][run]) for token, run in _runs(series)}
+        return {token: Quotes(series.ts[run], series.values[value][run]) for token, run in _rows_by_token(series)}
     books = frames.books(frame)
     for name, top in (("best_bid", books.bids), ("best_ask", books.asks)):
         refuse_cents(name, top.best)
     out = {}
-    for token, run in _runs(books):
+    for token, run in _rows_by_token(books):
         side = Side(books.bids.begins[run], books.bids.counts[run], books.bids.price, books.bids.size)
-        charge = None if fees is None else fees.of_market(token[0]).of_books(books)
+        charge = None if fees is None else fees.of_market(token[0]).charge_for(books)
         out[token] = Quotes(books.ts[run], books.mid[run], side, charge)
     return out
 
 
-def _runs(columns: Columns) -> list[tuple[tuple[str, str], slice]]:
+def _rows_by_token(columns: Columns) -> list[tuple[tuple[str, str], slice]]:
     runs = pairwise(columns.bounds.tolist())
     return [((t.market_id, str(t.token_id)), slice(a, b)) for t, (a, b) in zip(columns.tokens, runs, strict=True)]
 
 
 def _tokens(
-    fills: Native, quotes: dict[tuple[str, str], Quotes], known: Payoffs | None, width: BucketWidth
+    fills: Native, quotes: dict[tuple[str, str], Quotes], resolutions: Payoffs | None, width: BucketWidth
 ) -> dict[tuple[str, str], rules.Token]:
     """The fills of each token, and when it pays what."""
     table = series_of(fills, "A frame of fills", _FILLS)
@@ -148,12 +148,12 @@ def _tokens(
         # An order that was not filled has no shares, and need not say what they cost.
         if len(wrong := np.flatnonzero((shares != 0) & ~(np.isfinite(values) & (values >= least)))):
             allowed = "a finite number" if least else "a number from 0"
-            found = float(values[wrong[0]])
-            raise NotTidyError(f"{name} is {allowed} in a frame of fills; row {wrong[0]} has {found!r}.")
+            value = float(values[wrong[0]])
+            raise NotTidyError(f"{name} is {allowed} in a frame of fills; row {wrong[0]} has {value!r}.")
     of = defaultdict(list)
     ids = zip(*(map(str, table.texts(c)) for c in ID_COLUMNS[:2]), strict=True)
-    for row, (key, some) in enumerate(zip(ids, shares.tolist(), strict=True)):
-        if some:
+    for row, (key, shares_filled) in enumerate(zip(ids, shares.tolist(), strict=True)):
+        if shares_filled:
             of[key].append(row)
     none = Quotes(np.zeros(0, np.int64), np.zeros(0))
     out = {}
@@ -161,8 +161,8 @@ def _tokens(
         at = np.array(places)[np.argsort(ts[places], kind="stable")]
         sign = np.where(sides[at] == "buy", 1.0, -1.0)
         moved, money = sign * shares[at], -sign * notional[at] - fee[at]
-        payoff = None if known is None else known.payoff.get(key)
-        resolved = None if known is None or payoff is None else known.resolved_at.get(key[0])
+        payoff = None if resolutions is None else resolutions.payoff.get(key)
+        resolved = None if resolutions is None or payoff is None else resolutions.resolved_at.get(key[0])
         end = None if resolved is None else int(width.floor(np.array([resolved]))[0])
         position = np.cumsum(moved)
         if (position < -TOLERANCE * np.cumsum(np.abs(moved))).any():
@@ -180,21 +180,25 @@ def _events(given: Native, tokens: list[tuple[str, str]]) -> dict[tuple[str, str
     data = columns_of(given, ("market_id", "event_id", "event_slug"))
     name = "event_id" if "event_id" in data else "event_slug"
     require("markets, a frame of market records,", ["market_id", name], data)
-    found = dict(zip(map(str, data["market_id"]), data[name], strict=True))
-    return {key: str(found[key[0]]) for key in tokens if found.get(key[0]) is not None}
+    event_of = dict(zip(map(str, data["market_id"]), data[name], strict=True))
+    return {key: str(event_of[key[0]]) for key in tokens if event_of.get(key[0]) is not None}
 
 
 def _by(
-    own: Frame, times: Ints, name: str, paths: Mapping[tuple[str, str], Path], group_of: Mapping[tuple[str, str], str]
+    prices: Frame,
+    times: Ints,
+    name: str,
+    paths: Mapping[tuple[str, str], Path],
+    group_of: Mapping[tuple[str, str], str],
 ) -> Native:
     """A frame of the sums of the tokens of each market or event, from its first fill on."""
     tokens = defaultdict(list)
     for key, group in sorted(group_of.items(), key=lambda one: one[1]):
         tokens[group].append(paths[key])
-    sums = {group: rules.total(some, len(times)).from_first_fill() for group, some in tokens.items()}
+    sums = {group: rules.total(token_paths, len(times)).from_first_fill() for group, token_paths in tokens.items()}
     counts = [len(one.value) for one in sums.values()]
     rows = np.concatenate([np.arange(len(times) - n, len(times)) for n in counts] or [np.zeros(0, np.int64)])
     columns: dict[str, Column] = {"ts": frames.times(times[rows]), name: np.repeat([*sums], counts).tolist()}
     for c in ("value", "sale", "profit"):
         columns[c] = np.concatenate([np.zeros(0), *(getattr(one, c) for one in sums.values())])
-    return own.build(columns, len(rows))
+    return prices.build(columns, len(rows))

@@ -49,8 +49,8 @@ def available_at(frame: F, width: Width) -> F:
     """
     bucket = BucketWidth.of(width, "width")
 
-    def with_end(own: Frame) -> Native:
-        return frames.with_columns(own, {KNOWN: frames.times(own.times("ts") + bucket.micros)})
+    def with_end(part: Frame) -> Native:
+        return frames.with_columns(part, {KNOWN: frames.times(part.times("ts") + bucket.micros)})
 
     on_times = partial(check_width, width=bucket)
     return run(frame, with_end, _KINDS, partition_by="row", keep_extra=True, on_times=on_times)
@@ -197,15 +197,15 @@ def _found(left: Frame, right: Frame, *, keys: tuple[str, ...], how: _Join) -> N
     on, tolerance, suffix = how.on, how.tolerance, how.suffix
     left.check_numbers()
     right.check_numbers()
-    known = _known(right, how.width)
+    known_at = _known(right, how.width)
     moments = left.times(on)
     codes = _codes(left, right, keys)
-    those = Keyed(codes[1], known, order.sorted_by(codes[1], known))
+    those = Keyed(codes[1], known_at, order.sorted_by(codes[1], known_at))
     _refuse_doubles(right, those, [*keys, KNOWN])
     rows = latest(Keyed(codes[0], moments, order.sorted_by(codes[0], moments)), those, exact=how.exact)
-    known = np.append(known, order.NO_TIME)
+    known_at = np.append(known_at, order.NO_TIME)
     if tolerance is not None:
-        rows = np.where((rows >= 0) & (moments - known[rows] <= tolerance), rows, -1)
+        rows = np.where((rows >= 0) & (moments - known_at[rows] <= tolerance), rows, -1)
     place = None
     if on != "ts" or not frames.is_in_order(left):
         place = order.sorted_by(*(frames.ranks(left, c) for c in ID_COLUMNS[:2] if c in left.names), moments)
@@ -213,7 +213,7 @@ def _found(left: Frame, right: Frame, *, keys: tuple[str, ...], how: _Join) -> N
     more = _renamed(left.names, right.names, keys, suffix)
     values: dict[str, Column] = {new: Passed(right, old, rows) for old, new in more.items()}
     if KNOWN not in right.names:
-        values[KNOWN + suffix if KNOWN in left.names else KNOWN] = frames.times(known[rows])
+        values[KNOWN + suffix if KNOWN in left.names else KNOWN] = frames.times(known_at[rows])
     return frames.rows_to_frame(left, place, values)
 
 
@@ -266,8 +266,8 @@ def gaps(frame: F, width: Width) -> F:
     """
     bucket = BucketWidth.of(width, "width")
 
-    def missing(own: Frame) -> Native:
-        rows = frames.rows(own)
+    def missing(part: Frame) -> Native:
+        rows = frames.rows(part)
         ts = bucket.floor(rows.ts)
         step = np.diff(ts, prepend=ts[:1])
         step[rows.starts] = 0
@@ -277,6 +277,6 @@ def gaps(frame: F, width: Width) -> F:
             "end": frames.times(ts[at]),
             "missing": step[at] // bucket.micros - 1,
         }
-        return frames.to_frame(own, rows.take(at), values, [*own.ids, *values])
+        return frames.to_frame(part, rows.take(at), values, [*part.ids, *values])
 
     return run(frame, missing, _KINDS, on_times=partial(check_width, width=bucket))

@@ -124,7 +124,7 @@ def _events(markets: Any) -> list[Event]:
     """The events of market records, by id; NotTidyError where the records do not say what is needed."""
     data = columns_of(markets, ("market_id", "token_ids", *_EVENT, *_EXCLUSIVE, *_OPEN))
     names = ["market_id", "token_ids"]
-    names += [next((name for name in some if name in data), some[0]) for some in (_EVENT, _EXCLUSIVE, _OPEN)]
+    names += [next((name for name in fields if name in data), fields[0]) for fields in (_EVENT, _EXCLUSIVE, _OPEN)]
     require("markets, a frame of market records,", names, data)
     event_of: dict[str, tuple[dict[str, tuple[str, str]], set[bool]]] = {}
     for market, ids, event, exclusive, open_list in zip(*(data[name] for name in names), strict=True):

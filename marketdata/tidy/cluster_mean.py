@@ -91,11 +91,11 @@ def cluster_mean(
     means, markets, missing = [], [], []
     for number_of_group in range(len(first)):
         inside = np.flatnonzero(group == number_of_group)
-        known = inside[~np.isnan(values[inside])]
+        with_value = inside[~np.isnan(values[inside])]
         mean = intervals.mean_over(values[inside], cluster_of_row[inside], share, resamples=draws, seed=start)
         means.append(mean)
-        markets.append(len(np.unique(market[known])))
-        missing.append(1 - len(known) / len(inside) if len(inside) else 0.0)
+        markets.append(len(np.unique(market[with_value])))
+        missing.append(1 - len(with_value) / len(inside) if len(inside) else 0.0)
     warn_of_means(chosen, share, [mean.effective for mean in means], missing)
     columns["markets"] = np.array(markets, np.int64)
     names = intervals.Mean._fields[: None if share is not None else 3]

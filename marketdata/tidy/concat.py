@@ -29,11 +29,11 @@ def concat(frames: Iterable[F]) -> F:
     """
     if not isinstance(frames, Iterable):
         raise ConfigError("is refused; pass a list of frames.", argument="frames", value=frames)
-    some: list[Any] = [read(frame) for frame in ([frames] if hasattr(frames, "columns") else frames)]
-    if not some:
+    tables: list[Any] = [read(frame) for frame in ([frames] if hasattr(frames, "columns") else frames)]
+    if not tables:
         raise ConfigError("frames is empty; pass a list of at least one frame.")
-    _check_rows([checked_names(frame, place) for place, frame in enumerate(some)])
-    return below_each_other(some)  # type: ignore[no-any-return]
+    _check_rows([checked_names(frame, place) for place, frame in enumerate(tables)])
+    return below_each_other(tables)  # type: ignore[no-any-return]
 
 
 def _check_rows(names: list[list[str]]) -> None:

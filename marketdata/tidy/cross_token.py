@@ -38,11 +38,11 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     """
     counts = _token_counts(tokens)
 
-    def mirrored(own: Frame) -> Native:
-        rows = frames.level_rows(own)
+    def mirrored(part: Frame) -> Native:
+        rows = frames.level_rows(part)
         refuse_cents("price", rows.levels.price)
         entries, levels = rules.complement(*rows, counts)
-        return frames.to_frame(own, entries, frames.level_values(levels), BOOKS)
+        return frames.to_frame(part, entries, frames.level_values(levels), BOOKS)
 
     return run(frame, mirrored, ("books",), partition_by="market")
 
@@ -109,9 +109,9 @@ def _of_market(frame: Frame, rule: Callable[[Series, Counts], Series], names: Se
     best = top(frame)
     for name in ("best_bid", "best_ask"):
         refuse_cents(name, best.values[name])
-    found = rule(best, counts)
-    values = {"ts": frames.times(found.ts), **found.values}
-    return frames.to_frame(frame, found, values, ["ts", "market_id", *names])
+    result = rule(best, counts)
+    values = {"ts": frames.times(result.ts), **result.values}
+    return frames.to_frame(frame, result, values, ["ts", "market_id", *names])
 
 
 def _token_counts(tokens: Any) -> Counts:
@@ -149,8 +149,8 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
     """
     counts = _token_counts(tokens)
 
-    def shares(own: Frame) -> Native:
-        series, value = probability_of(own)
-        return frames.to_frame(own, series, {"probability": rules.shares(series, value, counts)})
+    def shares(part: Frame) -> Native:
+        series, value = probability_of(part)
+        return frames.to_frame(part, series, {"probability": rules.shares(series, value, counts)})
 
     return run(frame, shares, ("prices", *KINDS), partition_by="market")

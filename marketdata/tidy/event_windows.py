@@ -42,12 +42,12 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     """
     ends = resolution_times(outcomes)
 
-    def with_time_left(own: Frame) -> Native:
-        require("A tidy frame", ["market_id"], own.names)
-        markets, market = frames.distinct_ids(own, ["market_id"])
+    def with_time_left(part: Frame) -> Native:
+        require("A tidy frame", ["market_id"], part.names)
+        markets, market = frames.distinct_ids(part, ["market_id"])
         at = np.array([ends.get(str(name), np.nan) for (name,) in markets], float)
-        left = (at[market] - own.times("ts")) / SECOND
-        return frames.with_columns(own, {_LEFT: left})
+        left = (at[market] - part.times("ts")) / SECOND
+        return frames.with_columns(part, {_LEFT: left})
 
     return run(frame, with_time_left, _KINDS, partition_by="row", keep_extra=True)
 

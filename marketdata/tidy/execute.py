@@ -110,9 +110,9 @@ def execute(
     delay = whole("latency", latency, 0, _MOST_BUCKETS) * bucket.micros
     patience = whole("exit_tolerance", exit_tolerance, 0, _MOST_BUCKETS) * bucket.micros
     hold = None if exit_after is None else whole("exit_after", exit_after, 1, _MOST_BUCKETS) * bucket.micros
-    known = schedule(fees)
-    own = in_memory(books, ("books",))
-    snapshots = frames.books(own)
+    fee_schedule = schedule(fees)
+    table = in_memory(books, ("books",))
+    snapshots = frames.books(table)
     for one in (snapshots.bids, snapshots.asks):
         refuse_cents("price", one.price)
     ladders = Ladders(snapshots)
@@ -135,13 +135,13 @@ def execute(
     ledgers = []
     for token in sorted(by_token):
         ends = None if payoffs is None else payoffs.resolved_at.get(token[0])
-        ledger = Ledger(token, ladders, known.of_market(token[0]), hold, patience, ends)
+        ledger = Ledger(token, ladders, fee_schedule.of_market(token[0]), hold, patience, ends)
         ledger.trade(by_token[token])
         ledgers.append(ledger)
     if given and all(fill.status == "no book" for ledger in ledgers for fill in ledger.fills):
         _warn_of_no_book(given, ladders, bucket)
     # The side of an order has other values than that of a level.
-    like = own.without("side")
+    like = table.without("side")
     fills, results = _fills(ledgers, ladders.labels), _results(ledgers, {} if payoffs is None else payoffs.payoff)
     markets, of = np.unique([ledger.token[0] for ledger in ledgers], return_inverse=True)
     ids = _ids(ledgers, ladders.labels, np.arange(len(ledgers)))

@@ -290,7 +290,7 @@ def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> Pa
     return payoffs
 
 
-def _runs(
+def _forecast_runs(
     frame: Frame, payoffs: Callable[[Tokens], PayoffOfToken], groups: _Groups, clip: float | None
 ) -> tuple[Sequence[Token], Runs]:
     """The forecasts of a frame that count, and its tokens."""
@@ -324,7 +324,7 @@ def _means(
     ids: Sequence[str],
     score: _Score,
 ) -> Native:
-    tokens, runs = _runs(frame, payoffs, groups, score.clip)
+    tokens, runs = _forecast_runs(frame, payoffs, groups, score.clip)
     by_token = "token_id" in ids
     first, points, outcome, lost = runs.means(score.loss, runs.token if by_token else runs.market)
     columns: dict[str, Column] = {c: Texts(runs.token[first], [getattr(one, c) for one in tokens]) for c in ids}
@@ -342,7 +342,7 @@ def _small(
     bins: int | None = None,
 ) -> Native:
     """A frame of the forecasts that count, those of a token at one price as one; or of sums of those of a market."""
-    tokens, runs = _runs(frame, payoffs, groups, clip)
+    tokens, runs = _forecast_runs(frame, payoffs, groups, clip)
     market, *numbers = runs.by_price() if bins is None else runs.binned(bins)
     columns: dict[str, Column] = {"market_id": Texts(market, [*_markets(tokens)])}
     return frame.build(columns | dict(zip(Forecasts._fields[1:], numbers, strict=True)), len(market))
@@ -352,10 +352,10 @@ def _in_two_steps(frame: F, small: Callable[[Frame], Native], finish: Callable[[
     """The forecasts of each market where the frame is, and what is made of all of them in one place."""
     if is_dask(frame) or is_engine(frame):
         return at_once(run(frame, small, _KINDS, partition_by="market"), finish)
-    return run(frame, lambda own: finish(small(own)), _KINDS, partition_by="all")
+    return run(frame, lambda part: finish(small(part)), _KINDS, partition_by="all")
 
 
-def _read(part: Native) -> tuple[Frame, Forecasts, list[str]]:
+def _forecasts_and_markets(part: Native) -> tuple[Frame, Forecasts, list[str]]:
     """The rows of `_small`, and the ids of the markets by their number."""
     frame = in_memory(part)
     group, *numbers = (frame.numbers(c) for c in Forecasts._fields[1:])
@@ -365,7 +365,7 @@ def _read(part: Native) -> tuple[Frame, Forecasts, list[str]]:
 
 
 def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
-    frame, forecasts, markets = _read(part)
+    frame, forecasts, markets = _forecasts_and_markets(part)
     # Without columns to group by all are one group, of no forecast too.
     groups = forecasts.by_group() if options.groups.by else {0: forecasts}
     sampling = options.sampling(markets)
@@ -398,13 +398,13 @@ def _warn_of_few(name: str, sampling: Sampling, rows: Sequence[scores.Overall]) 
 
 
 def _curves(part: Native, *, options: _Options, bins: int) -> Native:
-    frame, forecasts, markets = _read(part)
+    frame, forecasts, markets = _forecasts_and_markets(part)
     groups = forecasts.by_group()
     group, at = np.divmod(np.array([*groups], np.int64), bins)
     keys = {**options.groups.columns(group), "bin_start": at / bins, "bin_end": (at + 1) / bins}
     ends = () if options.share is None else ("markets", "outcome_low", "outcome_high")
     sampling = options.sampling(markets)
-    rows = [scores.of_bin(one, sampling) for one in groups.values()]
+    rows = [scores.bin_summary(one, sampling) for one in groups.values()]
     return _built(frame, keys, ("points", "forecast", "outcome", *ends), rows)
 
 

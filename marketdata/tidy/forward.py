@@ -140,7 +140,7 @@ def _forward(frame: Frame, plan: _Plan) -> Native:
     books = frames.books(frame, all_levels=plan.size is not None)
     for name, levels in (("best_bid", books.bids), ("best_ask", books.asks)):
         refuse_cents(name, levels.best)
-    charge = None if plan.fees is None else plan.fees.of_books(books)
+    charge = None if plan.fees is None else plan.fees.charge_for(books)
     trade = rules.Trade(plan.side == "buy", plan.size, plan.latency, plan.tolerance, charge)
     settlement = plan.settlement(books)
     results = [rules.forward(books, horizon, trade, settlement) for horizon in plan.horizons.values()]

@@ -40,18 +40,18 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     Missing id columns stay None, with ``lookup`` missing ids too, to be looked up. NotTidyError if a column is missing
     or of the wrong type, or rows contradict each other.
     """
-    own, spec = in_memory(frame), VIEWS[view]
-    nest = view == "books" and set(LISTS) <= set(own.names) and "level" not in own.names
-    require(f"A {view} frame", ("ts", *(("token_id", *LISTS) if nest else spec.required)), own.names)
+    table, spec = in_memory(frame), VIEWS[view]
+    nest = view == "books" and set(LISTS) <= set(table.names) and "level" not in table.names
+    require(f"A {view} frame", ("ts", *(("token_id", *LISTS) if nest else spec.required)), table.names)
     for name in (c for c in ID_COLUMNS if c not in spec.ids):
-        own = own.without(name)
-    own.kind = "nested" if nest else view
-    if lookup and _lacks_ids(own):
-        own.keys = own.ids
+        table = table.without(name)
+    table.kind = "nested" if nest else view
+    if lookup and _lacks_ids(table):
+        table.keys = table.ids
     if spec.columns is Books:
-        return frames.books(own).sort()
-    numbers = [c for c in own.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and own.is_number(c))]
-    series = frames.series(own, numbers)
+        return frames.books(table).sort()
+    numbers = [c for c in table.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and table.is_number(c))]
+    series = frames.series(table, numbers)
     none = np.full(len(series), np.nan)
     whole = {c: series.values.get(c, none) for c in (*spec.names, *numbers)}
     return Series(series.tokens, series.bounds, series.ts, whole).sort()
@@ -59,8 +59,8 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
 
 def is_tidy(frame: Native) -> bool:
     """Whether the times of a frame are read as they are, by token in their order."""
-    own = in_memory(frame)
-    return frames.is_in_order(own) and "ts" in own.tidy
+    table = in_memory(frame)
+    return frames.is_in_order(table) and "ts" in table.tidy
 
 
 def _lacks_ids(frame: Frame) -> bool:

@@ -190,12 +190,12 @@ def _chosen(feature: object) -> _Chosen:
             f"{feature!r} is not a measure; allowed are a name, a function of md.measure, or a pair such as {pair}."
         )
     if not isinstance(name, str):
-        found, column = name.measure, None
+        rule, column = name.measure, None
     elif name in MEASURES:
-        found, column = MEASURES[name], None
+        rule, column = MEASURES[name], None
     else:
-        found, column = _of_column(name), name
-    return _Chosen(found, _bound(found, (), arguments), column)
+        rule, column = _of_column(name), name
+    return _Chosen(rule, _bound(rule, (), arguments), column)
 
 
 def _of_column(name: str) -> Measure:

@@ -257,7 +257,7 @@ def tokens_of(frame: Native) -> list[tuple[str, str, str | None]]:
     names = names_of(frame)
     ids = [c for c in ID_COLUMNS if c in names]
     require("A tidy frame", ID_COLUMNS[:2], names)
-    own = in_memory(frame if is_in_memory(frame) else distinct_rows(frame, ids))
-    each = frames.distinct_ids(own, ids)[0]
-    found = {(str(market), str(token), label[0] if label else None) for market, token, *label in each}
-    return sorted(found, key=lambda one: (one[:2], one[2] is not None, one[2] or ""))
+    table = in_memory(frame if is_in_memory(frame) else distinct_rows(frame, ids))
+    each = frames.distinct_ids(table, ids)[0]
+    tokens = {(str(market), str(token), label[0] if label else None) for market, token, *label in each}
+    return sorted(tokens, key=lambda one: (one[:2], one[2] is not None, one[2] or ""))

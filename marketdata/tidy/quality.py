@@ -92,13 +92,13 @@ def check(frame: F, width: Width | None = None) -> F:
     [('gaps', 'warning', 1)]
     """
     frame = read(frame)
-    own = in_memory(frame, ("books", "prices", "metrics"))
-    view = _View(own if own.kind != "nested" else opened(explode(own.native), ["books"]))
-    found = [*_times(view, None if width is None else BucketWidth.of(width, "width"))]
-    found += [*_levels(view), *_tops(view)] if view.books else _values(view)
-    columns: dict[str, Column] = {name: [row[name] for row in found] for name in found[0]}
+    table = in_memory(frame, ("books", "prices", "metrics"))
+    view = _View(table if table.kind != "nested" else opened(explode(table.native), ["books"]))
+    findings = [*_times(view, None if width is None else BucketWidth.of(width, "width"))]
+    findings += [*_levels(view), *_tops(view)] if view.books else _values(view)
+    columns: dict[str, Column] = {name: [row[name] for row in findings] for name in findings[0]}
     columns |= {name: np.array(columns[name], np.int64) for name in ("n_failed", "n_checked")}
-    return as_frame_of(frame, lambda like: like.build(columns, len(found)))  # type: ignore[no-any-return]
+    return as_frame_of(frame, lambda like: like.build(columns, len(findings)))  # type: ignore[no-any-return]
 
 
 def _times(view: _View, width: BucketWidth | None) -> Iterator[Finding]:
@@ -178,8 +178,8 @@ def _long_runs(equal: NDArray[np.bool_], rows: Ints) -> Ints:
 
 def _values(view: _View) -> Iterator[Finding]:
     n = len(view)
-    own = COLUMNS[view.frame.kind]
-    names = [c for c in value_columns(view.frame.names) if c in own or view.frame.is_number(c)]
+    defined = COLUMNS[view.frame.kind]
+    names = [c for c in value_columns(view.frame.names) if c in defined or view.frame.is_number(c)]
     columns = {c: view.frame.numbers(c) for c in names}
     if view.frame.kind == "prices":
         price = columns["price"]

@@ -235,7 +235,7 @@ def _frame(like: Frame, changes: rule.Changes) -> Native:
         {
             "ts": frames.times(changes.ts),
             **{name: Texts(changes.token, [t[i] for t in changes.tokens]) for i, name in enumerate(ID_COLUMNS)},
-            "event": Texts(rule.of_all_rows(changes), [*rule.EVENTS]),
+            "event": Texts(rule.with_snapshot_in_all_rows(changes), [*rule.EVENTS]),
             "side": Texts(changes.side, [BID, ASK]),
             "price": changes.price,
             "size": changes.size,

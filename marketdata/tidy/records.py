@@ -33,11 +33,11 @@ def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKi
 
 
 def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, object]:
-    own = "token_id" if kind == "tokens" else ID_NAMES[kind]
+    id_column = "token_id" if kind == "tokens" else ID_NAMES[kind]
     out: dict[str, object] = {}
     for name, value in record.items():
         if name == "id":
-            out[own] = None if value is None else str(value)
+            out[id_column] = None if value is None else str(value)
         elif name == "tokens" and kind == "markets" and _are_tokens(value):
             lists = ([str(t["id"]) for t in value or ()], [t.get("label") for t in value or ()])
             out |= dict(zip(TOKEN_LISTS, (None, None) if value is None else lists, strict=True))
@@ -58,15 +58,15 @@ def _column(name: str, values: list[Any]) -> Column:
         return Values("texts", [None if v is None else [None if x is None else str(x) for x in v] for v in values])
     if name in NUMBER_LISTS and all(v is None or (isinstance(v, list) and str not in map(type, v)) for v in values):
         return Values("numbers", values)
-    found = {type(v) for v in values if v is not None}
-    if found <= {str}:
+    types = {type(v) for v in values if v is not None}
+    if types <= {str}:
         dates = _dates(values) if name in DATES else None
         return Values("text", values) if dates is None else dates
-    if found == {bool}:
+    if types == {bool}:
         return Values("bool", values)
     # Whole numbers beyond 64 bits, such as an id of 77 digits, become text, which keeps their digits.
-    if found <= {int, float} and all(type(v) is not int or abs(v) < 2**63 for v in values):
-        return Values("int", values) if found == {int} else np.array(values, float)
+    if types <= {int, float} and all(type(v) is not int or abs(v) < 2**63 for v in values):
+        return Values("int", values) if types == {int} else np.array(values, float)
     return Values("text", [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values])
 
 
@@ -84,8 +84,8 @@ def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of m
         source = in_memory(frame)
     except NotTidyError:
         raise ConfigError(f"A {type(frame).__name__} is refused here; allowed are {allowed}.") from None
-    found = {c: source.raw(c) for c in names if c in source.names}
-    lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in found.items()}
+    columns = {c: source.raw(c) for c in names if c in source.names}
+    lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in columns.items()}
     for name in (*TEXT_LISTS, *NUMBER_LISTS):
         if any(isinstance(v, str) for v in lists.get(name, ())):
             raise NotTidyError(

@@ -65,9 +65,9 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
     """
     grid = widths(resolution, width, fill=fill is not None)
 
-    def resampled(own: Frame) -> Native:
-        out = _means(own, grid) if own.kind in _AVERAGED else _last(own, grid)
-        return out if fill is None else filled(opened(out, [own.kind]), grid.target, fill)
+    def resampled(part: Frame) -> Native:
+        out = _means(part, grid) if part.kind in _AVERAGED else _last(part, grid)
+        return out if fill is None else filled(opened(out, [part.kind]), grid.target, fill)
 
     if fill is not None:
         check_fill(frame, fill)
@@ -121,20 +121,22 @@ def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native:
 def _last(frame: Frame, grid: Widths) -> Native:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
     rows, width, later = frames.rows(frame), grid.target, grid.later
-    own = frame.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
+    last_rows = frame.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
     # The label of a token may be in a row that is left out.
-    tokens = frames.rows(own).tokens
+    tokens = frames.rows(last_rows).tokens
     values: dict[str, Column] = {}
     if frame.kind == "books":
-        frames.snapshots(own, all_levels=True)
+        frames.snapshots(last_rows, all_levels=True)
     elif frame.kind == "nested":
-        books = frames.books(own)
+        books = frames.books(last_rows)
         is_whole = len(books.bids.price) + len(books.asks.price) == books.counts.sum()
-        values = {} if is_whole and own.tidy.issuperset(LISTS) else frames.lists(books)
+        values = {} if is_whole and last_rows.tidy.issuperset(LISTS) else frames.lists(books)
     else:
-        frames.series(own, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
-    last = frames.rows(own)
-    return frames.to_frame(own, replace(last, tokens=tokens, ts=width.floor(last.ts + later)), values, frame.names)
+        frames.series(last_rows, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
+    last = frames.rows(last_rows)
+    return frames.to_frame(
+        last_rows, replace(last, tokens=tokens, ts=width.floor(last.ts + later)), values, frame.names
+    )
 
 
 def _averaged(frame: Frame) -> list[str]:
@@ -144,22 +146,22 @@ def _averaged(frame: Frame) -> list[str]:
             "The frame has the columns of prices, which are averaged, and of bbo, of which the last row is kept; "
             "select the columns of one of them, resample each, and join the results."
         )
-    own = [c for c in COLUMNS[frame.kind] if c not in ("ts", *ID_COLUMNS)]
+    defined = [c for c in COLUMNS[frame.kind] if c not in ("ts", *ID_COLUMNS)]
     values = value_columns(frame.names)
-    numbers = [v for v in values if v in own or frame.is_number(v)]
+    numbers = [v for v in values if v in defined or frame.is_number(v)]
     other = sorted(set(values) - set(numbers))
     if other:
         warn(f"{other} have no numbers and are left out of the means.", LeftOutWarning)
     return numbers
 
 
-def _warn_unweighted(ts: Ints, own: BucketWidth | None) -> None:
+def _warn_unweighted(ts: Ints, width: BucketWidth | None) -> None:
     base = BASES["1m"]
-    if own is None:
+    if width is None:
         # Finer values are mostly found among the first.
         is_coarse = all(np.all(part % COARSE == 0) for part in (ts[:100], ts)) or coarser_grid(ts, base) is not None
     else:
-        is_coarse = own.micros > base.micros
+        is_coarse = width.micros > base.micros
     if is_coarse:
         warn(
             "These values are of buckets wider than 1m and carry no counts, so they look like means already; each is "

@@ -73,9 +73,9 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
     """
     grid = widths(resolution, width)
 
-    def bars(own: Frame) -> Native:
-        found = rules.ohlc(*value_of(own, value), grid.target)
-        return frames.to_frame(own, found, found.values)
+    def bars(part: Frame) -> Native:
+        bars_of_part = rules.ohlc(*value_of(part, value), grid.target)
+        return frames.to_frame(part, bars_of_part, bars_of_part.values)
 
     return run(frame, bars, KINDS, keep_extra=True, on_times=grid.on_times)
 
@@ -106,8 +106,8 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", width: W
     bucket = None if width is None else BucketWidth.of(width, "width")
     on_times = None if bucket is None else partial(check_width, width=bucket)
 
-    def changes(own: Frame) -> Native:
-        series, chosen = value_of(own, value)
-        return frames.to_frame(own, series, {"returns": rules.returns(series, chosen, how, bucket)})
+    def changes(part: Frame) -> Native:
+        series, chosen = value_of(part, value)
+        return frames.to_frame(part, series, {"returns": rules.returns(series, chosen, how, bucket)})
 
     return run(frame, changes, KINDS, keep_extra=True, on_times=on_times)

@@ -37,10 +37,10 @@ def ladder(frame: F, ts: Any) -> F:
     """
     moment = to_micros(ts, "ts")
 
-    def at_moment(own: Frame) -> Native:
-        entries, columns = rules.ladder(frames.books(own), moment)
+    def at_moment(part: Frame) -> Native:
+        entries, columns = rules.ladder(frames.books(part), moment)
         level = Levels(columns["level"].astype(np.int32), np.zeros(len(entries), bool))
-        return frames.to_frame(own, entries, {**columns, "level": level}, [*KEYS, *columns])
+        return frames.to_frame(part, entries, {**columns, "level": level}, [*KEYS, *columns])
 
     return run(frame, at_moment, ["books"])
 
@@ -98,9 +98,9 @@ def explode(frame: F) -> F:
 def _exploded(frame: Frame) -> Native:
     rows = frames.level_rows(frame)
     # Further columns are those of the snapshot.
-    own = frame.take(np.repeat(np.arange(len(frame)), np.diff(rows.edges[::2])))
+    repeated = frame.take(np.repeat(np.arange(len(frame)), np.diff(rows.edges[::2])))
     values = frames.level_values(rows.levels)
-    return frames.to_frame(own, rows.entries, values, _replaced(frame.names, LISTS, BOOKS[4:]))
+    return frames.to_frame(repeated, rows.entries, values, _replaced(frame.names, LISTS, BOOKS[4:]))
 
 
 def nest(frame: F) -> F:

@@ -111,14 +111,14 @@ def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:
     """
     require("A frame of trades", ("ts", "token_id", "side", "price"), in_memory(trades).names)
     joined: Any = asof_join(trades, mid(books), width=width)
-    own = in_memory(joined)
-    sides = own.texts("side")
+    table = in_memory(joined)
+    sides = table.texts("side")
     unknown = {str(side) for side in sides if side not in (*_SIDES, None)}
     if unknown:
         raise NotTidyError(f"side of a trade is {' or '.join(_SIDES)}; the frame also has {sorted(unknown)[:5]}.")
-    spread = rule.effective_spread(own.numbers("price"), np.array([s == "buy" for s in sides]), own.numbers("mid"))
+    spread = rule.effective_spread(table.numbers("price"), np.array([s == "buy" for s in sides]), table.numbers("mid"))
     spread[[side is None for side in sides]] = np.nan
-    return frames.with_columns(own, {"effective_spread": spread})  # type: ignore[no-any-return]
+    return frames.with_columns(table, {"effective_spread": spread})  # type: ignore[no-any-return]
 
 
 def vwap(trades: F, resolution: Width) -> F:
@@ -143,9 +143,9 @@ def vwap(trades: F, resolution: Width) -> F:
     [0.405, 0.595]
     """
     width = BucketWidth.of(resolution)
-    own = in_memory(trades)
-    require("A frame of trades", ("ts", "token_id", "price", "size"), own.names)
-    rows = frames.rows(own)
-    series = rule.vwap(rows, own.numbers("price"), own.numbers("size"), width)
-    names = ["ts", *own.ids, *series.values]
-    return frames.to_frame(own, series, series.values, names)  # type: ignore[no-any-return]
+    table = in_memory(trades)
+    require("A frame of trades", ("ts", "token_id", "price", "size"), table.names)
+    rows = frames.rows(table)
+    series = rule.vwap(rows, table.numbers("price"), table.numbers("size"), width)
+    names = ["ts", *table.ids, *series.values]
+    return frames.to_frame(table, series, series.values, names)  # type: ignore[no-any-return]

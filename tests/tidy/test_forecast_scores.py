@@ -218,7 +218,7 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
     """Whole markets are drawn with replacement, and each sample is measured by its own error."""
     pairs = [(t / 20 * w, w) for t, w in sums]
     total, weight = np.array(pairs, float).T
-    got = intervals.of_mean(total, weight, share, resamples=50, seed=seed, bounds=(0.0, 1.0))
+    got = intervals.mean_interval(total, weight, share, resamples=50, seed=seed, bounds=(0.0, 1.0))
     assume(len({t for t, _ in sums}) > 1)  # else the error is 0 but for rounding
     assert np.allclose(got, studentized(pairs, seed, share, 50), atol=1e-6)
 
@@ -226,9 +226,9 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
 def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> None:
     """One market says nothing of the spread of markets."""
     one, two = np.array([0.25]), np.array([0.25, 0.25])
-    assert np.isnan(intervals.of_mean(one, one / one, 0.95, resamples=20)).all()
-    assert np.isnan(intervals.of_share(one, one / one, 0.95)).all()
-    assert intervals.of_mean(two, two / two, 0.95, resamples=20) == (0.25, 0.25)
+    assert np.isnan(intervals.mean_interval(one, one / one, 0.95, resamples=20)).all()
+    assert np.isnan(intervals.share_interval(one, one / one, 0.95)).all()
+    assert intervals.mean_interval(two, two / two, 0.95, resamples=20) == (0.25, 0.25)
 
 
 @given(
@@ -238,7 +238,7 @@ def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> N
 def test_the_interval_of_a_share_solves_wilsons_equation(markets: list[tuple[bool, int]], share: float) -> None:
     """Its ends are the shares from which the one that was seen is z standard errors away."""
     won, weight = np.array(markets, float).T
-    low, high = intervals.of_share(won * weight, weight, share)
+    low, high = intervals.share_interval(won * weight, weight, share)
     mean, count = (won * weight).sum() / weight.sum(), weight.sum() ** 2 / (weight**2).sum()
     z = NormalDist().inv_cdf((1 + share) / 2)
     for end in (low, high):
@@ -256,9 +256,9 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(markets: int) -> N
         won = rng.random(markets) < 0.3
         points = rng.integers(1, 30, markets).astype(float)
         lost = rng.gamma(0.5, 0.2, markets) * points
-        low, high = intervals.of_mean(lost, points, 0.95, resamples=200, seed=study)
+        low, high = intervals.mean_interval(lost, points, 0.95, resamples=200, seed=study)
         of_mean += low <= 0.1 <= high
-        low, high = intervals.of_share(won * points, points, 0.95)
+        low, high = intervals.share_interval(won * points, points, 0.95)
         of_share += low <= 0.3 <= high
     assert min(of_mean, of_share) >= 182
 
@@ -294,10 +294,10 @@ def test_an_interval_by_event_is_that_of_one_market_per_event(events: list[int],
     if score == "brier":
         want = (np.nan, np.nan)
         if len(set(won)) > 1:
-            want = intervals.of_mean(np.array(lost) * weight, weight, 0.9, bounds=(0.0, 1.0))
+            want = intervals.mean_interval(np.array(lost) * weight, weight, 0.9, bounds=(0.0, 1.0))
         got = by_event.select("brier_low", "brier_high").row(0)
     else:
-        want = intervals.of_share(np.array(won) * weight, weight, 0.9)
+        want = intervals.share_interval(np.array(won) * weight, weight, 0.9)
         got = by_event.select("outcome_low", "outcome_high").row(0)
     assert len(ids) == 4
     assert close([got], [tuple(None if math.isnan(end) else end for end in want)])

@@ -54,7 +54,7 @@ def fill_price(books: Books, size: float | None = None, *, fees: object = None) 
     >>> cost.select("bid_fill_price", "ask_fill_price").row(0)
     (0.385, 0.41)
     """
-    charge = None if fees is None else schedule(fees).of_books(books)
+    charge = None if fees is None else schedule(fees).charge_for(books)
     return {
         "bid_fill_price": _average(books.bids, size, -1, charge),
         "ask_fill_price": _average(books.asks, size, 1, charge),
@@ -105,7 +105,7 @@ def sweep(
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
     wanted = number("size", size) if notional is None else number("notional", notional)
     levels: Side = getattr(books, SIDES[choice("side", side, SIDES)])
-    charge = None if fees is None else schedule(fees).of_books(books)
+    charge = None if fees is None else schedule(fees).charge_for(books)
     shares, paid, available, fee = fill_orders(levels, wanted, money=size is None, charge=charge)
     filled, short = np.full(len(books), wanted), available < wanted * (1 - TOLERANCE)
     if short.any():  # the same sum as that of `depth`, to the last bit
