@@ -129,7 +129,7 @@ def measure(
 def on_frames(measure: Measure) -> Callable[..., Any]:
     """The function of frames that a measure is to users."""
 
-    def function(frame: F, /, *args: Any, **kwargs: Any) -> F:
+    def function(frame: F, *args: Any, **kwargs: Any) -> F:
         return _evaluated(frame, [_Chosen(measure, _bound(measure, args, kwargs))], _Chosen.columns)
 
     takes = signature(measure.formula)
