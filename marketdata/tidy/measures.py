@@ -221,9 +221,10 @@ def _bound(measure: Measure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 def _documented(measure: Measure) -> str:
     """The docstring of the formula with a paragraph on rows, units and nulls after the first line."""
     first, _, rest = (getdoc(measure.formula) or f"The measure {measure.name!r}.").partition("\n")
-    columns = ", ".join(f"``{name}`` [{unit}]" for name, unit in measure.units.items()) or f"``{measure.name}``"
+    columns = ", ".join(f"`{name}` [{unit}]" for name, unit in measure.units.items()) or f"`{measure.name}`"
     source = "books or bbo" if measure.needs == "top" else "books"
     rows = f"One row per (token, ts) of {source}: ts, ids and {columns}."
-    rows += f" Null where {measure.null.replace('`', '``')}." if measure.null else ""
+    rows += f" Null where {measure.null}." if measure.null else ""
+    rows = rows.replace("`", "``")  # names of columns and arguments are no links
     rows += f" {measure.source}." if measure.source else ""
     return f"{first}\n\n{textwrap.fill(rows, 100)}\n{rest}"
