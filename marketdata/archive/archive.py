@@ -611,7 +611,7 @@ class Archive(Generic[Frame]):
 
         A statement sees these tables and nothing else: it cannot write to the archive, open files or databases, or load
         extensions; tables that it makes are gone with its end. It may take any time and memory;
-        `threading.Event` ``stop`` ends it, with a ConfigError, once it is set. An event stops one statement.
+        ``stop``, a threading.Event, ends it, with a ConfigError, once it is set. An event stops one statement.
 
         Examples
         --------
