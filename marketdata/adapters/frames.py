@@ -3,7 +3,7 @@
 `series` and `books` give the rows of a frame as `points` has them, normalised, checked and in tidy order: every row
 has a time and ids; a token is its market_id and token_id, with the label of its newest row that has one; equal rows of
 one key are deduplicated, different ones refused; levels of a side are 0, 1, 2, ... with the best price first, each with
-a price and a size. An empty side may be its marker row or no row. Rows that are in no tidy order, which one pass over
+a price and a size. An empty side may be its sentinel row or no row. Rows that are in no tidy order, which one pass over
 the columns finds out, are sorted.
 """
 
@@ -123,7 +123,7 @@ def _snapshot_values(frame: Frame, name: str, first_rows: Ints) -> NDArray[Any]:
 
 
 def snapshots(frame: Frame, *, all_levels: bool) -> tuple[Columns, Side, Side]:
-    """The snapshots of level rows, which are put in tidy order if they are not; a marker row is a level."""
+    """The snapshots of level rows, which are put in tidy order if they are not; a sentinel row is a level."""
     entries, keys = frame.entries, frame.ids if frame.entries is None else []
     levels = LevelRows(*frame.read(*LevelRows._fields, *keys)[: len(LevelRows._fields)])
     starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.bounds[:-1]
@@ -297,7 +297,7 @@ def _is_sound(side: Side, sign: int, *, all_levels: bool) -> bool:
 
 
 def expanded(books: Books) -> Rows:
-    """Level rows of books, a marker row for each empty side."""
+    """Level rows of books, a sentinel row for each empty side."""
     counts = books.counts
     lengths = np.maximum(counts, 1)
     ends = np.cumsum(lengths)
@@ -413,7 +413,7 @@ def lists(books: Books) -> dict[str, Column]:
 
 
 def level_values(levels: LevelRows) -> dict[str, Column]:
-    """The columns of level rows; the level of a marker row is null."""
+    """The columns of level rows; the level of a sentinel row is null."""
     level = Levels(levels.level, np.isnan(levels.price))
     sides = Texts(levels.side, [BID, ASK])
     return {"side": sides, "level": level, "price": levels.price, "size": levels.size}

@@ -187,7 +187,7 @@ def _number(value: Any, name: str) -> float | None:
 
 
 def levels(raw: Raw, name: str = "level") -> pl.Series:
-    """Levels as int32, whole numbers from 0; the level of a marker row is null."""
+    """Levels as int32, whole numbers from 0; the level of a sentinel row is null."""
     if not isinstance(raw, list) and raw.dtype == pl.Int32:
         return raw  # type: ignore[no-any-return]
     whole = not isinstance(raw, list) and raw.dtype.is_integer()

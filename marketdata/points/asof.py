@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from marketdata.points.columns import Ints
 from marketdata.points.resample import group_starts, run_ends
 
-# Rows of a key, on average, from which on a search per key is cheaper than one sort of all.
-_WORTH = 50
+_ROWS_WORTH_A_SEARCH = 50
 
 
 class Keyed:
@@ -22,7 +21,7 @@ class Keyed:
 def latest(moments: Keyed, candidates: Keyed, *, exact: bool) -> Ints:
     """The thing of each moment's key that was known last before it (``exact``: or at it); -1 for none."""
     starts, begins = group_starts(moments.key), group_starts(candidates.key)
-    if _WORTH * (len(starts) + len(begins)) > len(moments.order) + len(candidates.order):
+    if _ROWS_WORTH_A_SEARCH * (len(starts) + len(begins)) > len(moments.order) + len(candidates.order):
         places = _merged(moments, candidates, exact=exact)
     else:
         places = np.full(len(moments.order), -1)

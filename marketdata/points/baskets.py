@@ -15,7 +15,6 @@ from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import TOLERANCE
 
-# Codes of the side of a leg.
 NONE, YES, NO = -1, 0, 1
 
 

@@ -16,10 +16,8 @@ from marketdata.points.order import LevelRows, sorted_by
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import TOLERANCE
 
-# Rows of a token, on average, from which on a look at each token is cheaper than a sort.
-_WORTH = 100
+_ROWS_WORTH_A_LOOP = 100
 Counts = int | Mapping[str, int] | None
-# Columns of sums over the tokens of a market, and the columns of bbo that are added up.
 SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
 
 
@@ -49,7 +47,7 @@ def _by_market(series: Series) -> tuple[Ints, Ints, Ints]:
 
 def _side_by_side(series: Series, market: Ints) -> Ints | None:
     """Entries by market and time, without a sort: where the tokens of each market have the same times."""
-    if len(series) < _WORTH * len(market):
+    if len(series) < _ROWS_WORTH_A_LOOP * len(market):
         return None
     out, firsts = [], np.append(group_starts(market), len(market)).tolist()
     for i, j in pairwise(firsts):

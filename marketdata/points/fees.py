@@ -18,17 +18,15 @@ from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
 from marketdata.points.schema import NOT_0_1, outside_0_1
 
-# Prices and shares of trades, and the fee of each [USD].
+# Prices and shares to fees [USD].
 Formula = Callable[[Floats, Floats], Floats]
-# The same, and the book that each trade is of.
+# Prices, shares and the number of the book to fees [USD].
 Charge = Callable[[Floats, Floats, Ints], Floats]
-# Allowed values of the argument ``fees``, for messages.
 ALLOWED = (
     "allowed are a share of the notional (0 where there are none), md.Fees.flat(rate), md.Fees.quadratic(rate), "
     "md.Fees.of(markets), and a function of the prices and shares of trades"
 )
-# Decimals of a fee [USD] where none are given.
-_DECIMALS = 5
+_DEFAULT_DECIMALS = 5
 # Rounding error of a product of decimals [last digits of a fee]: it moves no fee to another digit.
 _LAST_BITS = 1e-7
 
@@ -39,7 +37,7 @@ def flat(price: Floats, shares: Floats, *, rate: float) -> Floats:
 
 
 def quadratic(
-    price: Floats, shares: Floats, *, rate: float, decimals: int | None = _DECIMALS, up: bool = False
+    price: Floats, shares: Floats, *, rate: float, decimals: int | None = _DEFAULT_DECIMALS, up: bool = False
 ) -> Floats:
     """Shares * rate * price * (1 - price), rounded to the nearest, a half up, or up; greatest at 0.5, 0 at 0 and 1."""
     fee = shares * rate * price * (1 - price)
@@ -133,7 +131,7 @@ class Schedule:
 
     @classmethod
     @with_flags("up")
-    def quadratic(cls, rate: float, *, decimals: int | None = _DECIMALS, up: bool = False) -> Self:
+    def quadratic(cls, rate: float, *, decimals: int | None = _DEFAULT_DECIMALS, up: bool = False) -> Self:
         """Fees of shares * rate * price * (1 - price) for each trade, rounded to ``decimals``; ``up``: always up.
 
         A half is rounded up; ``decimals=None`` does not round;

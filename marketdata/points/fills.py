@@ -15,7 +15,6 @@ from marketdata.points.fees import Schedule
 from marketdata.points.schema import TOLERANCE
 
 Token = tuple[str, str]
-# Columns of the result of a token, in shares and USD.
 RESULT = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit", "open_at_last_bid")
 
 

@@ -12,7 +12,7 @@ from marketdata.points.resample import run_ends
 
 
 class OnGrid(NamedTuple):
-    """For each token and time of the grid: the entry shown there (-1: none), and whether it is of that time."""
+    """The entry shown at each token and time of the grid (-1 for none), and whether it was observed at that time."""
 
     entries: Columns
     shown: Ints

@@ -12,16 +12,16 @@ from marketdata.errors import NotTidyError
 from marketdata.points.columns import Codes, Floats, Ints, Side
 from marketdata.points.resample import group_starts, run_ends
 
-# Rows that are compared at a time, so that what is made in between stays in the processor's cache.
-_BLOCK = 1 << 17
+# Blocks of this many rows stay in the processor's cache.
+_BLOCK_ROWS = 1 << 17
 NO_TIME = int(np.iinfo(np.int64).min)
 """The value of a missing time."""
-# numpy sorts numbers of 16 bits by counting them; runs of so many rows and more that rise are merged faster.
-_DIGIT, _RUN = 16, 100
+# numpy counts numbers of 16 bits, and merges long rising runs faster than it counts.
+_DIGIT_BITS, _LONG_RUN = 16, 100
 
 
 class LevelRows(NamedTuple):
-    """Rows of levels, those of a side beside each other; asks are 1 in ``side``; the level of a marker row is 0."""
+    """Rows of levels, adjacent by side. ``side`` is 1 for asks. The sentinel row of an empty side has level 0."""
 
     ts: Ints
     side: NDArray[np.integer]
@@ -34,8 +34,8 @@ def rises(ts: Ints, groups: Ints, *, strictly: bool) -> bool:
     """Whether times rise within groups, which begin at these positions."""
     new = np.zeros(len(ts), bool)
     new[groups] = True
-    for first in range(1, len(ts), _BLOCK):
-        a, b = ts[first - 1 : first + _BLOCK - 1], ts[first : first + _BLOCK]
+    for first in range(1, len(ts), _BLOCK_ROWS):
+        a, b = ts[first - 1 : first + _BLOCK_ROWS - 1], ts[first : first + _BLOCK_ROWS]
         falls = np.flatnonzero(b <= a[: len(b)] if strictly else b < a[: len(b)])
         if not new[falls + first].all():
             return False
@@ -77,7 +77,7 @@ def sorted_by(*keys: NDArray[np.integer]) -> Ints:
         falls = np.count_nonzero(keys[1:] < keys[:-1])
         if not falls:
             continue
-        if falls * _RUN < len(keys) or keys.dtype.itemsize <= _DIGIT // 8:  # merged, or counted
+        if falls * _LONG_RUN < len(keys) or keys.dtype.itemsize <= _DIGIT_BITS // 8:  # merged, or counted
             at: Ints = np.argsort(keys, kind="stable")
             order = at if order is None else order[at]
             continue
@@ -87,11 +87,11 @@ def sorted_by(*keys: NDArray[np.integer]) -> Ints:
             steps = keys // step
             keys = steps if (steps * step == keys).all() else keys
         bits = int(keys.max()).bit_length()
-        if bits > 3 * _DIGIT:
+        if bits > 3 * _DIGIT_BITS:
             at = np.argsort(keys, kind="stable")
             order = at if order is None else order[at]
             continue
-        for shift in range(0, bits, _DIGIT):
+        for shift in range(0, bits, _DIGIT_BITS):
             now = keys if shift == 0 else keys[at]
             digit = np.argsort((now >> shift).astype(np.uint16), kind="stable")
             at = digit if shift == 0 else at[digit]
@@ -112,10 +112,10 @@ def same_as_before(*keys: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 
 class Snapshots(NamedTuple):
-    """Times and sides of the snapshots of level rows, a marker row as a level, and the rows that are wrong.
+    """Times and sides of the snapshots of level rows, and the wrong rows; a sentinel row counts as a level.
 
-    Those are first the rows with a price or a size alone, then those whose price is better than that of the level
-    before, or no number.
+    The wrong rows are first those with only a price or only a size. Then come those with a price that is NaN or better
+    than the price of the level before.
     """
 
     ts: Ints
@@ -132,8 +132,8 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
     """
     ts, side, level, price, size = rows
     tops, half, worse = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for a in range(0, len(level), _BLOCK):
-        b = min(a + _BLOCK, len(level))
+    for a in range(0, len(level), _BLOCK_ROWS):
+        b = min(a + _BLOCK_ROWS, len(level))
         first = max(a, 1)
         here, before = slice(first, b), slice(first - 1, b - 1)
         begins = np.ones(b - a, bool)
@@ -186,7 +186,7 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
 def wrong_numbers(
     rows: LevelRows, new: NDArray[np.bool_], null: NDArray[np.bool_], shown: Callable[[int], str]
 ) -> NotTidyError:
-    """NotTidyError about rows of which `snapshots` made nothing; ``new``: a side begins, ``null``: without a level."""
+    """NotTidyError about rows that `snapshots` could not use; ``new`` marks where a side begins, ``null`` no level."""
     wrong = ~np.isnan(rows.price) & null
     if wrong.any():
         return NotTidyError(f"level is null where price is not, first {shown(int(np.argmax(wrong)))}.")
@@ -204,7 +204,7 @@ def wrong_level(rows: LevelRows, at: int, shown: Callable[[int], str]) -> NotTid
     if np.isnan(rows.price[at]) != np.isnan(rows.size[at]):
         return NotTidyError(
             f"A level has a price and no size, or a size and no price, first {shown(at)}; give "
-            "both, or neither for the marker row of an empty side."
+            "both, or neither for the sentinel row of an empty side."
         )
     return NotTidyError(
         f"Level {rows.level[at]} of {shown(at)} has a better price than the one before, or one of them "

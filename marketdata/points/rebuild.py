@@ -27,10 +27,9 @@ EVENTS = ("change", "snapshot", "gap")
 BIDS, ASKS = 0, 1
 # Prices are told apart to a millionth; the finest tick of a venue is a ten-thousandth.
 _TICKS, _TICK_BITS = 1_000_000, 20
-# A part of so many rows and tokens stays in the processor's cache, and a part of so many levels in memory.
+# Parts of this many rows and tokens stay in the processor's cache; so many levels fit in memory.
 _PART_ROWS, _PART_TOKENS, _PART_LEVELS = 1 << 18, 256, 1 << 21
-# The clocks of a venue differ by less than this [microseconds].
-_CLOCK_ERROR = 30 * 10**6
+_CLOCK_ERROR_MICROS = 30 * 10**6
 _STATED = ("stated_bid", "stated_ask")
 
 
@@ -146,7 +145,7 @@ def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[Bools, Boo
     after = np.maximum(before, highest)[ends] - lift[ends]
     latest.update((changes.tokens[c], t) for c, t in zip(token[ends].tolist(), after.tolist(), strict=True))
     early, too_early = np.zeros(len(token), bool), np.zeros(len(token), bool)
-    early[order], too_early[order] = highest < before, highest < before - _CLOCK_ERROR
+    early[order], too_early[order] = highest < before, highest < before - _CLOCK_ERROR_MICROS
     return early, too_early
 
 
@@ -232,7 +231,7 @@ class Rebuilder:
     @property
     def most_back(self) -> int:
         """Largest step back in time within a recording [microseconds]."""
-        return min(self.max_gap, _CLOCK_ERROR)
+        return min(self.max_gap, _CLOCK_ERROR_MICROS)
 
     def received(self, seen: Ints) -> Iterator[Books]:
         """Note the times of messages; yields the books that end where another recording begins at an earlier time."""
@@ -316,9 +315,9 @@ class Rebuilder:
 
 
 class _Runs(NamedTuple):
-    """Runs of rows without a gap: where each begins, its number of edges of buckets, and whether its book is known.
+    """Runs of rows without a gap: where each begins, its number of bucket edges, and whether it begins with a book.
 
-    Of each row: its run, its bucket, and the place of that among the edges of the run.
+    ``of``, ``bucket`` and ``place`` have one entry per row: its run, its bucket, and its edge in the run.
     """
 
     starts: Ints

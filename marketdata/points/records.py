@@ -12,17 +12,16 @@ from typing import Literal, NamedTuple
 from marketdata.points.columns import Token
 
 RecordKind = Literal["series", "events", "markets"]
-# Kinds of records, from the whole to its parts.
 KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 
 
 class Field(NamedTuple):
     """A field of a record.
 
-    ``type``: an id (or a slug) is a text, a date an ISO 8601 text, tokens are a list of ``{id, label}``. ``of``: which
-    records always have it, null where unknown: all of a listing, the answer for one market, those of an archive; else
-    some records have it. ``searched``: whether a search looks in it. ``stored``: whether an archive has it as a column
-    too; a change needs new archives. ``leaks``: whether its value may change after the market opened, and so tells the
+    ``type``: an id (or a slug) is a text, a date an ISO 8601 text, tokens are a list of ``{id, label}``. ``of`` says
+    which records always have the field, null where unknown: all of a listing, the response for one market, those of an
+    archive, or only some. ``searched``: whether a search looks in it. ``stored``: whether an archive has a column for
+    it; a change needs new archives. ``leaks``: whether its value may change after the market opened and so tell the
     outcome, as the status and the winner do.
     """
 
@@ -35,16 +34,12 @@ class Field(NamedTuple):
     leaks: bool = False
 
 
-# Fields that records of several kinds have: the name of series and events,
 _TITLE = Field("title", "text", "its name", searched=True, stored=True)
-# and that of markets;
 _QUESTION = Field("question", "text", "what it asks", searched=True, stored=True)
-# the series of an event or a market;
 _SERIES = (
     Field("series_id", "id", "id of its series", "archive"),
     Field("series_slug", "id", "slug of its series", "archive", stored=True),
 )
-# topics, of events and some markets.
 _TAGS = Field("tags", "texts", "its topics")
 
 
@@ -59,7 +54,6 @@ def _common(title: Field) -> tuple[Field, ...]:
     )
 
 
-# The fields of each kind of record, in their order in frames.
 FIELDS: dict[RecordKind, tuple[Field, ...]] = {
     "series": _common(_TITLE),
     "events": (*_common(_TITLE), *_SERIES, _TAGS),
@@ -85,9 +79,8 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
         Field("updated_at", "date", "when its record was last changed [UTC]", "some", leaks=True),
     ),
 }
-# Ids are named by what they are of wherever other ids may be beside them: in frames and in the tables of archives.
+# Frames and archives may hold ids of several kinds, so each column names its kind.
 ID_NAMES: dict[RecordKind, str] = {"series": "series_id", "events": "event_id", "markets": "market_id"}
-# The columns of the field ``tokens``.
 TOKEN_LISTS = ("token_ids", "token_labels")
 
 
@@ -105,7 +98,6 @@ def _all() -> Iterator[tuple[RecordKind, Field]]:
     return ((kind, field) for kind in KINDS for field in FIELDS[kind])
 
 
-# The columns that every frame of records has, in this order.
 COLUMNS: dict[RecordKind | Literal["tokens"], tuple[str, ...]] = {
     **{
         kind: tuple(name for field in FIELDS[kind] if field.of == "listing" for name in columns(kind, field))
@@ -113,15 +105,11 @@ COLUMNS: dict[RecordKind | Literal["tokens"], tuple[str, ...]] = {
     },
     "tokens": Token._fields,
 }
-# Columns with dates.
 DATES = frozenset(field.name for _, field in _all() if field.type == "date")
-# Columns with lists of texts.
 TEXT_LISTS = tuple(
     dict.fromkeys(n for kind, field in _all() if field.type in ("texts", "tokens") for n in columns(kind, field))
 )
-# Columns with lists of numbers.
 NUMBER_LISTS = tuple(field.name for _, field in _all() if field.type == "numbers")
-# The fields that a search looks at.
 SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.searched))
 
 # The columns of market records that a market has when it opens, and keeps: those of the table, and what events of
@@ -132,8 +120,7 @@ KNOWN_AT_OPENING = frozenset(
     | {"exclusive", "negRisk", "neg_risk", "open_list", "negRiskAugmented", "neg_risk_augmented"}
 )
 
-# Columns of time series that were known only later: of records, of outcomes, and of forward returns.
-_LEAKING = {name for kind, field in _all() if field.leaks for name in columns(kind, field)} | {
+_POST_RESOLUTION_COLUMNS = {name for kind, field in _all() if field.leaks for name in columns(kind, field)} | {
     "ends_at", "time_to_resolution", "exit", "move", "net", "net_low",
 }  # fmt: skip
 _LEAKING_WORDS = {"outcome", "outcomes", "payoff", "payoffs", "payout", "resolved", "resolution", "settled",
@@ -147,6 +134,6 @@ def label_leaking(names: Iterable[str], keep: Iterable[str] = ()) -> list[str]:
 
 def leaks_outcome(name: str) -> bool:
     """Whether a column of a study tells the outcome: one of records that does, or of what was known only later."""
-    return name in _LEAKING or bool(
+    return name in _POST_RESOLUTION_COLUMNS or bool(
         _LEAKING_WORDS & set(re.findall(r"[a-z]+", re.sub(r"(?=[A-Z])", "_", name).lower()))
     )

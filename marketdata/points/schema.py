@@ -10,7 +10,7 @@ bbo      token and bucket  ts + ids + best_bid best_bid_size best_ask best_ask_s
 nested   token and bucket  ts + ids + bid_price bid_size ask_price ask_size
 =======  ================  ======================================================================================
 
-``ts`` is the start of the bucket, UTC, microseconds. An empty side of a book is one marker row (null level, price and
+``ts`` is the start of the bucket, UTC, microseconds. An empty side of a book is one sentinel row (null level, price and
 size), of nested books an empty list; lists are best level first. ``<value>_count`` beside a mean is its number of base
 points.
 """

@@ -27,8 +27,7 @@ from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.times import to_text
 
-# The columns of a frame of fills.
-_FILLS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
+_FILL_COLUMNS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
 
 
 class Account(NamedTuple):
@@ -50,22 +49,26 @@ def account(
     fees: Any = None,
     markets: Any = None,
 ) -> Account:
-    """The account behind fills through time: cash, positions, profit, exposure and drawdown, from what was known then.
+    """Cash, positions, profit, exposure and drawdown over time, from what was known then.
 
-    The row of a ``ts`` is known at the end of its bucket, as the books and fills of that bucket are. A position counts
-    at the latest row of its token at or before ``ts``, as far back as that is, and pays in the bucket of its
-    ``resolved_at``, or of ``closed_at`` where that is unknown (see `outcomes`); a payoff with neither is never counted.
-    Nothing is filled in: null where that latest row has no such price.
+    The row of a ``ts`` is known at the end of its bucket. A position has the value of the latest row of its token at or
+    before ``ts``, however old; null where that row has no price. A position pays in the bucket of ``resolved_at``,
+    or of ``closed_at`` where that is unknown (see `outcomes`). A payoff without either time is never counted.
 
-    Returns ``Account``, frames of the kind of ``prices`` (in memory for a lazy one, polars for an engine's). ``total``:
-    one row per ``ts`` of prices, fills and payoffs: ``ts cash value sale equity profit profit_sold drawdown`` [USD]:
-    ``value`` of all positions at the mid, and what their ``sale`` into the bids would bring, level by level (null where
-    the bids lack the shares, and of a frame of prices); equity = cash + value, profit = equity - the ``cash`` of the
-    beginning, ``profit_sold`` the same with the sale; drawdown = greatest equity so far - equity. ``markets``, and
-    ``events`` with ``markets=``: one row per ``ts`` and market or event, from its first fill on: ``ts market_id`` or
-    ``event_id``, ``value sale profit``; the value is the exposure, what is lost if all its tokens pay nothing.
-    NotTidyError for a fill after the payoff, or a sale of more than was bought; a sale has its shares and its notional
-    above 0 too.
+    Returns ``Account``, frames of the kind of ``prices`` (in memory for a lazy one, polars for an engine's):
+
+    - ``total``: one row per ``ts`` of prices, fills and payoffs, with ``ts cash value sale equity profit profit_sold
+      drawdown`` [USD];
+    - ``markets``: one row per ``ts`` and market from its first fill on, with ``ts market_id value sale profit``;
+    - ``events``: the same by ``event_id``, None without ``markets=``.
+
+    ``value`` is that of all positions at the mid. ``sale`` is what a sale into the bids would bring, level by level. It
+    is null for a frame of prices, and where the bids have too few shares. equity = cash + value. profit = equity - the
+    ``cash`` of the beginning. ``profit_sold`` is the profit with ``sale`` for ``value``. drawdown = greatest equity so
+    far - equity. ``value`` of a market is its exposure: the loss if all its tokens pay nothing.
+
+    NotTidyError for a fill after the payoff, or a sale of more than was bought. Shares and notional of a sale are
+    positive.
 
     Parameters
     ----------
@@ -138,7 +141,7 @@ def _tokens(
     fills: Native, quotes: dict[tuple[str, str], Quotes], resolutions: Payoffs | None, width: BucketWidth
 ) -> dict[tuple[str, str], rules.Token]:
     """The fills of each token, and when it pays what."""
-    table = series_of(fills, "A frame of fills", _FILLS)
+    table = series_of(fills, "A frame of fills", _FILL_COLUMNS)
     ts, (shares, notional, fee) = table.times("ts"), (table.numbers(c) for c in ("shares", "notional", "fee"))
     refuse_off_grid(ts, width, "give the bucket width of the fills")
     sides = np.array([str(side) for side in table.raw("side")], object)

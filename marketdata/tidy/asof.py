@@ -25,21 +25,18 @@ from marketdata.tidy.answers import leaks_of_records
 from marketdata.tidy.grids import check_width
 from marketdata.times import to_duration
 
-# The frame that is joined to.
 F = TypeVar("F")
-# The column that says when a row was known.
 KNOWN = "available_at"
-# Frames that can be joined.
-_KINDS: tuple[Kind, ...] = ("books", "series")
+_JOINED_KINDS: tuple[Kind, ...] = ("books", "series")
 
 
 @renamed
 def available_at(frame: F, width: Width) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 
-    A bucket is named by its start, but covers what happened until its end: using it at its ``ts`` looks ahead. Returns
-    the frame, of any tidy kind, rows as they were, with one more column ``available_at`` [UTC]: ``ts`` + ``width``, the
-    bucket width of its rows. CoarseGridWarning if all times look like wider buckets.
+    ``ts`` is the start of a bucket, and the row covers what happened until its end. Using it at ``ts`` looks ahead.
+    Returns the tidy frame, rows as they were, with the column ``available_at`` [UTC] = ``ts`` + ``width``, the bucket
+    width of the rows. CoarseGridWarning if all times look like wider buckets.
 
     Examples
     --------
@@ -53,7 +50,7 @@ def available_at(frame: F, width: Width) -> F:
         return frames.with_columns(part, {KNOWN: frames.times(part.times("ts") + bucket.micros)})
 
     on_times = partial(check_width, width=bucket)
-    return run(frame, with_end, _KINDS, partition_by="row", keep_extra=True, on_times=on_times)
+    return run(frame, with_end, _JOINED_KINDS, partition_by="row", keep_extra=True, on_times=on_times)
 
 
 @renamed
@@ -74,8 +71,8 @@ def asof_join(
     Returns the rows of ``left`` by ids, then time ``on``, with these further columns, null where nothing was known yet:
 
     - the columns of ``right``, with ``suffix`` where ``left`` has one of that name;
-    - the time of the match as ``ts`` with ``suffix``, such as ``ts_right``, also where ``left`` has no ``ts``;
-    - ``available_at`` of the match: the greatest below ``on``.
+    - ``ts_right``, the ``ts`` of the match with ``suffix``, even if ``left`` has no ``ts``;
+    - ``available_at`` of the match, the greatest below ``on``.
 
     A join on ``ts``, as by `pandas.merge_asof`, would match the bucket that has just begun and so look ahead.
 
@@ -279,4 +276,4 @@ def gaps(frame: F, width: Width) -> F:
         }
         return frames.to_frame(part, rows.take(at), values, [*part.ids, *values])
 
-    return run(frame, missing, _KINDS, on_times=partial(check_width, width=bucket))
+    return run(frame, missing, _JOINED_KINDS, on_times=partial(check_width, width=bucket))

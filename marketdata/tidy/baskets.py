@@ -22,12 +22,9 @@ from marketdata.tidy.measures import KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
-# The names that the venue's own records have for the same.
-_EXCLUSIVE = ("exclusive", "negRisk", "neg_risk")
-# Whether markets may be added to the event.
-_OPEN = ("open_list", "negRiskAugmented", "neg_risk_augmented")
-# Ids of an event.
-_EVENT = ("event_id", "event_slug")
+_EXCLUSIVE_FIELDS = ("exclusive", "negRisk", "neg_risk")
+_OPEN_LIST_FIELDS = ("open_list", "negRiskAugmented", "neg_risk_augmented")
+_EVENT_ID_FIELDS = ("event_id", "event_slug")
 
 
 def event_overround(frame: F, markets: Any) -> F:
@@ -72,7 +69,7 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
     - ``ts event_id``, and ``legs``: the number n of markets
     - ``yes_size no_size``: sets of shares
     - ``yes_cost no_cost``: what the sets cost, best asks first, with fees [USD]
-    - ``yes_payoff no_payoff``: what they pay for certain [USD]; one Yes pays 1, and n - 1 No do
+    - ``yes_payoff no_payoff``: their certain payoff [USD], as one Yes pays 1 and n - 1 No pay 1 each
     - ``yes_edge no_edge``: payoff - cost [USD]
 
     Null where a market lacks the book or the shares, and where the event is no basket; `event_overround` says what
@@ -122,9 +119,12 @@ def event_probabilities(frame: F, markets: Any) -> F:
 
 def _events(markets: Any) -> list[Event]:
     """The events of market records, by id; NotTidyError where the records do not say what is needed."""
-    data = columns_of(markets, ("market_id", "token_ids", *_EVENT, *_EXCLUSIVE, *_OPEN))
+    data = columns_of(markets, ("market_id", "token_ids", *_EVENT_ID_FIELDS, *_EXCLUSIVE_FIELDS, *_OPEN_LIST_FIELDS))
     names = ["market_id", "token_ids"]
-    names += [next((name for name in fields if name in data), fields[0]) for fields in (_EVENT, _EXCLUSIVE, _OPEN)]
+    names += [
+        next((name for name in fields if name in data), fields[0])
+        for fields in (_EVENT_ID_FIELDS, _EXCLUSIVE_FIELDS, _OPEN_LIST_FIELDS)
+    ]
     require("markets, a frame of market records,", names, data)
     event_of: dict[str, tuple[dict[str, tuple[str, str]], set[bool]]] = {}
     for market, ids, event, exclusive, open_list in zip(*(data[name] for name in names), strict=True):

@@ -33,14 +33,15 @@ def cluster_mean(
     resamples: int = 1000,
     seed: int = 0,
 ) -> F:
-    """The mean of a column, with an interval that knows that rows of one market are not independent.
+    """The mean of a column, with an interval for rows that depend on each other within a market.
 
     One row per group of ``by``, in order: the columns of ``by`` and ``markets points effective mean low high``.
 
-    - ``markets``, ``points``: markets and rows that have a value;
-    - ``effective``: how many equal clusters say as much, (sum w)^2 / sum w^2 of the w rows of each cluster;
-    - ``mean``: over rows. Of each market one token counts, Yes or the one with the smallest id, as Yes and No of a
-      market cancel each other;
+    - ``markets``, ``points``: markets and rows that have a value.
+    - ``effective``: the number of equal clusters with as much information, (sum w)^2 / sum w^2. w is the number of rows
+      of a cluster.
+    - ``mean``: over rows. One token counts per market, Yes or the one with the smallest id, because Yes and No cancel
+      each other.
     - ``low``, ``high``: a studentized bootstrap interval over clusters, null with fewer than two.
 
     Rows without a value are left out. A FewMarketsWarning says where fewer than ten clusters are effective, and a

@@ -51,10 +51,10 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 def overround(frame: F, *, tokens: Any = None) -> F:
     """The price of all tokens of a market together, beyond the 1 that exactly one of them pays.
 
-    One row per (market, ts) of books or bbo: ``ts market_id tokens bid_sum mid_sum ask_sum overround``: number of
-    tokens with a row at that ``ts``, sums of their best bids, mids and best asks [probability], and ask_sum - 1. By
-    market, ts. Null where a token of the market lacks the value or the entire book at that ``ts``, where only one token
-    is known, and where the frame has more than ``tokens``.
+    One row per (market, ts) of books or bbo, by market and ts: ``ts market_id tokens bid_sum mid_sum ask_sum
+    overround``. ``tokens`` is the number of tokens with a row at that ``ts``. The sums are of their best bids, mids and
+    best asks [probability]. overround = ask_sum - 1. Null where a token lacks the value or the book at ``ts``, where
+    only one token is known, and where the frame has more than ``tokens``.
 
     Parameters
     ----------
@@ -80,8 +80,9 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
 
     One row per (market, ts) of books or bbo: ``ts market_id buy_all sell_all size gain``:
 
-    - ``buy_all``: ask_sum < 1 - 1e-9, ``sell_all``: bid_sum > 1 + 1e-9; false where `overround` is null;
-    - ``size``: the smallest best size of that side [shares];
+    - ``buy_all``: ask_sum < 1 - 1e-9, false where `overround` is null;
+    - ``sell_all``: bid_sum > 1 + 1e-9, false where `overround` is null;
+    - ``size``: the smallest best size on the side of the flag [shares];
     - ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set].
 
     With ``fees`` (see `Fees`) asks cost the fee of one share more, and bids bring it less; without them the gain is

@@ -19,19 +19,17 @@ from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.outcomes import resolution_times
 from marketdata.times import SECOND, to_duration
 
-# Frames that have windows.
-_KINDS: tuple[Kind, ...] = ("books", "series")
-# Columns that are added.
-_LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
+_WINDOW_KINDS: tuple[Kind, ...] = ("books", "series")
+_TIME_LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
 
 
 def time_to_resolution(frame: F, outcomes: Any) -> F:
     """Add the time from each row to the resolution of its market.
 
-    Returns the frame, of any tidy kind, rows as they were, with ``time_to_resolution`` [s]: from ``ts``, the start of
-    the bucket, to ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records), or where it is null
-    ``closed_at``; negative after it, null while the market is open. It was not known at the time: group or filter a
-    study by it, do not trade on it.
+    Returns the tidy frame, rows as they were, with ``time_to_resolution`` [s]. It counts from ``ts``, the start of the
+    bucket, to ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records). Where that is null it
+    counts to ``closed_at``. It is negative after the resolution and null while the market is open. It was not known at
+    the time, so group or filter a study by it, but do not trade on it.
 
     Examples
     --------
@@ -47,9 +45,9 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
         markets, market = frames.distinct_ids(part, ["market_id"])
         at = np.array([ends.get(str(name), np.nan) for (name,) in markets], float)
         left = (at[market] - part.times("ts")) / SECOND
-        return frames.with_columns(part, {_LEFT: left})
+        return frames.with_columns(part, {_TIME_LEFT: left})
 
-    return run(frame, with_time_left, _KINDS, partition_by="row", keep_extra=True)
+    return run(frame, with_time_left, _WINDOW_KINDS, partition_by="row", keep_extra=True)
 
 
 @renamed
@@ -89,7 +87,7 @@ def around(
     return run(
         frame,
         partial(_windows, moments=table, reach=reach, width=bucket),
-        _KINDS,
+        _WINDOW_KINDS,
         partition_by="token",
         keep_extra=True,
     )

@@ -25,7 +25,7 @@ from marketdata.tidy.grids import off_grid
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
 
-# Buckets from a signal to its fill or exit: so many weeks are a time still.
+# So many weeks in microseconds still fit in 64 bits.
 _MOST_BUCKETS = 10_000_000
 
 
@@ -53,22 +53,21 @@ def execute(
 
     The last step of a study, not a backtester:
 
-    - orders take what rests in one snapshot, best level first, in the order of ``orders``, and no share that is not
-      there; they do not move later books;
-    - only shares bought before are sold;
-    - no order is filled in a bucket without a book (``md.resample(books, "1m", fill="forward")`` carries books on), or
-      in one that begins at or after ``resolved_at``.
+    - Orders take shares of one snapshot, best level first, in the order of ``orders``. They do not move later books.
+    - Only shares bought before are sold.
+    - A bucket without a book fills no order; ``md.resample(books, "1m", fill="forward")`` carries books on.
+    - A bucket that begins at or after ``resolved_at`` fills no order.
 
     Returns ``Execution``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's):
 
     - ``fills``: one row per order, exits included, by token and time: ``ts signal_ts market_id token_id token_label
-      side requested shares average_price notional fee status``. These are the buckets of the book and of the signal
-      [UTC], shares requested and filled, their price [probability], cost and fee [USD], and "filled", "partial", "no
-      book", "no liquidity", "no position" or "resolved";
+      side requested shares average_price notional fee status``. ``ts`` is the bucket of the book, ``signal_ts`` that of
+      the signal [UTC]. ``requested`` and ``shares`` (filled) are shares. The price is a probability, ``notional`` and
+      ``fee`` are USD. ``status`` is "filled", "partial", "no book", "no liquidity", "no position" or "resolved";
     - ``positions``: one row per token: ids and ``bought sold position paid received fees payoff settled profit
       open_at_last_bid`` [shares, USD]. settled = position * payoff. profit = received - paid - fees + settled, null
       while an open position has no payoff. ``open_at_last_bid`` values such a position at the best bid of the last
-      book, 0 without one; it is no part of the profit;
+      book, 0 without one. It is not part of the profit;
     - ``markets``: one row per market: ``market_id paid received fees settled profit open_at_last_bid open_positions``.
 
     NotTidyError for a ``ts`` off the grid or a limit outside of 0 to 1; NoBookWarning if no order met a book.
@@ -86,7 +85,7 @@ def execute(
     outcomes : frame or mapping, optional
         What open positions pay in the end, as for `brier`.
     latency : int
-        Buckets from signal to book: 1 is the snapshot after; 0 that of the signal itself, which no real order reaches.
+        Buckets from signal to book. 1 is the next snapshot; 0 is that of the signal, too early for a real order.
     exit_after : int, optional
         Sell what an order bought this many buckets after its fill; without it, hold it until the market ends. What
         cannot be sold stays a position.

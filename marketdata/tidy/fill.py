@@ -22,13 +22,12 @@ from marketdata.tidy.grids import refuse_off_grid, widths
 from marketdata.times import TimeLike, to_micros, to_range
 
 Fill = Literal["null", "forward"] | None
-# Values of ``fill``.
-_FILLS = ("null", "forward")
+_FILL_VALUES = ("null", "forward")
 
 
 def check_fill(frame: object, fill: Fill) -> None:
     """ConfigError if a fill does not exist, or is not supported for the frame."""
-    choice("fill", fill, (None, *_FILLS), "None (no row), 'null' and 'forward'")
+    choice("fill", fill, (None, *_FILL_VALUES), "None (no row), 'null' and 'forward'")
     if not (is_in_memory(frame) or is_lazy(frame)):
         raise ConfigError(
             f"A regular grid needs a pandas, polars or Arrow frame, not a {kind_name(frame)}; resample without fill, "
@@ -111,7 +110,7 @@ def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
 
 
 def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:
-    """A snapshot of each token at each time of the grid; one that is missing is a marker row for each side."""
+    """A snapshot of each token at each time of the grid; one that is missing is a sentinel row for each side."""
     rows, levels, edges = frames.level_rows(frame)
     starts = edges[:-1:2]
     entries, shown, observed = on_grid(rows.take(starts), grid, forward=fill == "forward")

@@ -29,8 +29,7 @@ from marketdata.tidy.returns import probability_of
 Of = Literal["market", "token", "all"]
 By = str | Iterable[str] | None
 PayoffOfToken = dict[tuple[str, str], float]
-# Frames that have a probability: a price, or a mid.
-_KINDS: tuple[Kind, ...] = ("prices", *KINDS)
+_PROBABILITY_KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 
 
 def brier(
@@ -253,7 +252,7 @@ def _scored(frame: F, options: _Options, score: _Score) -> F:
         return _in_two_steps(frame, small, partial(_overall, options=options, score=score))
     ids = ID_COLUMNS if options.of == "token" else ID_COLUMNS[:1]
     means = partial(_means, payoffs=payoffs, groups=options.groups, ids=ids, score=score)
-    return run(frame, means, _KINDS, partition_by="market")
+    return run(frame, means, _PROBABILITY_KINDS, partition_by="market")
 
 
 def _payoffs_for(frame: Native, options: _Options, *, pooled: bool) -> Callable[[Tokens], PayoffOfToken]:
@@ -351,8 +350,8 @@ def _small(
 def _in_two_steps(frame: F, small: Callable[[Frame], Native], finish: Callable[[Native], Native]) -> F:
     """The forecasts of each market where the frame is, and what is made of all of them in one place."""
     if is_dask(frame) or is_engine(frame):
-        return at_once(run(frame, small, _KINDS, partition_by="market"), finish)
-    return run(frame, lambda part: finish(small(part)), _KINDS, partition_by="all")
+        return at_once(run(frame, small, _PROBABILITY_KINDS, partition_by="market"), finish)
+    return run(frame, lambda part: finish(small(part)), _PROBABILITY_KINDS, partition_by="all")
 
 
 def _forecasts_and_markets(part: Native) -> tuple[Frame, Forecasts, list[str]]:

@@ -58,11 +58,11 @@ def forward_returns(
 
     Each row has one status:
 
-    - "exit": both trades met a book with enough shares;
-    - "settled": the market resolved before the exit, and its payoff counts;
-    - "no_entry": no book at ts + latency, or not enough shares in it, or the market had resolved: all values are null;
-    - "no_exit_book": no book within ``tolerance``: ``exit`` and ``net`` are null;
-    - "no_exit_bid" (of a seller "no_exit_ask"): the book has not enough shares: ``exit`` and ``net`` are null.
+    - "exit": both trades met a book with enough shares.
+    - "settled": the market resolved before the exit, and its payoff counts.
+    - "no_entry": the book at ts + latency is missing or too small, or the market had resolved. All values are null.
+    - "no_exit_book": there is no book within ``tolerance``. ``exit`` and ``net`` are null.
+    - "no_exit_bid" (of a seller "no_exit_ask"): the book has too few shares. ``exit`` and ``net`` are null.
 
     A missing exit is not missing at random: a token that falls has no bid. So a mean of ``net`` needs the mean of
     ``net_low`` beside it. No row after ts + latency + horizon + tolerance changes a row.

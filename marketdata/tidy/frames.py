@@ -23,7 +23,7 @@ def frame_kind(value: object) -> FrameKind:
 
 
 def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
-    """A tidy frame of columns, in tidy order; an empty side of a book is one marker row (null level, price, size)."""
+    """A tidy frame of columns, in tidy order; an empty side of a book is one sentinel row (null level, price, size)."""
     like = frames.new(frame) if isinstance(frame, str) else frame
     columns = columns.sort()
     ids = VIEWS[view_of(columns)].ids
@@ -35,7 +35,7 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
 
 
 def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
-    """Columns of a frame of any kind, in tidy order, with its further numeric columns; marker rows become empty sides.
+    """Columns of a frame of any kind, in tidy order, with further numeric columns; sentinel rows become empty sides.
 
     Missing id columns stay None, with ``lookup`` missing ids too, to be looked up. NotTidyError if a column is missing
     or of the wrong type, or rows contradict each other.

@@ -21,7 +21,6 @@ from marketdata.points.measures import MEASURES, Measure, Values
 from marketdata.points.measures.quotes import bbo
 from marketdata.points.schema import BBO, Kind
 
-# Frames that have best prices.
 KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 # A measure by its name or as `measure` returned it, alone or with its arguments.
 Name = str | Callable[..., Any]

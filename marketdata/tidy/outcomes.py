@@ -22,16 +22,11 @@ from marketdata.times import to_datetime, to_micros
 # A frame of outcomes or of market records, or what each market resolved to.
 Outcomes = Native | Mapping[str, object]
 Tokens = Iterable[tuple[str, str, str | None]]
-# Columns that all market records have.
-_RECORDS = ("market_id", "token_ids", "token_labels")
-# Columns that tell the outcome; one of them is enough.
-_RESOLVED = ("resolved_token_id", "resolved_token_label", "payoffs")
-# When markets ended.
-_TIMES = ("ends_at", "closed_at", "resolved_at")
-# Allowed values of the argument ``outcomes``, for messages.
-_ALLOWED = "what md.outcomes(markets) gives, frames of market records"
-# Columns read from a frame of outcomes or records.
-_FIELDS = (*ID_COLUMNS, *_RECORDS[1:], *_RESOLVED, "payoff", *_TIMES, "end_date")
+_RECORD_COLUMNS = ("market_id", "token_ids", "token_labels")
+_OUTCOME_COLUMNS = ("resolved_token_id", "resolved_token_label", "payoffs")
+_END_TIMES = ("ends_at", "closed_at", "resolved_at")
+_ALLOWED_OUTCOMES = "what md.outcomes(markets) gives, frames of market records"
+_COLUMNS_READ = (*ID_COLUMNS, *_RECORD_COLUMNS[1:], *_OUTCOME_COLUMNS, "payoff", *_END_TIMES, "end_date")
 
 
 def outcomes(markets: F) -> F:
@@ -60,22 +55,22 @@ def outcomes(markets: F) -> F:
     >>> md.outcomes(tied)["payoff"].to_list()
     [0.5, 0.5]
     """
-    return payoffs(markets, _RESOLVED[:1])
+    return payoffs(markets, _OUTCOME_COLUMNS[:1])
 
 
 def payoffs(markets: F, needed: Iterable[str] = ()) -> F:
     """As `outcomes`; records without the columns of outcomes, as an archive has before any is known, are open."""
-    data = _of_records(columns_of(markets, _FIELDS), needed)
+    data = _of_records(columns_of(markets, _COLUMNS_READ), needed)
     columns: dict[str, Column] = {c: data[c] for c in ID_COLUMNS}
     columns["payoff"] = np.array(data["payoff"], float)
-    for c in _TIMES:
+    for c in _END_TIMES:
         columns[c] = times(np.array([NO_TIME if t is None else to_micros(t, c) for t in data[c]], np.int64))
     return as_kind_of(markets, columns, len(data["market_id"]))  # type: ignore[no-any-return]
 
 
 def resolution_times(given: Native) -> dict[str, int]:
     """When markets resolved [microseconds], from outcomes or market records; ConfigError if it is not a frame."""
-    data = columns_of(given, _FIELDS, _ALLOWED)
+    data = columns_of(given, _COLUMNS_READ, _ALLOWED_OUTCOMES)
     if "token_ids" in data or not {"resolved_at", "closed_at"} & data.keys():
         data = _of_records(data)
     require("A frame of outcomes", ["market_id"], data)
@@ -145,8 +140,8 @@ class Payoffs:
             labelled = [token for token, label in tokens.items() if label == value]
             if len(labelled) == 1:
                 return labelled[0]
-            # A frame may have the losing tokens only: what is written like their ids is another token, unless it is one
-            # of a market that shares no id with this one; short ids repeat.
+            # A frame may have only the losing tokens, so a value written like their ids is the token that won. It is
+            # not if another market without a common id has it, because short ids repeat.
             others = (other for other in self.labels.values() if tokens.keys().isdisjoint(other))
             if not labelled and all(_alike(value, one) for one in tokens) and not any(value in o for o in others):
                 return str(value)
@@ -157,8 +152,8 @@ class Payoffs:
         )
 
     def _from_frame(self, given: Native) -> dict[tuple[str, str], float]:
-        allowed = f"{_ALLOWED}, and a mapping of market id to the token that won"
-        data = columns_of(given, _FIELDS, allowed)
+        allowed = f"{_ALLOWED_OUTCOMES}, and a mapping of market id to the token that won"
+        data = columns_of(given, _COLUMNS_READ, allowed)
         if "token_ids" in data:
             data = _of_records(data)
         if "payoff" in data:
@@ -205,21 +200,21 @@ def _in_range(payoff: Any, market: str) -> float:
     return float(payoff)
 
 
-def _of_records(data: Mapping[str, list[Any]], needed: Iterable[str] = _RESOLVED[:1]) -> dict[str, list[Any]]:
+def _of_records(data: Mapping[str, list[Any]], needed: Iterable[str] = _OUTCOME_COLUMNS[:1]) -> dict[str, list[Any]]:
     """The columns of `outcomes`; NotTidyError without those that all records have, and one of outcomes or ``needed``.
 
-    Of no record nothing is needed to tell what it resolved to.
+    A frame without rows needs no column of outcomes.
     """
-    resolved = () if any(c in data for c in _RESOLVED) or data.get("market_id") == [] else needed
-    require("A frame of market records", (*_RECORDS, *resolved), data)
+    resolved = () if any(c in data for c in _OUTCOME_COLUMNS) or data.get("market_id") == [] else needed
+    require("A frame of market records", (*_RECORD_COLUMNS, *resolved), data)
     none = [None] * len(data["market_id"])
-    times = {c: data.get(c, none) for c in _TIMES}
+    times = {c: data.get(c, none) for c in _END_TIMES}
     if "end_date" in data:
         ends = zip(times["ends_at"], data["end_date"], strict=True)
         times["ends_at"] = [end if end is not None else date for end, date in ends]
     rows: dict[tuple[str, str], tuple[Any, ...]] = {}
-    optional = (data.get(c, none) for c in _RESOLVED)
-    for record in zip(*(data[c] for c in _RECORDS), *optional, *times.values(), strict=True):
+    optional = (data.get(c, none) for c in _OUTCOME_COLUMNS)
+    for record in zip(*(data[c] for c in _RECORD_COLUMNS), *optional, *times.values(), strict=True):
         market, ids, labels, won, won_label, shares, *at = record
         tokens = [str(token) for token in (ids if ids is not None else ())]
         names = [None if is_missing(label) else str(label) for label in (labels if labels is not None else ())]
@@ -229,13 +224,13 @@ def _of_records(data: Mapping[str, list[Any]], needed: Iterable[str] = _RESOLVED
         if won is None and won_label is not None:
             won = tokens[names.index(won_label)] if names.count(won_label) == 1 else won_label
         payoffs = _payoffs(str(market), tokens, won, shares)
-        when = [None if t is None else to_datetime(to_micros(t, c)) for c, t in zip(_TIMES, at, strict=True)]
+        when = [None if t is None else to_datetime(to_micros(t, c)) for c, t in zip(_END_TIMES, at, strict=True)]
         for token, label, payoff in zip(tokens, names, payoffs, strict=True):
             row = (str(market), token, label, payoff, *when)
             if rows.setdefault((str(market), token), row) != row:
                 raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
     ordered = sorted(rows.values(), key=lambda row: row[0])  # by market: the first token of a record stays first
-    return {name: [row[i] for row in ordered] for i, name in enumerate((*ID_COLUMNS, "payoff", *_TIMES))}
+    return {name: [row[i] for row in ordered] for i, name in enumerate((*ID_COLUMNS, "payoff", *_END_TIMES))}
 
 
 def _payoffs(market: str, tokens: list[str], won: str | None, shares: Iterable[object] | None) -> list[float | None]:

@@ -21,13 +21,9 @@ from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.shapes import explode
 from marketdata.times import to_text
 
-# Probabilities of one market that miss 1 by more than this are worth a look.
-_FAR = 0.05
-# An unchanged book for so many snapshots is quiet; for longer it may be stuck.
-_STALE = 60
-# Widths that a frame is taken to have where none is said.
-_USUAL = ("1s", "5s", "10s", "30s", "1m", "5m", "10m", "15m", "30m", "1h", "2h", "4h", "6h", "12h", "1d", "1w")
-# A row of the report.
+_LARGEST_GAP_TO_1 = 0.05
+_STALE_SNAPSHOTS = 60
+_USUAL_WIDTHS = ("1s", "5s", "10s", "30s", "1m", "5m", "10m", "15m", "30m", "1h", "2h", "4h", "6h", "12h", "1d", "1w")
 Finding = dict[str, Any]
 
 
@@ -76,8 +72,8 @@ class _View:
 def check(frame: F, width: Width | None = None) -> F:
     """Check a frame for what is wrong or odd, with examples.
 
-    One row per check that applies to books, prices or metrics (a lazy frame is computed): ``check severity n_failed
-    n_checked meaning examples``; severity is "ok" where nothing was found; ``examples`` are up to three rows as text.
+    One row per check that applies to books, prices or metrics: ``check severity n_failed n_checked meaning examples``.
+    severity is "ok" where the check found nothing. ``examples`` are up to three rows as text. Computes a lazy frame.
     Errors, which a sound service does not cause: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps
     (between two rows of a token), off_grid, mixed_resolutions (a token steps by less than the width), crossed,
     sums_far_from_1 (prices or mids of all tokens of a market miss 1 by more than 0.05), stale (60 or more equal
@@ -121,7 +117,9 @@ def _usual(steps: Ints) -> BucketWidth:
     values, counts = np.unique(steps, return_counts=True)
     commonest = int(values[np.argmax(counts)]) if len(steps) else 0
     return max(
-        (w for w in map(BucketWidth.of, _USUAL) if w.micros <= commonest), key=lambda w: w.micros, default=BASES["1m"]
+        (w for w in map(BucketWidth.of, _USUAL_WIDTHS) if w.micros <= commonest),
+        key=lambda w: w.micros,
+        default=BASES["1m"],
     )
 
 
@@ -150,7 +148,9 @@ def _tops(view: _View) -> Iterator[Finding]:
     yield view.finding("empty", "info", "the book has no level", n, rows[missing == 2])
     yield view.finding("locked", "info", "best bid = best ask", n, rows[bid == ask])
     yield view.finding("crossed", "warning", "best bid > best ask", n, rows[bid > ask])
-    yield view.finding("stale", "warning", f"the book is the same {_STALE} times and more", n, _stale_books(view))
+    yield view.finding(
+        "stale", "warning", f"the book is the same {_STALE_SNAPSHOTS} times and more", n, _stale_books(view)
+    )
     yield _sums(view, rows, (bid + ask) / 2)
 
 
@@ -170,10 +170,10 @@ def _stale_books(view: _View) -> Ints:
 
 
 def _long_runs(equal: NDArray[np.bool_], rows: Ints) -> Ints:
-    """The first entry of each run of at least ``_STALE`` equal ones."""
+    """The first entry of each run of at least ``_STALE_SNAPSHOTS`` equal ones."""
     begins = np.flatnonzero(~equal)
     lengths = np.diff(np.append(begins, len(equal)))
-    return rows[begins[lengths >= _STALE]]
+    return rows[begins[lengths >= _STALE_SNAPSHOTS]]
 
 
 def _values(view: _View) -> Iterator[Finding]:
@@ -190,7 +190,7 @@ def _values(view: _View) -> Iterator[Finding]:
     equal = np.logical_and.reduce(np.diff(every, prepend=np.nan) == 0)
     equal[view.groups] = False
     stuck = _long_runs(equal, np.arange(n))
-    yield view.finding("stale", "warning", f"all values are the same {_STALE} times and more", n, stuck)
+    yield view.finding("stale", "warning", f"all values are the same {_STALE_SNAPSHOTS} times and more", n, stuck)
 
 
 def _sums(view: _View, rows: Ints, value: Floats) -> Finding:
@@ -203,6 +203,6 @@ def _sums(view: _View, rows: Ints, value: Floats) -> Finding:
     count = np.diff(np.append(starts, len(order)))
     # A market with one token in the frame has its other tokens elsewhere: its sum says nothing.
     whole = (count > 1) & (count == tokens[np.searchsorted(markets, market[order[starts]])]) & ~np.isnan(total)
-    far = whole & (np.abs(total - 1) > _FAR + TOLERANCE)
-    text = f"prices of all tokens miss 1 by more than {_FAR}"
+    far = whole & (np.abs(total - 1) > _LARGEST_GAP_TO_1 + TOLERANCE)
+    text = f"prices of all tokens miss 1 by more than {_LARGEST_GAP_TO_1}"
     return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), rows[order[starts[far]]])

@@ -23,12 +23,9 @@ from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
 
-# Frames that have an aggregation rule.
-_KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
-# Kinds whose values are averaged.
-_AVERAGED: tuple[Kind, ...] = ("prices", "metrics")
-# A column that is in no frame of a user.
-_LAST = "__last"
+_RESAMPLED_KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
+_AVERAGED_KINDS: tuple[Kind, ...] = ("prices", "metrics")
+_LAST_TS_COLUMN = "__last"
 
 
 @renamed
@@ -66,14 +63,16 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
     grid = widths(resolution, width, fill=fill is not None)
 
     def resampled(part: Frame) -> Native:
-        out = _means(part, grid) if part.kind in _AVERAGED else _last(part, grid)
+        out = _means(part, grid) if part.kind in _AVERAGED_KINDS else _last(part, grid)
         return out if fill is None else filled(opened(out, [part.kind]), grid.target, fill)
 
     if fill is not None:
         check_fill(frame, fill)
-        return run(frame, resampled, _KINDS, keep_extra=True, on_times=grid.on_times)
+        return run(frame, resampled, _RESAMPLED_KINDS, keep_extra=True, on_times=grid.on_times)
     reduce, finish = partial(_reduced, width=grid.target), partial(_of_parts, function=resampled)
-    return run(frame, resampled, _KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
+    return run(
+        frame, resampled, _RESAMPLED_KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times
+    )
 
 
 def _means(frame: Frame, grid: Widths) -> Native:
@@ -93,7 +92,7 @@ def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
 
 def _reduced(frame: Frame, width: BucketWidth) -> Native:
     """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
-    if frame.kind not in _AVERAGED:
+    if frame.kind not in _AVERAGED_KINDS:
         rows = frames.rows(frame)
         last = rules.last_of(rows, width)
         # The label of a token may be in a row that is left out.
@@ -103,18 +102,18 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
     series = frames.series(frame, _with_counts(frame, values))
     edges = rules.buckets(series, width)
     means = replace(rules.means_of(series, values, width), ts=series.ts[edges[:-1]])
-    return frames.to_frame(frame, means, {**means.values, _LAST: frames.times(series.ts[edges[1:] - 1])})
+    return frames.to_frame(frame, means, {**means.values, _LAST_TS_COLUMN: frames.times(series.ts[edges[1:] - 1])})
 
 
 def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native:
     """The function for the rows of `_reduced`, whose means weigh as much as their counts say."""
-    if frame.kind in _AVERAGED:
-        rows, last = frames.rows(frame), frame.times(_LAST)
+    if frame.kind in _AVERAGED_KINDS:
+        rows, last = frames.rows(frame), frame.times(_LAST_TS_COLUMN)
         new = np.zeros(len(rows), bool)
         new[rows.starts] = True
         if ((rows.ts[1:] <= last[:-1]) & ~new[1:]).any():
             raise Overlap
-        frame = frame.without(_LAST)
+        frame = frame.without(_LAST_TS_COLUMN)
     return function(frame)
 
 

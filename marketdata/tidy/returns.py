@@ -19,7 +19,6 @@ from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import check_width, widths
 from marketdata.tidy.measures import top
 
-# Frames that have values over time.
 KINDS: tuple[Kind, ...] = ("nested", "books", "series")
 
 

@@ -19,9 +19,8 @@ from marketdata.points.order import same_as_before
 from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS
 from marketdata.times import to_micros
 
-# Columns that name a snapshot.
 KEYS = ("ts", *ID_COLUMNS)
-# More than a price has ticks; each is four columns.
+# Each level is four columns, and a price has fewer ticks.
 _MOST_LEVELS = 10_000
 # A lazy frame is not read to count its levels.
 _NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
@@ -106,10 +105,10 @@ def _exploded(frame: Frame) -> Native:
 def nest(frame: F) -> F:
     """Nested books of tidy ones: one row per snapshot with a list of prices and one of sizes for each side.
 
-    One row per (token, ts): ts, ids, ``bid_price bid_size ask_price ask_size`` [probability, shares], best level first,
-    an empty side as an empty list, then further columns, which must not differ within a snapshot: the form of
-    ``archive.scan("books", nested=True)``. pandas gets Arrow lists where pyarrow is installed. `explode` is the
-    inverse.
+    One row per (token, ts): ts, ids, ``bid_price bid_size ask_price ask_size`` [probability, shares], then further
+    columns, which must not differ within a snapshot. The best level is first, and an empty side is an empty list.
+    ``archive.scan("books", nested=True)`` has the same form. pandas gets Arrow lists where pyarrow is installed.
+    `explode` is the inverse.
 
     Examples
     --------

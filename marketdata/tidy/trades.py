@@ -20,7 +20,6 @@ from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
 from marketdata.tidy.frames import FrameKind, frame_kind
 
-# A frame of any library in memory.
 F = TypeVar("F")
 _SIDES = ("buy", "sell")
 

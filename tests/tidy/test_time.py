@@ -122,9 +122,9 @@ def test_metrics_join_prices_by_market() -> None:
 
 def test_a_join_refuses_what_it_can_not_know() -> None:
     """Books, two kinds of frames and an unknown bucket width each have their error."""
-    archive = md.simulate(events=1, days=1)
+    archive = md.simulate(events=1, days=1, frame="polars")
     market = archive.records("markets")[0]["id"]
-    books, prices = (getattr(archive, v)(market, frame="polars") for v in ("books", "prices"))
+    books, prices = (getattr(archive, v)(market) for v in ("books", "prices"))
     with pytest.raises(md.errors.NotTidyError, match="bbo"):
         md.asof_join(prices, books, width="1m")
     with pytest.raises(md.errors.ConfigError, match="available_at"):
