@@ -122,9 +122,14 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None) -> p
     """The rows of a statement; ConfigError if it is refused or stopped, ArchiveError if the storage failed."""
     import duckdb
 
-    done = stop or threading.Event()
-    if stop is not None:
-        threading.Thread(target=lambda: (stop.wait(), connection.interrupt()), daemon=True).start()
+    stop, ended = stop or threading.Event(), threading.Event()
+
+    def interrupt() -> None:
+        stop.wait()
+        while not ended.wait(0.1):  # an interrupt before the statement runs has no effect
+            connection.interrupt()
+
+    threading.Thread(target=interrupt, daemon=True).start()
     try:
         found = connection.sql(text)
         if found is None:
@@ -138,7 +143,8 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None) -> p
             raise ArchiveError(f"The archive could not be read: {problem}") from problem
         raise ConfigError(f"DuckDB refused the statement: {problem}") from problem
     finally:
-        done.set()  # ends the thread that waits for it
+        ended.set()
+        stop.set()  # ends the thread that waits for it
 
 
 def _plain(rows: pa.Table) -> pa.Table:
