@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 import numpy as np
+from pydantic import BaseModel, Field, StrictInt, StrictStr, create_model
 from starlette.responses import Response
 
-from marketdata.points.columns import Books, Data, Token
+from marketdata.points.columns import METRICS, Books, Data, Token
 from marketdata.points.views import VIEWS
+from marketdata.resolution import Resolution
 from marketdata.service.pages import ServedPage
 from marketdata.times import SECOND
 from marketdata.wire import models
@@ -19,8 +21,112 @@ from marketdata.wire import models
 Described = dict[int | str, dict[str, Any]]
 
 
+class ErrorResponse(models.Body):
+    """Every error except 422 (interface 2.7)."""
+
+    detail: str
+
+
+class Problem(BaseModel):
+    """One parameter that does not validate (interface 7, 422)."""
+
+    loc: list[str]
+    msg: str
+    type: str
+
+
+class ValidationErrorResponse(BaseModel):
+    """422 (interface 7)."""
+
+    detail: list[Problem]
+
+
+class HistoryPageMetadata(models.Body):
+    """Paging of every history answer (interface 2.4)."""
+
+    count: StrictInt
+    limit: StrictInt
+    next_cursor: StrictStr | None = None
+
+
+Level = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class OrderBookSnapshot(models.Body):
+    """One book (interface 2.3): levels are [price, size], best first."""
+
+    t: str
+    bids: list[Level]
+    asks: list[Level]
+
+
+class PricePoint(models.Body):
+    """One price (readings: price point)."""
+
+    t: str
+    p: float | None
+
+
+_METRIC_FIELDS: dict[str, Any] = dict.fromkeys(METRICS, (float | None, None))
+
+
+class MetricPoint(create_model("Metrics", __base__=models.Body, t=(str, ...), **_METRIC_FIELDS)):  # type: ignore[misc]
+    """One point of a market's metrics (readings: metric point): `METRICS`, each a number or null."""
+
+
+Point = TypeVar("Point")
+
+
+class MarketHistory(models.Body, Generic[Point]):
+    """Points grouped by token label (interface 2.2, 2.5)."""
+
+    market_id: str
+    resolution: Resolution
+    tokens: dict[str, str]
+    data: dict[str, list[Point]]
+    metadata: HistoryPageMetadata
+
+
+class TokenHistory(models.Body, Generic[Point]):
+    """Points of one token (readings: single-token history)."""
+
+    market_id: str
+    token_id: str
+    token_label: str | None
+    resolution: Resolution
+    data: list[Point]
+    metadata: HistoryPageMetadata
+
+
+class MetricsHistory(models.Body):
+    """Points of a market (interface 2.6)."""
+
+    market_id: str
+    resolution: Resolution
+    data: list[MetricPoint]
+    metadata: HistoryPageMetadata
+
+
+class UsageLimits(models.Body):
+    """Limits of the plan of the key."""
+
+    requests_per_minute: int | None = None
+    requests_remaining: int | None = None
+    granularity_allowed: str | None = None
+    max_history_days: str | None = None
+
+
+class Usage(models.Body):
+    """Plan and remaining requests of the key (readings: usage)."""
+
+    plan: str | None = None
+    organization: str | None = None
+    limits: UsageLimits = Field(default_factory=UsageLimits)
+    reset_at: int | float | None = None
+
+
 def _refusal(status: int, description: str) -> Described:
-    model = models.ValidationErrorResponse if status == 422 else models.ErrorResponse
+    model = ValidationErrorResponse if status == 422 else ErrorResponse
     return {status: {"model": model, "description": description}}
 
 

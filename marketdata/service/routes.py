@@ -24,7 +24,20 @@ from marketdata.service.parameters import (
     MarketQuery,
     TokenId,
 )
-from marketdata.service.responses import NOT_FOUND, PLAN_REFUSES, REFUSALS, json_response, points, points_by_label
+from marketdata.service.responses import (
+    NOT_FOUND,
+    PLAN_REFUSES,
+    REFUSALS,
+    MarketHistory,
+    MetricsHistory,
+    OrderBookSnapshot,
+    PricePoint,
+    TokenHistory,
+    Usage,
+    json_response,
+    points,
+    points_by_label,
+)
 from marketdata.times import Range
 from marketdata.wire import models
 from marketdata.wire.models import LARGEST_LIMIT
@@ -43,33 +56,31 @@ discovery: dict[str, Any] = {"tags": ["Discovery"]}
 utility: dict[str, Any] = {"tags": ["Utility"]}
 
 
-@router.get(
-    "/markets/{id_or_slug:segment}/books", response_model=models.MarketHistory[models.OrderBookSnapshot], **history
-)
+@router.get("/markets/{id_or_slug:segment}/books", response_model=MarketHistory[OrderBookSnapshot], **history)
 def get_market_books(id_or_slug: IdOrSlug, query: HistoryParameters, context: Context) -> Response:
     """Order book snapshots of all tokens of a market; the last book of each bucket."""
     return _market_page("books", id_or_slug, query, context)
 
 
-@router.get("/markets/{id_or_slug:segment}/prices", response_model=models.MarketHistory[models.PricePoint], **history)
+@router.get("/markets/{id_or_slug:segment}/prices", response_model=MarketHistory[PricePoint], **history)
 def get_market_prices(id_or_slug: IdOrSlug, query: HistoryParameters, context: Context) -> Response:
     """Prices of all tokens of a market; the mean of each bucket."""
     return _market_page("prices", id_or_slug, query, context)
 
 
-@router.get("/markets/{id_or_slug:segment}/metrics", response_model=models.MetricsHistory, **history)
+@router.get("/markets/{id_or_slug:segment}/metrics", response_model=MetricsHistory, **history)
 def get_market_metrics(id_or_slug: IdOrSlug, query: HistoryParameters, context: Context) -> Response:
     """Volume, liquidity and spread of a market; the mean of each bucket."""
     return _market_page("metrics", id_or_slug, query, context)
 
 
-@router.get("/tokens/{token_id:segment}/books", response_model=models.TokenHistory[models.OrderBookSnapshot], **history)
+@router.get("/tokens/{token_id:segment}/books", response_model=TokenHistory[OrderBookSnapshot], **history)
 def get_token_books(token_id: TokenId, query: HistoryParameters, context: Context) -> Response:
     """Order book snapshots of one token; the last book of each bucket."""
     return _token_page("books", token_id, query, context)
 
 
-@router.get("/tokens/{token_id:segment}/prices", response_model=models.TokenHistory[models.PricePoint], **history)
+@router.get("/tokens/{token_id:segment}/prices", response_model=TokenHistory[PricePoint], **history)
 def get_token_prices(token_id: TokenId, query: HistoryParameters, context: Context) -> Response:
     """Prices of one token; the mean of each bucket."""
     return _token_page("prices", token_id, query, context)
@@ -116,7 +127,7 @@ async def get_health(context: Context) -> Response:
     return json_response({"status": "ok", "timestamp": now, "simulated": context.state.simulated})
 
 
-@router.get("/usage", response_model=models.Usage, **utility)
+@router.get("/usage", response_model=Usage, **utility)
 async def get_usage(context: Context) -> Response:
     """Plan of the key, and the requests that are left in this minute."""
     state, (key, plan) = context
