@@ -152,7 +152,7 @@ class History:
                     self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
                 raise
             except KeyboardInterrupt as stop:
-                rest, resume = fetch.leave()
+                rest, resume = fetch.stop()
                 for fetched in rest:
                     add(fetched)
                 stop.partial, stop.resume = collected(None), resume  # type: ignore[attr-defined]

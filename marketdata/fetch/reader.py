@@ -1,4 +1,4 @@
-"""One part of a range, read whole: its pages, verified complete, without duplicates, inside its range."""
+"""Read all pages of a chunk; the points are verified complete, without duplicates and inside the range."""
 
 from __future__ import annotations
 
@@ -33,16 +33,14 @@ from marketdata.times import SECOND, to_text
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
 
-# Requests of one bucket, and halvings of a part whose count stays wrong.
-_MOST_TRIES = 3
-# Pages of a part that came in vain, over the pages that it can have, at which it is given up.
-_BUDGET = 2
+# Each try halves a chunk whose count is wrong, or requests one bucket again.
+_MAX_TRIES = 3
 
 
 class Fetched(NamedTuple):
-    """The points of a window that came: all if ``complete``, on ``pages`` pages of a market of ``labels`` tokens.
+    """The received points of a window: all if ``complete``, on ``pages`` pages of a market of ``labels`` tokens.
 
-    ``notes`` are oddities by name; ``request`` is the place of the range among those that were asked for.
+    ``notes`` counts diagnostics by name; ``request`` is the index of the requested range.
     """
 
     window: Window
@@ -55,7 +53,7 @@ class Fetched(NamedTuple):
     request: int = 0
 
     def note(self, report: Report, *, strict: bool = False) -> None:
-        """Count it in a report; ``strict``: ContractError for a repair or an oddity."""
+        """Count pages, points and diagnostics in a report; ``strict`` makes a repair or diagnostic a ContractError."""
         report.pages += self.pages
         report.points += len(self.columns)
         if (refused := report.note(self.notes)) and strict:
@@ -63,64 +61,67 @@ class Fetched(NamedTuple):
 
 
 @dataclass(eq=False)
-class Part:
-    """A part of a range: it is requested by one thread, which follows its cursor for ``most`` pages.
+class Chunk:
+    """A chunk of a range: one thread requests it and follows its cursor for ``max_pages`` pages.
 
-    ``labels``: tokens of the market by its record, 0 if that is not known.
-    ``seen``: what came of it before; all of that must come again. ``pages``: what has come so far, of which the first
-    ``kept`` are known to be in order of time. ``fetched``: what came in all; if it ``waits``, that is complete only if
-    pages turn out to be in that order.
+    ``labels`` is the number of tokens in the record of the market, 0 if unknown. Points in ``received_before`` must
+    reappear. ``pages`` has the received pages; the first ``pages_in_order`` are known to be in time order. ``fetched``
+    has all points; if it ``awaits_order``, it is complete only if pages are in time order.
     """
 
     window: Window
-    most: int | None = None
-    seen: list[Data] = field(default_factory=list)
+    max_pages: int | None = None
+    received_before: list[Data] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
-    kept: int = 0
+    pages_in_order: int = 0
     date: float | None = None
     fetched: Fetched | None = None
-    waits: bool = False
+    awaits_order: bool = False
     tries: int = 1
     bound: int = 1
     labels: int = 0
 
     @property
-    def has_all(self) -> bool:
-        """Whether every token of the market has a point in every bucket: there is no other, whatever a page says."""
+    def is_full(self) -> bool:
+        """Whether every token of the market has a point in every bucket, so that no other can exist."""
         most, width = self.window.buckets * self.labels, self.window.resolution.micros
         if not most or sum(page.points for page in self.pages) < most or _labels(self.pages) > self.labels:
             return False
         inside = (page.columns.between(self.window.first_bucket, self.window.rng.end) for page in self.pages)
         return len({(label, t // width) for columns in inside for label, t in _keys(columns)}) == most
 
-    def halves(self, tries: int) -> list[Part]:
-        """Both halves, or the part itself if it is one bucket; requested for the ``tries``-th time."""
+    def halves(self, tries: int) -> list[Chunk]:
+        """Both halves, or the chunk itself if it is one bucket; requested for the ``tries``-th time."""
         windows = self.window.halves() if self.window.buckets > 1 else [self.window]
-        return [Part(window, seen=self.seen, tries=tries, bound=self.bound, labels=self.labels) for window in windows]
+        return [
+            Chunk(window, received_before=self.received_before, tries=tries, bound=self.bound, labels=self.labels)
+            for window in windows
+        ]
 
     def advances(self) -> bool:
-        """Whether it may end here, as pages in order of time came of it: more than its first bucket."""
-        came = self.came(self.kept) if self.kept else None
-        start = self.window.rng.start
-        return came is not None and came.complete and int(came.columns.ts.max(initial=start)) > start
+        """Whether pages in time order reach beyond the first bucket, so that the chunk may end here."""
+        if not self.pages_in_order:
+            return False
+        start, received = self.window.rng.start, self.received(self.pages_in_order)
+        return received.complete and int(received.columns.ts.max(initial=start)) > start
 
-    def came(self, pages: int) -> Fetched:
-        """What came on so many first pages; what follows shows whether it was the end."""
+    def received(self, pages: int) -> Fetched:
+        """The points of the first ``pages`` pages; a later page shows whether an empty cursor was the end."""
         fetched = collected(self.window, self.pages[:pages], self.date)
         fetched.notes.pop("cursor_empty", None)
         return fetched
 
     def restart(self) -> None:
-        """Forget the pages that came: they are requested again."""
-        self.pages, self.kept, self.date = [], 0, None
+        """Forget the received pages, to request them again."""
+        self.pages, self.pages_in_order, self.date = [], 0, None
 
 
 class Reader:
-    """Reads parts of windows, for all fetches of a client, which share what it learns of the service."""
+    """Reads chunks for all fetches of a client, which share what the reader learns about the service."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
-        self._limits: dict[tuple[View, str], int] = {}  # the least limit that a market needs
+        self._limits: dict[tuple[View, str], int] = {}  # the smallest limit that a market needs
         self._largest_limit = LARGEST_LIMIT  # that the service takes
         self._markets: dict[tuple[IdKind, str], str] = {}  # the market that an id or slug names
         self._tokens: dict[str, dict[str, str | None]] = {}  # the token that a label of a market names
@@ -130,106 +131,112 @@ class Reader:
 
     def read(
         self,
-        part: Part,
+        chunk: Chunk,
         report: Report,
         stop: threading.Event | None = None,
-        came: Callable[[Part], object] = lambda _: None,
+        on_page: Callable[[Chunk], object] = lambda _: None,
     ) -> Fetched | None:
-        """All points of a part; None if it has more than ``part.most`` pages, or what came before a fault is kept.
+        """All points of a chunk; None if only its first pages were read: ``max_pages``, or pages before a fault.
 
-        ``came`` is called for each page. Errors have ``.attempts``.
+        ``on_page`` is called for each page. Errors have ``.attempts``.
         """
         try:
-            fetched = self._read(part, partial(self._follow, report=report, stop=stop, came=came), report)
-            return _with_all(part, fetched) if fetched is not None else None
+            fetched = self._read_or_halve(
+                chunk, partial(self._follow, report=report, stop=stop, on_page=on_page), report
+            )
+            return _require_received_before(chunk, fetched) if fetched is not None else None
         except MarketDataError as error:
             if error.attempts is None:
-                error.attempts = max(1, len(part.pages))
+                error.attempts = max(1, len(chunk.pages))
             raise
 
-    def _read(self, part: Part, follow: Callable[[Part], Fetched | None], report: Report) -> Fetched | None:
-        """All points of a part: of its halves, where its pages do not end, or points may be missing.
+    def _read_or_halve(self, chunk: Chunk, follow: Callable[[Chunk], Fetched | None], report: Report) -> Fetched | None:
+        """All points of a chunk, read as halves if its pages do not end or points may be missing.
 
-        A smaller window needs fewer cursors, and one that fits a page none. One bucket has no halves: it is requested
-        again.
+        A smaller window needs fewer cursors, and one that fits a page needs none. A single bucket is requested again.
         """
-        is_one, lacks, fetched = part.window.buckets == 1, "end", part.fetched
+        is_one, lacks, fetched = chunk.window.buckets == 1, "end", chunk.fetched
         try:
-            if fetched is None and (fetched := follow(part)) is None:
+            if fetched is None and (fetched := follow(chunk)) is None:
                 return None
-            lacks = self._lacks(part, fetched)
+            lacks = self._lacks(chunk, fetched)
             if not lacks:
                 return fetched
-            if lacks == "cursor" and part.advances():
+            if lacks == "cursor" and chunk.advances():
                 return None
-            if is_one and (lacks == "cursor" or part.tries == _MOST_TRIES):
+            if is_one and (lacks == "cursor" or chunk.tries == _MAX_TRIES):
                 return fetched._replace(complete=False)
-            part.seen.append(fetched.columns)
+            chunk.received_before.append(fetched.columns)
         except PaginationStalledError:
-            if part.advances():
+            if chunk.advances():
                 return None
-            if part.seen and len(part.pages) > 1 and same(part.pages[-2].columns, part.pages[-1].columns):
+            if (
+                chunk.received_before
+                and len(chunk.pages) > 1
+                and same(chunk.pages[-2].columns, chunk.pages[-1].columns)
+            ):
                 raise  # the same page for ever, also in a smaller window
-            part.seen += [page.columns for page in part.pages]
-            if len(part.seen) >= _BUDGET * part.bound or (is_one and part.tries == _MOST_TRIES):
+            chunk.received_before += [page.columns for page in chunk.pages]
+            # Give up once twice the pages that the chunk can have were of no use.
+            if len(chunk.received_before) >= 2 * chunk.bound or (is_one and chunk.tries == _MAX_TRIES):
                 raise
         with self._lock:
             report.restarts += 1
-        part.restart()
-        halves = part.halves(part.tries + (is_one or lacks == "count"))
+        chunk.restart()
+        halves = chunk.halves(chunk.tries + (is_one or lacks == "count"))
         for half in halves if fetched is not None else ():
             with suppress(PaginationStalledError):
                 half.fetched = follow(half)
-        came = [half.fetched for half in halves if half.fetched is not None]
-        if fetched is not None and len(came) == len(halves) and self._learn(lacks, part, fetched, came):
-            return merged(part.window, came)
-        parts = [self._read(half, follow, report) for half in halves]
-        return merged(part.window, [fetched for fetched in parts if fetched is not None])
+        received = [half.fetched for half in halves if half.fetched is not None]
+        if fetched is not None and len(received) == len(halves) and self._learn(lacks, chunk, fetched, received):
+            return merged(chunk.window, received)
+        batches = [self._read_or_halve(half, follow, report) for half in halves]
+        return merged(chunk.window, [batch for batch in batches if batch is not None])
 
-    def _lacks(self, part: Part, fetched: Fetched) -> str:
-        """The reason to doubt that all points came, if smaller windows can show it."""
-        if fetched.notes["count_mismatch"] and part.tries <= _MOST_TRIES and not self._counts_otherwise:
+    def _lacks(self, chunk: Chunk, fetched: Fetched) -> str:
+        """Why points may be missing, if smaller windows can show it: "count", "cursor" or nothing."""
+        if fetched.notes["count_mismatch"] and chunk.tries <= _MAX_TRIES and not self._counts_otherwise:
             return "count"
-        if not fetched.notes["cursor_empty"] or len(fetched.columns) >= part.window.buckets * fetched.labels:
+        if not fetched.notes["cursor_empty"] or len(fetched.columns) >= chunk.window.buckets * fetched.labels:
             return ""
         # An empty cursor is believed if it always was the end, and the page has room for one bucket more.
-        last = part.pages[-1]
-        has_room = last.points + fetched.labels <= min(part.window.limit, last.limit or LARGEST_LIMIT)
+        last = chunk.pages[-1]
+        has_room = last.points + fetched.labels <= min(chunk.window.limit, last.limit or LARGEST_LIMIT)
         return "" if has_room and self._empty_cursors == {"end"} else "cursor"
 
-    def _learn(self, lacks: str, part: Part, fetched: Fetched, halves: Sequence[Fetched]) -> bool:
-        """Whether the halves of a part show that all came; and what the service means by a count or an empty cursor."""
+    def _learn(self, lacks: str, chunk: Chunk, fetched: Fetched, halves: Sequence[Fetched]) -> bool:
+        """Whether halves show a chunk complete; learns what the service means by a count or an empty cursor."""
         if lacks == "cursor":
             is_end = sum(len(half.columns) for half in halves) == len(fetched.columns)
             self._empty_cursors.add("end" if is_end else "more")
             return is_end
-        if part.tries == 1 and len(halves) == 2 and not any(half.complete for half in halves):
+        if chunk.tries == 1 and len(halves) == 2 and not any(half.complete for half in halves):
             self._counts_otherwise = True
         return False
 
     def _follow(
-        self, part: Part, report: Report, stop: threading.Event | None, came: Callable[[Part], object]
+        self, chunk: Chunk, report: Report, stop: threading.Event | None, on_page: Callable[[Chunk], object]
     ) -> Fetched | None:
-        """The points of a part, page after page; None if there are more than ``part.most``."""
-        part.restart()
-        name = part.window.view, part.window.id
-        limit = max(min(part.window.limit, self._largest_limit), self._limits.get(name, 1))
-        window = replace(part.window, limit=limit)
+        """The points of a chunk, page after page; None if there are more than ``chunk.max_pages``."""
+        chunk.restart()
+        name = chunk.window.view, chunk.window.id
+        limit = max(min(chunk.window.limit, self._largest_limit), self._limits.get(name, 1))
+        window = replace(chunk.window, limit=limit)
 
         def bound(page: Page) -> int:
             least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
-            part.bound = max(part.bound, -(-window.buckets * _labels(part.pages) // least) * 2 + 50)
-            return part.bound
+            chunk.bound = max(chunk.bound, -(-window.buckets * _labels(chunk.pages) // least) * 2 + 50)
+            return chunk.bound
 
-        read = partial(self._page, part, window, [])
+        read = partial(self._page, chunk, window, [])
         get = partial(self.transport.get, window.segments, read=read, stop=stop, counts=report)
         try:
             for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
-                part.pages.append(page)
-                came(part)
-                if page.next_cursor and part.has_all:
+                chunk.pages.append(page)
+                on_page(chunk)
+                if page.next_cursor and chunk.is_full:
                     break  # some services give a cursor behind every full page
-                if page.next_cursor and part.most is not None and len(part.pages) >= part.most:
+                if page.next_cursor and chunk.max_pages is not None and len(chunk.pages) >= chunk.max_pages:
                     return None
         except BadRequestError as error:
             if isinstance(error, LimitTooSmallError):
@@ -242,16 +249,18 @@ class Reader:
                 raise
             with self._lock:
                 report.note({"limit_raised" if isinstance(error, LimitTooSmallError) else "limit_lowered": 1})
-            return self._follow(part, report, stop, came)
-        return collected(window, part.pages, part.date)
+            return self._follow(chunk, report, stop, on_page)
+        return collected(window, chunk.pages, chunk.date)
 
     def check(self, window: Window, page: Page) -> None:
-        """ContractError for an answer about something else than was requested, or than the answers before."""
+        """ContractError for an answer about another resolution, market or token than requested or answered before."""
         if not _is_width(page.resolution, window.resolution):
             raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
-        known = self._markets.setdefault((window.kind, window.id), page.market_id)
-        if page.market_id != known:
-            raise ContractError(f"{window}: the answer is about market {page.market_id!r}, before it was {known!r}.")
+        earlier_id = self._markets.setdefault((window.kind, window.id), page.market_id)
+        if page.market_id != earlier_id:
+            raise ContractError(
+                f"{window}: the answer is about market {page.market_id!r}, before it was {earlier_id!r}."
+            )
         tokens = self._tokens.setdefault(page.market_id, {})
         for label, token in page.labels.items():
             if tokens.setdefault(label, token) != token:
@@ -259,7 +268,7 @@ class Reader:
         if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
             raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
 
-    def _page(self, part: Part, window: Window, miscounted: list[Data], answer: Answer) -> Page:
+    def _page(self, chunk: Chunk, window: Window, miscounted: list[Data], answer: Answer) -> Page:
         """The page of an answer; ContractError if it is invalid; see `check`."""
         before = miscounted.pop() if miscounted else None
         page = decode_page(window.view, answer.body)
@@ -267,7 +276,7 @@ class Reader:
         self.check(window, page)
         per_token = np.diff(page.columns.bounds).max(initial=0)
         if page.count not in (page.points, len(np.unique(page.columns.ts)), per_token):
-            # The same answer twice: the service counts otherwise. A different one: points get lost on the way.
+            # The same answer twice means that the service counts otherwise; another answer means that points get lost.
             if not self._counts_otherwise and (before is None or not same(before, page.columns)):
                 miscounted += [page.columns] if before is None else []
                 raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
@@ -275,12 +284,12 @@ class Reader:
         page.notes.update(answer.notes)
         if page.limit is not None and page.limit < window.limit:
             page.notes["limit_clamped"] += 1
-        part.date = part.date or answer.date
+        chunk.date = chunk.date or answer.date
         return page
 
 
 def collected(window: Window, pages: Sequence[Page], date: float | None) -> Fetched:
-    """The points of pages, each once and inside a window; ``date`` is the time when the first one was sent [Unix s]."""
+    """The points of pages, each once and inside a window; the first page was sent at ``date`` [Unix s]."""
     notes = sum((page.notes for page in pages), Counter())
     notes["cursor_empty"] += pages[-1].next_cursor == ""
     every: Data = joined([page.columns for page in pages])
@@ -295,35 +304,35 @@ def collected(window: Window, pages: Sequence[Page], date: float | None) -> Fetc
     return Fetched(window, market_id, columns, complete, len(pages), _labels(pages), +notes)
 
 
-def merged(window: Window, parts: Sequence[Fetched]) -> Fetched:
-    """The parts of a window, in order of time or of several tokens, as one."""
-    if len(parts) == 1:
-        return parts[0]._replace(window=window)
+def merged(window: Window, batches: Sequence[Fetched]) -> Fetched:
+    """Batches of a window as one, whether they follow in time or have other tokens."""
+    if len(batches) == 1:
+        return batches[0]._replace(window=window)
     return Fetched(
         window=window,
-        market_id=parts[0].market_id,
-        columns=joined([part.columns for part in parts]).sort(),
-        complete=all(part.complete for part in parts),
-        pages=sum(part.pages for part in parts),
-        labels=max(part.labels for part in parts),
-        notes=sum((part.notes for part in parts), Counter()),
+        market_id=batches[0].market_id,
+        columns=joined([batch.columns for batch in batches]).sort(),
+        complete=all(batch.complete for batch in batches),
+        pages=sum(batch.pages for batch in batches),
+        labels=max(batch.labels for batch in batches),
+        notes=sum((batch.notes for batch in batches), Counter()),
     )
 
 
 def in_time(pages: Iterable[Data], *, is_one: bool) -> bool | None:
-    """Whether pages that follow each other show that points come in order of time; None: they do not tell.
+    """Whether consecutive pages are in time order; None if they do not show it.
 
-    The points of each token rise, and no page begins before the end of another. That could be all the same where
-    tokens come one after the other, unless there ``is_one`` alone; but then two pages share the token that is cut
-    between them, and no other.
+    In time order, the times of each token rise and no page begins before the previous one ends. A service that sends
+    one token after the other can look the same, unless the market ``is_one`` token. Its pages share at most the one
+    token that is cut between them.
     """
-    some = [page for page in pages if len(page)]
-    if not all(bool((page.steps() > 0).all()) for page in some):
+    filled = [page for page in pages if len(page)]
+    if not all(bool((page.steps() > 0).all()) for page in filled):
         return False
-    if any(before.ts.max() > after.ts.min() for before, after in pairwise(some)):
+    if any(before.ts.max() > after.ts.min() for before, after in pairwise(filled)):
         return False
-    tokens = [token for page in some for token in page.tokens]
-    return (len(some) > 1 and (is_one or len(tokens) >= len(set(tokens)) + len(some))) or None
+    tokens = [token for page in filled for token in page.tokens]
+    return (len(filled) > 1 and (is_one or len(tokens) >= len(set(tokens)) + len(filled))) or None
 
 
 def _is_width(said: str, requested: BucketWidth) -> bool:
@@ -344,10 +353,10 @@ def same(first: Data, second: Data) -> bool:
     return len(again) == len(first) == len(second) and bool(is_equal.all())
 
 
-def _with_all(part: Part, fetched: Fetched) -> Fetched:
-    """The points of a part, if they include all that came before; else a ContractError."""
-    window = part.window
-    inside = (columns.between(window.first_bucket, window.rng.end) for columns in part.seen)
+def _require_received_before(chunk: Chunk, fetched: Fetched) -> Fetched:
+    """The points of a chunk; ContractError if points received before are missing."""
+    window = chunk.window
+    inside = (columns.between(window.first_bucket, window.rng.end) for columns in chunk.received_before)
     before = {key for columns in inside for key in _keys(columns)}
     if lost := sorted(before - set(_keys(fetched.columns) if before else ()), key=str):
         label, t = lost[0]

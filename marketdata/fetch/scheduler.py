@@ -1,7 +1,7 @@
-"""The one scheduler: windows of any number of markets, requested concurrently under one pacer.
+"""Request windows of any number of markets concurrently under one pacer.
 
-It keeps as many requests in flight as the key's rate and the latency need, and yields what is complete, in order or as
-it comes. After its stop flag is set nothing more is sent.
+The scheduler keeps as many requests in flight as the key's rate and the latency need. It yields complete ranges, in
+order or as they arrive. It sends nothing after its stop flag is set.
 """
 
 from __future__ import annotations
@@ -16,26 +16,18 @@ from typing import Protocol
 
 from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
 from marketdata.fetch.checkpoint import Report, Resume
+from marketdata.fetch.chunks import MAX_CHUNK_PAGES, Stream, Task
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.parts import LONGEST, Job, Track
-from marketdata.fetch.reader import Fetched, Part, Reader
+from marketdata.fetch.reader import Chunk, Fetched, Reader
 from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 
 THREAD = "marketdata-fetch"
-Task = Callable[[], None]
-# Requests in flight: where the plan is unknown, at least, and at most.
-_FEWEST_UNKNOWN, _FEWEST, _MOST = 8, 16, 96
-# With at least this many pages, a request to learn the rate is worth its cost.
-_WORTH_USAGE = 8
-# Pages that may be wasted at the ends of windows; one more for so many pages that a range has; how many of those are
-# believed in, over those that came.
-_WASTE, _PAGES_A_WASTE, _FORESIGHT = 2, 50, 3
-_STUCK = "The fetch has windows left, and none of them can be requested: this is an error in marketdata."
+Request = Callable[[], None]
 
 
 class Markets(Protocol):
-    """A source of the active range and the tokens of markets."""
+    """Knows the active range and the tokens of markets."""
 
     def known(self, id_or_slug: str) -> MarketInfo | None:
         """The record as known without a request."""
@@ -48,16 +40,16 @@ def worker_count(pacer: Pacer, latency: float | None) -> int:
     """Concurrent requests that use up the key's rate at this latency."""
     rate = pacer.requests_per_minute
     if rate is None:
-        return _FEWEST_UNKNOWN
-    return min(_MOST, max(_FEWEST, math.ceil(rate / 60 * (latency or 0.3) * 1.3) + 2))
+        return 8
+    return min(96, max(16, math.ceil(rate / 60 * (latency or 0.3) * 1.3) + 2))
 
 
 class Scheduler:
-    """Requests windows of any width concurrently; iterate over it once for what comes of them.
+    """Requests windows of any width concurrently; iterate over it once for the points.
 
-    ``report`` is filled in; ``strict``: repairs and oddities are errors; ``in_order``: yield in the order of the
-    windows, else as they come; ``buffer``: most parts in memory before that; ``workers``: concurrent requests, by
-    default what the rate and the latency need.
+    ``report`` is filled in. ``strict`` makes repairs and diagnostics errors. ``in_order`` yields in the order of the
+    windows instead of the order of arrival. ``buffer`` is the most chunks that wait in memory. ``workers`` is the
+    number of concurrent requests; by default the rate and the latency decide.
     """
 
     def __init__(
@@ -83,16 +75,17 @@ class Scheduler:
         self._stop = threading.Event()
         self.report = report if report is not None else Report()
         infos = [markets.known(w.id) if w.kind == "market" else MarketInfo() for w in windows]
-        jobs = [Job(k, w, i) for k, (w, i) in enumerate(zip(windows, infos, strict=True))]
-        self._waiting = deque(jobs)
-        self._begun: list[Job] = []
-        self._missing: dict[Job, NotFoundError] = {}
+        tasks = [Task(k, w, i) for k, (w, i) in enumerate(zip(windows, infos, strict=True))]
+        self._waiting = deque(tasks)
+        self._begun: list[Task] = []
+        self._missing: dict[Task, NotFoundError] = {}
         self._ready: deque[Fetched] = deque()
         self._names = {w.id for w in windows}
-        self._active = self._came = 0
-        self._wasted = 0.0
+        self._active = self._pages_received = 0
+        self._overfetched = 0.0
         self._error: BaseException | None = None
-        self._wants_usage = sum(job.pages for job in jobs) > _WORTH_USAGE
+        # A short fetch is not worth a request to learn the rate.
+        self._wants_usage = sum(task.pages for task in tasks) > 8
         self.empty: list[Window] = []  # requested, and without a point
 
     def __iter__(self) -> Iterator[Fetched]:
@@ -100,9 +93,11 @@ class Scheduler:
             while True:
                 with self._change:
                     self._start()
-                    while not (self._ready or self._error or self._stop.is_set() or self._is_over):
+                    while not (self._ready or self._error or self._stop.is_set() or self._is_done):
                         if not self._active:
-                            raise RuntimeError(_STUCK)
+                            raise RuntimeError(
+                                "The fetch has windows left and cannot request them. This is an error in marketdata."
+                            )
                         # A timeout, so that Ctrl-C is seen on every system, and a stop soon.
                         self._change.wait(0.1)
                         self._start()
@@ -110,36 +105,36 @@ class Scheduler:
                         break
                     fetched = self._ready.popleft()
                 yield fetched
-            if not (self._error or self._is_over):
+            if not (self._error or self._is_done):
                 self._error = NetworkError("The fetch was given up.")
             if self._error is not None:
-                rest, resume = self.leave()
-                yield from rest
+                received, resume = self.stop()
+                yield from received
                 if isinstance(self._error, MarketDataError):
                     self._error.resume = resume
                 raise self._error
             if self._missing:
-                raise self._of_the_missing()
+                raise self._missing_markets_error()
         finally:
             self.close()
 
-    def leave(self) -> tuple[list[Fetched], Resume]:
-        """Send nothing more; returns what had arrived and was not yielded, and what is left to request."""
+    def stop(self) -> tuple[list[Fetched], Resume]:
+        """Send nothing more; return what arrived but was not yielded, and what remains to request."""
         self.close()
         with self._change:
-            for track in self._tracks:
-                # A part that cannot be joined with the others is requested again.
+            for stream in self._streams:
+                # A resume requests a chunk again that does not fit the others.
                 with suppress(MarketDataError):
-                    for fetched in track.keep():
+                    for fetched in stream.keep():
                         fetched.note(self.report)
             self._release()
-            rest, left = list(self._ready), list[Window]()
+            received, remaining = list(self._ready), list[Window]()
             self._ready.clear()
-            for job in sorted({*self._begun, *self._waiting, *self._missing}, key=lambda job: job.index):
-                done, windows = job.leave(in_order=self._in_order)
-                rest, left = rest + done, left + windows
-            self._begun.clear()  # so that nothing that comes now is taken in
-            return rest, Resume(tuple(left))
+            for task in sorted({*self._begun, *self._waiting, *self._missing}, key=lambda task: task.index):
+                done, windows = task.stop(in_order=self._in_order)
+                received, remaining = received + done, remaining + windows
+            self._begun.clear()  # so that later arrivals are ignored
+            return received, Resume(tuple(remaining))
 
     def close(self) -> None:
         """Send nothing more."""
@@ -150,20 +145,20 @@ class Scheduler:
     @property
     def _pending(self) -> int:
         """Parts that were requested or arrived, and are not yielded."""
-        return len(self._ready) + sum(len(track.parts) for track in self._tracks)
+        return len(self._ready) + sum(len(stream.chunks) for stream in self._streams)
 
     @property
-    def _tracks(self) -> list[Track]:
-        """The tracks of all jobs that were begun and are not yielded."""
-        return [track for job in self._begun for track in job.tracks]
+    def _streams(self) -> list[Stream]:
+        """The streams of all tasks that were begun and are not yielded."""
+        return [stream for task in self._begun for stream in task.streams]
 
     @property
-    def _left(self) -> float:
-        """Pages of them that are still to come."""
-        return sum(one.unrequested + sum(map(one.left, one.parts)) for one in self._tracks)
+    def _remaining_pages(self) -> float:
+        """Pages of all streams that have not arrived."""
+        return sum(one.pages_to_request + sum(map(one.remaining_pages, one.chunks)) for one in self._streams)
 
     @property
-    def _is_over(self) -> bool:
+    def _is_done(self) -> bool:
         return not self._begun and not self._waiting
 
     @property
@@ -174,119 +169,125 @@ class Scheduler:
 
     def _start(self) -> None:
         """Start threads up to what the rate needs, while there are requests."""
-        while self._active < self._workers and not self._stop.is_set() and (task := self._take()) is not None:
+        while (
+            self._active < self._workers and not self._stop.is_set() and (request := self._next_request()) is not None
+        ):
             self._active += 1
-            start_thread(partial(self._work, task))
+            start_thread(partial(self._work, request))
 
-    def _take(self) -> Task | None:
-        """The next request; None: there is none before something arrives, or is yielded."""
+    def _next_request(self) -> Request | None:
+        """The next request; None until something arrives or is yielded."""
         if self._wants_usage:
             self._wants_usage = False
             if not self._transport.pacer.known:
                 return self._transport.learn_limits
         has_room = self._buffer is None or self._pending < max(self._buffer, 0 if self._fixed else 2 * self._workers)
-        for job in self._begun:
-            # Points are yielded in order, behind those of the first part, so that it may always be requested.
-            may_begin = self._in_order and job is self._begun[0] and not self._ready
-            is_begun = any(track.parts for track in job.tracks)
-            for track in job.open[:1]:
-                if has_room or (track.waits and (is_begun or may_begin)):
-                    return partial(self._request, job, track, self._part(track))
+        for task in self._begun:
+            # Points are yielded in order, behind those of the first chunk, so that it may always be requested.
+            may_begin = self._in_order and task is self._begun[0] and not self._ready
+            is_begun = any(stream.chunks for stream in task.streams)
+            for stream in task.open[:1]:
+                if has_room or (stream.is_blocked and (is_begun or may_begin)):
+                    return partial(self._request, task, stream, self._next_chunk(stream))
         if not has_room or not self._waiting:
             return None
-        self._begun.append(job := self._waiting.popleft())
-        if job.needs_info:
-            return partial(self._look_up, job)
-        return self._take()
+        self._begun.append(task := self._waiting.popleft())
+        if task.needs_info:
+            return partial(self._look_up, task)
+        return self._next_request()
 
-    def _part(self, track: Track) -> Part:
-        """The next part of a track: it is for as many workers as its share of all that is left."""
-        own = track.unrequested
-        share = 1 if self._waiting or not own else round(self._workers * own / self._left)
-        cuts = self._budget(track) / track.spans.cost
-        return track.take(int(min(share, cuts + 1)), None if self._buffer is None else LONGEST)
+    def _next_chunk(self, stream: Stream) -> Chunk:
+        """The next chunk of a stream, whose share of all remaining pages says how many workers it may use."""
+        pages = stream.pages_to_request
+        share = 1 if self._waiting or not pages else round(self._workers * pages / self._remaining_pages)
+        cuts = self._budget(stream) / stream.spans.expected_overfetch
+        return stream.next_chunk(int(min(share, cuts + 1)), None if self._buffer is None else MAX_CHUNK_PAGES)
 
-    def _budget(self, track: Track) -> float:
-        """Pages that may be wasted from now on: each cut may waste some, as it is not known where pages end."""
-        if track.is_short:
+    def _budget(self, stream: Stream) -> float:
+        """Pages of overfetch still allowed: cuts cause it, as nobody knows where pages end.
+
+        A fetch may overfetch two pages, and one more for every 50 pages. An estimate of its pages counts only up to
+        three times the pages received, as early estimates are rough.
+        """
+        if stream.is_short:
             return math.inf
-        waste = self._wasted + sum(one.waste for one in self._tracks)
-        pages = min(sum(one.pages(one.window.rng) for one in self._tracks), _FORESIGHT * self._came)
-        return _WASTE + pages / _PAGES_A_WASTE - waste
+        overfetch: float = self._overfetched + sum(one.overfetch for one in self._streams)
+        pages = min(sum(one.pages(one.window.rng) for one in self._streams), 3 * self._pages_received)
+        return 2 + pages / 50 - overfetch
 
-    def _note_page(self, track: Track, part: Part) -> None:
-        """A page came: what is left of its part is divided if that is more than its share, and workers are free."""
+    def _note_page(self, stream: Stream, chunk: Chunk) -> None:
+        """Take in a page; divide the rest of its chunk if workers are idle and it is more than its share."""
         with self._change:
-            self._came += 1
-            track.see(part)
+            self._pages_received += 1
+            stream.add_page(chunk)
             self._start()
-            if self._active == self._workers or any(job.open for job in self._begun):
+            if self._active == self._workers or any(task.open for task in self._begun):
                 return
-            own = track.left(part)
-            is_worth = own > WORTH_DIVIDING and round(self._workers * own / self._left) > 1
-            if is_worth and self._budget(track) > track.cost(part):
-                part.most = len(part.pages)
+            pages = stream.remaining_pages(chunk)
+            is_worth = pages > WORTH_DIVIDING and round(self._workers * pages / self._remaining_pages) > 1
+            if is_worth and self._budget(stream) > stream.split_cost(chunk):
+                chunk.max_pages = len(chunk.pages)
 
     # -- a thread
 
-    def _work(self, task: Task | None) -> None:
+    def _work(self, request: Request | None) -> None:
         """Make requests while there are any."""
-        while task is not None:
+        while request is not None:
             error: BaseException | None = None
             try:
-                task()
-            except BaseException as raised:  # whatever it is, it is raised in the thread that iterates
+                request()
+            except BaseException as raised:  # the iterating thread raises it
                 error = raised
             with self._change:
                 self._fail(error)
                 self._start()  # other threads first: they take what is to be yielded next
-                task = self._take() if not self._stop.is_set() and self._active <= self._workers else None
-                if task is None:
+                request = self._next_request() if not self._stop.is_set() and self._active <= self._workers else None
+                if request is None:
                     self._active -= 1
                 self._change.notify_all()
 
-    def _look_up(self, job: Job) -> None:
-        """Learn when the market of a job was active, and which tokens it has."""
-        info = self._markets.look_up(job.window.id)
+    def _look_up(self, task: Task) -> None:
+        """Learn when the market of a task was active, and which tokens it has."""
+        info = self._markets.look_up(task.window.id)
         with self._change:
-            job.begin(info)
+            task.begin(info)
 
-    def _request(self, job: Job, track: Track, part: Part) -> None:
-        """Request a part, and take in what came of it."""
+    def _request(self, task: Task, stream: Stream, chunk: Chunk) -> None:
+        """Request a chunk and take in its points."""
         try:
-            fetched = self._reader.read(part, self.report, self._stop, partial(self._note_page, track))
+            fetched = self._reader.read(chunk, self.report, self._stop, partial(self._note_page, stream))
         except TooManyTokensError:
-            info = self._markets.look_up(job.window.id)
+            info = self._markets.look_up(task.window.id)
             with self._change:
-                if track in job.tracks and (part.window.kind == "token" or not job.begin(info)):
+                if stream in task.streams and (chunk.window.kind == "token" or not task.begin(info)):
                     raise
             return
         except NotFoundError as error:
             if len(self._names) == 1:
                 raise
             with self._change:
-                self._missing[job] = error
-                if job in self._begun:
-                    self._begun.remove(job)
+                self._missing[task] = error
+                if task in self._begun:
+                    self._begun.remove(task)
                 self._release()
             return
         with self._change:
-            if job not in self._begun or track not in job.tracks or part not in track.parts:
-                return  # of a market that does not exist, or is requested by token now, or of a fetch that has ended
+            if task not in self._begun or stream not in task.streams or chunk not in stream.chunks:
+                return  # the market does not exist, is now requested by token, or the fetch has ended
             if fetched is not None:
                 fetched.note(self.report, strict=self._strict)
-            for before in track.receive(part, fetched):
+            for before in stream.receive(chunk, fetched):
                 before.note(self.report, strict=self._strict)
             self._release()
 
     def _release(self) -> None:
-        """Let what is complete be yielded: in order, up to the first gap; called under the lock."""
-        for job in list(self._begun):
-            self._ready.extend(job.pop())
-            if job.is_done:
-                self._begun.remove(job)
-                self._wasted += sum(track.waste for track in job.tracks)
-                self.empty += [] if job.points else [job.window]
+        """Let complete ranges be yielded, in order up to the first gap; called under the lock."""
+        for task in list(self._begun):
+            self._ready.extend(task.pop())
+            if task.is_done:
+                self._begun.remove(task)
+                self._overfetched += sum(stream.overfetch for stream in task.streams)
+                self.empty += [] if task.points else [task.window]
             elif self._in_order:
                 return
 
@@ -295,15 +296,15 @@ class Scheduler:
             self._error = error
             self._stop.set()
 
-    def _of_the_missing(self) -> NotFoundError:
+    def _missing_markets_error(self) -> NotFoundError:
         """The error about the markets that do not exist, once the others have arrived."""
         error = next(iter(self._missing.values()))
-        missing = sorted(self._missing, key=lambda job: job.index)
-        names = ", ".join(map(repr, list(dict.fromkeys(job.window.id for job in missing))[:10]))
+        missing = sorted(self._missing, key=lambda task: task.index)
+        names = ", ".join(map(repr, list(dict.fromkeys(task.window.id for task in missing))[:10]))
         hint = f"The rows of the others are in .partial. {error.hint}".rstrip()
         problem = f"{error.problem} Not found: {names}."
         out = NotFoundError(problem, status=error.status, detail=error.detail, url=error.url, hint=hint)
-        out.attempts, out.resume = error.attempts, Resume(tuple(job.window for job in missing))
+        out.attempts, out.resume = error.attempts, Resume(tuple(task.window for task in missing))
         return out
 
 

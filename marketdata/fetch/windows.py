@@ -1,4 +1,4 @@
-"""Windows, the unit of work of a fetch: at most ``limit`` points, so one request returns all of it."""
+"""Windows to request, the active ranges of markets, and estimates of how many buckets a page spans."""
 
 from __future__ import annotations
 
@@ -16,21 +16,13 @@ from marketdata.times import Range, to_text
 from marketdata.wire.models import LARGEST_LIMIT
 
 IdKind = Literal["market", "token"]
-# Pages that are left of a part when workers without work may divide it.
+# A cut costs a request, so fewer remaining pages than this are not divided.
 WORTH_DIVIDING = 3
-# Pages by which the width of windows is estimated.
-_RECENT = 16
-# One page may be fuller than another by this factor by chance alone; standard deviations that a window leaves free.
-_EVEN, _DEVIATIONS = 2.0, 1.7
-# The variance of the points of a bucket over their mean where it hardly matters: nine of ten buckets of two tokens.
-_REGULAR = 0.2
-# Pages that a window may waste at its end: at least, as pages may differ, and for each deviation of so many pages.
-_LEAST_COST, _COST_OF_CHANCE, _TYPICAL = 0.25, 1.2, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A range of one market's or token's view (interface 4.1), half-open in microseconds UTC: a request, or a part.
+    """A range of one market's or token's view (interface 4.1), half-open in microseconds UTC.
 
     ``id`` is the id or slug of the market, or the id of the token; ``limit`` the points per page, 1 to 200.
     """
@@ -63,15 +55,15 @@ class Window:
         """Buckets that the range touches."""
         return -(-(self.rng.end - self.first_bucket) // self.resolution.micros)
 
-    def part(self, start: int, buckets: int) -> Window:
-        """The first ``buckets`` from ``start`` on, cut at a bucket edge and at the end of the range."""
+    def first(self, start: int, buckets: int) -> Window:
+        """The window of the first ``buckets`` from ``start``, cut at a bucket edge and at the end of the range."""
         width = self.resolution.micros
         end = start // width * width + buckets * width
         return replace(self, rng=Range(start, min(end, self.rng.end)))
 
     def halves(self) -> tuple[Window, Window]:
         """Both halves, cut at a bucket edge; for windows of two buckets or more."""
-        left = self.part(self.rng.start, self.buckets // 2)
+        left = self.first(self.rng.start, self.buckets // 2)
         return left, replace(self, rng=Range(left.rng.end, self.rng.end))
 
     def __str__(self) -> str:
@@ -87,11 +79,11 @@ class MarketInfo:
     end: int | None = None
 
     def labels(self, window: Window) -> int:
-        """Tokens that a bucket of a window can have points of; 0: not known."""
+        """The most points that a bucket can have; 0 if unknown."""
         return len(self.tokens) if window.kind == "market" and VIEWS[window.view].has_tokens else 1
 
-    def parts(self, window: Window) -> list[tuple[Range, bool]]:
-        """The range cut where the market begins and ends, and whether each part lies inside."""
+    def active_ranges(self, window: Window) -> list[tuple[Range, bool]]:
+        """The range cut where the market begins and ends, and whether the market is active in each piece."""
         width, (start, end) = window.resolution.micros, window.rng
         first = start if self.start is None else self.start // width * width
         last = end if self.end is None else -(-self.end // width) * width
@@ -100,62 +92,62 @@ class MarketInfo:
 
 
 class Spans:
-    """The mean number of ``buckets`` of the pages of a market that came, and ``page``, the points of a full one.
-
-    Both are asked for far more often than a page comes.
-    """
+    """Estimates from the recent pages of a market: ``buckets`` per page, and ``page``, the points of a full one."""
 
     def __init__(self, labels: int, limit: int) -> None:
         self._labels, self._limit = labels, limit
-        self._seen: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # points and buckets of pages
-        self._full: deque[int] = deque(maxlen=_RECENT)  # points of pages behind which another one came
-        self._count, self._emptiest, self._fullest = 0, math.inf, 0.0  # full pages, and points a bucket of them
-        self._variance = 0.0  # of the points of a bucket over their mean, on the page where that is most
+        self._pages: deque[tuple[int, int]] = deque(maxlen=16)  # points and buckets
+        self._full: deque[int] = deque(maxlen=16)  # points of pages that another page follows
+        self._count, self._emptiest, self._fullest = 0, math.inf, 0.0  # full pages, and their points per bucket
+        self._variance = 0.0  # of points per bucket over their mean, the largest of all pages
         self.page: float = limit
         self.buckets = limit / labels
 
-    def see(self, points: Ints, buckets: int, *, is_full: bool) -> None:
-        """A page of so many buckets, of which some have points; behind a full one another one follows."""
-        came = int(points.sum())
-        self._seen.append((came, buckets))
-        if is_full and came:
-            mean = came / buckets
-            self._full.append(came)
+    def add(self, points: Ints, buckets: int, *, is_full: bool) -> None:
+        """Take in a page: ``points`` of each filled bucket, and all ``buckets``; another page follows a full one."""
+        received = int(points.sum())
+        self._pages.append((received, buckets))
+        if is_full and received:
+            mean = received / buckets
+            self._full.append(received)
             self._count += 1
             self._emptiest, self._fullest = min(self._emptiest, mean), max(self._fullest, mean)
-            self._variance = max(self._variance, float((points**2).sum()) / came - mean)
+            self._variance = max(self._variance, float((points**2).sum()) / received - mean)
             self.page = fmean(self._full)
-        every, of_all = (sum(pair[k] for pair in self._seen) for k in (1, 0))
-        self.buckets = self.page * every / max(1, of_all)
+        all_points, all_buckets = map(sum, zip(*self._pages, strict=True))
+        self.buckets = self.page * all_buckets / max(1, all_points)
 
     @property
-    def known(self) -> bool:
-        """Whether anything was seen."""
-        return bool(self._seen)
+    def is_known(self) -> bool:
+        """Whether any page arrived."""
+        return bool(self._pages)
 
     @property
     def is_even(self) -> bool:
         """Whether pages differ by no more than chance."""
-        return self._fullest <= _EVEN * self._emptiest
+        return self._fullest <= 2 * self._emptiest
 
     @property
     def is_regular(self) -> bool:
-        """Whether it is known of pages to come how many points they have, but for a few."""
-        return self._count > 0 and self.is_even and self._variance < _REGULAR
+        """Whether pages have a predictable number of points, such as two tokens with nine of ten buckets filled."""
+        return self._count > 0 and self.is_even and self._variance < 0.2
 
     @property
-    def cost(self) -> float:
-        """Pages that a window may waste at its end: one, or less the more pages were alike, and the fuller they are."""
+    def expected_overfetch(self) -> float:
+        """Pages that the end of a window overfetches: one, or less if many pages were alike.
+
+        A typical window has four pages; the more they vary, the more it overfetches.
+        """
         if not self.is_even:
             return 1.0
-        return min(1.0, max(1 / (1 + self._count), _LEAST_COST + _COST_OF_CHANCE * self._deviation(_TYPICAL)))
+        return min(1.0, max(1 / (1 + self._count), 0.25 + 1.2 * self._deviation(4)))
 
     def _deviation(self, pages: float) -> float:
-        """Standard deviation of the pages of a window that should have this many, by the pages that came."""
+        """Standard deviation of the number of pages of a window that should have ``pages``."""
         return math.sqrt(self._variance / self._limit * pages * (1 + pages / max(1, len(self._full))))
 
     def width(self, pages: int) -> int:
-        """Buckets of a window of so many pages: narrower by what chance adds, so that the last does not run over."""
-        chance = _DEVIATIONS * self._deviation(pages) if self.is_even else 0
-        # With few points of many tokens, chance would leave nothing of the window.
+        """Buckets of a window of ``pages``, narrower by a margin so that it rarely needs one page more."""
+        chance = 1.7 * self._deviation(pages) if self.is_even else 0
+        # With few points of many tokens, the margin would leave nothing of the window.
         return max(1, round(self.buckets * max(pages / 2, pages - chance)))

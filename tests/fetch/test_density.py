@@ -20,7 +20,7 @@ def seen(*pages: tuple[int, int]) -> Spans:
     """What is known after full pages of a market of two tokens: of so many buckets, and those that have points."""
     spans = Spans(2, 200)
     for full, buckets in pages:
-        spans.see(np.full(full, 2), buckets, is_full=True)
+        spans.add(np.full(full, 2), buckets, is_full=True)
     return spans
 
 
@@ -45,14 +45,14 @@ def test_windows_cost_less_the_more_pages_were_alike() -> None:
     assert costs[-1] > 0
     assert costs[-1] < seen(*[(100, 120)] * 50).cost < seen(*[(100, 200)] * 50).cost < 1
     spans = seen((100, 100), (100, 400), *[(100, 100)] * 30)
-    assert spans.cost == 1
+    assert spans.expected_overfetch == 1
 
 
 def test_silence_is_as_wide_as_it_may_be() -> None:
     """Where no point was seen, pages are as wide as if one was; before anything was seen, as if none was missing."""
     spans = seen()
     assert spans.buckets == 100
-    spans.see(np.zeros(0, np.int64), 100, is_full=False)
+    spans.add(np.zeros(0, np.int64), 100, is_full=False)
     assert spans.buckets == 20_000
 
 
@@ -70,7 +70,7 @@ def test_a_range_is_cut_where_a_life_begins_and_ends(
     begin = None if life[0] is None else life[0] * tenth
     end = None if life[1] is None else ((life[0] or 0) + life[1]) * tenth
     window = Window("prices", "market", "m", Range(start * tenth, (start + length) * tenth), resolution)
-    parts = MarketInfo((), begin, end).parts(window)
+    parts = MarketInfo((), begin, end).active_ranges(window)
     assert (parts[0][0].start, parts[-1][0].end) == window.rng
     assert all(a.end == b.start for (a, _), (b, _) in pairwise(parts))
     assert all(part.start < part.end for part, _ in parts)

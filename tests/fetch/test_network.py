@@ -660,7 +660,7 @@ def test_keyboard_interrupt(server: FaultServer, transport: Transport) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         press()
-    rest, resume = fetching.leave()
+    rest, resume = fetching.stop()
     got += rest
     more = list(fetch(transport, *resume.windows, workers=2))
     assert got
@@ -686,7 +686,7 @@ fetching = Scheduler(Reader(transport), windows, Markets(transport))
 try:
     list(fetching)
 except KeyboardInterrupt:
-    rest, resume = fetching.leave()
+    rest, resume = fetching.stop()
     print("left", len(resume.windows) == len(windows))
 """
 

@@ -50,7 +50,7 @@ def test_cut_covers_exactly(start: int, length: int, resolution: BucketWidth, bu
 def test_parts_of_a_life_cover_the_range(start: int, end: int, born: int, died: int) -> None:
     """What lies before, in and after the life of a market is the range together."""
     window = Window("prices", "market", "m", Range(start * MINUTE + 1, end * MINUTE + 7), BucketWidth.of("1m"))
-    parts = MarketInfo((), born * MINUTE + 3, died * MINUTE + 3).parts(window)
+    parts = MarketInfo((), born * MINUTE + 3, died * MINUTE + 3).active_ranges(window)
     assert (parts[0][0].start, parts[-1][0].end) == window.rng
     assert all(a.end == b.start for (a, _), (b, _) in itertools.pairwise(parts))
     for part, alive in parts:
@@ -275,7 +275,7 @@ def test_a_fetch_that_cannot_go_on_is_no_hang(
     transport: Paced, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing is on its way, and nothing of what is left can be requested, an error says whose it is."""
-    monkeypatch.setattr("marketdata.fetch.scheduler.Scheduler._take", lambda scheduler: None)
+    monkeypatch.setattr("marketdata.fetch.scheduler.Scheduler._next_request", lambda scheduler: None)
     with pytest.raises(RuntimeError, match="an error in marketdata"):
         list(fetch(transport, oracle.request(3000)))
 

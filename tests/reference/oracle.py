@@ -15,7 +15,7 @@ from reference.faults import Act, Ask, ok, refuse
 from marketdata.client.markets import Markets
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.reader import Fetched, Part, Reader
+from marketdata.fetch.reader import Chunk, Fetched, Reader
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window
 from marketdata.resolution import BucketWidth
@@ -36,7 +36,7 @@ def cut(window: Window, buckets: int) -> Iterator[Window]:
     """The window in parts of so many buckets."""
     at = window.rng.start
     while at < window.rng.end:
-        part = window.part(at, buckets)
+        part = window.first(at, buckets)
         yield part
         at = part.rng.end
 
@@ -125,7 +125,7 @@ def read(
 ) -> list[Fetched]:
     """One window read whole, however many pages it has."""
     report = Report() if report is None else report
-    fetched = (reader or Reader(transport)).read(Part(window), report)
+    fetched = (reader or Reader(transport)).read(Chunk(window), report)
     assert fetched is not None
     fetched.note(report, strict=strict)
     return [fetched]
