@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
 Span = tuple[TimeLike, TimeLike]
-# Windows that wait for the writer: as many as a commit takes.
-_BUFFERED = 256
 
 
 class _Options(TypedDict, total=False):
@@ -132,8 +130,7 @@ class Client(Generic[Frame]):
         self._history = History(self._transport, self._options)
         self._offer = Offer(self._transport)
         self._archive = archive
-        # That of a read through the archive, which fetches without one.
-        self._report: Report | None = None
+        self._report: Report | None = None  # of a read through the archive
 
     def close(self) -> None:
         """Close idle connections, as ``with md.Client(...)`` does; a later call opens new ones; see `Client`."""
@@ -174,9 +171,9 @@ class Client(Generic[Frame]):
         [UTC, microseconds], ``level`` 0 the best, ``price`` a probability 0 to 1, ``size`` shares. An empty side is one
         row with null level, price and size. Sorted by market, token, ts, side (bid first), level. No data: no rows.
 
-        ConfigError for an argument, before anything is sent; RequestError if the service refuses (NotFoundError,
-        PlanError, AuthenticationError, ParameterError, RateLimitError, ServerError); NetworkError or ContractError if
-        no valid answer came: ``.partial`` has the rows so far, ``.resume`` is for `resume`.
+        A wrong argument is a ConfigError before anything is sent. A refusal of the service is a RequestError, such as
+        NotFoundError, PlanError, AuthenticationError, ParameterError, RateLimitError or ServerError. NetworkError or
+        ContractError means that no valid answer arrived. ``.partial`` has the rows so far; ``.resume`` is for `resume`.
 
         Parameters
         ----------
@@ -326,16 +323,16 @@ class Client(Generic[Frame]):
         """
         width = BucketWidth.of(resolution)
         every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, width)]
-        fetch = self._history.fetch(every, report or self._report, buffer=_BUFFERED)
+        fetch = self._history.fetch(every, report or self._report, buffer=256)
         try:
             for fetched in fetch:
-                if fetched.window.kind == "market":  # what came of some tokens alone completes no range
+                if fetched.window.kind == "market":  # points of single tokens complete no range
                     yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete
         finally:
             fetch.close()
 
     def resume(self, resume: Resume, *, levels: int | None = None, report: Report | None = None) -> Frame:
-        """Fetch what is left after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.
+        """Fetch the rest after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.
 
         Returns the rows that ``error.partial`` lacks.
         """
@@ -351,10 +348,10 @@ class Client(Generic[Frame]):
     ) -> Verification:
         """The behaviour of the service where the interface leaves a choice (interface 2.3, 4.1 to 4.4); see `books`.
 
-        Returns a Verification with one finding per choice: what ``t`` names (label), what means are computed over
-        (averages), which book of a bucket is given (books), what an empty bucket has (empty), what ``limit`` counts
-        (limit); each is followed, a named variant, or undecided. Pages of the resolutions ``fine`` and ``coarse`` are
-        compared, over two coarse buckets at least; a ``market`` of two tokens with gaps decides most. By default they
+        Returns a Verification with one finding per choice, each followed, a named variant, or undecided: ``label`` (the
+        time that ``t`` names), ``averages`` (the values behind a mean), ``books`` (the book of a bucket), ``empty``
+        (the points of an empty bucket) and ``limit`` (its unit). Pages of the resolutions ``fine`` and ``coarse`` are
+        compared over at least two coarse buckets. A ``market`` of two tokens with gaps decides most. By default they
         are 1m, or the finest that the plan allows, and 1h. The report also has a table of the service, and goes on
         without a view that the plan does not allow.
 
@@ -521,16 +518,16 @@ class Client(Generic[Frame]):
 
     def market_records(self, names: Iterable[str]) -> list[Record]:
         """The records of markets (``names``: ids or slugs) in that order, without the unknown ones; see `market`."""
-        found: dict[str, Record] = {}
+        records_by_name: dict[str, Record] = {}
 
         def fetch(name: str) -> None:
             with suppress(NotFoundError):
-                found[name] = record(self._transport, ("markets", name), models.MarketDetail)
-                self._history.markets.remember(found[name])
+                records_by_name[name] = record(self._transport, ("markets", name), models.MarketDetail)
+                self._history.markets.remember(records_by_name[name])
 
         wanted = list(names)
         run_all(self._transport, [partial(fetch, name) for name in wanted])
-        return [found[name] for name in wanted if name in found]
+        return [records_by_name[name] for name in wanted if name in records_by_name]
 
     def tokens(self, id_or_slug: str) -> Frame:
         """One row per token of a market: ``market_id token_id token_label`` and further fields; see `market`."""
@@ -575,8 +572,10 @@ class Client(Generic[Frame]):
             raise ContractError("The answer of usage does not follow the interface: Expected `object` - at `$`.")
         limits = usage.get("limits")
         names = ("requests_per_minute", "requests_remaining", "granularity_allowed", "max_history_days")
-        known = {**dict.fromkeys(names), **(limits if isinstance(limits, dict) else {"limits": limits})}
-        return Record({"plan": None, "organization": None, **usage, "limits": known, "reset_at": usage.get("reset_at")})
+        limits = {**dict.fromkeys(names), **(limits if isinstance(limits, dict) else {"limits": limits})}
+        return Record(
+            {"plan": None, "organization": None, **usage, "limits": limits, "reset_at": usage.get("reset_at")}
+        )
 
     def _get(
         self,

@@ -37,18 +37,9 @@ from marketdata.times import to_text
 from marketdata.typing import FrameKind
 from marketdata.wire.models import LARGEST_LIMIT
 
-# Size of a frame of ``iter_books``, ``iter_prices`` and ``iter_metrics``, where a market has as much [bytes].
-_FRAME_BYTES = 34_000_000
-# Parts that arrived and wait for the one before them, in an iteration: beside the frame they are its memory.
-_BUFFERED = 64
-# Shorter fetches show no bar [s].
-_WORTH_A_BAR = 1.0
-# At most so many markets are named that have nothing in a range.
-_FEW = 3
-# Errors after which the same request may succeed.
-_MAY_PASS = (NetworkError, ContractError, ServerError, RateLimitError)
-# The hint of an error that has rows and a resume.
-_GO_ON = "The rows that came are in .partial; client.resume(error.resume) fetches the rest."
+_ITERATED_FRAME_BYTES = 34_000_000
+_TEMPORARY_ERRORS = (NetworkError, ContractError, ServerError, RateLimitError)
+_RESUME_HINT = "The rows that arrived are in .partial; client.resume(error.resume) fetches the rest."
 
 
 class FetchOptions(NamedTuple):
@@ -102,58 +93,58 @@ class History:
         if levels is not None:
             whole("levels", levels)
         view, current, has_come, reached = windows[0].view, 0, False, 0
-        parts: list[Data] = []
+        batches: list[Data] = []
         named: dict[str, str] = {}
 
         def add(fetched: Fetched) -> None:
-            """Add what came of a window, unless the same market was requested under another of its names."""
+            """Add the points of a window, unless the same market was requested under another of its names."""
             window, columns = fetched.window, fetched.columns
             if window.kind == "market" and named.setdefault(fetched.market_id, window.id) != window.id:
                 return
             if levels is not None and isinstance(columns, Books):
                 columns = columns.cut(levels)
-            parts.extend([columns] if len(columns) else [])
+            batches.extend([columns] if len(columns) else [])
 
         def collected(target: BucketWidth | None = target, until: int | None = None) -> Any:
-            """The frame of what was added since the last one; of a bucket that ends after ``until`` nothing yet."""
-            every = joined(parts) if parts else empty(view)
-            parts.clear()
+            """The frame of the points added since the last one, without a bucket that ends after ``until``."""
+            every = joined(batches) if batches else empty(view)
+            batches.clear()
             if target is not None:
                 if until is not None:
                     edge = target.floor(until)
                     later = every.between(edge, until)
                     every = every.take(np.flatnonzero(every.ts < edge))
-                    parts.extend([later] if len(later) else [])
+                    batches.extend([later] if len(later) else [])
                 every = resample_columns(every, target)
             return to_frame(every, frame)
 
-        fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else _BUFFERED)
-        look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": _WORTH_A_BAR}
+        fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else 64)
+        look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
         total = sum(w.buckets for w in windows)
         with progress_bar(self._options.progress, total=total, desc=view, **look) as bar:
             try:
                 for fetched in fetch:
-                    is_full = not is_whole and sum(map(len, parts)) * VIEWS[view].point_bytes >= _FRAME_BYTES
-                    if parts and not is_whole and (fetched.request != current or is_full):
+                    is_full = not is_whole and sum(map(len, batches)) * VIEWS[view].point_bytes >= _ITERATED_FRAME_BYTES
+                    if batches and not is_whole and (fetched.request != current or is_full):
                         has_come = True
                         yield collected(until=reached if fetched.request == current else None)
                     current, reached = fetched.request, fetched.window.rng.end
                     add(fetched)
                     bar.update(fetched.window.buckets)
-                if parts or is_whole:
+                if batches or is_whole:
                     yield collected()
             except MarketDataError as error:
-                has_come = has_come or bool(parts)
+                has_come = has_come or bool(batches)
                 error.partial = collected(None)
-                may_pass = isinstance(error, _MAY_PASS) and not isinstance(error, RedirectError)
+                may_pass = isinstance(error, _TEMPORARY_ERRORS) and not isinstance(error, RedirectError)
                 if has_come and may_pass and not error.hint:
-                    error.hint, error.args = _GO_ON, (f"{error} {_GO_ON}",)
+                    error.hint, error.args = _RESUME_HINT, (f"{error} {_RESUME_HINT}",)
                 if isinstance(error, NotFoundError):
                     self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
                 raise
             except KeyboardInterrupt as stop:
-                rest, resume = fetch.stop()
-                for fetched in rest:
+                received, resume = fetch.stop()
+                for fetched in received:
                     add(fetched)
                 stop.partial, stop.resume = collected(None), resume  # type: ignore[attr-defined]
                 raise
@@ -165,7 +156,7 @@ class History:
         if fetch.report.warnings:
             counts = ", ".join(f"{name} {n}" for name, n in sorted(fetch.report.warnings.items()))
             warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)
-        for window in () if is_resumed else fetch.empty[:_FEW]:
+        for window in () if is_resumed else fetch.empty[:3]:
             if window.kind == "market" and (text := self._outside(window)):
                 warn(text, EmptyRangeWarning)
 

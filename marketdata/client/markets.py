@@ -21,58 +21,52 @@ from marketdata.fetch.scheduler import run_all
 from marketdata.fetch.windows import MarketInfo
 from marketdata.times import first_time
 
-# Records of a page that may have similar names: any service gives as many.
-_NEAR_ROWS = 100
-# Requests that look for similar names.
-_SEARCHES = 3
-
 
 class Markets:
     """Looks each market up once; a service without discovery is no obstacle."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._known: dict[str, MarketInfo] = {}
-        # Answers of the service about markets that it does not have.
+        self._infos: dict[str, MarketInfo] = {}
         self._missing: dict[str, NotFoundError] = {}
 
     def known(self, id_or_slug: str) -> MarketInfo | None:
         """The record of a market as known without a request."""
-        return self._known.get(id_or_slug)
+        return self._infos.get(id_or_slug)
 
     def remember(self, record: Any) -> None:
         """Take in a record that a listing brought."""
         info = _info(record)
         for name in ("id", "slug") if info.tokens else ():
             if isinstance(record.get(name), str | int):
-                self._known[str(record[name])] = info
+                self._infos[str(record[name])] = info
 
     def look_up(self, id_or_slug: str) -> MarketInfo:
         """The record of a market by the service, empty if it has none; raises only if it cannot be reached."""
-        if id_or_slug not in self._known:
+        if id_or_slug not in self._infos:
             try:
-                self._known[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))
+                self._infos[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))
             except (AuthenticationError, RateLimitError, ServerError):
                 raise
             except RequestError as error:
                 # Unknown, no such route, or not for this key: the history request itself will tell which.
-                self._known[id_or_slug] = MarketInfo()
+                self._infos[id_or_slug] = MarketInfo()
                 if isinstance(error, NotFoundError) and error.detail.endswith(f": {id_or_slug}"):
                     self._missing[id_or_slug] = error
-        return self._known[id_or_slug]
+        return self._infos[id_or_slug]
 
     def look_up_all(self, ids: Iterable[str]) -> dict[str, MarketInfo]:
         """The same of many, concurrently."""
         names = list(dict.fromkeys(ids))
-        unknown = [name for name in names if name not in self._known]
+        unknown = [name for name in names if name not in self._infos]
         run_all(self._transport, [partial(self.look_up, name) for name in unknown])
-        return {name: self._known[name] for name in names}
+        return {name: self._infos[name] for name in names}
 
     def refuse_missing(self, names: Iterable[str]) -> None:
         """NotFoundError about the first of these that was looked up and that the service does not have."""
         for name in names:
             if (error := self._missing.pop(name, None)) is not None:
-                del self._known[name]
+                del self._infos[name]
                 self.name_near_ones(error, [name])
                 raise error
 
@@ -85,19 +79,19 @@ class Markets:
     def _near(self, name: str) -> list[str]:
         """Slugs similar to an unknown name, nearest first; none if they cannot be listed."""
         words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
-        for search in [*words[: _SEARCHES - 1], None]:
+        for search in [*words[:2], None]:
             with suppress(MarketDataError, KeyError, TypeError, AttributeError):
-                listed = self._transport.get_json(("markets",), {"limit": _NEAR_ROWS, "search": search})["data"]
+                listed = self._transport.get_json(("markets",), {"limit": 100, "search": search})["data"]
                 slugs = {r["slug"].lower(): r["slug"] for r in listed if isinstance(r.get("slug"), str)}
-                if found := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
-                    return [slugs[slug] for slug in found]
+                if matches := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
+                    return [slugs[slug] for slug in matches]
         return []
 
 
 def _info(record: Any) -> MarketInfo:
-    known: dict[str, Any] = record if isinstance(record, dict) else {}
+    fields: dict[str, Any] = record if isinstance(record, dict) else {}
     try:
-        ids = tuple(str(token["id"]) for token in known.get("tokens") or ())
+        ids = tuple(str(token["id"]) for token in fields.get("tokens") or ())
     except (KeyError, TypeError):
         ids = ()
-    return MarketInfo(ids, first_time(known, "start_date"), first_time(known, "end_date"))
+    return MarketInfo(ids, first_time(fields, "start_date"), first_time(fields, "end_date"))

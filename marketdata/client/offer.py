@@ -1,4 +1,4 @@
-"""What a service and the plan of a key offer, and what is requested instead of what they would refuse."""
+"""Resolutions and ranges that a service and a plan offer, and requests that they accept."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Offer:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         names = transport.service.resolutions
-        self._known = None if names is None else [BucketWidth.of(name) for name in names]
+        self._resolutions = None if names is None else [BucketWidth.of(name) for name in names]
         self._finest: BucketWidth | None = None  # that the plan allows, by a refusal
         self._earliest: int | None = None
         self._refuses_future = False
 
     def request(self, rng: Range, target: BucketWidth | None, *, clamp: bool) -> Request:
-        """What to request for a range and resolution; no resolution: 1m, or the finest of a plan that lacks it."""
+        """The request for a range and resolution; by default 1m, or the finest of a plan that lacks it."""
         width = self._default if target is None else self._source(target)
         start, end = rng
         if clamp and (earliest := self.earliest) is not None:
@@ -54,7 +54,7 @@ class Offer:
                 self._earliest = to_micros(error.earliest, "earliest")
         elif isinstance(error, BadRequestError | ParameterError) and "resolution" in error.detail.lower():
             named = [width for width in widths_in(error.detail) if width != request.resolution]
-            self._known = named or self._known or _INTERFACE
+            self._resolutions = named or self._resolutions or _INTERFACE
         elif type(error) is BadRequestError and request.rng.end > self._now:
             self._refuses_future = True
 
@@ -62,7 +62,7 @@ class Offer:
     def resolutions(self) -> list[BucketWidth]:
         """Those that service and plan have, the finest first."""
         limits = self._transport.limits
-        offered = {*(self._known or _INTERFACE), *limits.resolutions}
+        offered = {*(self._resolutions or _INTERFACE), *limits.resolutions}
         allowed = [width for width in offered if limits.allows(width)]
         finest = 0 if self._finest is None else self._finest.micros
         return sorted((width for width in allowed if width.micros >= finest), key=lambda width: width.micros)
@@ -80,7 +80,7 @@ class Offer:
 
     def _source(self, target: BucketWidth) -> BucketWidth:
         """The resolution itself if the service may have it, else the finest from 1m on that divides it."""
-        if self._known is None or target in self._known or target in self._transport.limits.resolutions:
+        if self._resolutions is None or target in self._resolutions or target in self._transport.limits.resolutions:
             return target
         fine = [width for width in self.resolutions if width.divides(target)]
         return next((width for width in fine if width.micros >= MINUTE), fine[0] if fine else target)

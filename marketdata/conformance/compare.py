@@ -177,7 +177,7 @@ def find_empty(pair: Pair) -> Finding:
 
 
 def readings_of_limit(near: Series, limit: int) -> tuple[set[tuple[int, Token]], ...]:
-    """What a first page can have: whole buckets of so many points, so many points, or so many distinct times."""
+    """The units that ``limit`` may count: points in whole buckets, points, or distinct times."""
     points = sorted((t, token) for token, t in _points(near))
     times = sorted({t for t, _ in points})
     whole = {p for p in points[:limit] if len(points) <= limit or p[0] < points[limit][0]}

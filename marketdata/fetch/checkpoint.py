@@ -1,4 +1,4 @@
-"""The report of a fetch, and what is left of it: plain data that can be pickled."""
+"""The report of a fetch, and the windows that remain: plain data that can be pickled."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from marketdata.times import Range
 from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS
 
 _REPAIRS = PAGE_REPAIRS | {"duplicate_points", "outside_range", "points_sorted", "limit_raised", "limit_lowered"}
-# Counted once, not for every page.
-_ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
-# Not a fault that strict mode refuses: services may repeat the last row of a page on the next one, or have own limits.
-_USUAL = frozenset({"duplicate_points", "limit_lowered"})
-# True of real markets: no fault of the service.
-_OBSERVED = frozenset({"null_value", "crossed_book", "locked_book", "size_not_positive"})
+_COUNTED_ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
+# Services may repeat the last row of a page on the next one, or have other limits.
+_ALLOWED_IN_STRICT_MODE = frozenset({"duplicate_points", "limit_lowered"})
+_TRUE_OF_REAL_MARKETS = frozenset({"null_value", "crossed_book", "locked_book", "size_not_positive"})
 
 
 @dataclass(repr=False)
 class Report:
-    """The repairs, oddities and cost of a fetch; pass one to a call, which fills it in; see `marketdata.Client.books`.
+    """Repairs, diagnostics and cost of a fetch; a call fills it in, see `marketdata.Client.books`.
 
-    ``repairs`` (duplicates dropped, points sorted), ``warnings`` (oddities whose data was kept) and ``observed`` (null
-    values, crossed books) are counts by name; ``requests`` (of which ``retries``), ``restarts`` (windows requested
-    again), ``pages`` and ``points`` are numbers.
+    ``repairs`` (such as dropped duplicates), ``warnings`` (suspect data that was kept) and ``observed`` (null values,
+    crossed books) are counts by name. The numbers are ``requests``, which include ``retries``, ``restarts`` (windows
+    requested again), ``pages`` and ``points``.
     """
 
     repairs: Counter[str] = field(default_factory=Counter)
@@ -51,21 +49,21 @@ class Report:
         return html_table(self._values())
 
     def note(self, notes: Mapping[str, int]) -> list[str]:
-        """Count oddities; the names of those that strict mode refuses."""
+        """Count diagnostics; return the names that strict mode refuses."""
         refused = []
         for name, count in notes.items():
-            if name in _OBSERVED or name.startswith("unknown_field:"):
+            if name in _TRUE_OF_REAL_MARKETS or name.startswith("unknown_field:"):
                 self.observed[name] += count
                 continue
-            refused += [] if name in _USUAL else [name]
+            refused += [] if name in _ALLOWED_IN_STRICT_MODE else [name]
             counts = self.repairs if name in _REPAIRS else self.warnings
-            counts[name] = 1 if name in _ONCE else counts[name] + count
+            counts[name] = 1 if name in _COUNTED_ONCE else counts[name] + count
         return refused
 
 
 @dataclass(frozen=True, repr=False)
 class Resume:
-    """The windows left to fetch, in order, for `marketdata.Client.resume`; has no key and no connection."""
+    """The windows that remain to fetch, in order, for `marketdata.Client.resume`; has no key and no connection."""
 
     windows: tuple[Window, ...]
 
@@ -78,6 +76,6 @@ class Resume:
         return f"<Resume: {self}>"
 
     def __str__(self) -> str:
-        parts = [f"{w.view} of {w.kind} {w.id} in {w.rng}" for w in self.windows[:3]]
-        more = len(self.windows) - len(parts)
-        return "; ".join(parts) + (f"; and {more} more" if more else "") if parts else "nothing"
+        texts = [f"{w.view} of {w.kind} {w.id} in {w.rng}" for w in self.windows[:3]]
+        more = len(self.windows) - len(texts)
+        return "; ".join(texts) + (f"; and {more} more" if more else "") if texts else "nothing"

@@ -17,9 +17,10 @@ from marketdata.times import DAY, Range
 class Plan:
     """The cost of a fetch if every bucket of a market's active range has its points.
 
-    ``requests`` are pages and ``points`` token x bucket; ``minutes`` is the time at the key's ``requests_per_minute``,
-    None if that is not known; ``memory`` the size of the tidy frame [bytes], with 40 levels a book; ``refused`` are the
-    parts that the plan of the key does not allow; ``requests_per_day`` is its daily quota, None if it has none.
+    ``requests`` counts pages, and ``points`` one per token and bucket. ``minutes`` is the time at the key's
+    ``requests_per_minute``; both are None if unknown. ``memory`` is the size of the tidy frame [bytes] with 40 levels
+    per book. ``refused`` names the ranges that the plan of the key does not allow. ``requests_per_day`` is its daily
+    quota, None if it has none.
     """
 
     requests: int
@@ -61,7 +62,7 @@ class Plan:
 
 
 def make_plan(windows: Sequence[Window], infos: Mapping[str, MarketInfo], limits: PlanLimits, now: int) -> Plan:
-    """The cost of uncut windows now, from the tokens and the active range of each market and the plan of the key."""
+    """The cost of uncut windows, by the tokens and active range of each market and the plan of the key."""
     requests = points = memory = 0
     refused: list[str] = []
     for window in windows:
@@ -81,7 +82,7 @@ def make_plan(windows: Sequence[Window], infos: Mapping[str, MarketInfo], limits
 
 
 def _refusals(window: Window, limits: PlanLimits, now: int) -> list[str]:
-    """Parts of a window that a plan does not allow, in words."""
+    """Ranges of a window that a plan does not allow, in words."""
     out, what = [], f"{window.view} of {window.kind} {window.id}"
     if not limits.allows(window.resolution):
         names = ", ".join(map(str, limits.resolutions)) + (" and coarser" if len(limits.resolutions) == 1 else "")

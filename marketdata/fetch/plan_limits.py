@@ -15,8 +15,8 @@ from marketdata.vendors import widths_in
 class PlanLimits:
     """Limits of the plan of a key; None, or no resolutions, where ``usage`` does not say.
 
-    ``remaining`` requests of this minute are restored at ``reset_at`` [Unix s]; ``resolutions`` are all that the plan
-    allows if there are several, and the finest if there is one; ``history_days`` is how far back the plan reaches.
+    ``remaining`` requests of this minute are restored at ``reset_at`` [Unix s]. Several ``resolutions`` are all that
+    the plan allows; a single one is the finest. ``history_days`` is how far back the plan reaches.
     """
 
     requests_per_minute: int | None = None

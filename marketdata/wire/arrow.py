@@ -14,14 +14,9 @@ from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, 
 from marketdata.points.schema import ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View, ViewSpec, empty, view_of
 
-# The type of times.
 TS = pa.timestamp("us", "UTC")
-# A side of a book.
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
-# Sides in the order of columns.
 _SIDES = ("bid", "ask")
-# Chunks, and rows of one, from and up to which they are joined before they are read.
-_MANY_CHUNKS, _SMALL_CHUNK = 16, 4096
 
 
 def _schema(spec: ViewSpec) -> pa.Schema:
@@ -29,7 +24,6 @@ def _schema(spec: ViewSpec) -> pa.Schema:
     return pa.schema({**dict.fromkeys(spec.ids, pa.string()), "ts": TS, **values})
 
 
-# The Arrow schema of each view, which tables of archives have too.
 SCHEMAS: dict[View, pa.Schema] = {view: _schema(spec) for view, spec in VIEWS.items()}
 
 
@@ -78,17 +72,17 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
     if VIEWS[view].columns is Books:
         out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks), values=_snapshot_values(chunks))
     else:
-        own = VIEWS[view].names
+        standard = VIEWS[view].names
         names = dict.fromkeys(n for c in chunks for n in c.schema.names if n not in (*ID_COLUMNS, "ts"))
-        values = {name: _values(chunks, name) for name in (*own, *names)}
-        some = {n: column for n, column in values.items() if of_one_market or n in own or not np.isnan(column).all()}
-        out = Series((), np.zeros(1, np.int64), ts, some)
+        values = {name: _values(chunks, name) for name in (*standard, *names)}
+        filled = {n: v for n, v in values.items() if of_one_market or n in standard or not np.isnan(v).all()}
+        out = Series((), np.zeros(1, np.int64), ts, filled)
     return out.of_codes(tokens, codes)
 
 
 def _joined(chunks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """The same rows in one chunk where chunks are many and small, as each costs some calls."""
-    if len(chunks) < _MANY_CHUNKS or sum(chunk.num_rows for chunk in chunks) > _SMALL_CHUNK * len(chunks):
+    if len(chunks) < 16 or sum(chunk.num_rows for chunk in chunks) > 4096 * len(chunks):
         return chunks
     if any(chunk.schema != chunks[0].schema for chunk in chunks):
         return chunks
@@ -146,9 +140,9 @@ def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, 
             change[1:] |= codes[1:] != codes[:-1]
         starts = np.flatnonzero(change)
         ids = [[names[code] for code in codes[starts].tolist()] for codes, names in arrays]
-        found = [index.setdefault(token, len(index)) for token in map(Token, *ids)]
+        token_codes = [index.setdefault(token, len(index)) for token in map(Token, *ids)]
         lengths = np.diff(np.append(starts, chunk.num_rows))
-        parts.append(np.repeat(np.array(found, dtype=np.int32), lengths))
+        parts.append(np.repeat(np.array(token_codes, dtype=np.int32), lengths))
     return tuple(index), np.concatenate(parts)
 
 

@@ -13,12 +13,11 @@ from marketdata.points.columns import Books, Data
 from marketdata.points.views import view_of
 from marketdata.resolution import BucketWidth
 
-# Notes that say that a value was changed.
 REPAIRS = frozenset({"levels_sorted", "null_side", "points_sorted"})
 
 
 def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
-    """The columns with levels best first; every oddity counted in ``notes``."""
+    """The columns with levels best first; diagnostics are counted in ``notes``."""
     odd: list[tuple[str, NDArray[np.bool_]]] = []
     with suppress(ConfigError):  # a resolution that is none is refused where pages are compared with the request
         odd.append(("time_not_on_a_bucket", columns.ts != BucketWidth.of(resolution).floor(columns.ts)))
@@ -46,6 +45,6 @@ def check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
             price = columns.values["price"]
             odd.append(("price_outside_0_1", (price < 0) | (price > 1)))
     for name, hits in odd:
-        if found := np.count_nonzero(hits):
-            notes[name] += int(found)
+        if count := np.count_nonzero(hits):
+            notes[name] += int(count)
     return columns

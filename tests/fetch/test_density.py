@@ -39,7 +39,7 @@ def test_windows_are_narrower_by_what_chance_adds() -> None:
 
 def test_windows_cost_less_the_more_pages_were_alike() -> None:
     """A page that has as many points as buckets makes the next ones likely; one with a gap says that nothing is."""
-    costs = [seen(*[(100, 100)] * count).cost for count in (0, 1, 2, 3, 4, 50)]
+    costs = [seen(*[(100, 100)] * count).expected_overfetch for count in (0, 1, 2, 3, 4, 50)]
     assert costs[0] == 1
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] > 0

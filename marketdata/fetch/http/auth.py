@@ -26,8 +26,9 @@ def mask(key: str) -> str:
 def redact(text: str, key: str, *, is_data: bool = False) -> str:
     """The text without the key.
 
-    A key of 16 characters or more is removed everywhere. A shorter one may be a word: it is removed as a whole token,
-    not as part of a slug or a path; in a text that quotes data only as the value of a header or a parameter.
+    A key of 16 characters or more is removed everywhere. A shorter one may be a word, so it is removed as
+    a whole token but not as part of a slug or a path. In a text that quotes data, it is removed only as the value of a
+    header or a parameter.
 
     >>> redact("Market not found: latest-test-1. Is test your key?", "test")
     'Market not found: latest-test-1. Is *** your key?'
@@ -58,7 +59,7 @@ def veiled(source: T) -> T:
 
 
 def check_key(key: object) -> Secret:
-    """The key, if a header can carry it: ASCII without spaces; else a ConfigError that does not show it."""
+    """The key, if it is ASCII without spaces, as headers need; else a ConfigError that does not show it."""
     key = veiled(key)
     if not isinstance(key, str):
         raise ConfigError(f"is a {type(key).__name__}; it must be a text.", argument="api_key")
@@ -75,7 +76,8 @@ def check_key(key: object) -> Secret:
 class KeyProvider:
     """The key from a text, a callable, or (None) the environment, read again after a 401; no pickle has the key.
 
-    Of the environment it is MARKETDATA_API_KEY, else the ``variable`` of a vendor, at whose address alone it is passed.
+    The environment variable is MARKETDATA_API_KEY, or else the ``variable`` of a vendor. A key of a vendor is sent to
+    the address of that vendor only.
     """
 
     __slots__ = ("_key", "_lock", "_source", "_variable")

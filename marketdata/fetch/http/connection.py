@@ -26,13 +26,9 @@ from marketdata.fetch.http.retry import Policy
 
 # (steady time at which the attempt must be over, longest silence), of the attempt this thread makes
 ATTEMPT: contextvars.ContextVar[tuple[float, float]] = contextvars.ContextVar("marketdata_attempt")
-# Variables of the environment that name a proxy for https, and the CA bundle; the first one that is set counts.
-PROXIES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
-BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-# Connections that are kept: as many as requests are in flight.
-_MOST_IDLE = 96
-# Answers such as "100 Continue" before the real one.
-_MOST_INTERIM_ANSWERS = 1000
+# The first variable that is set counts.
+PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 # Bytes that are read or inflated at once, so that a bomb is seen before it is in memory.
 _STEP = 1 << 16
 
@@ -66,7 +62,7 @@ class _Timed(io.RawIOBase):
 
 
 class _Answer(io.BufferedReader):
-    """An answer; a connection that has sent more than that is not used again: the next request would be given it."""
+    """An answer. A connection that sent more than that is closed, as the next request would get the excess."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._timed, self._sock = _Timed(sock), getattr(sock, "socket", sock)
@@ -92,7 +88,7 @@ class _TimedResponse(http.client.HTTPResponse):
     def _read_status(self) -> tuple[str, int, str]:
         version, status, reason = super()._read_status()  # type: ignore[misc]
         self._interim_answers += 100 <= status < 200
-        if self._interim_answers > _MOST_INTERIM_ANSWERS:
+        if self._interim_answers > 1000:
             raise http.client.HTTPException("the service sends interim answers without end")
         return version, status, reason
 
@@ -147,11 +143,11 @@ class Sessions:
         session.trust_env = False
         if self._base_url.startswith("https:"):
             session.proxies = dict(get_environ_proxies(self._base_url))
-            session.verify = next(filter(None, map(os.environ.get, BUNDLES)), True)
+            session.verify = next(filter(None, map(os.environ.get, BUNDLE_VARIABLES)), True)
         session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         session.headers.clear()
         for scheme in ("https://", "http://"):
-            session.mount(scheme, Adapter(pool_connections=1, pool_maxsize=_MOST_IDLE, max_retries=0))
+            session.mount(scheme, Adapter(pool_connections=1, pool_maxsize=96, max_retries=0))
         return session
 
     def close(self) -> None:
@@ -170,7 +166,7 @@ class _BytesInMemory:
         self._total = 0
 
     def add(self, size: int) -> int:
-        """The total, with so many bytes more."""
+        """Add ``size`` bytes; return the total."""
         with self._lock:
             self._total += size
             return self._total
@@ -182,8 +178,8 @@ _BYTES_IN_MEMORY = _BytesInMemory()
 def read_body(raw: Any, encoding: str, policy: Policy) -> bytes:
     """Read an answer of urllib3 to its verified end.
 
-    NetworkError if it is cut or corrupt; PayloadTooLargeError if larger than any page; ContractError for an encoding
-    that was not requested.
+    It raises NetworkError for a cut or corrupt body and PayloadTooLargeError for one larger than any page. An encoding
+    that was not requested is a ContractError.
     """
     name = encoding.strip().lower()
     if name not in ("", "identity", "gzip", "x-gzip"):
@@ -200,7 +196,7 @@ def read_body(raw: Any, encoding: str, policy: Policy) -> bytes:
 
 
 def _whole(read: Callable[[int], bytes], most: int, policy: Policy) -> bytes:
-    """All that can be read in bounded steps, at most so many bytes, and so many of all answers together."""
+    """Read to the end in small steps; stop above the limits of one answer and of all answers."""
     parts, size = [], 0
     try:
         while part := read(_STEP):

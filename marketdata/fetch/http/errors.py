@@ -24,16 +24,14 @@ from marketdata.errors import (
     TooManyTokensError,
 )
 from marketdata.fetch.http.auth import SECRET_LENGTH, redact
-from marketdata.fetch.http.connection import BUNDLES, PROXIES
+from marketdata.fetch.http.connection import BUNDLE_VARIABLES, PROXY_VARIABLES
 from marketdata.fetch.http.retry import Again, Failure
 from marketdata.vendors import read_limits, read_plan
 
-# Characters of an answer that a message shows.
-_LONGEST = 2048
-# Fields of an error body that may have its text, the most telling first.
+_MAX_SHOWN_CHARACTERS = 2048
 _TEXT_FIELDS = ("detail", "message", "error")
-# The status, words of the detail, and the error that both mean; the first that fits.
-_KINDS: tuple[tuple[int, str, type[RequestError]], ...] = (
+# The first row with this status and a matching detail counts.
+_ERRORS_BY_DETAIL: tuple[tuple[int, str, type[RequestError]], ...] = (
     (400, r"limit too small", LimitTooSmallError),
     (400, r"(more than|over|exceeds)\s+\d+\s+tokens|too many tokens", TooManyTokensError),
     (400, r"\bcursor\b", CursorRejectedError),
@@ -55,7 +53,7 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
     if len(key) < SECRET_LENGTH and key in map(unquote, urlsplit(url).path.split("/")):
         key = ""  # the very name that was requested: the address shows it
 
-    def shown(value: object, longest: int = _LONGEST) -> str:
+    def shown(value: object, longest: int = _MAX_SHOWN_CHARACTERS) -> str:
         return (redact(str(value), key) if key else str(value))[:longest]
 
     raw = _detail(body, content_type)
@@ -64,9 +62,11 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
     if problems and len(problems) == len(raw[:50]):
         said = "; ".join(f"{'.'.join(map(str, loc))}: {p['msg']}" for loc, p in zip(places, problems, strict=True))
     else:
-        said = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)[: 4 * _LONGEST]
+        said = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)[: 4 * _MAX_SHOWN_CHARACTERS]
     detail = shown(said)
-    kinds = (kind for code, words, kind in _KINDS if code == status and re.search(words, said, re.IGNORECASE))
+    kinds = (
+        kind for code, words, kind in _ERRORS_BY_DETAIL if code == status and re.search(words, said, re.IGNORECASE)
+    )
     kind: type[RequestError] = next(kinds, ServerError if status >= 500 else RequestError)
     text = f"{status}: {detail or 'no detail'} ({url})"
     error = kind(text, status=status, detail=detail, url=url, hint=_hint(kind, status, url))
@@ -114,7 +114,7 @@ def redirect_text(status: int, location: str) -> str:
     return f"The answer is a redirect ({status}) to {where[:200]}; it was not followed. Is base_url right?"
 
 
-# Classes and texts of an error and its causes, what they mean, and whether a retry can help; the first match counts.
+# The first row whose pattern matches the error or one of its causes counts.
 _FAILURES: tuple[tuple[str, str, Again], ...] = (
     (
         "TLS CA certificate bundle|NO_CERTIFICATE_OR_CRL_FOUND",
@@ -148,7 +148,7 @@ _FAILURES: tuple[tuple[str, str, Again], ...] = (
 
 
 def network_failure(problem: Exception, url: str) -> Failure:
-    """A network error in our words: those of the libraries may contain headers."""
+    """A network error in our words, as texts of libraries may contain headers."""
     causes: list[BaseException] = []
     seen: BaseException | None = problem
     while seen is not None and len(causes) < 12:
@@ -158,7 +158,10 @@ def network_failure(problem: Exception, url: str) -> Failure:
     said = "\n".join(f"{type(cause).__name__}: {' '.join(str(cause).split())}" for cause in causes)
     every = ((re.search(pattern, said, re.MULTILINE), words, again) for pattern, words, again in _FAILURES)
     found, words, again = next((found, words, again) for found, words, again in every if found is not None)
-    bundle, proxy = (next((name for name in some if os.environ.get(name)), "the system") for some in (BUNDLES, PROXIES))
+    bundle, proxy = (
+        next((name for name in variables if os.environ.get(name)), "the system")
+        for variables in (BUNDLE_VARIABLES, PROXY_VARIABLES)
+    )
     last = {"last": type(causes[-1]).__name__, **found.groupdict()}
     words = words.format(bundle=bundle, proxy=f"the proxy that {proxy} names", **last)
     error = NetworkError(f"{words[0].upper()}{words[1:]} ({url}).")

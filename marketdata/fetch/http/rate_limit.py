@@ -8,9 +8,8 @@ from collections import deque
 
 from marketdata.clock import SYSTEM, Clock
 
-# Requests are counted per minute [s].
-_WINDOW = 60.0
-# Requests that leave evenly may arrive closer together; a hundredth more satisfies a strict server.
+_MINUTE_SECONDS = 60.0
+# Requests sent evenly may arrive closer together, and a strict server would refuse them.
 _GUARD = 1.01
 # Requests that may leave at once after a pause: more would be refused by services that count by the second.
 _LARGEST_BURST = 32
@@ -35,7 +34,7 @@ class Pacer:
             self.allow(requests_per_minute)
 
     def allow(self, requests_per_minute: int, remaining: int | None = None, reset_in: float | None = None) -> None:
-        """Apply ``usage``: ``remaining`` of this minute, restored in ``reset_in`` [s]; others' count as spent now."""
+        """Apply ``usage``: ``remaining`` of this minute, restored in ``reset_in`` [s]."""
         now = self._clock.monotonic()
         with self._lock:
             self.requests_per_minute = max(1, int(requests_per_minute))
@@ -44,9 +43,9 @@ class Pacer:
             if remaining is None:
                 return
             spent = self.requests_per_minute - max(0, int(remaining)) - len(self._slots)
-            back = min(_WINDOW, reset_in) if reset_in is not None and reset_in > 0 else _WINDOW
+            back = min(_MINUTE_SECONDS, reset_in) if reset_in is not None and reset_in > 0 else _MINUTE_SECONDS
             if spent > 0:
-                self._slots = deque(sorted([*self._slots, *[now - (_WINDOW - back)] * spent]))
+                self._slots = deque(sorted([*self._slots, *[now - (_MINUTE_SECONDS - back)] * spent]))
 
     def wait(self, stop: threading.Event | None = None) -> None:
         """Return when one more request may leave, or when ``stop`` is set."""
@@ -64,7 +63,7 @@ class Pacer:
                     self._slots.remove(slot)
 
     def pause(self, seconds: float, *, refused: bool = True) -> None:
-        """The service requested a wait [s]: no thread sends before its end; slots not used yet are reserved again."""
+        """Let no thread send before the wait [s] that the service requested; reserve unused slots again."""
         with self._lock:
             now = self._clock.monotonic()
             gate = now + seconds
@@ -81,7 +80,7 @@ class Pacer:
 
     def _reserve(self, now: float) -> float:
         """The steady time at which one more request may leave [s]; called under the lock."""
-        if now - self._eased_at > _WINDOW and self._ease > 1.0:
+        if now - self._eased_at > _MINUTE_SECONDS and self._ease > 1.0:
             self._ease, self._eased_at = max(1.0, self._ease * 0.9), now
         slot = max(now, self._gate)
         if self.requests_per_minute is not None:
@@ -89,7 +88,7 @@ class Pacer:
             slot = max(slot, self._due - self._burst() * spacing)
             self._forget(slot)
             if len(self._slots) >= self.requests_per_minute:
-                slot = max(slot, self._slots[-self.requests_per_minute] + _WINDOW * _GUARD)
+                slot = max(slot, self._slots[-self.requests_per_minute] + _MINUTE_SECONDS * _GUARD)
             self._due = max(self._due, slot) + spacing
         self._slots.append(slot)
         if self.requests_per_minute is None:
@@ -97,7 +96,7 @@ class Pacer:
         return slot
 
     def _spacing(self) -> float:
-        return _WINDOW * _GUARD * self._ease / self.requests_per_minute if self.requests_per_minute else 0.0
+        return _MINUTE_SECONDS * _GUARD * self._ease / self.requests_per_minute if self.requests_per_minute else 0.0
 
     def _burst(self) -> int:
         """Requests that may leave at once when none did for a while, beside the one that is due."""
@@ -105,7 +104,7 @@ class Pacer:
         return min(rate - 1, max(4, rate // 12), _LARGEST_BURST) if rate else 0
 
     def _forget(self, now: float) -> None:
-        while self._slots and self._slots[0] <= now - _WINDOW * _GUARD:
+        while self._slots and self._slots[0] <= now - _MINUTE_SECONDS * _GUARD:
             self._slots.popleft()
 
     def _learn(self, now: float) -> None:
@@ -113,7 +112,7 @@ class Pacer:
             if now - self._eased_at > 1.0:
                 self._ease, self._eased_at = min(4.0, self._ease * 1.1), now
             return
-        sent = sum(1 for s in self._slots if now - _WINDOW < s <= now)
+        sent = sum(1 for s in self._slots if now - _MINUTE_SECONDS < s <= now)
         self.requests_per_minute = max(10, min(self.requests_per_minute or sent, sent * 9 // 10))
 
 

@@ -12,11 +12,14 @@ from typing import Literal, NamedTuple
 
 from marketdata.errors import MarketDataError
 
-# Statuses of failures that may pass.
-RETRYABLE = frozenset({408, 500, 502, 503, 504})
+RETRYABLE_STATUSES = frozenset({408, 500, 502, 503, 504})
 Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
-# The first wait and the longest, where they are not those of any failure [s].
-_BACKOFF: dict[Again, tuple[float, float]] = {"soon": (0.1, 0.8), "throttled": (1.0, 60.0), "at_once": (0.0, 0.0)}
+# Other failures wait from 0.5 to 20 seconds.
+_BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
+    "soon": (0.1, 0.8),
+    "throttled": (1.0, 60.0),
+    "at_once": (0.0, 0.0),
+}
 
 
 class Failure(NamedTuple):
@@ -35,7 +38,7 @@ class Failure(NamedTuple):
         """Wait before the next attempt, with jitter [s]: more after a 429, less where nothing answers."""
         if self.wait is not None:
             return self.wait + draw.uniform(0, 1)
-        base, cap = _BACKOFF.get(self.again, (0.5, 20.0))
+        base, cap = _BACKOFF_SECONDS.get(self.again, (0.5, 20.0))
         longest = min(cap, base * 2.0 ** min(tried - 1, 30))
         return draw.uniform(longest / 2 if self.again == "throttled" else 0, longest)
 
@@ -58,12 +61,12 @@ def retry_after(value: str | None, date: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Policy:
-    """Limits of one request: sent at most ``attempts`` times.
+    """Limits of one request, which is sent at most ``attempts`` times.
 
-    ``connect``, ``silence``, ``total``: longest time to connect, between two bytes, and for an attempt [s];
-    ``longest_wait``: a longer Retry-After is an error [s]; ``largest_body``: decoded bytes at which reading stops;
-    ``largest_ratio``: decoded over sent size at which it stops, once ``ratio_from`` bytes came out; ``largest_total``:
-    decoded bytes of all answers that the process reads at once, at which it stops for those above ``total_from``.
+    An attempt may take ``connect`` to connect, ``silence`` between two bytes, and ``total`` in all [s]. A Retry-After
+    above ``longest_wait`` [s] is an error. Reading stops at ``largest_body`` decoded bytes. After ``ratio_from`` bytes,
+    it stops where the decoded size is ``largest_ratio`` times the sent size. If all answers being read have
+    ``largest_total`` bytes, it stops for answers above ``total_from`` bytes.
     """
 
     attempts: int = 5
@@ -79,9 +82,9 @@ class Policy:
 
 
 class Outage:
-    """Failures in a row of all threads of a client: then one request at a time is tried, and the others wait.
+    """Failures in a row of all threads of a client, after which one request at a time is tried.
 
-    Until a request is answered there are so many ``retries`` of all of them together.
+    All threads share a limited number of ``retries`` until a request is answered.
     """
 
     _IN_A_ROW, _RETRIES = 3, 35
@@ -93,7 +96,7 @@ class Outage:
 
     @property
     def lasts(self) -> bool:
-        """Whether so many failed in a row that it is no chance."""
+        """Whether more requests failed in a row than chance explains."""
         return self._failures >= self._IN_A_ROW
 
     def count(self, *, failed: bool) -> None:

@@ -29,7 +29,7 @@ from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redac
 from marketdata.fetch.http.connection import ATTEMPT, Sessions, read_body
 from marketdata.fetch.http.errors import network_failure, redirect_text, refusal
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
-from marketdata.fetch.http.retry import RETRYABLE, Again, Failure, Outage, Policy, retry_after, server_date
+from marketdata.fetch.http.retry import RETRYABLE_STATUSES, Again, Failure, Outage, Policy, retry_after, server_date
 from marketdata.fetch.http.url import check_base_url, target
 from marketdata.fetch.plan_limits import PlanLimits, read_usage
 from marketdata.vendors import service_at
@@ -39,12 +39,11 @@ E = TypeVar("E", bound=MarketDataError)
 
 
 _AGENT = "marketdata-python"
-# Errors that `requests` raises: its own (which are OSErrors) and those of the libraries below it.
+# `requests` lets errors of the libraries below it pass; its own are OSErrors.
 _LIBRARY_ERRORS = (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError)
-# Errors of reading an answer that are worth another attempt.
-_AGAIN: dict[type[MarketDataError], Again] = {ContractError: "once", NetworkError: "yes"}
+_RETRY_AFTER_READING: dict[type[MarketDataError], Again] = {ContractError: "once", NetworkError: "yes"}
 _USAGE = ("usage",)
-# Characters: a URL with a longer one is refused by common servers.
+# Common servers refuse a longer URL [characters].
 _LONGEST_CURSOR = 8192
 _UNPACED = 50  # requests before it is worth one more to learn the rate
 _DATED_FOR = 600.0  # how long the Date of an answer tells the server's time [s]
@@ -52,7 +51,7 @@ _DATED_FOR = 600.0  # how long the Date of an answer tells the server's time [s]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer with status 200; ``date`` is the server's [Unix s]; ``notes`` are harmless oddities."""
+    """A whole answer with status 200; ``date`` is of the server [Unix s], and ``notes`` has harmless diagnostics."""
 
     body: bytes = field(repr=False)  # it may be long, and may repeat the key
     date: float | None
@@ -246,7 +245,7 @@ class Transport:
             self.redacted(error)
             if isinstance(error, NetworkError):
                 error.url = url
-            return Failure(error, _AGAIN.get(type(error), "no"))
+            return Failure(error, _RETRY_AFTER_READING.get(type(error), "no"))
         except _LIBRARY_ERRORS as problem:
             failed = network_failure(problem, url)
             if self.latency is not None and tried == 1 and failed.again == "yes":
@@ -280,7 +279,7 @@ class Transport:
         if isinstance(error, RateLimitError):
             error.retry_at = now + wait if wait is not None else None
             return Failure(error, "throttled", wait)
-        if status in RETRYABLE:
+        if status in RETRYABLE_STATUSES:
             return Failure(error, "yes", wait)
         if status == 401:
             with contextlib.suppress(ConfigError):  # a key that is gone is no new key
