@@ -43,7 +43,7 @@ def test_windows_cost_less_the_more_pages_were_alike() -> None:
     assert costs[0] == 1
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] > 0
-    assert costs[-1] < seen(*[(100, 120)] * 50).cost < seen(*[(100, 200)] * 50).cost < 1
+    assert costs[-1] < seen(*[(100, 120)] * 50).expected_overfetch < seen(*[(100, 200)] * 50).expected_overfetch < 1
     spans = seen((100, 100), (100, 400), *[(100, 100)] * 30)
     assert spans.expected_overfetch == 1
 

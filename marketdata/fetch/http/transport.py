@@ -81,8 +81,9 @@ class Transport:
         api_key = veiled(api_key)
         self.base_url = check_base_url(base_url, allow_insecure=allow_insecure)
         self.service = service_at(self.base_url)
-        is_provider = isinstance(api_key, KeyProvider)
-        self.keys = api_key if is_provider else KeyProvider(api_key, self.service.key_variable)
+        if not isinstance(api_key, KeyProvider):
+            api_key = KeyProvider(api_key, self.service.key_variable)
+        self.keys = api_key
         self.keys.get()
         self.policy = policy or Policy()
         self.outage = Outage()
