@@ -223,10 +223,10 @@ def test_secrets_are_starred_where_an_answer_repeats_them() -> None:
     """Header lists and bodies lose each secret; what a replay needs stays."""
     answer = {
         "status": {"code": 302, "message": "Found"},
-        "headers": {"Location": ["https://x/canary/y"], "Set-Cookie": ["canary"], "X-Served-By": ["canary"]},
-        "body": {"string": b'{"detail": "canary is no key"}'},
+        "headers": {"Location": ["https://x/s3cret/y"], "Set-Cookie": ["s3cret"], "X-Served-By": ["s3cret"]},
+        "body": {"string": b'{"detail": "s3cret is no key"}'},
     }
-    scrubbed = vcr_config("canary")["before_record_response"](answer)
+    scrubbed = vcr_config("s3cret")["before_record_response"](answer)
     assert scrubbed["headers"] == {"Location": ["https://x/***/y"]}
     assert scrubbed["body"] == {"string": b'{"detail": "*** is no key"}'}
-    assert answer["body"] == {"string": b'{"detail": "canary is no key"}'}
+    assert answer["body"] == {"string": b'{"detail": "s3cret is no key"}'}

@@ -361,11 +361,11 @@ def test_an_unknown_slug_is_named(client: md.Client) -> None:
 
 def test_a_wrong_key_is_refused_and_not_shown(service: Any) -> None:
     """401 is AuthenticationError; the key stands nowhere in it."""
-    wrong = "wrong-key-0123456789-canary"
+    wrong = "wrong-key-0123456789-s3cret"
     client = md.Client(service.base_url, wrong)
     with pytest.raises(md.errors.AuthenticationError, match="Invalid or expired API key") as caught:
         client.markets()
-    assert "canary" not in f"{caught.value!r}{caught.value.__dict__}{client!r}"
+    assert "s3cret" not in f"{caught.value!r}{caught.value.__dict__}{client!r}"
 
 
 def test_no_service_gives_a_network_error() -> None:

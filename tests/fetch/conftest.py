@@ -13,7 +13,7 @@ from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.retry import Policy
 from marketdata.fetch.http.transport import Transport
 
-KEY = "canary-key-0123456789-abcd"
+KEY = "s3cret-key-0123456789-abcd"
 
 
 @pytest.fixture

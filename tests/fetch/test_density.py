@@ -59,16 +59,16 @@ def test_silence_is_as_wide_as_it_may_be() -> None:
 @given(
     start=st.integers(-500, 500),
     length=st.integers(1, 400),
-    life=st.tuples(st.none() | st.integers(-900, 900), st.none() | st.integers(0, 900)),
+    active=st.tuples(st.none() | st.integers(-900, 900), st.none() | st.integers(0, 900)),
     resolution=st.sampled_from([BucketWidth.of("1m"), BucketWidth.of("10m"), BucketWidth.of("1h")]),
 )
-def test_a_range_is_cut_where_a_life_begins_and_ends(
-    start: int, length: int, life: tuple[int | None, int | None], resolution: BucketWidth
+def test_a_range_is_cut_where_a_market_begins_and_ends(
+    start: int, length: int, active: tuple[int | None, int | None], resolution: BucketWidth
 ) -> None:
-    """The parts follow each other, and a bucket is inside if any of its time is of the life (tenths of minutes)."""
+    """The parts follow each other, and a bucket is active if any of its time is (tenths of minutes)."""
     tenth, width = MINUTE // 10, resolution.micros
-    begin = None if life[0] is None else life[0] * tenth
-    end = None if life[1] is None else ((life[0] or 0) + life[1]) * tenth
+    begin = None if active[0] is None else active[0] * tenth
+    end = None if active[1] is None else ((active[0] or 0) + active[1]) * tenth
     window = Window("prices", "market", "m", Range(start * tenth, (start + length) * tenth), resolution)
     parts = MarketInfo((), begin, end).active_ranges(window)
     assert (parts[0][0].start, parts[-1][0].end) == window.rng

@@ -14,47 +14,18 @@ import pytest
 from fetch import markets
 from fetch.markets import PLANS, wide
 from fetch.turns import Near, Paced, Turns, fetch
-from hypothesis import given
-from hypothesis import strategies as st
 from reference.faults import HANG_UP, Act, Ask, ok, refuse
-from reference.oracle import DATE, MINUTE, START, Oracle, cut, expected, minutes, rows
+from reference.oracle import DATE, MINUTE, START, Oracle, expected, minutes, rows
 
 from marketdata.errors import ContractError, NetworkError, NotFoundError, PlanError, ServerError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.scheduler import worker_count
-from marketdata.fetch.windows import MarketInfo, Window
+from marketdata.fetch.windows import Window
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, parse_iso, to_text
 
 # -- cutting
-
-
-@given(
-    start=st.integers(-(10**15), 10**16),
-    length=st.integers(1, 10**13),
-    resolution=st.sampled_from(["1m", "10m", "1h", "6h", "1d"]).map(BucketWidth.of),
-    buckets=st.integers(1, 500),
-)
-def test_cut_covers_exactly(start: int, length: int, resolution: BucketWidth, buckets: int) -> None:
-    """Windows touch, cover the range exactly, and are cut at bucket edges alone."""
-    rng = Range(start, start + min(length, 300 * buckets * resolution.micros))
-    parts = list(cut(Window("prices", "market", "m", rng, resolution), buckets))
-    assert (parts[0].rng.start, parts[-1].rng.end) == rng
-    assert all(a.rng.end == b.rng.start for a, b in itertools.pairwise(parts))
-    assert all(1 <= p.buckets <= buckets for p in parts)
-    assert all(p.rng.end % resolution.micros == 0 for p in parts[:-1])
-
-
-@given(start=st.integers(0, 50), end=st.integers(51, 100), born=st.integers(0, 120), died=st.integers(0, 120))
-def test_parts_of_a_life_cover_the_range(start: int, end: int, born: int, died: int) -> None:
-    """What lies before, in and after the life of a market is the range together."""
-    window = Window("prices", "market", "m", Range(start * MINUTE + 1, end * MINUTE + 7), BucketWidth.of("1m"))
-    parts = MarketInfo((), born * MINUTE + 3, died * MINUTE + 3).active_ranges(window)
-    assert (parts[0][0].start, parts[-1][0].end) == window.rng
-    assert all(a.end == b.start for (a, _), (b, _) in itertools.pairwise(parts))
-    for part, alive in parts:
-        assert alive == (born * MINUTE <= part.start < (died + 1) * MINUTE)
 
 
 def test_worker_count() -> None:
@@ -107,12 +78,12 @@ def test_a_point_each_half_hour_takes_one_request(server: Near, transport: Paced
 @pytest.mark.parametrize(
     ("before", "behind", "pages"),
     [(10**6, 300_000, 20), (10**6, 2000, 20), (-1000, 300_000, 10), (-3000, 300_000, 0), (10**6, -100, 0)],
-    ids=["whole life", "begins within", "ends within", "ended before", "begins later"],
+    ids=["whole range", "begins within", "ends within", "ended before", "begins later"],
 )
-def test_the_life_of_a_market_bounds_a_long_range(
+def test_the_active_range_of_a_market_bounds_a_long_range(
     server: Near, transport: Paced, before: int, behind: int, pages: int
 ) -> None:
-    """What lies outside of the life of a market is asked in one request a side; what is there all the same arrives."""
+    """One request a side covers the range outside of the active range of a market, and points there arrive."""
     oracle = Oracle.of_prices(2000)
     start, end = START - before * MINUTE, START + behind * MINUTE
     for t in (START - 900_000 * MINUTE, START + 200_000 * MINUTE):
@@ -140,7 +111,7 @@ def test_bursts_in_a_long_silence(server: Near, transport: Paced, bursts: list[t
     assert len(history(server)) <= sum(-(-n // 200) + 4 * (8 + 6) for _, n in bursts)
 
 
-@pytest.mark.parametrize("workers", [1, 3, 8])
+@pytest.mark.parametrize("workers", [1, 8])
 @pytest.mark.parametrize("buffer", [None, 1, 4])
 def test_in_order(transport: Paced, oracle: Oracle, workers: int, buffer: int | None) -> None:
     """Windows come in the order of time, all rows once, however many requests are side by side."""
@@ -354,15 +325,6 @@ def test_limit_clamped_to_50(server: Near, transport: Paced, minutes_: int) -> N
     assert len(history(server)) <= 1.12 * (2 * minutes_ / 50) + 2
 
 
-@pytest.mark.fault("P6")
-@pytest.mark.parametrize("size", [30, 200])
-def test_newest_first(server: Near, transport: Paced, size: int) -> None:
-    """Where the newest points come first, inside of pages and from page to page, all arrive in order."""
-    oracle = Oracle.of_prices(700)
-    served(server, oracle, lambda o, ask: paged(o, keys_of(o, ask)[::-1], ask, size))
-    assert sorted(rows(fetch(transport, oracle.request(700)))) == expected(oracle.points)
-
-
 def named(act: Act) -> Act:
     """A page that names only the tokens that it has points of."""
     body = json.loads(act.body)
@@ -385,7 +347,7 @@ def ordered(keys: list[tuple[str, int]], order: str, first: int = 0) -> list[tup
 
 @pytest.mark.fault("P6")
 @pytest.mark.parametrize("order", ["label after label", "newest first", "newest pages first", "any"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_pages_in_another_order(server: Near, transport: Paced, order: str, seed: int) -> None:
     """Whatever is the order of pages, and however sparse a token, no row of the first page's range is missing."""
     draw = random.Random(seed)
@@ -416,7 +378,7 @@ def test_pages_that_name_only_their_own_tokens_lose_none(server: Near, transport
 @pytest.mark.fault("P6")
 @pytest.mark.parametrize("order", ["time", "label after label", "newest first", "newest pages first", "any"])
 @pytest.mark.parametrize(("in_order", "own"), [(True, False), (False, True)], ids=["all labels", "own labels"])
-@pytest.mark.parametrize("pages", [1, 3, 7, 16])
+@pytest.mark.parametrize("pages", [1, 7])
 def test_what_came_of_a_window_is_kept(
     server: Near, transport: Paced, order: str, pages: int, *, in_order: bool, own: bool
 ) -> None:
@@ -489,7 +451,7 @@ def test_requests_over_pages(server: Near, transport: Paced, turns: Turns, names
 @pytest.mark.fault("N37")
 @pytest.mark.parametrize("share", [1.0, 0.9, 0.3])
 @pytest.mark.parametrize("names", ["a", "abcde"])
-def test_requests_over_pages_of_a_range_beyond_a_life(
+def test_requests_over_pages_of_a_range_beyond_the_active_range(
     server: Near, transport: Paced, turns: Turns, names: str, share: float
 ) -> None:
     """The same where a range begins before its markets and ends behind them: that silence takes no request."""
@@ -643,15 +605,12 @@ def test_few_points_of_many_tokens(
 @pytest.mark.parametrize(
     ("count", "step", "lived", "in_order"),
     [
-        (20, lambda k: 1, None, False),
         (120, lambda k: 10, minutes(120, 60), False),
         (210, lambda k: 1, None, True),
-        (1440, lambda k: 30, None, True),
         (1440, lambda k: 30, minutes(200, 1000), False),
-        (700, lambda k: k % 2, None, False),
         (2000, lambda k: 100 * (k % 3), minutes(3000), False),
     ],
-    ids=["short", "short life", "two pages", "half hours", "late half hours", "half empty", "few"],
+    ids=["short range", "two pages", "late half hours", "few"],
 )
 def test_a_market_of_210_tokens(
     server: Near, transport: Paced, count: int, step: Any, lived: Range | None, *, in_order: bool

@@ -29,7 +29,7 @@ from marketdata.fetch.http.auth import KeyProvider, Secret, check_key, mask, red
 from marketdata.fetch.http.rate_limit import _BY_KEY, Pacer
 from marketdata.fetch.http.transport import Transport
 
-KEY = "canary-key-0123456789-abcd"
+KEY = "s3cret-key-0123456789-abcd"
 FAULTS: dict[str, Callable[[Ask], Act]] = {
     "reset": lambda ask: RESET_PEER,
     "closed": lambda ask: HANG_UP,
@@ -122,7 +122,7 @@ def test_errors_hold_no_request(server: FaultServer, transport: Transport) -> No
 
 @pytest.mark.fault("K4")
 @pytest.mark.parametrize(
-    "key", ["", " ", "abc def", "abc\n", "abc\r\nX-Evil: 1", "schlüssel", "key\x00", "\tcanary", "\u043aey"]
+    "key", ["", " ", "abc def", "abc\n", "abc\r\nX-Evil: 1", "schlüssel", "key\x00", "\ts3cret", "\u043aey"]
 )
 def test_malformed_key(key: str) -> None:
     """A key that no header can carry is a ValueError before any request, and is not shown."""
