@@ -106,12 +106,14 @@ def books(frame: Frame, *, all_levels: bool = True) -> Books:
         entries = best = series(frame, BBO[4:])
         at, one = np.arange(len(best)), np.ones(len(best), np.int64)
         bids, asks = (Side(at, one, *(best.values[c] for c in names)) for names in (BBO[4:6], BBO[6:8]))
-    sides = []
-    for side in (bids, asks):
-        marker = np.isnan(side.top[0]) & (side.counts > 0)  # the row of an empty side is no level
-        sides.append(replace(side, counts=np.where(marker, 0, side.counts)) if marker.any() else side)
     values = {c: _snapshot_values(frame, c, bids.begins) for c in SNAPSHOT_FIELDS if c in frame.names}
-    return Books(entries.tokens, entries.bounds, entries.ts, *sides, values=values)
+    return Books(entries.tokens, entries.bounds, entries.ts, _without_markers(bids), _without_markers(asks), values)
+
+
+def _without_markers(side: Side) -> Side:
+    """The side without the rows of empty sides, which are no levels."""
+    marker = np.isnan(side.top[0]) & (side.counts > 0)
+    return replace(side, counts=np.where(marker, 0, side.counts)) if marker.any() else side
 
 
 def _snapshot_values(frame: Frame, name: str, first_rows: Ints) -> NDArray[Any]:

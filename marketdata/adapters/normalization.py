@@ -98,11 +98,11 @@ def not_text(name: str, found: object) -> str:
 
 def check_unicode(name: str, texts: Iterable[object]) -> None:
     """NotTidyError for a text with a lone surrogate: libraries would refuse it later, or merge it with another."""
-    texts = [text for text in texts if isinstance(text, str)]
+    known = [text for text in texts if isinstance(text, str)]
     try:
-        "".join(texts).encode()
+        "".join(known).encode()
     except UnicodeEncodeError:
-        wrong = next(text for text in texts if re.search("[\ud800-\udfff]", text))
+        wrong = next(text for text in known if re.search("[\ud800-\udfff]", text))
         raise NotTidyError(
             f"{name} contains {wrong!r}, which has a lone surrogate and so is no Unicode text; correct or drop it."
         ) from None

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args, overload
 
 from marketdata.adapters.recordings.paths import files_of
 from marketdata.adapters.recordings.renaming import renamed_columns
@@ -41,19 +41,17 @@ Result = TypeVar("Result")
 Markets = Any
 
 
-def _frame_is_of_archive(
-    method: Callable[Concatenate[Archive[Frame], Parameters], Result],
-) -> Callable[Concatenate[Archive[Frame], Parameters], Result]:
+def _frame_is_of_archive(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """The method, which refuses ``frame=`` and says where it is given."""
 
     @wraps(method)
-    def checked(self: Archive[Frame], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if "frame" in kwargs:
             problem = "is given once, to the archive: md.Archive(path, frame='polars')."
             raise ConfigError(problem, argument="frame", value=kwargs["frame"])
-        return method(self, *args, **kwargs)
+        return method(*args, **kwargs)
 
-    return cast("Callable[Concatenate[Archive[Frame], Parameters], Result]", checked)
+    return checked
 
 
 class Archive(Generic[Frame]):

@@ -64,7 +64,8 @@ class Journal:
             "last_seen": feed.last_seen, "last_seen_before": feed.last_seen_before,
         }  # fmt: skip
         packed = np.frombuffer(json.dumps(state).encode(), np.uint8)
-        np.savez(buffer := io.BytesIO(), state=packed, **feed.open.arrays(), **numbers)
+        arrays: dict[str, Any] = {"state": packed, **feed.open.arrays(), **numbers}
+        np.savez(buffer := io.BytesIO(), **arrays)
         body = buffer.getvalue()
         with errors.writing(f"Writing the journal of imports to {self._place.uri}"):
             if self._place.remote:

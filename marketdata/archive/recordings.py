@@ -122,10 +122,11 @@ class _Account:
         unexplained = self.rows - self.stored - self.left_out.total()
         self.left_out += Counter({"without a level": unexplained} if unexplained > 0 else {})
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common() if count)
-        counts = (tally.levels, tally.gaps, tally.disagreements) if tally else (None, None, None)
+        levels, gaps, disagreements = (tally.levels, tally.gaps, tally.disagreements) if tally else (None, None, None)
         return ImportedFile(
             str(file), chosen.kind, chosen.name, why, self.rows, self.stored, self.left_out.total(), reasons or None,
-            self.points, self.replaced, len(self.tokens), self.start, self.end, *counts, "; ".join(self.notes) or None,
+            self.points, self.replaced, len(self.tokens), self.start, self.end, levels, gaps, disagreements,
+            "; ".join(self.notes) or None,
         )  # fmt: skip
 
 

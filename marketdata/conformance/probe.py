@@ -83,7 +83,7 @@ def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any
     whole = Range(-(-rng.start // far.micros) * far.micros, rng.end // far.micros * far.micros)
     if whole.end - whole.start < 2 * far.micros:
         raise ConfigError(f"{rng} has less than two whole buckets of {far}; give a longer range.")
-    probe, pairs, refused = Probe(transport, market, whole), dict[View, list[Pair]](), dict[View, str]()
+    probe, pairs, refused = Probe(transport, market, whole), dict[View, list[Pair]](), dict[str, str]()
     for view in VIEWS:
         try:
             try:

@@ -78,7 +78,14 @@ class Tools:
     @property
     def offered(self) -> dict[str, Callable[..., Answer]]:
         """The tools by name: those of an archive, or the fewer of a service."""
-        tools = [self.markets, self.order_book, self.books, self.prices, self.metrics, self.features]
+        tools: list[Callable[..., Answer]] = [
+            self.markets,
+            self.order_book,
+            self.books,
+            self.prices,
+            self.metrics,
+            self.features,
+        ]
         tools += [self.coverage] if hasattr(self._source, "coverage") else []
         tools += [self.sql] if self.has_sql else []
         return {tool.__name__: tool for tool in tools}

@@ -174,7 +174,8 @@ class Panel:
 
         Texts of one row do not touch; ``inches`` is the width of the panel.
         """
-        low, high = self.x_range or self.ends() or (0, 0)
+        nowhere = (np.datetime64(0, "us"), np.datetime64(0, "us"))
+        low, high = self.x_range or self.ends() or nowhere
         placed: list[tuple[Moment, int, bool]] = []
         row_ends: list[float] = []
         for moment in sorted((m for m in self.marks if isinstance(m, Moment)), key=lambda m: m.x):

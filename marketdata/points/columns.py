@@ -263,8 +263,8 @@ class Books(Columns):
         i, its asks, bids of entry i + 1, and so on.
         """
         begins = np.cumsum(counts) - counts
-        sides = (Side(begins[i::2], counts[i::2], price, size) for i in (0, 1))
-        out = cls(tuple(tokens), bounds, ts, *sides, values=values or {})
+        bids, asks = (Side(begins[i::2], counts[i::2], price, size) for i in (0, 1))
+        out = cls(tuple(tokens), bounds, ts, bids, asks, values or {})
         out.__dict__.update(counts=counts, _is_one_piece=True)  # known here, so that nobody has to look
         return out
 
@@ -395,8 +395,9 @@ def joined(parts: Sequence[D]) -> D:
         counts, ends = every.reshape(-1, 2)[index].ravel(), np.append(0, np.cumsum(every))
         firsts = accumulate([0, *map(len, books[:-1])])
         borders = [ends[2 * (first + part.bounds)] - ends[2 * first] for first, part in zip(firsts, books, strict=True)]
-        levels = zip(*(part.levels() for part in books), strict=True)
-        return Books.of_levels(*head, counts, *(together(numbers, borders) for numbers in levels), values=values)  # type: ignore[return-value]
+        prices, sizes = zip(*(part.levels() for part in books), strict=True)
+        price, size = together(prices, borders), together(sizes, borders)
+        return Books.of_levels(*head, counts, price, size, values)  # type: ignore[return-value]
     return Series(*head, values)  # type: ignore[return-value]
 
 

@@ -158,7 +158,7 @@ def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bo
     return of_buckets(columns, edges, width, values)
 
 
-def aggregate(columns: Data, resolution: Resolution, rule: str) -> Data:
+def aggregate(columns: Data, resolution: Resolution | BucketWidth, rule: str) -> Data:
     """`resample_columns` under another reading of what the interface leaves open.
 
     ``rule``: "points" (and "last" for books) is `resample_columns`; "means" averages the means of the finer

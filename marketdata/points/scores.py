@@ -56,8 +56,8 @@ class Runs(NamedTuple):
         owner, paid = np.repeat(which_run, self.lengths), np.repeat(self.paid, self.lengths)
         first, which = distinct(owner * bins + bin_of_row)
         run = runs[owner[first]]
-        totals = (sums(which, values, len(first)) for values in (self.p, paid, None))
-        return Forecasts(self.market[run], self.group[run] * bins + bin_of_row[first], *totals)
+        p, payoffs, points = (sums(which, values, len(first)) for values in (self.p, paid, None))
+        return Forecasts(self.market[run], self.group[run] * bins + bin_of_row[first], p, payoffs, points)
 
     def _groups(self, owner: Ints) -> tuple[Ints, Ints]:
         """A run of each owner and group, in their order, and which of them each run is of."""
@@ -85,7 +85,7 @@ class Forecasts(NamedTuple):
 
     def take(self, rows: Ints | slice) -> Forecasts:
         """The forecasts at these positions."""
-        return Forecasts(*(values[rows] for values in self))
+        return Forecasts(self.market[rows], self.group[rows], self.p[rows], self.paid[rows], self.points[rows])
 
     def clustered(self, cluster: Ints, *values: Floats) -> list[Floats]:
         """Sums of values over the rows of each cluster, given the cluster of each market."""
@@ -139,11 +139,8 @@ def bin_summary(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
     out = [points.sum(), p.sum() / points.sum(), paid.sum() / points.sum()]
     if sampling is None:
         return out
-    return [
-        *out,
-        len(p),
-        *intervals.share_interval(*forecasts.clustered(sampling.cluster, paid, points), sampling.share),
-    ]
+    payoffs, weights = forecasts.clustered(sampling.cluster, paid, points)
+    return [*out, len(p), *intervals.share_interval(payoffs, weights, sampling.share)]
 
 
 def squared_error(p: Floats, y: Floats) -> Floats:

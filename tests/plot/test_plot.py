@@ -133,7 +133,7 @@ def test_prices_draw_the_values_of_the_frame(archive, backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_gap_of_the_data_is_a_gap_of_the_line(archive, backend: str) -> None:
     """No line is drawn over hours without data."""
-    metrics = archive.metrics(pair(archive), frame="polars")
+    metrics = md.Archive(archive.location, frame="polars").metrics(pair(archive))
     steps = np.diff(metrics["ts"].dt.timestamp("us").to_numpy())
     assert steps.max() > 3600e6
     ((_, _, y),) = lines(plot.metrics(metrics, backend=backend))

@@ -173,8 +173,8 @@ def test_columns_are_renamed_and_checked(tmp_path: Path) -> None:
     assert archive.prices("7")["price"].to_list() == [0.5]
     with pytest.raises(md.errors.ConfigError, match=r"'token', which is no column of ours; did you mean 'token_id'"):
         archive.add_files(path, columns={"token": "asset"})
-    with pytest.raises(md.errors.ConfigError, match=r"no column 'whem'; did you mean 'when'"):
-        archive.add_files(path, columns={"ts": "whem"})
+    with pytest.raises(md.errors.ConfigError, match=r"no column 'when_'; did you mean 'when'"):
+        archive.add_files(path, columns={"ts": "when_"})
 
 
 @pytest.mark.parametrize("end", ["csv.gz", "csv.zst", "jsonl.gz"])

@@ -107,9 +107,12 @@ class Entries:
 
     def _pack(self) -> None:
         entries = np.array(self._entries, _ENTRY)
-        arrays = [np.ascontiguousarray(entries[name]) for name in _ENTRY.names]
+        arrays = (np.ascontiguousarray(entries[name]) for name in _ENTRY.names)
+        token, ts, seen, event, side, price, size, stated, row = arrays
         values = {name: snapshot_values(name, column) for name, column in self._values.items()}
-        self._packed.append(Changes(tuple(self._code_of), *arrays, values=values))
+        self._packed.append(
+            Changes(tuple(self._code_of), token, ts, seen, event, side, price, size, stated, row, values)
+        )
         self._entries, self._values = [], {name: [] for name in self._values}
 
 

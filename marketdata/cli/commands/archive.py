@@ -105,9 +105,8 @@ def pull(
         fetched = Archive(place, frame="polars").pull(
             client(base_url), market or None, end=end, dry_run=dry_run, refresh=refresh, **chosen
         )
-        if fmt == "table":
-            fetched = _legible(Archive(place, frame="polars"), fetched)
-    output.show(fetched, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
+        shown = _legible(Archive(place, frame="polars"), fetched) if fmt == "table" else fetched
+    output.show(shown, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
 
 
 def _follow(rounds: Iterator[Round]) -> None:

@@ -26,13 +26,14 @@ from marketdata.cli.parameters import (
     client,
 )
 from marketdata.errors import NotFoundError
-from marketdata.points.records import COLUMNS, TEXT_LISTS
+from marketdata.points.records import COLUMNS, TEXT_LISTS, RecordKind
 from marketdata.times import SECOND, to_datetime
 
 # Columns of a table of records: the text first, and no ids, which are long.
+_TEXT_OF_KIND: dict[RecordKind, str] = {"series": "title", "events": "title", "markets": "question"}
 LISTED = {
     kind: sorted((c for c in COLUMNS[kind] if not c.endswith("_id") and c not in TEXT_LISTS), key=text.__ne__)
-    for kind, text in (("series", "title"), ("events", "title"), ("markets", "question"))
+    for kind, text in _TEXT_OF_KIND.items()
 }
 # Rows of a table, about a screen, unless more are asked for.
 _LISTED_ROWS = 50
