@@ -73,26 +73,26 @@ def sorted_by(*keys: NDArray[np.integer]) -> Ints:
     if is_sorted(*keys):
         return np.arange(len(keys[0]), dtype=np.int64)
     for key in reversed(keys):
-        keys = key if order is None else key[order]
-        falls = np.count_nonzero(keys[1:] < keys[:-1])
+        values = key if order is None else key[order]
+        falls = np.count_nonzero(values[1:] < values[:-1])
         if not falls:
             continue
-        if falls * _LONG_RUN < len(keys) or keys.dtype.itemsize <= _DIGIT_BITS // 8:  # merged, or counted
-            at: Ints = np.argsort(keys, kind="stable")
+        if falls * _LONG_RUN < len(values) or values.dtype.itemsize <= _DIGIT_BITS // 8:  # merged, or counted
+            at: Ints = np.argsort(values, kind="stable")
             order = at if order is None else order[at]
             continue
-        keys = keys.astype(np.int64) - keys.min()
-        step = int(np.gcd.reduce(keys[:: max(1, len(keys) // 1000)]))
+        values = values.astype(np.int64) - values.min()
+        step = int(np.gcd.reduce(values[:: max(1, len(values) // 1000)]))
         if step > 1:
-            steps = keys // step
-            keys = steps if (steps * step == keys).all() else keys
-        bits = int(keys.max()).bit_length()
+            steps = values // step
+            values = steps if (steps * step == values).all() else values
+        bits = int(values.max()).bit_length()
         if bits > 3 * _DIGIT_BITS:
-            at = np.argsort(keys, kind="stable")
+            at = np.argsort(values, kind="stable")
             order = at if order is None else order[at]
             continue
         for shift in range(0, bits, _DIGIT_BITS):
-            now = keys if shift == 0 else keys[at]
+            now = values if shift == 0 else values[at]
             digit = np.argsort((now >> shift).astype(np.uint16), kind="stable")
             at = digit if shift == 0 else at[digit]
         order = at if order is None else order[at]
