@@ -236,7 +236,8 @@ class ArchiveStore:
                 return None
             return Plan([*new, *self._rewritten(view, remains)], drops, coverage.put(changed, version))
 
-        self._join_tail(view, table.plan(plan))
+        table.plan(plan)
+        self._join_tail(view)
         return growth
 
     def refuse(self, view: View, ranges: Mapping[str, Sequence[Range]], now: int) -> None:
@@ -272,11 +273,12 @@ class ArchiveStore:
         """The rows of several files in tidy order."""
         return to_table(from_tables(view, [self.points[view].read(file) for file in files]).sort())
 
-    def _join_tail(self, view: View, version: Version) -> None:
+    def _join_tail(self, view: View) -> None:
         """Join the small files once there are many, unless another writer comes first."""
-        small = [f for f in version.files if f.size < _SMALL_BYTES and f.rows < _SMALL_ROWS]
-        if len(small) >= _MANY_SMALL:
-            with contextlib.suppress(ArchiveError):  # the rows are stored, whatever becomes of this
+        with contextlib.suppress(ArchiveError):  # the rows are stored, whatever becomes of this
+            version = self.points[view].version()
+            small = [f for f in version.files if f.size < _SMALL_BYTES and f.rows < _SMALL_ROWS]
+            if len(small) >= _MANY_SMALL:
                 self.join(view, small, version)
 
     def _counted(

@@ -49,6 +49,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.model: dict[Any, Any] = {}
         self.own: set[Any] = set()  # points that were added where nothing was final
         self.archive = self.opened()
+        self.archive.add(markets=[{"market_id": market} for market in MARKETS])
 
     def opened(self) -> Archive:
         return Archive(Path(self.folder, "a"), frame="polars")
@@ -148,7 +149,7 @@ class ArchiveMachine(RuleBasedStateMachine):
 
 def served(archive: Archive, view: View, market: str) -> list[Any]:
     """The points of all pages of a service, each once."""
-    pages, out, position = Pages(archive), list[Any](), None
+    pages, out, position = Pages(Reader(archive)), list[Any](), None
     while True:
         found = pages.page(
             Subject(view, market, None, BucketWidth.of("1m"), 2), Range(START, START + 2 * END * MINUTE), 7, position

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from archive.source import MARKETS
+from archive.source import MARKETS, points_of
 from archive.stored import again, books, data_files, held, prices
 from deltalake import DeltaTable, write_deltalake
 
@@ -34,6 +34,18 @@ def age(archive: Archive, hours: float, folder: str = "*") -> None:
     for path in Path(archive.location).glob(f"{folder}/**/*"):
         if path.is_file() and "_delta_log" not in path.parts:
             os.utime(path, (time.time() - hours * HOURS,) * 2)
+
+
+def test_many_small_writes_leave_few_files(archive: Archive) -> None:
+    """Small files are joined along the way, and the points stay as they were written."""
+    for first in range(36):
+        archive.add(prices=prices(M, first, 1, value=first / 100))
+    assert len(DeltaTable(f"{archive.location}/prices").file_uris()) < 12
+    assert held(archive, "prices") == {
+        key: value
+        for first in range(36)
+        for key, value in points_of("prices", prices(M, first, 1, value=first / 100)).items()
+    }
 
 
 @pytest.mark.parametrize(

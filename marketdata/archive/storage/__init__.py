@@ -1,1 +1,1 @@
-"""Delta Lake tables of an archive: schema, Parquet files, commits, content hashes and locks."""
+"""The files and Delta tables of an archive, on a disk or in an object store."""

@@ -202,41 +202,41 @@ class Table:
         from deltalake import CommitProperties
         from deltalake.schema import Field
 
-        def attempt() -> Version | None:
+        def attempt() -> bool:
             version = self.version()
             fields = [Field.from_arrow(field) for field in schema if field.name not in version.schema.names]
             if not fields:
-                return version
+                return True
             self._sent(version, lambda mark: self._handle.alter.add_columns(
                 fields, commit_properties=CommitProperties({_MARK: mark}, 0)
             ))  # fmt: skip
-            return None
+            return False
 
         self.create()
         self._tried(attempt)
 
-    def plan(self, make: Callable[[Version], Plan | None]) -> Version:
+    def plan(self, make: Callable[[Version], Plan | None]) -> None:
         """Commit what ``make`` plans for the newest version; it plans again whenever another commit came first.
 
-        ``make`` returns None if there is nothing to do. Returns the newest version.
+        ``make`` returns None if there is nothing to do.
         """
 
-        def attempt() -> Version | None:
+        def attempt() -> bool:
             version = self.version()
             plan = make(version)
-            return version if plan is None or self._commit(version, plan) else None
+            return plan is None or self._commit(version, plan)
 
         self.create()
-        return self._tried(attempt)
+        self._tried(attempt)
 
     def try_plan(self, plan: Plan, version: Version) -> bool:
         """Commit a plan for a version; False if another commit came first."""
         return self._commit(version, plan)
 
-    def _tried(self, attempt: Callable[[], Version | None]) -> Version:
+    def _tried(self, attempt: Callable[[], bool]) -> None:
         for n in range(_TRIES):
-            if (version := attempt()) is not None:
-                return version
+            if attempt():
+                return
             # The loser waits, longer each time, so that all get their turn.
             time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(n, 7))))  # noqa: S311  no secret
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first. Run it again.")
@@ -270,8 +270,9 @@ class Table:
             before = self._transactions
             if not self._sent(version, send):
                 return False
-            if self.version().number == version.number + 1:
-                self._transactions = {**before, **plan.transactions}
+            with contextlib.suppress(ArchiveError):  # the commit was made, whatever this read does
+                if self.version().number == version.number + 1:
+                    self._transactions = {**before, **plan.transactions}
             return True
 
     def _sent(self, version: Version, send: Callable[[str], None]) -> bool:
