@@ -129,8 +129,8 @@ def test_a_frame_without_rows_has_nothing_odd() -> None:
 
 def test_metrics_are_checked_too() -> None:
     """Holes and nulls of metrics are found."""
-    archive = md.simulate(events=1, days=1)
-    metrics = archive.metrics(archive.records("markets")[0]["id"], frame="polars")
+    archive = md.simulate(events=1, days=1, frame="polars")
+    metrics = archive.metrics(archive.records("markets")[0]["id"])
     report = found(md.check(metrics.filter(~third), "1m"))
     assert report["gaps"] >= 20
 

@@ -47,7 +47,7 @@ def test_rows_that_are_compared_in_blocks_are_the_same_rows(name: str) -> None:
     def run(drawn: foreign.Foreign, block: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runs, "_BLOCK", block)
-            patch.setattr(order, "_BLOCK", block)
+            patch.setattr(order, "_BLOCK_ROWS", block)
             verdict, text = judged(name, case, drawn)
         assert verdict in ("right", "refused"), f"{block} {drawn.container} {drawn.fault} {drawn.how}: {text}"
 

@@ -230,8 +230,8 @@ def test_returns_equal_a_loop(kind: str, columns: Any, near: bool) -> None:
 
 def test_a_value_that_is_not_there_is_refused() -> None:
     """The columns of numbers are named; of metrics one has to be chosen."""
-    archive = md.simulate(events=1, days=1)
-    metrics = archive.metrics(archive.records("markets")[0]["id"], frame="polars")
+    archive = md.simulate(events=1, days=1, frame="polars")
+    metrics = archive.metrics(archive.records("markets")[0]["id"])
     with pytest.raises(md.errors.ConfigError, match="volume, liquidity, spread"):
         md.ohlc(metrics, "1h")
     with pytest.raises(md.errors.ConfigError, match="volume, liquidity, spread"):
