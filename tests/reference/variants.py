@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from marketdata.archive import Archive
+from marketdata.archive.reader import Reader
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Data, Series, joined
 from marketdata.points.resample import aggregate
@@ -32,7 +33,8 @@ def serve_variants(archive: Archive, variants: Mapping[str, str], *, requests_pe
     """Answer the interface under other readings, with a key of its own; ConfigError if a variant does not exist."""
     chosen = {name: choice for name, choice in variants.items() if _checked(name, choice)}
     service = serve(archive, requests_per_minute=requests_per_minute)
-    service.application.state.service.pages = _VariedPages(archive, chosen)
+    state = service.application.state.service
+    state.pages = _VariedPages(state.archive, chosen)
     return service
 
 
@@ -44,7 +46,7 @@ def _checked(name: str, choice: str) -> bool:
 
 
 class _VariedPages(Pages):
-    def __init__(self, source: Archive, variants: Mapping[str, str]) -> None:
+    def __init__(self, source: Reader, variants: Mapping[str, str]) -> None:
         super().__init__(_Varied(source, variants) if variants else source)
         self._by_times = "limit" in variants
         self._by_end = "label" in variants
@@ -73,20 +75,12 @@ def _cut(page: ServedPage, limit: int) -> ServedPage:
 class _Varied:
     """An archive that aggregates by other rules."""
 
-    def __init__(self, source: Archive, variants: Mapping[str, str]) -> None:
+    def __init__(self, source: Reader, variants: Mapping[str, str]) -> None:
         self._source = source
         self._variants = variants
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
-
-    @property
-    def location(self) -> str:
-        return self._source.location
-
-    @property
-    def simulated(self) -> bool:
-        return self._source.simulated
 
     def columns(
         self, view: View, market_id: str, rng: Range | None, resolution: Any, token_id: str | None = None
