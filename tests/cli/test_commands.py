@@ -26,6 +26,7 @@ from marketdata.cli.app import app
 from marketdata.cli.commands import client as client_commands
 from marketdata.cli.commands import demo
 from marketdata.cli.messages import code
+from marketdata.display import progress_bar
 from marketdata.service.keys import create_key_file
 
 RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded"
@@ -351,7 +352,9 @@ def test_an_export_without_a_market_is_of_all(folder) -> None:
 def test_a_bar_shows_in_a_terminal_and_nowhere_else(folder, service, monkeypatch) -> None:
     """Progress is shown to a person; a pipe gets rows only."""
     # A bar that is worth showing takes a second, which a quick service does not.
-    monkeypatch.setattr("marketdata.client.history._WORTH_A_BAR", 0.0)
+    monkeypatch.setattr(
+        "marketdata.client.history.progress_bar", lambda shown, **look: progress_bar(shown, **look | {"delay": 0})
+    )
     slugs = [m["slug"] for m in md.Archive(folder / "history").records("markets") if len(m["tokens"]) < 4]
     words = ("fetch", "books", *slugs, "--start", "2025-12-31", "--end", "2026-01-01")
     seen = terminal(*words, cwd=folder, **service)
