@@ -415,7 +415,7 @@ class Archive(Generic[Frame]):
         A report has ``at markets ranges points error``: the server's time [UTC], the number of markets, fetched ranges
         and new points, and the error that the next round repairs, or None. Leaving the loop or setting ``stop`` loses
         nothing. Errors of the key, its plan, arguments and the archive are raised, and so is NotFoundError if no market
-        is known; failures of service and network end a round only. Other parameters are those of `pull`.
+        is known; failures of service and network end a round only. Other parameters are as for `pull`.
 
         Parameters
         ----------
@@ -519,7 +519,16 @@ class Archive(Generic[Frame]):
 
     @with_flags("progress")
     def attach(self, client: Any, *, progress: bool | None = None) -> Self:
-        """The same archive with a client for reads with ``on_missing="fetch"``; its frames are of the client's kind."""
+        """The same archive with a client for reads with ``on_missing="fetch"``; its frames are of the client's kind.
+
+        Returns an archive; ``progress`` shows a bar for its fetches.
+
+        Examples
+        --------
+        >>> attached = archive.attach(md.Client("https://data.example", "a-key", frame="polars"))
+        >>> type(attached.prices(market)).__module__.startswith("polars")
+        True
+        """
         attached = copy.copy(self)
         attached._client, attached._progress = client, progress  # noqa: SLF001
         attached._frame = getattr(client, "frame", self._frame)  # noqa: SLF001

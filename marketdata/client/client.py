@@ -567,9 +567,7 @@ class Client(Generic[Frame]):
         Returns a record ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute
         requests_remaining granularity_allowed max_history_days``, each as the service writes it, or None.
         """
-        usage = self._transport.get_json(("usage",))
-        if not isinstance(usage, dict):
-            raise ContractError("The answer of usage does not follow the interface: Expected `object` - at `$`.")
+        usage = self._transport.get_json(("usage",), None, _as_object)
         limits = usage.get("limits")
         names = ("requests_per_minute", "requests_remaining", "granularity_allowed", "max_history_days")
         limits = {**dict.fromkeys(names), **(limits if isinstance(limits, dict) else {"limits": limits})}
@@ -677,3 +675,11 @@ def _ids_of(given: Any) -> Any:
     if isinstance(given, Mapping):
         return str(given["id"]) if "id" in given else given.get("market_id", given)
     return [_ids_of(one) for one in given] if isinstance(given, list | tuple) else given
+
+
+def _as_object(body: Any) -> dict[str, Any]:
+    """The body of an answer, checked where a traceback ends before it: a body may repeat the key."""
+    if isinstance(body, dict):
+        return body
+    del body
+    raise ContractError("The answer of usage does not follow the interface: Expected `object` - at `$`.")

@@ -96,6 +96,7 @@ def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
     joined = filled.sql("select distinct slug, state from coverage join markets using (market_id)")
     assert set(joined["state"]) == {"recorded"}
     assert type(Archive(filled.location).sql("select 1 as one")).__module__.startswith("pandas")
+    (tmp_path / "empty").mkdir()
     empty = Archive(tmp_path / "empty", frame="polars")
     assert empty.sql("select * from prices").columns == ["ts", "market_id", "token_id", "token_label", "price"]
 

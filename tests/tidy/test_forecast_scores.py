@@ -545,15 +545,14 @@ def test_an_archive_keeps_payoffs(kind: Any, tmp_path: Any) -> None:
     assert plain(md.outcomes(archive.markets()))[0][-1] == pd.Timestamp("2026-01-03", tz="UTC")
 
 
-def test_an_archive_of_open_markets_has_outcomes_of_none(tmp_path: Any) -> None:
-    """Its records have no column of outcomes yet; one's own records without one are refused."""
-    archive, records = md.Archive(tmp_path, frame="polars"), shares().drop("payoffs")
-    assert md.outcomes(archive.markets()).is_empty()
-    archive.add(markets=records)
-    assert md.outcomes(archive.markets())["payoff"].null_count() == len(md.outcomes(archive.markets())) > 0
+def test_records_of_open_markets_have_outcomes_of_none() -> None:
+    """Records without an outcome are open; records without a column of outcomes are refused."""
+    records = shares().drop("payoffs")
+    is_open = records.with_columns(resolved_token_id=pl.lit(None, pl.String))
+    assert md.outcomes(is_open)["payoff"].null_count() == len(md.outcomes(is_open)) > 0
     with pytest.raises(md.errors.NotTidyError, match="resolved_token_id"):
         md.outcomes(records)
-    assert md.outcomes(records.clear()).columns == md.outcomes(archive.markets()).columns
+    assert md.outcomes(records.clear()).columns == md.outcomes(is_open).columns
 
 
 def test_times_of_an_open_market_are_those_of_its_record() -> None:
