@@ -125,6 +125,14 @@ def engine() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    """Close the figures of a test: matplotlib warns at the twenty-first that is open."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture(autouse=True)
 def example_names(request: pytest.FixtureRequest) -> None:
     """Give an example ``md`` and ``pl``, and the ``client``, ``archive`` and ``market`` that it uses.
 

@@ -42,14 +42,6 @@ def many(archive) -> dict[str, Any]:
     return next(m for m in archive.records("markets") if len(m["tokens"]) > 200)
 
 
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    import matplotlib.pyplot as plt
-
-    plt.close("all")
-
-
 @pytest.fixture
 def ax():
     import matplotlib.pyplot as plt
