@@ -27,7 +27,7 @@ Function = Callable[[Native], Native]
 _ROWS = 500_000
 _BATCH = 100_000
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-# Two frames as one: of which a row is, and the names of the columns of each.
+# Columns that mark a row's source frame after a union.
 _OF, _KEY, _SIDES = "__of", "__key", ("__left_", "__right_")
 
 

@@ -35,7 +35,7 @@ from marketdata.wire.arrow import SCHEMAS, from_tables, to_table, tokens_of
 _BASE = b"marketdata.base"
 # Points of these may be the user's own: a fetch replaces those that it brings, and leaves the others.
 _ADDED = (CoverageState.RECORDED, CoverageState.UNVERIFIED)
-# So many small files are joined by a write, and which ones are small [bytes, rows].
+# A write joins small files once there are this many, so that reads stay fast; small is below these [bytes, rows].
 _MANY_SMALL, _SMALL_BYTES, _SMALL_ROWS = 32, 64_000, 50_000
 # Rows of several files are joined up to this size in memory [bytes]; so many rows or levels are written at once.
 _BATCH_BYTES = 4_000_000

@@ -25,7 +25,7 @@ from marketdata.tidy.grids import off_grid
 from marketdata.tidy.outcomes import Payoffs
 from marketdata.times import to_text
 
-# So many weeks in microseconds still fit in 64 bits.
+# Longer durations would not fit in 64 bits as microseconds.
 _MOST_BUCKETS = 10_000_000
 
 
