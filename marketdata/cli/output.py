@@ -29,9 +29,6 @@ _NARROW_TERMINAL = 100
 _ID_WIDTH, _ID_WIDTH_IF_NARROW = 16, 9
 # Size of a page that no terminal limits.
 _PAGE_WIDTH, _PAGE_HEIGHT = 200, 50
-# More decimals would fill the width of a column.
-_MOST_DECIMALS = 8
-_DIGITS = 5
 _CELL_STYLES = {"bid": "green", "ask": "red", "-": "dim"}
 
 
@@ -194,9 +191,7 @@ def _texts(column: pl.Series) -> list[str]:
 def _numbers(values: list[float | None]) -> list[str]:
     """Numbers with the decimals of their column: five digits of the largest one, two of the smallest."""
     sizes = [abs(v) for v in values if v and math.isfinite(v)] or [1.0]
-    decimals = max(_decimals(max(sizes), _DIGITS), _decimals(min(sizes), 2))
-    if decimals > _MOST_DECIMALS:  # tiny and large numbers in one column
-        return ["-" if v is None else f"{v:,.{_decimals(v, _DIGITS)}f}" for v in values]
+    decimals = max(_decimals(max(sizes), 5), _decimals(min(sizes), 2))
     texts = ["-" if v is None else f"{v:,.{decimals}f}" for v in values]
     while decimals and all(text.endswith("0") or v is None for text, v in zip(texts, values, strict=True)):
         decimals -= 1

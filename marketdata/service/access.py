@@ -1,4 +1,4 @@
-"""Access to the service: the key of a request, its plan, and the requests that it has left in its minute."""
+"""Access to the parts of the service: the key of a request, its plan, and its remaining requests of a minute."""
 
 from __future__ import annotations
 
@@ -6,13 +6,28 @@ import asyncio
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyHeader
 from starlette.datastructures import Headers
 
+from marketdata.archive.reader import Reader
+from marketdata.errors import ConfigError
+from marketdata.points.views import VIEWS, View
+from marketdata.resolution import UNITS, BucketWidth, Resolution
 from marketdata.service import errors
-from marketdata.service.keys import AccessPlan, KeyEntry, KeyStore
+from marketdata.service.coverage import covered_intervals
+from marketdata.service.cursors import Cursors
+from marketdata.service.keys import Grant, KeyStore
+from marketdata.service.listings import Listings
+from marketdata.service.pages import CACHE_BYTES, Pages
+from marketdata.service.parameters import refuse_repeated
+
+if TYPE_CHECKING:
+    from marketdata.times import Range
 
 
 class RateLimiter:
@@ -27,39 +42,57 @@ class RateLimiter:
 
     def wait(self, key_id: str, per_minute: int) -> int | None:
         """None if the request passes, else the whole seconds after which one does."""
-        passed, now = self._last_minute(key_id)
-        if len(passed) < per_minute:
-            passed.append(now)
-            return None
-        return math.floor(passed[-per_minute] + 60 - now) + 1
+        remaining, seconds = self.remaining(key_id, per_minute)
+        if not remaining:
+            return math.floor(seconds) + 1
+        self._passed[key_id].append(self.clock())
+        return None
 
     def remaining(self, key_id: str, per_minute: int) -> tuple[int, float]:
         """Requests that would pass now, and the seconds until one more does."""
-        passed, now = self._last_minute(key_id)
+        passed, now = self._passed[key_id], self.clock()
+        while passed and passed[0] < now - 60:
+            passed.popleft()
         # More than the plan allows have passed only if the plan was lowered meanwhile.
         wait = passed[-min(len(passed), per_minute)] + 60 - now if passed else 0.0
         return max(0, per_minute - len(passed)), wait
 
-    def _last_minute(self, key_id: str) -> tuple[deque[float], float]:
-        passed, now = self._passed[key_id], self.clock()
-        while passed and passed[0] < now - 60:
-            passed.popleft()
-        return passed, now
 
+class State:
+    """The parts of the service; ``resolutions`` are those that requests may name, finest first."""
 
-class Grant(NamedTuple):
-    """What the key of a request allows."""
-
-    key: KeyEntry
-    plan: AccessPlan
-
-
-class Access:
-    """Admits requests by their key and its rate."""
-
-    def __init__(self, keys: KeyStore) -> None:
+    def __init__(
+        self,
+        archive: Any,
+        keys: KeyStore,
+        secret: bytes,
+        *,
+        resolutions: Sequence[str] | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.archive, self.clock = archive if isinstance(archive, Reader) else Reader(archive), clock
+        self.simulated = archive.simulated
+        self.resolutions = _read_resolutions(resolutions, self.archive)
         self.keys = keys
         self.limiter = RateLimiter()
+        self.pages = Pages(self.archive, cache_bytes=cache_bytes)
+        self.cursors = Cursors(secret, clock)
+        self.listings = Listings(self.archive)
+        self._covered = lru_cache(len(VIEWS))(self._read_covered)
+
+    @property
+    def derivable(self) -> list[str]:
+        """The resolutions that the archive can be read at: its base may be coarser than some of the service's."""
+        base = BucketWidth.of(self.archive.base)
+        return [text for text in self.resolutions if base.divides(BucketWidth.of(text))]
+
+    def covered(self, view: View) -> dict[str, list[Range]]:
+        """The ranges with points, of every market that has some."""
+        return self._covered(view, self.archive.version(view))
+
+    def _read_covered(self, view: View, _version: int) -> dict[str, list[Range]]:
+        return covered_intervals(self.archive.coverage(), view)
 
     async def admit(self, headers: Headers) -> Grant:
         """The rights of the sender; HTTPException 401 without one valid key, 429 beyond its rate."""
@@ -69,8 +102,41 @@ class Access:
         grant = self.keys.find(sent[0].encode("latin-1")) if len(sent) == 1 else None
         if grant is None:
             raise errors.invalid_key()
-        key, plan = grant
-        wait = self.limiter.wait(key.id, plan.requests_per_minute)
+        wait = self.limiter.wait(grant.key.id, grant.plan.requests_per_minute)
         if wait is not None:
             raise errors.rate_exceeded(wait)
-        return Grant(key, plan)
+        return grant
+
+
+def _read_resolutions(given: Sequence[str] | None, archive: Reader) -> list[str]:
+    """The five of the interface, and the archive's own below a minute; or what is given, by width."""
+    base = BucketWidth.of(archive.base)
+    if given is None:
+        return [*([base.text] if base.micros < UNITS["m"] else []), *(one.value for one in Resolution)]
+    widths = [BucketWidth.of(text, "resolutions") for text in given]
+    for width in widths:
+        if width.offset or not base.divides(width):
+            problem = f"is refused; the archive has points of {base}, and buckets begin at the epoch."
+            raise ConfigError(problem, argument="resolutions", value=width.text)
+    if not widths:
+        raise ConfigError("is empty; name at least one, such as '1m'.", argument="resolutions", value=given)
+    return [width.text for width in sorted(widths, key=lambda width: width.micros)]
+
+
+class RequestContext(NamedTuple):
+    """The parts of the service, and what the key of a request allows."""
+
+    state: State
+    grant: Grant
+
+
+# This header only describes the key: the middleware has checked it before any route is chosen.
+_DESCRIBED_KEY = APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan.")
+
+
+def _request_context(request: Request, _key: Annotated[str | None, Security(_DESCRIBED_KEY)]) -> RequestContext:
+    refuse_repeated(request)
+    return RequestContext(request.app.state.service, request.state.grant)
+
+
+Context = Annotated[RequestContext, Depends(_request_context)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,6 @@ from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.service import errors, start_page
-from marketdata.service.context import State
+from marketdata.service.access import State
 from marketdata.service.cursors import stored_secret
 from marketdata.service.keys import AccessPlan, Keys, KeyStore, digest
 from marketdata.service.pages import CACHE_BYTES
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 _log = logging.getLogger("marketdata.service")
+_GZIP_REFUSED = re.compile(r"gzip\s*;\s*q=0(\.0*)?\s*(,|$)")
 _access_log = logging.getLogger("marketdata.service.access")
 
 
@@ -85,21 +86,18 @@ def create_application(
 
 def check_archive(archive: object) -> None:
     """ConfigError for a path in place of an archive, and for a folder that is missing or holds other files."""
-    if isinstance(archive, str | Path):
-        raise ConfigError(f"serve takes an archive, not a path; pass md.Archive({str(archive)!r}).")
     location = getattr(archive, "location", None)
     if location is None:
-        raise ConfigError(f"serve takes an archive, not {type(archive).__name__}; pass md.Archive(folder).")
+        folder = repr(str(archive)) if isinstance(archive, str | Path) else "folder"
+        raise ConfigError(f"serve takes an archive, not {type(archive).__name__}; pass md.Archive({folder}).")
     if "://" in location:
         return
-    folder = Path(location)
-    if not folder.is_dir():
-        raise ConfigError(f"There is no folder {location!r}; an archive is made by its first add or pull.")
     try:
-        is_empty = all(path.name[0] in "._" for path in folder.iterdir())
+        visible = [path for path in Path(location).iterdir() if path.name[0] not in "._"]
     except OSError as problem:
-        raise ConfigError(f"The folder {location!r} cannot be read: {problem.strerror}.") from problem
-    if not is_empty and not any(folder.glob("*/_delta_log")):
+        hint = "An archive is made by its first add or pull."
+        raise ConfigError(f"The folder {location!r} cannot be read: {problem.strerror}.", hint=hint) from problem
+    if visible and not any(Path(location).glob("*/_delta_log")):
         raise ConfigError(f"The folder {location!r} holds other files, and no archive. Is the path right?")
 
 
@@ -107,13 +105,9 @@ class _Compression(GZipMiddleware):
     """GZip, but not for a client that refuses it: ``gzip;q=0`` also contains the word."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            codings = Headers(scope=scope).get("accept-encoding", "").replace(" ", "").split(",")
-            weights = [coding.partition(";q=")[2] for coding in codings if coding.startswith("gzip")]
-            if any(weight.strip("0.") == "" and weight for weight in weights):
-                await self.app(scope, receive, send)
-                return
-        await super().__call__(scope, receive, send)
+        codings = Headers(scope=scope).get("accept-encoding", "") if scope["type"] == "http" else ""
+        application = self.app if _GZIP_REFUSED.search(codings) else super().__call__
+        await application(scope, receive, send)
 
 
 class _Guard:
@@ -141,7 +135,7 @@ class _Guard:
         try:
             self._check_host(headers)
             if path.startswith(("/v1/", "/coverage")) or path == "/v1":
-                state["grant"] = await self._service.access.admit(headers)
+                state["grant"] = await self._service.admit(headers)
             await self._app(scope, receive, send_with_headers)
         except HTTPException as problem:
             refusal = errors.response(problem.status_code, problem.detail, problem.headers)
@@ -198,19 +192,12 @@ async def _not_valid(request: Request, problem: Exception) -> Response:
 
 def _describe(application: FastAPI) -> dict[str, Any]:
     """The OpenAPI description, with the resolutions that this service has."""
-    if application.openapi_schema is None:
-        schema = get_openapi(
-            title=application.title,
-            version=application.version,
-            description=application.description,
-            routes=application.routes,
-        )
-        for path in schema["paths"].values():
-            for parameter in path["get"].get("parameters", ()):
-                if parameter["name"] == "resolution":
-                    parameter["schema"]["enum"] = application.state.service.resolutions
-        application.openapi_schema = schema
-    return application.openapi_schema
+    schema = FastAPI.openapi(application)
+    for path in schema["paths"].values():
+        for parameter in path["get"].get("parameters", ()):
+            if parameter["name"] == "resolution":
+                parameter["schema"]["enum"] = application.state.service.resolutions
+    return schema
 
 
 def _read_keys(

@@ -11,12 +11,12 @@ import hashlib
 import logging
 import os
 import secrets
-import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import tomlkit
 
 DEFAULT_REQUESTS_PER_MINUTE = 60_000  # more than one client can send
+_Resolution = Annotated[str, AfterValidator(lambda text: BucketWidth.of(text).text)]
 _log = logging.getLogger("marketdata.service")
 
 
@@ -45,27 +46,20 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _resolution(text: str) -> str:
-    try:
-        return BucketWidth.of(text).text
-    except ConfigError as problem:
-        raise ValueError(str(problem)) from None
-
-
 class AccessPlan(_Table):
-    """The rights of a key.
+    """The rights of a key: requests in any 60 s, resolutions, views, and how far back a range may begin [days].
 
-    Requests in any 60 s, resolutions (None: all that the service has), views, and lookback [days] (None: unlimited).
+    None for resolutions or ``max_history_days`` sets no limit.
     """
 
     requests_per_minute: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_REQUESTS_PER_MINUTE
-    resolutions: Annotated[tuple[Annotated[str, AfterValidator(_resolution)], ...] | None, Field(min_length=1)] = None
+    resolutions: Annotated[tuple[_Resolution, ...] | None, Field(min_length=1)] = None
     views: tuple[View, ...] = tuple(VIEWS)
     max_history_days: Annotated[float | None, Field(gt=0, allow_inf_nan=False, strict=True)] = None
 
     def allowed(self, resolutions: Sequence[str]) -> list[str]:
-        """Those of the service's resolutions that the plan allows, in their order."""
-        return [one for one in resolutions if self.resolutions is None or one in self.resolutions]
+        """The given resolutions without the ones that the plan lacks."""
+        return [text for text in resolutions if self.resolutions is None or text in self.resolutions]
 
     def check(self, view: str, resolution: str, start: int, now: float, resolutions: Sequence[str]) -> None:
         """HTTPException 403 for what the plan does not allow; a range may begin exactly at the bound."""
@@ -94,6 +88,13 @@ class KeyEntry(_Table):
         return not self.revoked and (self.expires is None or now < self.expires.timestamp())
 
 
+class Grant(NamedTuple):
+    """A valid key and what it allows."""
+
+    key: KeyEntry
+    plan: AccessPlan
+
+
 class Keys(_Table):
     """Keys, and the plans that they name."""
 
@@ -104,7 +105,7 @@ class Keys(_Table):
     def _check(self) -> Self:
         for entry in self.keys:
             if entry.plan not in self.plans:
-                raise ValueError(f"key {entry.id!r} names the plan {entry.plan!r}; {_one_of(self.plans)}")
+                raise ValueError(f"key {entry.id!r} names the plan {entry.plan!r}; {_allowed(self.plans)}")
         if len({entry.id for entry in self.keys}) < len(self.keys):
             raise ValueError("two keys have one id; give each key its own")
         return self
@@ -121,68 +122,65 @@ class Keys(_Table):
             reason = first["msg"].removeprefix("Value error, ")
             raise ConfigError(f"{what} cannot be read: {f'{place}: ' if place else ''}{reason}.") from None
 
+    @cached_property
+    def by_hash(self) -> dict[str, list[KeyEntry]]:
+        """The entries of each hash."""
+        entries: dict[str, list[KeyEntry]] = {}
+        for entry in self.keys:
+            entries.setdefault(entry.hash, []).append(entry)
+        return entries
+
 
 class KeyStore:
     """Keys in memory, or in a file whose changes apply to the next request."""
 
-    def __init__(self, source: Keys | str | Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, source: Keys | Path, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._path = None if isinstance(source, Keys) else Path(source)
-        self._lock = threading.Lock()
-        self._stamp = self._current_stamp()
-        self._set(source if isinstance(source, Keys) else read_key_file(Path(source)))
+        self._path = source if isinstance(source, Path) else None
+        stamp = self._current_stamp()
+        # One tuple, because a thread that reads an older file must not leave its keys under a newer stamp.
+        self._current = stamp, read_key_file(source) if isinstance(source, Path) else source
 
-    def _set(self, keys: Keys) -> None:
-        self.keys = keys
-        by_hash: dict[str, list[KeyEntry]] = {}
-        for entry in keys.keys:
-            by_hash.setdefault(entry.hash, []).append(entry)
-        self._by_hash = by_hash
-
-    def find(self, key: bytes) -> tuple[KeyEntry, AccessPlan] | None:
+    def find(self, key: bytes) -> Grant | None:
         """The rights of a key; None if it is unknown, expired or revoked in any of its entries.
 
-        It is looked up by its hash, so the time tells nothing about a key that is nearly right.
+        The lookup is by hash, so its time tells nothing about a key that is nearly right.
         """
-        entries = self._by_hash.get(digest(key), [])
+        keys = self._current[1]
+        entries = keys.by_hash.get(digest(key), [])
         if not entries or not all(entry.is_valid(self._clock()) for entry in entries):
             return None
-        return entries[0], self.keys.plans[entries[0].plan]
+        return Grant(entries[0], keys.plans[entries[0].plan])
 
     @property
     def is_stale(self) -> bool:
         """Whether the file was changed since it was read."""
-        return self._current_stamp() != self._stamp
+        return self._current_stamp() != self._current[0]
 
     def refresh(self) -> None:
-        """Read the file again if it was changed; a file that cannot be read leaves the keys as they are."""
-        with self._lock:
-            stamp = self._current_stamp()
-            if stamp == self._stamp or self._path is None:
-                return
-            self._stamp = stamp
+        """Read the file again; a file that cannot be read leaves the keys as they are."""
+        stamp, keys = self._current_stamp(), self._current[1]
+        try:
             if stamp is None:
+                keys = Keys()
                 _log.error("The key file is gone; no key is valid until it is back.")
-                self._set(Keys(plans=self.keys.plans))
-                return
-            try:
-                self._set(read_key_file(self._path))
-            except ConfigError as problem:
-                _log.error("The key file was not read again; the keys before it stay in use. %s", problem)
+            elif self._path is not None:
+                keys = read_key_file(self._path)
+        except ConfigError as problem:
+            _log.error("The key file was not read again; the keys before it stay in use. %s", problem)
+        self._current = stamp, keys
 
     def _current_stamp(self) -> tuple[int, ...] | None:
-        if self._path is None:
-            return None
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        # ctime changes with permissions too: a file that was refused for them is read again.
-        return status.st_mtime_ns, status.st_ino, status.st_size, status.st_ctime_ns
+        with contextlib.suppress(OSError):
+            if self._path is not None:
+                status = self._path.stat()
+                # ctime changes with permissions too: a file that was refused for them is read again.
+                return status.st_mtime_ns, status.st_ino, status.st_size, status.st_ctime_ns
+        return None
 
 
-def _one_of(plans: Iterable[str]) -> str:
-    return f"allowed are {', '.join(sorted(plans)) or 'none'}"
+def _allowed(names: Iterable[str]) -> str:
+    return f"allowed are {', '.join(sorted(names)) or 'none'}"
 
 
 def new_key() -> str:
@@ -200,12 +198,11 @@ def read_key_file(path: Path) -> Keys:
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"The key file {path.name} is readable by others; run: chmod 600 {path}")
-        text = path.read_text("utf-8")
+        return _parse(path, path.read_text("utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"There is no key file {path}; `marketdata keys new {path}` makes one.") from None
     except (OSError, UnicodeError) as problem:
         raise ConfigError(f"The key file {path} cannot be read: {problem}.") from problem
-    return _parse(path, text)
 
 
 def _parse(path: Path, text: str) -> Keys:
@@ -216,28 +213,31 @@ def _parse(path: Path, text: str) -> Keys:
     return Keys.read(f"The key file {path.name}", table)
 
 
-def create_key_file(path: Path, plan: str) -> None:
-    """Create a key file with a plan that allows everything, and no key, unless the file exists."""
-    with _edit(path) as document:
-        if not document:
-            document["plans"] = {plan: {"requests_per_minute": DEFAULT_REQUESTS_PER_MINUTE}}
-
-
-def add_key(path: Path, plan: str, *, organization: str | None = None) -> tuple[str, KeyEntry]:
+def add_key(path: Path, plan: str | None = None, *, organization: str | None = None) -> tuple[str, KeyEntry]:
     """Create a key and return it, this once, because the file stores its hash only.
 
-    ConfigError if the file has no such plan.
+    A new file gets the plan, by default ``local``, which allows everything. ConfigError if a file lacks the plan, or
+    has several and ``plan`` is None.
     """
     import tomlkit
 
     key, created = new_key(), dt.datetime.now(dt.UTC).replace(microsecond=0)
-    entry = KeyEntry(
-        id="k_" + secrets.token_hex(4), hash=digest(key.encode()), plan=plan, organization=organization, created=created
-    )
     with _edit(path) as document:
-        plans = document.get("plans", {})
+        if not document:
+            document["plans"] = {plan or "local": {"requests_per_minute": DEFAULT_REQUESTS_PER_MINUTE}}
+        plans = list(document.get("plans", {}))
+        if plan is None and len(plans) == 1:
+            [plan] = plans
         if plan not in plans:
-            raise ConfigError(f"There is no plan {plan!r} in {path.name}; {_one_of(plans)}.")
+            problem = "is missing" if plan is None else f"{plan!r} does not exist in {path.name}"
+            raise ConfigError(f"{problem}; {_allowed(plans)}.", argument="plan")
+        entry = KeyEntry(
+            id="k_" + secrets.token_hex(4),
+            hash=digest(key.encode()),
+            plan=plan,
+            organization=organization,
+            created=created,
+        )
         document.setdefault("keys", tomlkit.aot()).append(entry.model_dump(exclude_defaults=True))
     return key, entry
 
@@ -245,14 +245,10 @@ def add_key(path: Path, plan: str, *, organization: str | None = None) -> tuple[
 def revoke_key(path: Path, key_id: str) -> None:
     """Make a key invalid for ever; ConfigError if the file has no key with this id."""
     with _edit(path) as document:
-        tables = document.get("keys", [])
-        if key_id not in [table["id"] for table in tables]:
-            raise ConfigError(
-                f"There is no key {key_id!r} in {path.name}; there are {[str(table['id']) for table in tables]}."
-            )
-        for table in tables:
-            if table["id"] == key_id:
-                table["revoked"] = True
+        entries = {str(entry["id"]): entry for entry in document.get("keys", [])}
+        if key_id not in entries:
+            raise ConfigError(f"There is no key {key_id!r} in {path.name}; there are {list(entries)}.")
+        entries[key_id]["revoked"] = True
 
 
 @contextlib.contextmanager
@@ -265,33 +261,26 @@ def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
     try:
         with FileLock(f"{target}.lock", timeout=10, mode=0o600) as lock:
             _own_like(Path(lock.lock_file), target)
-            before = ""
+            text = "# Keys of the local service: hashes only. Only its owner may read this file (mode 0600).\n\n"
             if target.exists():
                 read_key_file(target)
-                before = target.read_text("utf-8")
-            document = tomlkit.parse(
-                before or "# Keys of the local service: hashes only. Only its owner may read this file (mode 0600).\n\n"
-            )
+                text = target.read_text("utf-8")
+            document = tomlkit.parse(text)
             yield document
-            text = tomlkit.dumps(document)
-            _parse(target, text)  # nothing is written that could not be read again
-            if text != before:
-                _replace(target, text)
+            changed = tomlkit.dumps(document)
+            _parse(target, changed)  # nothing is written that could not be read again
+            _replace(target, changed)
     except (OSError, Timeout, UnicodeError) as problem:
         raise ConfigError(f"The key file {path} was left as it was: {problem}.") from problem
 
 
 def _replace(target: Path, text: str) -> None:
-    """Replace a file as a whole; its owner and mode stay."""
+    """Replace a file as a whole; its owner stays."""
     fresh = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:
-        with open(fresh, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            fresh.chmod(target.stat().st_mode & 0o7777)
-            _own_like(fresh, target)
+        fresh.touch(0o600, exist_ok=False)
+        fresh.write_text(text, "utf-8")
+        _own_like(fresh, target)
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)

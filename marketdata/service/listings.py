@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,7 +95,7 @@ class Listings:
             least = len(wanted) if query.tags_match == "all" else 1
             yield lambda record: len(wanted & _tags(record)) >= least
         for bounds in query.date_bounds:
-            yield _within(*bounds)
+            yield partial(_is_within, *bounds)
         if words := (query.search or "").casefold().split():
             yield lambda record: all(word in _searched_text(record) for word in words)
         if isinstance(query, EventQuery):
@@ -107,7 +107,7 @@ class Listings:
             if query.category is not None:
                 yield lambda record: record.get("category") == query.category
             if query.min_liquidity is not None:
-                yield _at_least("liquidity", query.min_liquidity)
+                yield partial(_is_liquid, query.min_liquidity)
 
     def _of_parent(
         self, kind: RecordKind, name: str, parent_id: str | None, parent_slug: str | None
@@ -131,20 +131,14 @@ class Listings:
         yield is_child
 
 
-def _within(field: str, low: int, high: int) -> Condition:
-    def is_within(record: Record) -> bool:
-        date = first_time(record, field)
-        return date is not None and low <= date <= high
-
-    return is_within
+def _is_within(field: str, low: int, high: int, record: Record) -> bool:
+    date = first_time(record, field)
+    return date is not None and low <= date <= high
 
 
-def _at_least(field: str, least: float) -> Condition:
-    def is_enough(record: Record) -> bool:
-        value = record.get(field)
-        return isinstance(value, int | float) and value >= least
-
-    return is_enough
+def _is_liquid(least: float, record: Record) -> bool:
+    liquidity = record.get("liquidity")
+    return isinstance(liquidity, int | float) and liquidity >= least
 
 
 def _is_closed(record: Record, now: float) -> bool:

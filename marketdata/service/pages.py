@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from marketdata.archive.reader import Reader
 
 CACHE_BYTES = 256 * 2**20
+_LONGEST_IF_EMPTY = 16  # in lengths of a chunk
 
 
 class Subject(NamedTuple):
@@ -59,14 +59,10 @@ class ServedPage:
 
 
 class Pages:
-    """Pages of an archive, from the chunks that were used last.
+    """Pages of an archive, from the chunks that were used last."""
 
-    A request stops reading after ``max_seconds`` and answers what it has, with a cursor, so that no client holds a
-    thread of the service for long.
-    """
-
-    def __init__(self, archive: Reader, *, cache_bytes: int = CACHE_BYTES, max_seconds: float = 0.5) -> None:
-        self._archive, self._max_seconds = archive, max_seconds
+    def __init__(self, archive: Reader, *, cache_bytes: int = CACHE_BYTES) -> None:
+        self._archive = archive
         self._stored_ranges = lru_cache(1_024)(self._read_stored_ranges)
         chunks: LRUCache[Any, CachedChunk] = LRUCache(cache_bytes, getsizeof=attrgetter("nbytes"))
         # With a condition one thread reads a chunk, and the others wait for it.
@@ -75,20 +71,13 @@ class Pages:
     def page(self, subject: Subject, rng: Range, limit: int, position: int | None = None) -> ServedPage:
         """The page from ``position`` (the start of a bucket) on, with at most ``limit`` points.
 
-        ``rng`` selects base points, which are then aggregated: a bucket that it cuts is of a part of its points.
+        ``rng`` selects base points, which are then aggregated. A bucket that it cuts has a part of its points.
         HTTPException 400 if one bucket has more points than the limit.
         """
-        version, width = self._archive.version(subject.view), subject.width.micros
-        base = BucketWidth.of(self._archive.base).micros
-        stored = self._stored_ranges(version, subject.view, subject.market_id, rng)
+        width = subject.width.micros
         first = rng.start // width * width if position is None else position
-        page, begun = ServedPage(), time.monotonic()
-        ranges = chunk_ranges(stored, width, chunk_micros(subject, base), rng, max(first, rng.start))
-        for number, chunk_range in enumerate(ranges):
-            if number and time.monotonic() - begun > self._max_seconds:
-                page.position = max(first, chunk_range.start // width * width)
-                return page
-            chunk = self._chunk(version, subject, chunk_range)
+        page = ServedPage()
+        for chunk in self._chunks(subject, rng, max(first, rng.start)):
             low, high = np.searchsorted(chunk.buckets, (first, rng.end)).tolist()
             edges = chunk.edges
             fits = int(np.searchsorted(edges, edges[low] + limit - page.count, side="right")) - 1
@@ -104,6 +93,28 @@ class Pages:
                 return page
         return page
 
+    def _chunks(self, subject: Subject, rng: Range, start: int) -> Iterator[CachedChunk]:
+        """Chunks of a range from ``start`` on, in time order, where points may be stored.
+
+        They begin on a grid, so that other ranges share them. A chunk is cut where the range cuts one of its buckets.
+        """
+        version, width = self._archive.version(subject.view), subject.width.micros
+        shortest = length = chunk_micros(subject, BucketWidth.of(self._archive.base).micros)
+        at = start // width * width
+        for stored in self._stored_ranges(version, subject.view, subject.market_id, rng):
+            at = max(at, stored.start // width * width)
+            while at < min(stored.end, rng.end):
+                begin = at // shortest * shortest
+                at = end = begin + length
+                if begin < rng.start < end and rng.start % width:
+                    begin = rng.start
+                if begin < rng.end < end and rng.end % width:
+                    end = rng.end
+                chunk = self._chunk(version, subject, Range(begin, end))
+                # A year that is nearly empty must not take a thousand reads.
+                length = shortest if len(chunk.columns) else min(2 * length, _LONGEST_IF_EMPTY * shortest)
+                yield chunk
+
     def _read_stored_ranges(self, _version: int, view: View, market_id: str, rng: Range) -> list[Range]:
         return self._archive.stored_ranges(view, market_id, rng)
 
@@ -115,30 +126,12 @@ class Pages:
 def chunk_micros(subject: Subject, base: int) -> int:
     """Length of a chunk [microseconds]: whole buckets, more of them for fewer tokens.
 
-    About as many points as a row group of the archive, because reading a part of one decodes all of it; and at most so
-    many base points that one request does not read for seconds.
+    It has about as many points as a row group of the archive, because reading a part of one decodes all of it. It has
+    a limited number of base points, because one request should not read for seconds.
     """
     points, base_points = (4_096, 65_536) if VIEWS[subject.view].columns is Books else (16_384, 1_048_576)
     tokens, width = max(1, subject.tokens), subject.width.micros
     return max(1, min(points // tokens, base_points // tokens * base // width)) * width
-
-
-def chunk_ranges(stored: Sequence[Range], width: int, length: int, rng: Range, start: int) -> Iterator[Range]:
-    """Chunks that may have points of a range from ``start`` on, in time order; ``stored`` is disjoint and sorted.
-
-    They are cells of a grid, so that other ranges share them. A cell is cut where the range cuts one of its buckets.
-    """
-    at = start // width * width
-    for one in stored:
-        at = max(at, one.start // width * width)
-        while at < min(one.end, rng.end):
-            begin = at // length * length
-            at = end = begin + length
-            if begin < rng.start < end and rng.start % width:
-                begin = rng.start
-            if begin < rng.end < end and rng.end % width:
-                end = rng.end
-            yield Range(begin, end)
 
 
 def labels_of(market: dict[str, Any]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -11,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictInt, StrictStr, create_model
 from starlette.responses import Response
 
-from marketdata.points.columns import METRICS, Books, Data, Token
+from marketdata.points.columns import METRICS, Books, Data
 from marketdata.points.views import VIEWS
 from marketdata.resolution import Resolution
 from marketdata.service.pages import ServedPage
@@ -152,37 +151,25 @@ def points(page: ServedPage) -> list[Any]:
 
 
 def points_by_label(page: ServedPage, tokens: dict[str, str]) -> tuple[dict[str, str], dict[str, list[Any]]]:
-    """Label to token id, and label to points (interface 2.2 and 2.5)."""
-    by_label: dict[str, list[Any]] = {label: [] for label in tokens}
-    for columns in page.parts:
-        part = _points(columns)
-        slices = [
-            (token, start, end)
-            for token, (start, end) in zip(columns.tokens, pairwise(columns.bounds.tolist()), strict=True)
-            if start < end
-        ]
-        labels, tokens = served_labels([token for token, *_ in slices], tokens)
-        for label, (_, start, end) in zip(labels, slices, strict=True):
-            by_label.setdefault(label, []).extend(part[start:end])
-    return tokens, by_label
-
-
-def served_labels(stored: Sequence[Token], tokens: dict[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The label of each stored token, and label to token id.
+    """Label to token id, and label to points (interface 2.2 and 2.5).
 
     A token that the record of the market lacks is added, under its own label or else its id.
     """
-    label_of = {token_id: label for label, token_id in tokens.items()}
-    labels: list[str] = []
-    for token in stored:
-        label = label_of.get(token.token_id or "")
-        if label is None:
-            is_taken = token.token_label is None or token.token_label in tokens
-            label = (token.token_id if is_taken else token.token_label) or ""
-            if token.token_id:
-                tokens = {**tokens, label: token.token_id}
-        labels.append(label)
-    return labels, tokens
+    tokens, by_label = dict(tokens), {label: list[Any]() for label in tokens}
+    labels = {token_id: label for label, token_id in tokens.items()}
+    for columns in page.parts:
+        part = _points(columns)
+        for token, (start, end) in zip(columns.tokens, pairwise(columns.bounds.tolist()), strict=True):
+            if start == end:
+                continue
+            label = labels.get(token.token_id or "")
+            if label is None:
+                is_taken = token.token_label is None or token.token_label in tokens
+                label = (token.token_id if is_taken else token.token_label) or ""
+                if token.token_id:
+                    labels[token.token_id], tokens[label] = label, token.token_id
+            by_label.setdefault(label, []).extend(part[start:end])
+    return tokens, by_label
 
 
 def _points(columns: Data) -> list[Any]:

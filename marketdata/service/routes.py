@@ -13,7 +13,7 @@ from marketdata.points.records import RecordKind, names
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.service import errors
-from marketdata.service.context import Context, RequestContext
+from marketdata.service.access import Context, RequestContext
 from marketdata.service.pages import Subject, labels_of
 from marketdata.service.parameters import (
     EventQuery,
@@ -131,7 +131,7 @@ async def get_health(context: Context) -> Response:
 async def get_usage(context: Context) -> Response:
     """Plan of the key, and the requests that are left in this minute."""
     state, (key, plan) = context
-    remaining, seconds = state.access.limiter.remaining(key.id, plan.requests_per_minute)
+    remaining, seconds = state.limiter.remaining(key.id, plan.requests_per_minute)
     limits = {
         "requests_per_minute": plan.requests_per_minute,
         "requests_remaining": remaining,

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from marketdata.points.views import VIEWS
-from marketdata.service.context import Context
+from marketdata.service.access import Context
 from marketdata.service.coverage import covered_markets
 from marketdata.service.parameters import ListingQuery
 from marketdata.service.responses import json_response

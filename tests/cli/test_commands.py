@@ -27,7 +27,6 @@ from marketdata.cli.commands import client as client_commands
 from marketdata.cli.commands import demo
 from marketdata.cli.messages import code
 from marketdata.display import progress_bar
-from marketdata.service.keys import create_key_file
 
 RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded"
 RANGE = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
@@ -564,14 +563,13 @@ def test_a_further_key_takes_a_plan_of_the_file(folder) -> None:
     for path in (one, folder / "new.toml"):
         empty = marketdata("keys", "new", path, "--plan", "", cwd=folder)
         assert (empty.returncode, empty.stdout) == (2, "")
-        assert "--plan is empty" in empty.stderr
+        assert "--plan '' does not exist" in empty.stderr
     assert not (folder / "new.toml").exists()
-    create_key_file(two, "basic")
+    marketdata("keys", "new", two, "--plan", "basic", cwd=folder)
     two.write_text(two.read_text() + "\n[plans.pro]\n")
     several = marketdata("keys", "new", two, cwd=folder)
     assert several.returncode == 2
-    assert "--plan is missing" in several.stderr
-    assert "basic, pro" in several.stderr
+    assert "--plan is missing; allowed are basic, pro" in several.stderr
 
 
 @pytest.mark.parametrize(("view", "column"), [("books", "size"), ("prices", "price"), ("metrics", "volume")])

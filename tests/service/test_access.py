@@ -17,7 +17,7 @@ from service.clocks import Clock
 
 from marketdata.errors import ConfigError
 from marketdata.service.access import RateLimiter
-from marketdata.service.keys import KeyStore, add_key, create_key_file, digest, read_key_file, revoke_key
+from marketdata.service.keys import KeyStore, add_key, digest, read_key_file, revoke_key
 
 REFUSED = {"detail": "Invalid or expired API key."}
 DAY = 86_400
@@ -138,7 +138,7 @@ def test_of_many_requests_at_once_the_plan_passes(archive: MemoryArchive) -> Non
     """Of 60 at once on one key 25 pass; the others are 429 with a Retry-After that is true."""
     web = in_process(archive, keys={"a": "p", "b": "p"}, plans={"p": {"requests_per_minute": 25}})
     application, clock = web.session.app, Clock()
-    application.state.service.access.limiter.clock = clock
+    application.state.service.limiter.clock = clock
 
     async def ask() -> list[httpx2.Response]:
         transport = httpx2.ASGITransport(application)
@@ -179,7 +179,7 @@ def test_a_rate_is_that_of_a_plain_list(asked: list[tuple[float, int]]) -> None:
 def key_file(tmp_path):
     """A key file with one plan."""
     path = tmp_path / "keys.toml"
-    create_key_file(path, "pro")
+    add_key(path, "pro")
     return path
 
 
@@ -246,7 +246,7 @@ hash = "{digest(b"old")}"
     before = target.read_bytes()
     with pytest.raises(ConfigError, match="left as it was"):
         add_key(link, "pro \U0001f680", organization="\ud83d")
-    with pytest.raises(ConfigError, match=r"no plan 'gold'.*pro"):
+    with pytest.raises(ConfigError, match=r"plan 'gold' does not exist in keys.toml; allowed are pro"):
         add_key(link, "gold")
     with pytest.raises(ConfigError, match=r"no key 'k_nope'.*k_1"):
         revoke_key(link, "k_nope")
@@ -260,12 +260,8 @@ def test_writers_at_the_same_time_lose_no_key(tmp_path) -> None:
 
     path = tmp_path / "keys.toml"
 
-    def add(_: int) -> str:
-        create_key_file(path, "free")
-        return add_key(path, "free")[1].id
-
     with ThreadPoolExecutor(4) as pool:
-        ids = list(pool.map(add, range(12)))
+        ids = list(pool.map(lambda _: add_key(path)[1].id, range(12)))
     assert sorted(entry.id for entry in read_key_file(path).keys) == sorted(ids)
     assert {found.name for found in tmp_path.iterdir()} <= {"keys.toml", "keys.toml.lock"}
 
@@ -299,15 +295,13 @@ def test_a_key_file_with_a_mistake_says_which(key_file, archive: MemoryArchive, 
     assert "secret" not in str(refused.value)
 
 
-def test_a_key_file_is_there_and_private(tmp_path, archive: MemoryArchive) -> None:
+def test_a_key_file_is_there_and_private(key_file, archive: MemoryArchive) -> None:
     """A file that is missing, or that others may read, is a ConfigError that says what to do."""
     with pytest.raises(ConfigError, match="marketdata keys new"):
-        in_process(archive, keys=tmp_path / "none.toml")
-    path = tmp_path / "keys.toml"
-    create_key_file(path, "pro")
-    path.chmod(0o640)
+        in_process(archive, keys=key_file.with_name("none.toml"))
+    key_file.chmod(0o640)
     with pytest.raises(ConfigError, match="chmod 600"):
-        in_process(archive, keys=path)
+        in_process(archive, keys=key_file)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from typing import Any
@@ -15,11 +14,10 @@ from reference.memory import MINUTE, MemoryArchive
 from reference.web import LONG_ID, START, Web, in_process, window
 
 import marketdata as md
-from marketdata.archive.coverage.intervals import union
 from marketdata.points.columns import Series
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.service.coverage import covered_intervals
-from marketdata.service.pages import Pages, Subject, chunk_micros, chunk_ranges, labels_of
+from marketdata.service.pages import Pages, Subject, labels_of
 from marketdata.times import Range, parse_iso, to_datetime, to_text
 
 RESOLUTIONS = [r.value for r in Resolution]
@@ -179,42 +177,25 @@ def test_every_walk_is_the_loop(
     assert got == pytest.approx(means, rel=1e-12, nan_ok=True)
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40)), max_size=6), st.integers(0, 340), st.integers(1, 90)
-)
-def test_chunks_cover_what_is_stored(spans: list[tuple[int, int]], begin: int, length: int) -> None:
-    """They rise without overlap, hold every stored minute of the range, and each touches something stored."""
-    stored = union(Range(a * MINUTE, (a + n) * MINUTE) for a, n in spans)
-    rng = Range(begin * MINUTE, (begin + length) * MINUTE)
-    cells = list(chunk_ranges(stored, MINUTE, 7 * MINUTE, rng, rng.start))
-    assert all(a.end <= b.start for a, b in itertools.pairwise(cells))
-    minutes = {m for a, n in spans for m in range(a, a + n) if begin <= m < begin + length}
-    assert minutes <= {m for c in cells for m in range(c.start // MINUTE, c.end // MINUTE)}
-    assert all(minutes & set(range(c.start // MINUTE, c.end // MINUTE)) for c in cells)
+def test_a_year_with_few_points_is_read_at_once() -> None:
+    """An almost empty range of a market of many tokens is one page, after a few dozen reads of the archive."""
+    reads = []
 
+    class Counting(MemoryArchive):
+        def columns(self, *given: Any) -> Any:
+            reads.append(given)
+            return super().columns(*given)
 
-@given(
-    st.sampled_from(["books", "prices", "metrics"]), st.integers(0, 200),
-    st.sampled_from(["1s", "1m", "10m", "1h", "6h", "1d"]), st.sampled_from(["1s", "1m"]),
-)  # fmt: skip
-def test_a_chunk_is_whole_buckets(view: Any, tokens: int, resolution: str, base: str) -> None:
-    """At least one, and never more points than a chunk of one token has."""
-    width = BucketWidth.of(resolution)
-    micros = [chunk_micros(Subject(view, "m", None, width, n), BucketWidth.of(base).micros) for n in (1, tokens)]
-    assert all(length > 0 and length % width.micros == 0 for length in micros)
-    assert micros[1] == width.micros or micros[1] * max(1, tokens) <= micros[0]
+        def stored_ranges(self, *_: Any) -> list[Range]:
+            return [Range(START, START + 525_600 * MINUTE)]
 
-
-def test_a_request_gives_up_its_turn_with_a_cursor() -> None:
-    """A request that may read no longer answers what it has, and its cursor leads on: nothing is lost."""
-    archive = MemoryArchive()
-    archive.add_market("m", {"Yes": "1"})
-    for chunk in range(4):
-        archive.put("prices", "m", "1", START + chunk * 16_384 * MINUTE, 0.5)
-    web = in_process(archive)
-    web.session.app.state.service.pages = Pages(archive, max_seconds=-1)
-    bodies = list(web.walk("/v1/markets/m/prices", start_ts="2026-01-05", end_ts="2030-01-05", resolution="1m"))
-    assert [body["metadata"]["count"] for body in bodies] == [1] * 4
+    archive = Counting()
+    archive.add_market("m", {f"L{i}": str(i) for i in range(20)})
+    for minute in (0, 300_000):
+        archive.put("books", "m", "7", START + minute * MINUTE, ([], []))
+    body = in_process(archive).history("books", "m", hours=24 * 365).body
+    assert body["metadata"] == {"count": 2, "limit": 100, "next_cursor": None}
+    assert len(reads) < 200
 
 
 def test_a_bucket_that_no_page_can_hold_names_its_size() -> None:

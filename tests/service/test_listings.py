@@ -209,7 +209,7 @@ def test_tags_health_and_usage_answer(web: Web) -> None:
     health = web.get("/v1/health").body
     assert health["status"] == "ok"
     assert health["timestamp"].endswith("Z")
-    web.session.app.state.service.access.limiter.clock = lambda: 1e9
+    web.session.app.state.service.limiter.clock = lambda: 1e9
     first, second = (web.get("/v1/usage").body["limits"] for _ in range(2))
     assert first["requests_remaining"] - second["requests_remaining"] == 1
     assert second["granularity_allowed"] == "1m,10m,1h,6h,1d"

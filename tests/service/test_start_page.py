@@ -97,7 +97,7 @@ def test_the_pages_are_files_of_the_service_and_hold_nothing_that_needs_a_key() 
 def test_coverage_is_what_the_archive_covers() -> None:
     """Intervals per market and view, half-open; the sum of all; for a key, and counted as a request."""
     web = in_process(hostile_archive())
-    web.session.app.state.service.access.limiter.clock = lambda: 1e9
+    web.session.app.state.service.limiter.clock = lambda: 1e9
     assert [web.as_key(key).get("/coverage").status for key in (None, "wrong")] == [401, 401]
     before = web.get("/v1/usage").body["limits"]["requests_remaining"]
     body = web.get("/coverage", search="rain").body

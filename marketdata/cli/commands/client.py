@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -81,9 +81,7 @@ def series(
       marketdata series --search election
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    most, asked = _rows_to_ask(rows, fmt)
-    frame = client(base_url).series(search=search, max_rows=asked)
-    _show_listing("series", frame, fmt, most, is_cut=rows is None)
+    _list("series", base_url, fmt, rows, search=search)
 
 
 def events(
@@ -104,9 +102,7 @@ def events(
       marketdata events --series SLUG --json
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    most, asked = _rows_to_ask(rows, fmt)
-    frame = client(base_url).events(series_slug=of_series, search=search, max_rows=asked)
-    _show_listing("events", frame, fmt, most, is_cut=rows is None)
+    _list("events", base_url, fmt, rows, series_slug=of_series, search=search)
 
 
 def markets(
@@ -127,9 +123,7 @@ def markets(
       marketdata markets --event SLUG --json
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    most, asked = _rows_to_ask(rows, fmt)
-    frame = client(base_url).markets(event_slug=event, search=search, max_rows=asked)
-    _show_listing("markets", frame, fmt, most, is_cut=rows is None)
+    _list("markets", base_url, fmt, rows, event_slug=event, search=search)
 
 
 def tokens(
@@ -151,18 +145,14 @@ def tokens(
     output.show(frame, fmt, max(1, len(frame)), columns=[c for c in frame.columns if c != "market_id"])
 
 
-def _rows_to_ask(rows: int | None, fmt: output.Format) -> tuple[int | None, int | None]:
-    """How many rows are shown, and asked of the service: one more than a table shows tells whether there are more."""
-    most = rows or (_LISTED_ROWS if fmt == "table" else None)
-    return most, rows or (most and most + 1)
-
-
-def _show_listing(
-    kind: Literal["series", "events", "markets"], frame: Any, fmt: output.Format, most: int | None, *, is_cut: bool
-) -> None:
-    more = f"... the first {most} {kind}; --rows N shows more, --csv all" if is_cut else ""
+def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int | None, **filters: str | None) -> None:
+    """Print the records of a service that pass the filters."""
+    shown = rows or (_LISTED_ROWS if fmt == "table" else None)
+    # One more than a table shows tells whether there are more.
+    frame = getattr(client(base_url), kind)(**filters, max_rows=rows or (shown and shown + 1))
+    more = f"... the first {shown} {kind}; --rows N shows more, --csv all" if rows is None else ""
     columns = [name for name in LISTED[kind] if name in frame.columns]
-    output.show(frame, fmt, most, columns=columns, empty=f"no {kind} match.", more=more)
+    output.show(frame, fmt, shown, columns=columns, empty=f"no {kind} match.", more=more)
 
 
 def fetch(

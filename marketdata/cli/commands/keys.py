@@ -28,19 +28,8 @@ def new(
     Example:
       marketdata keys new keys.toml --plan pro --organization "My desk"
     """
-    from marketdata.errors import ConfigError
-    from marketdata.service.keys import add_key, create_key_file, read_key_file
+    from marketdata.service.keys import add_key
 
-    if plan is not None and not plan.strip():
-        raise ConfigError(f"is empty; name a plan of {file}, or leave it out where there is one.", argument="plan")
-    if not file.exists():
-        create_key_file(file, plan or "local")
-    if plan is None:
-        plans = list(read_key_file(file).plans)
-        if len(plans) != 1:
-            names = ", ".join(sorted(plans)) or "none"
-            raise ConfigError(f"is missing; {file} has the plans {names}.", argument="plan")
-        [plan] = plans
     key, entry = add_key(file, plan, organization=organization)
     typer.echo(f"{entry.id} (plan {entry.plan}); this is the only time the key is shown:\n{key}")
 
