@@ -127,15 +127,18 @@ def study(
     counts = rules.one_token_per_market(tokens)[signals.token] & ~np.isnan(signals.values[name]) & (place >= 0)
     values, place, token = signals.values[name][counts], place[counts], signals.token[counts]
     quantile = rules.quantile_of(values, count)
-    sign = 1.0 if side == "buy" else -1.0
     entry, move, net, net_low = (results.values[c][place] for c in ("entry", "move", "net", "net_low"))
+    gross = move if side == "buy" else -move
     markets = [market for market, *_ in tokens]
-    market_codes = np.unique(markets, return_inverse=True)[1][token] if markets else np.zeros(0, np.int64)
+    number_of_market = {market: number for number, market in enumerate(markets)}
+    market_codes = np.array([number_of_market[market] for market in markets], np.int64)[token]
     cluster_codes = clusters.of(markets)[token] if clusters.by else market_codes
-    columns: dict[str, list[float]] = {}
+    table, missing = [], []
     for number in range(count):
         rows = np.flatnonzero(quantile == number)
         entered = ~np.isnan(entry[rows])
+        missing_exits = int((entered & np.isnan(net[rows])).sum())
+        missing.append(missing_exits / max(int(entered.sum()), 1))
         row: dict[str, float] = {
             "quantile": number + 1,
             "signal_from": values[rows].min() if len(rows) else np.nan,
@@ -144,31 +147,14 @@ def study(
             "tokens": len(np.unique(token[rows])),
             "markets": len(np.unique(market_codes[rows])),
         }
-        for what, outcome in (("gross", sign * move[rows]), ("net", net[rows]), ("net_worst", net_low[rows])):
-            mean = intervals.mean_over(outcome, cluster_codes[rows], share, resamples=draws, seed=start)
-            row |= {"effective": mean.effective, what: mean.mean, f"{what}_low": mean.low, f"{what}_high": mean.high}
-        row |= {"no_entry": (~entered).sum(), "missing_exits": (entered & np.isnan(net[rows])).sum()}
-        for column, cell in row.items():
-            columns.setdefault(column, []).append(float(cell))
-    missing = [
-        m / max(r - e, 1) for m, r, e in zip(*(columns[c] for c in ("missing_exits", "rows", "no_entry")), strict=True)
-    ]
-    warn_of_means("net", share, columns["effective"], missing)
-    return Study(as_kind_of(books, _typed(columns, share), count), name, _text(horizon), side)
-
-
-def _typed(columns: Mapping[str, list[float]], share: float | None) -> dict[str, Column]:
-    whole_numbers = ("quantile", "rows", "tokens", "markets", "no_entry", "missing_exits")
-    out: dict[str, Column] = {}
-    for name, cells in columns.items():
-        if share is None and name.endswith(("_low", "_high")):
-            continue
-        out[name] = np.array(cells, np.int64 if name in whole_numbers else float)
-    return out
-
-
-def _text(horizon: Duration) -> str:
-    return horizon if isinstance(horizon, str) else f"{horizon.total_seconds():g}s"
+        for what, outcome in (("gross", gross), ("net", net), ("net_worst", net_low)):
+            mean = intervals.mean_over(outcome[rows], cluster_codes[rows], share, resamples=draws, seed=start)
+            row |= {"effective": mean.effective, what: mean.mean}
+            row |= {} if share is None else {f"{what}_low": mean.low, f"{what}_high": mean.high}
+        table.append(row | {"no_entry": int((~entered).sum()), "missing_exits": missing_exits})
+    warn_of_means("net", share, [row["effective"] for row in table], missing)
+    columns: dict[str, Column] = {column: np.array([row[column] for row in table]) for column in table[0]}
+    return Study(as_kind_of(books, columns, count), name, str(horizon), side)
 
 
 def _signal(books: Native, signal: Any) -> tuple[str, Series]:

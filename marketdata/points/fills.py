@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -44,26 +44,21 @@ class Order(NamedTuple):
     limit: float
 
 
-@dataclass
 class Snapshot:
-    """The levels of one book, and how many shares of each side earlier orders took."""
+    """The levels of one book, less the shares that earlier orders took."""
 
-    levels: Mapping[bool, tuple[Floats, Floats]]
-    used: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
+    def __init__(self, bids: tuple[Floats, Floats], asks: tuple[Floats, Floats]) -> None:
+        self._levels = {buys: (price, size, size.copy()) for buys, (price, size) in ((False, bids), (True, asks))}
 
     def fill(self, order: Order, wanted: float) -> tuple[Floats, Floats]:
         """Take shares for an order, best level first, within its limit: prices and shares, one of each level."""
-        price, size = self.levels[order.buys]
+        price, size, remaining = self._levels[order.buys]
         good = price <= order.limit + TOLERANCE if order.buys else price >= order.limit - TOLERANCE
-        price, size = price[good], size[good]
-        # Shares that earlier orders took are gone, from the best level on.
-        before = np.cumsum(size) - size
-        left = np.clip(size + np.minimum(before - self.used[order.buys], 0.0), 0.0, size)
-        left[left <= TOLERANCE * size] = 0.0
-        start = np.cumsum(left) - left
-        filled = np.clip(wanted - start, 0.0, left)
+        offered = np.where(good, remaining, 0.0)
+        filled = np.clip(wanted - (np.cumsum(offered) - offered), 0.0, offered)
         filled[filled <= TOLERANCE * wanted] = 0.0
-        self.used[order.buys] += float(filled.sum())
+        remaining -= filled
+        remaining[remaining <= TOLERANCE * size] = 0.0
         return price[filled > 0], filled[filled > 0]
 
 
@@ -71,21 +66,20 @@ class Ladders:
     """The snapshots of each token by time."""
 
     def __init__(self, books: Books) -> None:
-        self._books, self._ts = books, books.ts
+        self._books, self.ts = books, books.ts
         tokens = [(t.market_id, str(t.token_id)) for t in books.tokens]
         self._ranges: dict[Token, tuple[int, int]] = dict(zip(tokens, pairwise(books.bounds.tolist()), strict=True))
         self.labels = dict(zip(tokens, (t.token_label for t in books.tokens), strict=True))
 
     def times(self, token: Token) -> Ints:
         """When the buckets of a token that have a book begin."""
-        first, last = self._ranges.get(token, (0, 0))
-        return self._ts[first:last]
+        return self.ts[slice(*self._ranges.get(token, (0, 0)))]
 
-    def next_from(self, token: Token, moment: int, tolerance: int) -> int:
-        """The bucket of the first book from a moment until ``tolerance`` later; the moment itself if there is none."""
-        times = self.times(token)
-        i = int(np.searchsorted(times, moment))
-        return int(times[i]) if i < len(times) and times[i] <= moment + tolerance else moment
+    def find(self, token: Token, moment: int, tolerance: int = 0) -> int:
+        """The number of the first book of a token from a moment until ``tolerance`` later; -1 if there is none."""
+        first, last = self._ranges.get(token, (0, 0))
+        book = first + int(np.searchsorted(self.ts[first:last], moment))
+        return book if book < last and self.ts[book] <= moment + tolerance else -1
 
     def last_bid(self, token: Token) -> float:
         """The best bid of the last book of a token [probability]; 0 where it has none."""
@@ -93,17 +87,13 @@ class Ladders:
         bid = self._books.bids.best[last - 1] if last > first else np.nan
         return 0.0 if np.isnan(bid) else float(bid)
 
-    def at(self, token: Token, moment: int) -> Snapshot | None:
-        """The snapshot in the bucket of a token that begins at a moment."""
-        first, last = self._ranges.get(token, (0, 0))
-        i = first + int(np.searchsorted(self._ts[first:last], moment))
-        if i == last or self._ts[i] != moment:
-            return None
-        levels = {}
-        for buys, side in ((False, self._books.bids), (True, self._books.asks)):
-            rows = slice(int(side.begins[i]), int(side.begins[i] + side.counts[i]))
-            levels[buys] = side.price[rows], side.size[rows]
-        return Snapshot(levels)
+    def snapshot(self, book: int) -> Snapshot:
+        """The levels of a book by its number."""
+        sides = []
+        for side in (self._books.bids, self._books.asks):
+            rows = slice(int(side.begins[book]), int(side.begins[book] + side.counts[book]))
+            sides.append((side.price[rows], side.size[rows]))
+        return Snapshot(*sides)
 
 
 @dataclass
@@ -141,32 +131,33 @@ class Ledger:
 
     def trade(self, orders: Iterable[Order]) -> None:
         """Fill the orders, and those that they make for later."""
-        queue, at, book = list(orders), None, None
+        queue, at, snapshot = list(orders), None, None
         heapq.heapify(queue)
         while queue:
             order = heapq.heappop(queue)
             if order.at != at:
-                at, book = order.at, self.ladders.at(self.token, order.at)
-            shares = self._fill(order, book)
+                at, book = order.at, self.ladders.find(self.token, order.at)
+                snapshot = self.ladders.snapshot(book) if book >= 0 else None
+            shares = self._fill(order, snapshot)
             if order.buys and shares > 0 and self.hold is not None:
-                later = self.ladders.next_from(self.token, order.at + self.hold, self.tolerance)
-                heapq.heappush(
-                    queue, Order(later, order.place, order.at, self.token, buys=False, size=shares, limit=0.0)
-                )
+                due = order.at + self.hold
+                book = self.ladders.find(self.token, due, self.tolerance)
+                due = int(self.ladders.ts[book]) if book >= 0 else due
+                heapq.heappush(queue, Order(due, order.place, order.at, self.token, buys=False, size=shares, limit=0.0))
 
-    def _fill(self, order: Order, book: Snapshot | None) -> float:
+    def _fill(self, order: Order, snapshot: Snapshot | None) -> float:
         wanted = order.size if order.buys else min(order.size, self.position)
-        none = np.empty(0)
-        price, filled, status = none, none, ""
+        price = filled = np.empty(0)
+        status = ""
         if self.resolved_at is not None and order.at >= self.resolved_at:
             status = "resolved"
-        elif book is None:
+        elif snapshot is None:
             status = "no book"
         elif wanted <= 0:
             status = "no position"
         else:
-            price, filled = book.fill(order, wanted)
-            status = "no liquidity" if not len(filled) else ""
+            price, filled = snapshot.fill(order, wanted)
+            status = "" if len(filled) else "no liquidity"
         shares, notional = float(filled.sum()), float((price * filled).sum())
         fee = float(np.sum(self.fees_of(price, filled))) if shares else 0.0
         if not status:

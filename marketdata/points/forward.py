@@ -56,45 +56,50 @@ class _Quotes(NamedTuple):
     worst_price: Floats
     worst_fee: Floats
 
+    def at(self, rows: Ints) -> _Quotes:
+        """The quotes of these snapshots, NaN where a row is -1."""
+        return _Quotes(*(_at(values, rows) for values in self))
 
-def forward(books: Books, horizon: int, trade: Trade, settlement: Settlement | None) -> Forward:
-    """The result of a trade at each snapshot, held for a horizon [microseconds]."""
-    entry_side, exit_side = (books.asks, books.bids) if trade.buys else (books.bids, books.asks)
-    opening = _quotes(entry_side, trade, worst=np.nan)
-    closing = _quotes(exit_side, trade, worst=0.0 if trade.buys else 1.0)
-    due = books.ts + trade.latency + horizon
-    enters = first_from(books, books.ts + trade.latency, 0)
-    leaves = first_from(books, due, trade.tolerance)
-    over = np.full(len(books), np.inf)
-    payoff = np.full(len(books), np.nan)
+
+def forward(books: Books, horizons: Sequence[int], trade: Trade, settlement: Settlement | None) -> list[Forward]:
+    """The results of a trade at each snapshot, held for each of the horizons [microseconds]."""
+    start = books.ts + trade.latency
+    over, payoff = np.full(len(books), np.inf), np.full(len(books), np.nan)
     if settlement is not None:
         payoff = settlement.payoff[books.token]
         over = np.where(np.isnan(payoff), np.inf, settlement.at[books.token])
-    enters = np.where(books.ts + trade.latency < over, enters, -1)
-    last_look = np.where(leaves >= 0, np.append(books.ts, 0)[leaves], due + trade.tolerance)
-    settled = over <= last_look
+    enters = np.where(start < over, first_from(books, start, 0), -1)
+    entry_side, exit_side = (books.asks, books.bids) if trade.buys else (books.bids, books.asks)
+    sign, worst = (1.0, 0.0) if trade.buys else (-1.0, 1.0)
+    opening = _quotes(entry_side, trade, worst).at(enters)
+    closing = _quotes(exit_side, trade, worst)
+    mid_in, no_entry = _at(books.mid, enters), np.isnan(opening.price)
+    size = 1.0 if trade.size is None else trade.size
+    fee_without_book = _fees(trade, worst, np.full(len(books), size)) / size
+    results = []
+    for horizon in horizons:
+        due = start + horizon
+        leaves = first_from(books, due, trade.tolerance)
+        no_book = leaves < 0
+        settled = over <= np.where(no_book, due + trade.tolerance, np.append(books.ts, 0)[leaves])
+        quotes = closing.at(leaves)
+        exits = np.where(settled, payoff, quotes.price)
+        no_exit = np.isnan(exits)
+        net = sign * (exits - opening.price) - opening.fee - np.where(settled, 0.0, quotes.fee)
+        worst_exit = np.where(no_book, worst, quotes.worst_price)
+        worst_fee = np.where(no_book, fee_without_book, quotes.worst_fee)
+        net_low = np.where(no_exit, sign * (worst_exit - opening.price) - opening.fee - worst_fee, net)
+        move = np.where(settled, payoff, _at(books.mid, leaves)) - mid_in
+        status = np.select(
+            [no_entry, settled, no_book, no_exit], [NO_ENTRY, SETTLED, NO_EXIT_BOOK, NO_EXIT_PRICE], EXIT
+        )
+        exits, move = (np.where(no_entry, np.nan, values) for values in (exits, move))
+        results.append(Forward(opening.price, exits, move, net, net_low, status))
+    return results
 
-    def at(values: Floats, rows: Ints) -> Floats:
-        return np.append(values, np.nan)[rows]
 
-    entry = at(opening.price, enters)
-    has_entry = ~np.isnan(entry)
-    exits = np.where(settled, payoff, at(closing.price, leaves))
-    status = np.select(
-        [~has_entry, settled, leaves < 0, np.isnan(exits)], [NO_ENTRY, SETTLED, NO_EXIT_BOOK, NO_EXIT_PRICE], EXIT
-    )
-    sign = 1.0 if trade.buys else -1.0
-    fee_in = at(opening.fee, enters)
-    fee_out = np.where(settled, 0.0, at(closing.fee, leaves))
-    net = sign * (exits - entry) - fee_in - fee_out
-    nothing = 0.0 if trade.buys else 1.0
-    worst_exit = np.where(leaves >= 0, at(closing.worst_price, leaves), nothing)
-    worst_fee = np.where(leaves >= 0, at(closing.worst_fee, leaves), _fee_of_rest(books, trade, nothing))
-    net_low = np.where(np.isnan(net), sign * (worst_exit - entry) - fee_in - worst_fee, net)
-    mid_out = np.where(settled, payoff, at(books.mid, leaves))
-    move = np.where(has_entry, mid_out - at(books.mid, enters), np.nan)
-    exits = np.where(has_entry, exits, np.nan)
-    return Forward(entry, exits, move, net, net_low, status)
+def _at(values: Floats, rows: Ints) -> Floats:
+    return np.append(values, np.nan)[rows]
 
 
 def first_from(books: Books, times: Ints, tolerance: int) -> Ints:
@@ -112,48 +117,35 @@ def first_from(books: Books, times: Ints, tolerance: int) -> Ints:
     return out
 
 
-def _quotes(side: Side, trade: Trade, *, worst: float) -> _Quotes:
+def _quotes(side: Side, trade: Trade, worst: float) -> _Quotes:
     """Prices and fees per share of a trade with one side; missing shares have the ``worst`` price."""
     if trade.size is None:
-        price = side.best
-        fee = np.zeros(len(side))
-        there = np.flatnonzero(~np.isnan(price))
-        if trade.charge is not None:
-            fee[there] = trade.charge(price[there], np.ones(len(there)), there)
-        is_short = np.isnan(price)
-        rest = _fee_of(side, trade, worst, 1.0)
-        return _Quotes(
-            price, np.where(is_short, np.nan, fee), np.where(is_short, worst, price), np.where(is_short, rest, fee)
-        )
-    size = trade.size
-    shares, paid, available, fee = fill_orders(side, size, charge=trade.charge)
-    is_short = available < size * (1 - TOLERANCE)
-    missing = np.where(is_short, size - shares, 0.0)
-    rest = _fee_of(side, trade, worst, missing)
+        size, paid = 1.0, side.best
+        is_short = np.isnan(paid)
+        missing = np.where(is_short, 1.0, 0.0)
+        paid = np.where(is_short, 0.0, paid)
+        fee = _fees(trade, paid, 1.0 - missing)
+    else:
+        size = trade.size
+        shares, paid, available, fee = fill_orders(side, size, charge=trade.charge)
+        is_short = available < size * (1 - TOLERANCE)
+        missing = np.where(is_short, size - shares, 0.0)
+    price, fee = paid / size, fee / size
     return _Quotes(
-        np.where(is_short, np.nan, paid / size),
-        np.where(is_short, np.nan, fee / size),
-        (paid + missing * worst) / size if not np.isnan(worst) else np.full(len(side), np.nan),
-        (fee + rest) / size,
+        np.where(is_short, np.nan, price),
+        np.where(is_short, np.nan, fee),
+        price + missing * worst / size,
+        fee + _fees(trade, worst, missing) / size,
     )
 
 
-def _fee_of_rest(books: Books, trade: Trade, price: float) -> Floats:
-    """The fee per share of trading all shares of each snapshot at one price."""
-    size = 1.0 if trade.size is None else trade.size
-    return _fee_of(books.bids, trade, price, size) / size
-
-
-def _fee_of(side: Side, trade: Trade, price: float, shares: Floats | float) -> Floats:
-    """The fee of so many shares at one price, one of each snapshot; nobody pays for shares that are given away."""
-    count = len(side)
-    if trade.charge is None or np.isnan(price) or price == 0:
-        return np.zeros(count)
-    amounts = np.broadcast_to(np.asarray(shares, float), count)
-    rows = np.flatnonzero(amounts > 0)
-    out = np.zeros(count)
-    out[rows] = trade.charge(np.full(len(rows), price), amounts[rows], rows)
-    return out
+def _fees(trade: Trade, price: Floats | float, shares: Floats) -> Floats:
+    """The fees of trades with the snapshots; nobody pays for shares that are given away."""
+    fees, prices = np.zeros(len(shares)), np.broadcast_to(price, len(shares))
+    rows = np.flatnonzero((shares > 0) & (prices > 0))
+    if trade.charge is not None and len(rows):
+        fees[rows] = trade.charge(prices[rows], shares[rows], rows)
+    return fees
 
 
 def quantile_of(values: Floats, quantiles: int) -> NDArray[np.int64]:

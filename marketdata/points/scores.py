@@ -16,65 +16,24 @@ from marketdata.points.schema import TOLERANCE
 Loss = Callable[[Floats, Floats], Floats]
 
 
-class Runs(NamedTuple):
-    """Forecasts from ``starts[i]`` to the next start are of one token, market and group (numbers), and one payoff."""
-
-    starts: Ints
-    token: Ints
-    market: Ints
-    group: Ints
-    paid: Floats
-    p: Floats
-
-    @property
-    def lengths(self) -> Ints:
-        """The number of forecasts of each run."""
-        return run_ends(self.starts, len(self.p)) - self.starts
-
-    def means(self, loss: Loss, owner: Ints) -> tuple[Ints, Ints, Floats, Floats]:
-        """For each owner and group a run, the number of its forecasts, and their mean payoff and loss."""
-        first, which = self._groups(owner)
-        lost = loss(self.p, np.repeat(self.paid, self.lengths))
-        lost = np.add.reduceat(lost, self.starts) if len(self.starts) else lost
-        points, paid, lost = (sums(which, v, len(first)) for v in (self.lengths, self.paid * self.lengths, lost))
-        return first, points.astype(np.int64), paid / points, lost / points
-
-    def by_price(self) -> Forecasts:
-        """The forecasts of a run at one price as one."""
-        prices = np.unique(self.p)
-        run_of_row = np.repeat(np.arange(len(self.starts)), self.lengths)
-        first, which = distinct(run_of_row * len(prices) + np.searchsorted(prices, self.p))
-        run = run_of_row[first]
-        return Forecasts(
-            self.market[run], self.group[run], self.p[first], self.paid[run], sums(which, None, len(first))
-        )
-
-    def binned(self, bins: int) -> Forecasts:
-        """Sums of the forecasts of a market and group in each of so many equal bins from 0 to 1."""
-        bin_of_row = np.clip(np.floor(self.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
-        runs, which_run = self._groups(self.market)
-        owner, paid = np.repeat(which_run, self.lengths), np.repeat(self.paid, self.lengths)
-        first, which = distinct(owner * bins + bin_of_row)
-        run = runs[owner[first]]
-        p, payoffs, points = (sums(which, values, len(first)) for values in (self.p, paid, None))
-        return Forecasts(self.market[run], self.group[run] * bins + bin_of_row[first], p, payoffs, points)
-
-    def _groups(self, owner: Ints) -> tuple[Ints, Ints]:
-        """A run of each owner and group, in their order, and which of them each run is of."""
-        return distinct(owner * (int(self.group.max(initial=0)) + 1) + self.group)
-
-
 class Forecasts(NamedTuple):
-    """Forecasts by the numbers of their market and group: ``points`` of them have this price and payoff [0 to 1].
-
-    Of forecasts in bins a group is also of a bin, and ``p`` and ``paid`` are sums.
-    """
+    """Forecasts by the numbers of their market and group: ``points`` of them have this price and payoff [0 to 1]."""
 
     market: Ints
     group: Ints
     p: Floats
     paid: Floats
     points: Floats
+
+    def take(self, rows: Ints | slice) -> Forecasts:
+        """The forecasts at these positions."""
+        return Forecasts(*(values[rows] for values in self))
+
+    def by_price(self, token: Ints) -> Forecasts:
+        """The forecasts of a token at one price as one entry."""
+        prices, price = np.unique(self.p, return_inverse=True)
+        first, which = distinct(token * len(prices) + price)
+        return self.take(first)._replace(points=sums(which, self.points, len(first)))
 
     def by_group(self) -> dict[int, Forecasts]:
         """Each group, in order, by market, price and payoff."""
@@ -83,9 +42,18 @@ class Forecasts(NamedTuple):
         runs = zip(starts.tolist(), run_ends(starts, len(self.p)).tolist(), strict=True)
         return {int(ordered.group[a]): ordered.take(slice(a, b)) for a, b in runs}
 
-    def take(self, rows: Ints | slice) -> Forecasts:
-        """The forecasts at these positions."""
-        return Forecasts(self.market[rows], self.group[rows], self.p[rows], self.paid[rows], self.points[rows])
+    def in_bins(self, bins: int) -> Forecasts:
+        """The forecasts in groups of a group and one of so many equal bins from 0 to 1."""
+        bin_of_price = np.clip(np.floor(self.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
+        return self._replace(group=self.group * bins + bin_of_price)
+
+    def means(self, loss: Loss, owner: Ints) -> tuple[Ints, Floats, Floats, Floats]:
+        """A position of each owner and group, and the number, mean payoff and mean loss of its forecasts."""
+        first, which = distinct(owner * (int(self.group.max(initial=0)) + 1) + self.group)
+        points, paid, lost = (
+            sums(which, self.points * values, len(first)) for values in (1.0, self.paid, loss(self.p, self.paid))
+        )
+        return first, points, paid / points, lost / points
 
     def clustered(self, cluster: Ints, *values: Floats) -> list[Floats]:
         """Sums of values over the rows of each cluster, given the cluster of each market."""
@@ -135,12 +103,13 @@ def overall(forecasts: Forecasts, loss: Loss, sampling: Sampling | None, bounds:
 
 def bin_summary(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
     """Points of a bin, their mean price and payoff, with a ``sampling`` the markets and the interval of the payoff."""
-    _, _, p, paid, points = forecasts
-    out = [points.sum(), p.sum() / points.sum(), paid.sum() / points.sum()]
+    points, paid = forecasts.points, forecasts.points * forecasts.paid
+    means = [points.sum(), (points * forecasts.p).sum() / points.sum(), paid.sum() / points.sum()]
     if sampling is None:
-        return out
+        return means
     payoffs, weights = forecasts.clustered(sampling.cluster, paid, points)
-    return [*out, len(p), *intervals.share_interval(payoffs, weights, sampling.share)]
+    markets = len(np.unique(forecasts.market))
+    return [*means, markets, *intervals.share_interval(payoffs, weights, sampling.share)]
 
 
 def squared_error(p: Floats, y: Floats) -> Floats:
@@ -155,9 +124,9 @@ def log_loss(p: Floats, y: Floats) -> Floats:
     return np.asarray(-lost[0] - lost[1])
 
 
-def sums(of: Ints, values: Floats | Ints | None, count: int) -> Floats:
-    """Sums of values by the number of what they are of; without values how many there are."""
-    return np.asarray(np.bincount(of, values, count), float)
+def sums(owner: Ints, values: Floats, count: int) -> Floats:
+    """Sums of values by the number of their owner."""
+    return np.asarray(np.bincount(owner, values, count), float)
 
 
 def recalibrated(p: Floats, y: Floats, weight: Floats) -> Floats:

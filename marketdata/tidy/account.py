@@ -52,38 +52,50 @@ def account(
     """Cash, positions, profit, exposure and drawdown over time, from what was known then.
 
     The row of a ``ts`` is known at the end of its bucket. A position has the value of the latest row of its token at or
-    before ``ts``, however old; null where that row has no price. A position pays in the bucket of ``resolved_at``,
-    or of ``closed_at`` where that is unknown (see `outcomes`). A payoff without either time is never counted.
-
-    Returns ``Account``, frames of the kind of ``prices`` (in memory for a lazy one, polars for an engine's):
-
-    - ``total``: one row per ``ts`` of prices, fills and payoffs, with ``ts cash value sale equity profit profit_sold
-      drawdown`` [USD];
-    - ``markets``: one row per ``ts`` and market from its first fill on, with ``ts market_id value sale profit``;
-    - ``events``: the same by ``event_id``, None without ``markets=``.
-
-    ``value`` is that of all positions at the mid. ``sale`` is what a sale into the bids would bring, level by level. It
-    is null for a frame of prices, and where the bids have too few shares. equity = cash + value. profit = equity - the
-    ``cash`` of the beginning. ``profit_sold`` is the profit with ``sale`` for ``value``. drawdown = greatest equity so
-    far - equity. ``value`` of a market is its exposure: the loss if all its tokens pay nothing.
-
-    NotTidyError for a fill after the payoff, or a sale of more than was bought. Shares and notional of a sale are
-    positive.
+    before ``ts``, however old; null where that row has no price. A position pays in the bucket of ``resolved_at``, or
+    of ``closed_at`` where that is unknown (see `outcomes`). A payoff without either time is never counted.
 
     Parameters
     ----------
     fills
-        A frame of any kind: ``ts market_id token_id side shares notional fee``, as `execute` gives; others of your own.
-    prices, width
-        Tidy books, bbo or prices of any kind, and the bucket width of fills and prices, such as "1m".
+        A frame of any kind: ``ts market_id token_id side shares notional fee``, as `execute` gives or your own. Shares
+        and notional of a sale are positive.
+    prices
+        Tidy books, bbo or prices of any kind.
+    width : str or timedelta
+        Bucket width of fills and prices, such as "1m".
     outcomes : frame or mapping, optional
         What tokens pay, and when, as for `brier`; a mapping does not say when.
     cash : float
         What the account holds at the beginning [USD].
     fees : Fees, float or function, optional
-        What a sale would cost; without, ``sale`` is before fees. Those of fills are in the fills.
+        What a sale would cost; without, ``sale`` is before fees. The fees of fills are in the fills.
     markets : frame of market records, optional
         ``market_id`` and ``event_id`` (or ``event_slug``).
+
+    Returns
+    -------
+    Account
+        Frames of the kind of ``prices``: in memory for a lazy one, of polars for an engine's. All amounts are USD.
+
+        ``total`` has one row per ``ts`` of prices, fills and payoffs:
+
+        - ``cash``, and ``value``: the positions at the mid;
+        - ``sale``: what a sale into the bids would bring, level by level. It is null for a frame of prices, and where
+          the bids have too few shares;
+        - ``equity``: cash + value;
+        - ``profit``, ``profit_sold``: equity less the ``cash`` of the beginning, and the same with ``sale`` for
+          ``value``;
+        - ``drawdown``: the greatest equity so far less equity.
+
+        ``markets`` has one row per ``ts`` and market from its first fill on: ``ts market_id value sale profit``. Here
+        ``value`` is the exposure, the loss if all tokens of the market pay nothing. ``events`` has the same by
+        ``event_id``; it is None without ``markets=``.
+
+    Raises
+    ------
+    NotTidyError
+        A fill is after the payoff, or a sale is of more than was bought.
 
     Examples
     --------
@@ -105,8 +117,8 @@ def account(
         refuse_off_grid(one.ts, bucket, "give the bucket width of the prices")
     every = np.unique(np.concatenate([one.ts for one in quotes.values()] or [np.zeros(0, np.int64)]))
     check_starts(every, bucket)
-    resolutions = None if outcomes is None else Payoffs(outcomes, [(*token, None) for token in quotes])
-    tokens = _tokens(fills, quotes, resolutions, bucket)
+    resolved = Payoffs({} if outcomes is None else outcomes, [(*token, None) for token in quotes])
+    tokens = _tokens(fills, quotes, resolved, bucket)
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
     times = np.unique(np.concatenate([every, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
     paths = {key: rules.path(token, times) for key, token in tokens.items()}
@@ -138,7 +150,7 @@ def _rows_by_token(columns: Columns) -> list[tuple[tuple[str, str], slice]]:
 
 
 def _tokens(
-    fills: Native, quotes: dict[tuple[str, str], Quotes], resolutions: Payoffs | None, width: BucketWidth
+    fills: Native, quotes: dict[tuple[str, str], Quotes], resolved: Payoffs, width: BucketWidth
 ) -> dict[tuple[str, str], rules.Token]:
     """The fills of each token, and when it pays what."""
     table = series_of(fills, "A frame of fills", _FILL_COLUMNS)
@@ -153,27 +165,27 @@ def _tokens(
             allowed = "a finite number" if least else "a number from 0"
             value = float(values[wrong[0]])
             raise NotTidyError(f"{name} is {allowed} in a frame of fills; row {wrong[0]} has {value!r}.")
-    of = defaultdict(list)
+    rows_of_token = defaultdict(list)
     ids = zip(*(map(str, table.texts(c)) for c in ID_COLUMNS[:2]), strict=True)
     for row, (key, shares_filled) in enumerate(zip(ids, shares.tolist(), strict=True)):
         if shares_filled:
-            of[key].append(row)
+            rows_of_token[key].append(row)
     none = Quotes(np.zeros(0, np.int64), np.zeros(0))
     out = {}
-    for key, places in sorted(of.items()):
+    for key, places in sorted(rows_of_token.items()):
         at = np.array(places)[np.argsort(ts[places], kind="stable")]
         sign = np.where(sides[at] == "buy", 1.0, -1.0)
         moved, money = sign * shares[at], -sign * notional[at] - fee[at]
-        payoff = None if resolutions is None else resolutions.payoff.get(key)
-        resolved = None if resolutions is None or payoff is None else resolutions.resolved_at.get(key[0])
-        end = None if resolved is None else int(width.floor(np.array([resolved]))[0])
+        payoff = resolved.payoff.get(key)
+        resolved_at = None if payoff is None else resolved.resolved_at.get(key[0])
+        end = None if resolved_at is None else int(width.floor(resolved_at))
         position = np.cumsum(moved)
         if (position < -TOLERANCE * np.cumsum(np.abs(moved))).any():
             raise NotTidyError(f"The fills sell more of token {key[1]!r} of market {key[0]!r} than they bought.")
         if end is not None and ts[at[-1]] > end:
             raise NotTidyError(
                 f"Token {key[1]!r} of market {key[0]!r} has a fill at {to_text(int(ts[at[-1]]))}, after its market "
-                f"resolved at {to_text(resolved or 0)}."
+                f"resolved at {to_text(resolved_at or 0)}."
             )
         out[key] = rules.Token(ts[at], moved, money, quotes.get(key, none), end, payoff or 0.0)
     return out

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import collected, in_query, is_dask, is_lazy, kind_name, names_of, opened, read, run
@@ -16,7 +17,7 @@ from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import order
 from marketdata.points.arguments import text, texts, with_flags
-from marketdata.points.asof import Keyed, latest
+from marketdata.points.asof import latest
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.renamed import renamed
@@ -68,31 +69,43 @@ def asof_join(
 ) -> F:
     """Add to each row the latest row of another frame that was known before.
 
-    Returns the rows of ``left`` by ids, then time ``on``, with these further columns, null where nothing was known yet:
-
-    - the columns of ``right``, with ``suffix`` where ``left`` has one of that name;
-    - ``ts_right``, the ``ts`` of the match with ``suffix``, even if ``left`` has no ``ts``;
-    - ``available_at`` of the match, the greatest below ``on``.
-
     A join on ``ts``, as by `pandas.merge_asof`, would match the bucket that has just begun and so look ahead.
 
     Parameters
     ----------
     left, right
-        Frames of the same kind, ``right`` with one row per id and time (of books pass `bbo` or `to_wide`). NotTidyError
-        if it has two different ones; ConfigError if it has market records with label-leaking columns.
-    on, suffix : str
-        Time column of ``left``; ending of the names of columns of ``right`` that ``left`` has too.
+        Frames of the same kind. ``right`` has one row per id and time, so of books pass `bbo` or `to_wide`.
+    on : str
+        Time column of ``left``.
     by : str or list of str, optional
         Columns to match; by default the ids that both frames have. ``()`` matches by time alone, for data about no
-        market (an index, weather, polls).
+        market such as an index, the weather or polls.
     width : str or timedelta, optional
         Bucket width of ``right``, if it has no column ``available_at``. CoarseGridWarning if its times look like wider
         buckets.
     tolerance : str or timedelta, optional
-        Greatest age of a match: ``on`` - ``available_at`` ("30m", "2h", "1d").
+        Greatest age of a match, ``on`` - ``available_at``: "30m", "2h", "1d".
     allow_exact_matches : bool
         Also match what became known at the moment itself.
+    suffix : str
+        Ending of the names of columns of ``right`` that ``left`` has too.
+
+    Returns
+    -------
+    frame
+        The rows of ``left`` by ids, then by the time ``on``, with further columns. They are null where nothing was
+        known yet:
+
+        - the columns of ``right``, with ``suffix`` where ``left`` has one of that name;
+        - ``ts_right``, the ``ts`` of the match with ``suffix``, even if ``left`` has no ``ts``;
+        - ``available_at`` of the match, the greatest below ``on``.
+
+    Raises
+    ------
+    NotTidyError
+        ``right`` has two different rows of one id and time.
+    ConfigError
+        ``right`` has market records with label-leaking columns.
 
     Examples
     --------
@@ -116,15 +129,10 @@ def asof_join(
         raise ConfigError(
             f"left is {kind_name(left)}, right is {kind_name(right)}; a join takes two frames of one kind."
         )
-    joined: Native
     if is_lazy(left):
-        query: Native = left
-        joined = in_query(query, lambda rows, others: _joined(rows, others, how), right)
-    elif is_engine(left):
-        joined = _in_engine(left, right, how)
-    else:
-        joined = _joined(left, right, how)
-    return joined  # type: ignore[no-any-return]
+        return in_query(left, partial(_join, how=how), right)  # type: ignore[arg-type, return-value]
+    join = _join_in_engine if is_engine(left) else _join
+    return join(left, right, how=how)  # type: ignore[no-any-return]
 
 
 class _Join(NamedTuple):
@@ -136,18 +144,13 @@ class _Join(NamedTuple):
     suffix: str
 
 
-def _joined(left: Native, right: Native, how: _Join) -> Native:
-    both = opened(left), opened(right)
-    return _found(*both, keys=_keys(both[0].names, both[1].names, how), how=how)
-
-
-def _in_engine(left: Native, right: Native, how: _Join) -> Native:
-    """The join of each token; of data about no market ``right`` is read into memory."""
+def _join_in_engine(left: Native, right: Native, how: _Join) -> Native:
+    """Join token by token; data about no market is read into memory."""
     keys, ids = _keys(names_of(left), names_of(right), how), [c for c in ID_COLUMNS[:2] if c in names_of(left)]
     if keys:
-        out = apply_to_both(left, right, partial(_joined, how=how), keys)
+        out = apply_to_both(left, right, partial(_join, how=how), keys)
     else:
-        out = apply(left, partial(_joined, right=collected(right), how=how), ids)
+        out = apply(left, partial(_join, right=collected(right), how=how), ids)
     return out if ids and {*keys} <= {*ids} else in_order_of(out, [*ids, how.on])
 
 
@@ -190,36 +193,38 @@ def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: s
     return out
 
 
-def _found(left: Frame, right: Frame, *, keys: tuple[str, ...], how: _Join) -> Native:
-    on, tolerance, suffix = how.on, how.tolerance, how.suffix
-    left.check_numbers()
-    right.check_numbers()
-    known_at = _known(right, how.width)
-    moments = left.times(on)
-    codes = _codes(left, right, keys)
-    those = Keyed(codes[1], known_at, order.sorted_by(codes[1], known_at))
-    _refuse_doubles(right, those, [*keys, KNOWN])
-    rows = latest(Keyed(codes[0], moments, order.sorted_by(codes[0], moments)), those, exact=how.exact)
+def _join(left: Native, right: Native, how: _Join) -> Native:
+    """Join two frames in memory."""
+    rows, known_rows = opened(left), opened(right)
+    keys = _keys(rows.names, known_rows.names, how)
+    rows.check_numbers()
+    known_rows.check_numbers()
+    key, known_key = _codes(rows, known_rows, keys)
+    moments, known_at = rows.times(how.on), _known_at(known_rows, how.width)
+    by_key = order.sorted_by(known_key, known_at)
+    known_key, known_at = known_key[by_key], known_at[by_key]
+    _refuse_doubles(known_rows, by_key, order.same_as_before(known_key, known_at), [*keys, KNOWN])
+    match = latest(key, moments, known_key, known_at, exact=how.exact)
     known_at = np.append(known_at, order.NO_TIME)
-    if tolerance is not None:
-        rows = np.where((rows >= 0) & (moments - known_at[rows] <= tolerance), rows, -1)
+    if how.tolerance is not None:
+        match = np.where((match >= 0) & (moments - known_at[match] <= how.tolerance), match, -1)
+    match, known_at = np.append(by_key, -1)[match], known_at[match]
     place = None
-    if on != "ts" or not frames.is_in_order(left):
-        place = order.sorted_by(*(frames.ranks(left, c) for c in ID_COLUMNS[:2] if c in left.names), moments)
-        rows = rows[place]
-    more = _renamed(left.names, right.names, keys, suffix)
-    values: dict[str, Column] = {new: Passed(right, old, rows) for old, new in more.items()}
-    if KNOWN not in right.names:
-        values[KNOWN + suffix if KNOWN in left.names else KNOWN] = frames.times(known_at[rows])
-    return frames.rows_to_frame(left, place, values)
+    if how.on != "ts" or not frames.is_in_order(rows):
+        place = order.sorted_by(*(frames.ranks(rows, c) for c in ID_COLUMNS[:2] if c in rows.names), moments)
+        match, known_at = match[place], known_at[place]
+    more = _renamed(rows.names, known_rows.names, keys, how.suffix)
+    values: dict[str, Column] = {new: Passed(known_rows, old, match) for old, new in more.items()}
+    if KNOWN not in known_rows.names:
+        values[KNOWN + how.suffix if KNOWN in rows.names else KNOWN] = frames.times(known_at)
+    return frames.rows_to_frame(rows, place, values)
 
 
-def _refuse_doubles(right: Frame, rows: Keyed, names: Sequence[str]) -> None:
-    """Refuse different rows with equal keys at one time."""
-    same = order.same_as_before(rows.key, rows.at)
+def _refuse_doubles(right: Frame, by_key: Ints, same: NDArray[np.bool_], names: Sequence[str]) -> None:
+    """Refuse different rows of one key and time, which ``same`` marks in the order ``by_key``."""
     if not same.any():
         return
-    ordered = right.take(rows.order)
+    ordered = right.take(by_key)
     if (same & ~order.same_as_before(*(ordered.comparable(c) for c in right.names))).any():
         raise NotTidyError(
             f"right has two different rows with the same {', '.join(names)}; a join takes one. Of books give "
@@ -227,7 +232,7 @@ def _refuse_doubles(right: Frame, rows: Keyed, names: Sequence[str]) -> None:
         )
 
 
-def _known(right: Frame, width: BucketWidth | None) -> Ints:
+def _known_at(right: Frame, width: BucketWidth | None) -> Ints:
     if KNOWN in right.names:
         return right.times(KNOWN)
     assert width is not None

@@ -84,25 +84,20 @@ def cluster_mean(
     rows = in_memory(selected(frame, [*wanted, *ids]))
     if not rows.is_number(chosen) and len(rows):
         raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
-    values, cluster_of_row = rows.numbers(chosen), codes_of(rows, unit)
-    market = rows.codes("market_id")
-    counted = stands_for_its_market(rows)
-    first, group = _groups(rows, groups, counted)
-    columns: dict[str, Column] = {name: Passed(rows, name, first) for name in groups}
+    values, market, cluster_of_row = rows.numbers(chosen), rows.codes("market_id"), codes_of(rows, unit)
+    first, group = _groups(rows, groups, stands_for_its_market(rows))
     means, markets, missing = [], [], []
     for number_of_group in range(len(first)):
         inside = np.flatnonzero(group == number_of_group)
-        with_value = inside[~np.isnan(values[inside])]
-        mean = intervals.mean_over(values[inside], cluster_of_row[inside], share, resamples=draws, seed=start)
-        means.append(mean)
-        markets.append(len(np.unique(market[with_value])))
-        missing.append(1 - len(with_value) / len(inside) if len(inside) else 0.0)
+        is_missing_value = np.isnan(values[inside])
+        means.append(intervals.mean_over(values[inside], cluster_of_row[inside], share, resamples=draws, seed=start))
+        markets.append(len(np.unique(market[inside[~is_missing_value]])))
+        missing.append(is_missing_value.mean() if len(inside) else 0.0)
     warn_of_means(chosen, share, [mean.effective for mean in means], missing)
+    columns: dict[str, Column] = {name: Passed(rows, name, first) for name in groups}
     columns["markets"] = np.array(markets, np.int64)
-    names = intervals.Mean._fields[: None if share is not None else 3]
-    for name in names:
-        column = np.array([getattr(mean, name) for mean in means], float)
-        columns[name] = column.astype(np.int64) if name == "points" else column
+    for name in intervals.Mean._fields if share is not None else ("points", "effective", "mean"):
+        columns[name] = np.array([getattr(mean, name) for mean in means], np.int64 if name == "points" else float)
     return as_kind_of(frame, columns, len(first))  # type: ignore[no-any-return]
 
 
@@ -156,14 +151,7 @@ def _sortable(raw: Any) -> list[tuple[bool, Any]]:
 
 def warn_of_means(name: str, share: float | None, effective: Sequence[float], missing: Sequence[float]) -> None:
     """Warnings for intervals over few clusters, and for means that leave many rows out."""
-    few = [one for one in effective if 0 < one < intervals.ENOUGH]
-    if few and share is not None:
-        warn(
-            f"The {share:.0%} interval of {name} rests on as few as {min(few):.3g} effective clusters in {len(few)} of "
-            f"{len(effective)} rows: below {intervals.ENOUGH} it covers less often than it says.",
-            FewMarketsWarning,
-            hint="Add markets, or leave the interval out with interval=None.",
-        )
+    warn_of_few(name, share, effective)
     often = [one for one in missing if one > OFTEN_MISSING]
     if often:
         warn(
@@ -171,4 +159,20 @@ def warn_of_means(name: str, share: float | None, effective: Sequence[float], mi
             "leaves them out.",
             MissingValuesWarning,
             hint="Rows without an exit are not missing at random: give the mean of net_low beside it.",
+        )
+
+
+def warn_of_few(name: str, share: float | None, effective: Sequence[float], problem: str = "") -> None:
+    """FewMarketsWarning for intervals over few clusters, and for another ``problem`` of the intervals."""
+    few = [clusters for clusters in effective if 0 < clusters < intervals.ENOUGH]
+    fewest = (
+        f"rests on as few as {min(few):.3g} effective clusters in {len(few)} of {len(effective)} rows" if few else ""
+    )
+    problems = [text for text in (fewest, problem) if text]
+    if problems and share is not None:
+        warn(
+            f"The {share:.0%} interval of {name} {', and '.join(problems)}. Below {intervals.ENOUGH} clusters an "
+            "interval covers less often than it says.",
+            FewMarketsWarning,
+            hint="Add markets, or leave the interval out with interval=None.",
         )

@@ -27,6 +27,7 @@ from marketdata.times import to_text
 
 # Longer durations would not fit in 64 bits as microseconds.
 _MOST_BUCKETS = 10_000_000
+_SUMMED = ("paid", "received", "fees", "settled", "profit", "open_at_last_bid")
 
 
 class Execution(NamedTuple):
@@ -51,46 +52,74 @@ def execute(
 ) -> Execution:
     """Fill market orders from books, hold what was bought until it is sold or resolves, and compute profit and loss.
 
-    The last step of a study, not a backtester:
-
-    - Orders take shares of one snapshot, best level first, in the order of ``orders``. They do not move later books.
-    - Only shares bought before are sold.
-    - A bucket without a book fills no order; ``md.resample(books, "1m", fill="forward")`` carries books on.
-    - A bucket that begins at or after ``resolved_at`` fills no order.
-
-    Returns ``Execution``, frames of the kind of ``books`` (in memory for a lazy one, polars for an engine's):
-
-    - ``fills``: one row per order, exits included, by token and time: ``ts signal_ts market_id token_id token_label
-      side requested shares average_price notional fee status``. ``ts`` is the bucket of the book, ``signal_ts`` that of
-      the signal [UTC]. ``requested`` and ``shares`` (filled) are shares. The price is a probability, ``notional`` and
-      ``fee`` are USD. ``status`` is "filled", "partial", "no book", "no liquidity", "no position" or "resolved";
-    - ``positions``: one row per token: ids and ``bought sold position paid received fees payoff settled profit
-      open_at_last_bid`` [shares, USD]. settled = position * payoff. profit = received - paid - fees + settled, null
-      while an open position has no payoff. ``open_at_last_bid`` values such a position at the best bid of the last
-      book, 0 without one. It is not part of the profit;
-    - ``markets``: one row per market: ``market_id paid received fees settled profit open_at_last_bid open_positions``.
-
-    NotTidyError for a ``ts`` off the grid or a limit outside of 0 to 1; NoBookWarning if no order met a book.
+    This is the last step of a study, not a backtester. Orders take shares of one snapshot, best level first, in the
+    order of ``orders``. They do not move later books. Only shares that were bought before are sold. A bucket without a
+    book fills no order, so carry books on with ``md.resample(books, "1m", fill="forward")``. A bucket that begins at or
+    after ``resolved_at`` fills no order.
 
     Parameters
     ----------
     orders
-        Orders, a frame of any kind: ``ts`` of the bucket at whose end they were decided, ``market_id token_id``,
-        ``side`` ("buy" or "sell"), ``size`` [shares], and optionally ``limit``, the worst price [probability,
-        up to 1e-9, so that 0.06 + 0.01 reaches 0.07].
-    books, width
-        Tidy books of any kind (lazy ones are computed), and the bucket width of orders and books, such as "1m".
+        A frame of any kind with one row per order:
+
+        - ``ts``: the bucket at whose end the order was decided [UTC];
+        - ``market_id token_id``;
+        - ``side``: "buy" or "sell";
+        - ``size`` [shares];
+        - ``limit``, optional: the worst price [probability]. It is compared up to 1e-9, so that 0.06 + 0.01 reaches
+          0.07.
+    books
+        Tidy books of any kind of frame; lazy ones are computed.
+    width : str or timedelta
+        Bucket width of orders and books, such as "1m".
     fees : Fees, float or function
-        What a taker pays, see `Fees`; 0 says that there are none. ConfigError if the fee of a market is not known.
+        What a taker pays, see `Fees`; 0 says that there are none.
     outcomes : frame or mapping, optional
         What open positions pay in the end, as for `brier`.
     latency : int
         Buckets from signal to book. 1 is the next snapshot; 0 is that of the signal, too early for a real order.
     exit_after : int, optional
-        Sell what an order bought this many buckets after its fill; without it, hold it until the market ends. What
-        cannot be sold stays a position.
+        Sell what an order bought this many buckets after its fill. Without it a position is held until the market ends.
+        Shares that cannot be sold stay a position.
     exit_tolerance : int
-        How many buckets an exit waits for a book, if its own bucket has none.
+        How many buckets an exit waits for a book if its own bucket has none.
+
+    Returns
+    -------
+    Execution
+        Three frames of the kind of ``books``: in memory for a lazy one, of polars for an engine's.
+
+        ``fills`` has one row per order, exits included, by token and time:
+
+        - ``ts``, ``signal_ts``: the buckets of the book and of the signal [UTC];
+        - ``market_id token_id token_label side``;
+        - ``requested``, ``shares``: shares wanted, and shares filled;
+        - ``average_price`` [probability], ``notional`` and ``fee`` [USD];
+        - ``status``: "filled", "partial", "no book", "no liquidity", "no position" or "resolved".
+
+        ``positions`` has one row per token:
+
+        - ``market_id token_id token_label``;
+        - ``bought sold position`` [shares], ``paid received fees`` [USD], ``payoff`` [USD per share];
+        - ``settled``: position * payoff [USD];
+        - ``profit``: received - paid - fees + settled [USD], null while an open position has no payoff;
+        - ``open_at_last_bid``: an open position without a payoff at the best bid of the last book [USD], 0 without a
+          bid. The profit does not contain it.
+
+        ``markets`` has one row per market: ``market_id paid received fees settled profit open_at_last_bid
+        open_positions``.
+
+    Raises
+    ------
+    NotTidyError
+        A ``ts`` is off the grid, or a limit is outside of 0 to 1.
+    ConfigError
+        The fee of a market is not known.
+
+    Warns
+    -----
+    NoBookWarning
+        No order met a book.
 
     Examples
     --------
@@ -122,32 +151,29 @@ def execute(
         if len(off):
             raise NotTidyError(
                 f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a "
-                f"bucket of {bucket}. md.resample(books, '{bucket}') puts books on it; orders have the ts of "
-                "a book."
+                f"bucket of {bucket}. md.resample(books, '{bucket}') puts books on it; orders have the ts of a book."
             )
-    payoffs = (
-        None if outcomes is None else Payoffs(outcomes, [(*token, label) for token, label in ladders.labels.items()])
-    )
-    by_token = defaultdict(list)
+    tokens = [(*token, label) for token, label in ladders.labels.items()]
+    resolved = Payoffs({} if outcomes is None else outcomes, tokens)
+    orders_of_token = defaultdict(list)
     for order in given:
-        by_token[order.token].append(order)
+        orders_of_token[order.token].append(order)
     ledgers = []
-    for token in sorted(by_token):
-        ends = None if payoffs is None else payoffs.resolved_at.get(token[0])
+    for token, of_token in sorted(orders_of_token.items()):
+        ends = resolved.resolved_at.get(token[0])
         ledger = Ledger(token, ladders, fee_schedule.of_market(token[0]), hold, patience, ends)
-        ledger.trade(by_token[token])
+        ledger.trade(of_token)
         ledgers.append(ledger)
     if given and all(fill.status == "no book" for ledger in ledgers for fill in ledger.fills):
         _warn_of_no_book(given, ladders, bucket)
-    # The side of an order has other values than that of a level.
-    like = table.without("side")
-    fills, results = _fills(ledgers, ladders.labels), _results(ledgers, {} if payoffs is None else payoffs.payoff)
-    markets, of = np.unique([ledger.token[0] for ledger in ledgers], return_inverse=True)
+    fills, results = _fills(ledgers, ladders.labels), _results(ledgers, resolved.payoff)
+    markets, market = np.unique([ledger.token[0] for ledger in ledgers], return_inverse=True)
     ids = _ids(ledgers, ladders.labels, np.arange(len(ledgers)))
-    money = ("paid", "received", "fees", "settled", "profit", "open_at_last_bid")
-    totals = {c: sums(of, results[c], len(markets)) for c in money}
+    totals: dict[str, Column] = {column: sums(market, results[column], len(markets)) for column in _SUMMED}
     is_open = (results["position"] > 0) & np.isnan(results["payoff"])
-    totals["open_positions"] = np.bincount(of[is_open], minlength=len(markets)).astype(np.int64)
+    totals["open_positions"] = np.bincount(market[is_open], minlength=len(markets)).astype(np.int64)
+    # The side of an order has other values than the side of a level.
+    like = table.without("side")
     return Execution(
         like.build(fills, len(fills["side"])),
         like.build({**ids, **results}, len(ledgers)),
@@ -175,25 +201,22 @@ def _warn_of_no_book(orders: Sequence[Order], ladders: Ladders, width: BucketWid
 
 def _orders(given: Native, delay: int) -> list[Order]:
     table = series_of(given, "A frame of orders", ("ts", "market_id", "token_id", "side", "size"))
-    ts, size = table.times("ts").tolist(), table.numbers("size").tolist()
-    sides = list(table.raw("side"))
-    limits = table.numbers("limit") if "limit" in table.names else np.full(len(ts), np.nan)
+    markets, tokens = (table.texts(column) for column in ID_COLUMNS[:2])
+    limits = table.numbers("limit") if "limit" in table.names else np.full(len(table), np.nan)
     if len(wrong := np.flatnonzero(outside_0_1(limits))):
         raise NotTidyError(f"limit of row {wrong[0]} of the orders is {limits[wrong[0]]:g}, {NOT_0_1}")
-    tokens = (
-        (str(market), str(token)) for market, token in zip(*(table.texts(c) for c in ID_COLUMNS[:2]), strict=True)
-    )
-    out = []
-    every = zip(ts, tokens, sides, size, limits.tolist(), strict=True)
-    for place, (at, token, side, shares, limit) in enumerate(every):
+    columns = (table.times("ts").tolist(), markets, tokens, table.raw("side"), table.numbers("size").tolist(), limits)
+    orders = []
+    for row, (ts, market, token, side, size, limit) in enumerate(zip(*columns, strict=True)):
         if side not in ("buy", "sell"):
-            raise NotTidyError(f"side is 'buy' or 'sell' in a frame of orders; row {place} has {side!r}.")
-        if not shares > 0 or shares == np.inf:
-            raise NotTidyError(f"size is a number of shares above 0 in a frame of orders; row {place} has {shares!r}.")
+            raise NotTidyError(f"side is 'buy' or 'sell' in a frame of orders; row {row} has {side!r}.")
+        if not 0 < size < np.inf:
+            raise NotTidyError(f"size is a number of shares above 0 in a frame of orders; row {row} has {size!r}.")
         buys = side == "buy"
-        worst = limit if limit == limit else np.inf if buys else 0.0  # noqa: PLR0124 NaN: no limit
-        out.append(Order(at + delay, place, at, token, buys, shares, worst))
-    return out
+        no_limit = np.inf if buys else 0.0
+        worst = no_limit if np.isnan(limit) else float(limit)
+        orders.append(Order(ts + delay, row, ts, (str(market), str(token)), buys, size, worst))
+    return orders
 
 
 def _fills(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None]) -> dict[str, list[str] | Column]:
@@ -211,9 +234,10 @@ def _fills(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None]) -> dic
     }
 
 
-def _ids(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None], of: Ints) -> dict[str, Column]:
+def _ids(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None], rows: Ints) -> dict[str, Column]:
+    """The columns of ids of these ledgers, by their numbers."""
     tokens = [(*ledger.token, labels.get(ledger.token)) for ledger in ledgers]
-    return {name: Texts(of, [token[i] for token in tokens]) for i, name in enumerate(ID_COLUMNS)}
+    return {name: Texts(rows, [token[i] for token in tokens]) for i, name in enumerate(ID_COLUMNS)}
 
 
 def _results(ledgers: Sequence[Ledger], payoff: Mapping[Token, float]) -> dict[str, Floats]:

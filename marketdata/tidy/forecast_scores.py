@@ -10,25 +10,24 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, at_once, in_memory, is_dask, is_in_memory, read, run
-from marketdata.adapters.engines import is_engine
+from marketdata.adapters.dispatch import F, at_once, in_memory, is_in_memory, is_lazy, read, run
 from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
-from marketdata.errors import ConfigError, FewMarketsWarning, NotTidyError, OpenMarketsWarning, warn
-from marketdata.points import intervals, scores
+from marketdata.errors import ConfigError, NotTidyError, OpenMarketsWarning, warn
+from marketdata.points import scores
 from marketdata.points.arguments import choice, number, text, texts, whole
 from marketdata.points.columns import Ints, Token
-from marketdata.points.resample import group_starts
 from marketdata.points.schema import ID_COLUMNS, Kind
-from marketdata.points.scores import Forecasts, Runs, Sampling
-from marketdata.tidy.cluster_mean import checked_share
+from marketdata.points.scores import Forecasts, Sampling
+from marketdata.tidy.cluster_mean import checked_share, warn_of_few
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, tokens_of
+from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, for_tokens
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
 Of = Literal["market", "token", "all"]
 By = str | Iterable[str] | None
 PayoffOfToken = dict[tuple[str, str], float]
+_Counted = Callable[[Frame], tuple[Sequence[Token], Ints, Forecasts]]
 _PROBABILITY_KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 
 
@@ -155,9 +154,8 @@ def calibration(
     count = whole("bins", bins)
     options = _options(choice("of", of, ("market", "token")), outcomes, by, cluster, interval)
     frame = read(frame)
-    payoffs = _payoffs_for(frame, options, pooled=True)
-    small = partial(_small, payoffs=payoffs, groups=options.groups, clip=None, bins=count)
-    return _in_two_steps(frame, small, partial(_curves, options=options, bins=count))
+    forecasts = _counted(frame, options, pooled=True)
+    return _in_two_steps(frame, forecasts, partial(_curves, options=options, bins=count))
 
 
 class _Score(NamedTuple):
@@ -246,22 +244,18 @@ def groups_of_markets(argument: str, names: list[str], outcomes: Outcomes) -> _G
 
 def _scored(frame: F, options: _Options, score: _Score) -> F:
     frame = read(frame)
-    payoffs = _payoffs_for(frame, options, pooled=options.of == "all")
+    forecasts = _counted(frame, options, pooled=options.of == "all", clip=score.clip)
     if options.of == "all":
-        small = partial(_small, payoffs=payoffs, groups=options.groups, clip=score.clip)
-        return _in_two_steps(frame, small, partial(_overall, options=options, score=score))
+        return _in_two_steps(frame, forecasts, partial(_overall, options=options, score=score))
     ids = ID_COLUMNS if options.of == "token" else ID_COLUMNS[:1]
-    means = partial(_means, payoffs=payoffs, groups=options.groups, ids=ids, score=score)
+    means = partial(_means, forecasts=forecasts, groups=options.groups, ids=ids, score=score)
     return run(frame, means, _PROBABILITY_KINDS, partition_by="market")
 
 
-def _payoffs_for(frame: Native, options: _Options, *, pooled: bool) -> Callable[[Tokens], PayoffOfToken]:
-    """The payoffs of those tokens whose forecasts count; looked up here for a frame that is not in memory."""
+def _counted(frame: Native, options: _Options, *, pooled: bool, clip: float | None = None) -> _Counted:
+    """How the forecasts that count are found in parts of a frame."""
     lookup = partial(_payoffs, outcomes=options.outcomes, of=options.of, pooled=pooled)
-    if is_in_memory(frame):
-        return lookup
-    payoffs = lookup(tokens_of(frame))
-    return lambda _: payoffs
+    return partial(_forecasts, payoffs=for_tokens(frame, lookup), groups=options.groups, clip=clip)
 
 
 def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> PayoffOfToken:
@@ -289,10 +283,10 @@ def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> Pa
     return payoffs
 
 
-def _forecast_runs(
-    frame: Frame, payoffs: Callable[[Tokens], PayoffOfToken], groups: _Groups, clip: float | None
-) -> tuple[Sequence[Token], Runs]:
-    """The forecasts of a frame that count, and its tokens."""
+def _forecasts(
+    frame: Frame, *, payoffs: Callable[[Tokens], PayoffOfToken], groups: _Groups, clip: float | None
+) -> tuple[Sequence[Token], Ints, Forecasts]:
+    """The tokens of a frame, and its forecasts that count with the number of their token."""
     series, value = probability_of(frame)
     tokens = series.tokens
     paid = payoffs([(market, str(token), label) for market, token, label in tokens])
@@ -301,61 +295,42 @@ def _forecast_runs(
     number = {market: i for i, market in enumerate(_markets(tokens))}
     market = np.array([number[token.market_id] for token in tokens], np.int64)
     group = groups.of(token.market_id for token in tokens)
-    token_of_row, p = series.token, series.values[value]
-    counts = ~np.isnan(p) & ~np.isnan(payoff)[token_of_row]
-    if not counts.all():
-        token_of_row, p = token_of_row[counts], p[counts]
-    starts = group_starts(token_of_row)
-    token = token_of_row[starts].astype(np.int64)
+    counts = ~np.isnan(series.values[value]) & ~np.isnan(payoff)[series.token]
+    token, p = series.token[counts].astype(np.int64), series.values[value][counts]
     p = p if clip is None else p.clip(clip, 1 - clip)
-    return tokens, Runs(starts, token, market[token], group[token], payoff[token], p)
+    return tokens, token, Forecasts(market[token], group[token], p, payoff[token], np.ones(len(p)))
 
 
 def _markets(tokens: Sequence[Token]) -> list[str]:
     return list(dict.fromkeys(token.market_id for token in tokens))
 
 
-def _means(
-    frame: Frame,
-    *,
-    payoffs: Callable[[Tokens], PayoffOfToken],
-    groups: _Groups,
-    ids: Sequence[str],
-    score: _Score,
-) -> Native:
-    tokens, runs = _forecast_runs(frame, payoffs, groups, score.clip)
+def _means(frame: Frame, *, forecasts: _Counted, groups: _Groups, ids: Sequence[str], score: _Score) -> Native:
+    tokens, token, rows = forecasts(frame)
     by_token = "token_id" in ids
-    first, points, outcome, lost = runs.means(score.loss, runs.token if by_token else runs.market)
-    columns: dict[str, Column] = {c: Texts(runs.token[first], [getattr(one, c) for one in tokens]) for c in ids}
-    columns |= groups.columns(runs.group[first])
+    first, points, outcome, lost = rows.means(score.loss, token if by_token else rows.market)
+    columns: dict[str, Column] = {c: Texts(token[first], [getattr(one, c) for one in tokens]) for c in ids}
+    columns |= groups.columns(rows.group[first])
     columns |= {"outcome": outcome} if by_token else {}
-    return frame.build({**columns, "points": points, score.name: lost}, len(first))
+    return frame.build({**columns, "points": points.astype(np.int64), score.name: lost}, len(first))
 
 
-def _small(
-    frame: Frame,
-    *,
-    payoffs: Callable[[Tokens], PayoffOfToken],
-    groups: _Groups,
-    clip: float | None,
-    bins: int | None = None,
-) -> Native:
-    """A frame of the forecasts that count, those of a token at one price as one; or of sums of those of a market."""
-    tokens, runs = _forecast_runs(frame, payoffs, groups, clip)
-    market, *numbers = runs.by_price() if bins is None else runs.binned(bins)
-    columns: dict[str, Column] = {"market_id": Texts(market, [*_markets(tokens)])}
-    return frame.build(columns | dict(zip(Forecasts._fields[1:], numbers, strict=True)), len(market))
+def _in_two_steps(frame: F, forecasts: _Counted, finish: Callable[[Native], Native]) -> F:
+    """The forecasts of each market where the frame is, and what is computed from all of them in one place."""
 
+    def merged(part: Frame) -> Native:
+        tokens, token, rows = forecasts(part)
+        market, *numbers = rows.by_price(token)
+        columns: dict[str, Column] = {"market_id": Texts(market, [*_markets(tokens)])}
+        return part.build(columns | dict(zip(Forecasts._fields[1:], numbers, strict=True)), len(market))
 
-def _in_two_steps(frame: F, small: Callable[[Frame], Native], finish: Callable[[Native], Native]) -> F:
-    """The forecasts of each market where the frame is, and what is made of all of them in one place."""
-    if is_dask(frame) or is_engine(frame):
-        return at_once(run(frame, small, _PROBABILITY_KINDS, partition_by="market"), finish)
-    return run(frame, lambda part: finish(small(part)), _PROBABILITY_KINDS, partition_by="all")
+    if is_in_memory(frame) or is_lazy(frame):
+        return run(frame, lambda part: finish(merged(part)), _PROBABILITY_KINDS, partition_by="all")
+    return at_once(run(frame, merged, _PROBABILITY_KINDS, partition_by="market"), finish)
 
 
 def _forecasts_and_markets(part: Native) -> tuple[Frame, Forecasts, list[str]]:
-    """The rows of `_small`, and the ids of the markets by their number."""
+    """The forecasts of the first step, and the ids of the markets by their number."""
     frame = in_memory(part)
     group, *numbers = (frame.numbers(c) for c in Forecasts._fields[1:])
     rank = frames.ranks(frame, "market_id").astype(np.int64)
@@ -371,7 +346,9 @@ def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
     rows = [scores.overall(one, score.loss, sampling, score.bounds) for one in groups.values()]
     ends = ["low", "high"] if sampling else []
     if sampling:
-        _warn_of_few(score.name, sampling, rows)
+        alike = sum(row.markets > 1 and row.effective == 0 for row in rows)
+        problem = f"is null in {alike} of {len(rows)} rows, whose markets all paid the same" if alike else ""
+        warn_of_few(score.name, options.share, [row.effective for row in rows], problem)
     names = {"markets": "markets", "points": "points", "score": score.name}
     names |= {end: f"{score.name}_{end}" for end in ends}
     names |= {part: part for part in ("miscalibration", "discrimination", "uncertainty")}
@@ -379,26 +356,9 @@ def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
     return _built(frame, options.groups.columns(np.array([*groups], np.int64)), [*names.values()], values)
 
 
-def _warn_of_few(name: str, sampling: Sampling, rows: Sequence[scores.Overall]) -> None:
-    """FewMarketsWarning for intervals that cover less often than they say, and for those that are null."""
-    alike = [row for row in rows if row.markets > 1 and row.effective == 0]
-    few = [row.effective for row in rows if row.markets > 1 and 0 < row.effective < intervals.ENOUGH]
-    problems = (
-        [f"rests on as few as {min(few):.3g} effective clusters in {len(few)} of {len(rows)} rows"] if few else []
-    )
-    problems += [f"is null in {len(alike)} of {len(rows)} rows, whose markets all paid the same"] if alike else []
-    if problems:
-        warn(
-            f"The {sampling.share:.0%} interval of {name} {', and '.join(problems)}. Below {intervals.ENOUGH} clusters "
-            "it covers less often than it says.",
-            FewMarketsWarning,
-            hint="Add markets, or leave the interval out with interval=None.",
-        )
-
-
 def _curves(part: Native, *, options: _Options, bins: int) -> Native:
     frame, forecasts, markets = _forecasts_and_markets(part)
-    groups = forecasts.by_group()
+    groups = forecasts.in_bins(bins).by_group()
     group, at = np.divmod(np.array([*groups], np.int64), bins)
     keys = {**options.groups.columns(group), "bin_start": at / bins, "bin_end": (at + 1) / bins}
     ends = () if options.share is None else ("markets", "outcome_low", "outcome_high")

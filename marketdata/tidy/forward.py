@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, is_in_memory, read, run
+from marketdata.adapters.dispatch import F, read, run
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.errors import ConfigError
 from marketdata.points import forward as rules
@@ -22,7 +22,7 @@ from marketdata.points.schema import refuse_cents
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.grids import coarser_grid
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Payoffs, Tokens, tokens_of
+from marketdata.tidy.outcomes import Payoffs, Tokens, for_tokens
 from marketdata.times import to_duration
 
 Duration = str | dt.timedelta
@@ -108,7 +108,7 @@ def forward_returns(
         latency=bucket.micros if latency is None else to_duration(latency, "latency"),
         tolerance=0 if tolerance is None else to_duration(tolerance, "tolerance"),
         fees=None if fees is None else schedule(fees),
-        payoffs=None if outcomes is None else payoffs_for(books, outcomes),
+        payoffs=None if outcomes is None else for_tokens(books, partial(Payoffs, outcomes)),
     )
     on_times = partial(coarser_grid, width=bucket)
     kinds = KINDS[:2] if reads_levels else KINDS
@@ -143,7 +143,7 @@ def _forward(frame: Frame, plan: _Plan) -> Native:
     charge = None if plan.fees is None else plan.fees.charge_for(books)
     trade = rules.Trade(plan.side == "buy", plan.size, plan.latency, plan.tolerance, charge)
     settlement = plan.settlement(books)
-    results = [rules.forward(books, horizon, trade, settlement) for horizon in plan.horizons.values()]
+    results = rules.forward(books, list(plan.horizons.values()), trade, settlement)
     count = len(results)
     columns = Columns(books.tokens, books.bounds * count, np.repeat(books.ts, count))
     values: dict[str, Column] = {"horizon": Texts(np.tile(np.arange(count), len(books)), [*plan.horizons])}
@@ -151,14 +151,6 @@ def _forward(frame: Frame, plan: _Plan) -> Native:
         values[name] = np.stack(parts, axis=1).ravel()
     values["status"] = Texts(np.asarray(values["status"]), [*STATUSES[plan.side]])
     return frames.to_frame(frame, columns, values, ["ts", *frame.ids, *values])
-
-
-def payoffs_for(frame: Native, outcomes: Any) -> Callable[[Tokens], Payoffs]:
-    """The payoffs of given tokens; looked up here for a frame that is not in memory."""
-    if is_in_memory(frame):
-        return partial(Payoffs, outcomes)
-    payoffs = Payoffs(outcomes, tokens_of(frame))
-    return lambda _: payoffs
 
 
 def _horizons(given: Any) -> dict[str, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.records import columns_of
 from marketdata.times import to_datetime, to_micros
 
+T = TypeVar("T")
 # A frame of outcomes or of market records, or what each market resolved to.
 Outcomes = Native | Mapping[str, object]
 Tokens = Iterable[tuple[str, str, str | None]]
@@ -245,6 +246,14 @@ def _payoffs(market: str, tokens: list[str], won: str | None, shares: Iterable[o
     if won is not None and out[tokens.index(won)] != max((one for one in out if one is not None), default=None):
         raise NotTidyError(f"Market {market!r} resolved to {won!r}, but its payoffs are {out}; keep the right ones.")
     return out
+
+
+def for_tokens(frame: Native, lookup: Callable[[Tokens], T]) -> Callable[[Tokens], T]:
+    """The function ``lookup`` of tokens; of a frame that is not in memory its result for all tokens, looked up here."""
+    if is_in_memory(frame):
+        return lookup
+    result = lookup(tokens_of(frame))
+    return lambda _: result
 
 
 def tokens_of(frame: Native) -> list[tuple[str, str, str | None]]:

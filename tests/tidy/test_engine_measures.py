@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,15 @@ EVENTS = RECORDS.with_columns(event_id=pl.lit("e"), exclusive=True, open_list=Fa
 MOMENTS = pl.DataFrame({"ts": [TS, "2026-01-01T10:30"], "market_id": ["0xm", "0xn"], "news": ["a", "b"]}).with_columns(
     pl.col("ts").str.to_datetime(time_zone="UTC")
 )
+
+
+def forward_returns(books: Any) -> Any:
+    """The returns over two horizons, with every option."""
+    return md.forward_returns(
+        books, ["1h", "5h"], latency="0s", size=10, fees=md.Fees.flat(0.01), tolerance="2h", outcomes=RECORDS
+    )
+
+
 # Each takes frames of books, prices and metrics.
 VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "features": lambda b, p, m: md.features(b, ["mid", "imbalance", ("depth", {"within": 0.2})]),
@@ -53,9 +63,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "calibration with intervals": lambda b, p, m: md.calibration(p, RECORDS, 3, interval=0.9),
     "available_at": lambda b, p, m: md.available_at(p, "1m"),
     "gaps": lambda b, p, m: md.gaps(p, "1m"),
-    "forward_returns": lambda b, p, m: md.forward_returns(
-        b, ["1h", "5h"], latency="0s", size=10, fees=md.Fees.flat(0.01), tolerance="2h", outcomes=RECORDS
-    ),
+    "forward_returns": lambda b, p, m: forward_returns(b),
     "ohlc": lambda b, p, m: md.ohlc(p, "6h"),
     "ohlc of metrics": lambda b, p, m: md.ohlc(m, "10m", "volume"),
     "returns": lambda b, p, m: md.returns(p),
@@ -94,6 +102,20 @@ def test_an_engine_gives_the_rows_of_polars(running: Engine, polar: list[pl.Data
     got = VERBS[verb](*frames)
     assert type(got) is type(frames[0])
     assert close(plain(got), plain(VERBS[verb](*polar)), digits=1e-9, least=1e-9)
+
+
+def test_no_later_row_changes_a_forward_return(running: Engine, polar: list[pl.DataFrame]) -> None:
+    """Rows of ts or earlier are the same without the books after ts + latency + horizon + tolerance."""
+    books = polar[0]
+    last = books["ts"].min() + dt.timedelta(hours=4)  # type: ignore[operator]
+    early_books = books.filter(pl.col("ts") <= last + dt.timedelta(hours=5 + 2))
+    assert len(early_books) < len(books)
+    all_rows, early_rows = (
+        [row for row in plain(forward_returns(running.frame(frame))) if row[0] <= last.timestamp() * 1e6]
+        for frame in (books, early_books)
+    )
+    assert all_rows
+    assert all_rows == early_rows
 
 
 def test_a_complement_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -> None:

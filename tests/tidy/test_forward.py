@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -14,6 +15,7 @@ from reference.kinds import close, rows
 
 import marketdata as md
 
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.CoarseGridWarning")
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 MINUTE = dt.timedelta(minutes=1)
 FEE = 0.02
@@ -124,26 +126,29 @@ def call(frame: Any, horizons: list[int], options: dict[str, Any]) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.CoarseGridWarning")
-@given(study=studies, options=options_, kind=st.sampled_from(["pandas", "polars", "lazy", "arrow", "nested"]))
+KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
+    "pandas": pl.DataFrame.to_pandas, "polars": pl.DataFrame.clone, "lazy": pl.DataFrame.lazy,
+    "arrow": pl.DataFrame.to_arrow, "nested": md.nest,
+}  # fmt: skip
+kinds = st.sampled_from([*KINDS])
+
+
+@given(study=studies, options=options_, kind=kinds)
 def test_forward_returns_equal_a_plain_loop(study: list[Any], options: dict[str, Any], kind: str) -> None:
     """Entry, exit, move, net, the worst net and the status of each row, in every kind of frame."""
-    books: Any = level_rows(study)
-    frame = {
-        "pandas": books.to_pandas, "polars": books.clone, "lazy": books.lazy, "arrow": books.to_arrow,
-        "nested": lambda: md.nest(books),
-    }[kind]()  # fmt: skip
-    got = call(frame, [1, 3], options)
-    assert type(got) is type(frame)
-    assert close(rows(got), loop(study, [1, 3], options), digits=1e-9, least=1e-12)
+    frame = KINDS[kind](level_rows(study))
+    returns = call(frame, [1, 3], options)
+    assert type(returns) is type(frame)
+    assert close(rows(returns), loop(study, [1, 3], options), digits=1e-9, least=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.CoarseGridWarning")
-@given(study=studies, options=options_, last=st.integers(0, 8))
-def test_no_later_row_changes_a_forward_return(study: list[Any], options: dict[str, Any], last: int) -> None:
+@given(study=studies, options=options_, last=st.integers(0, 8), kind=kinds)
+def test_no_later_row_changes_a_forward_return(study: list[Any], options: Any, last: int, kind: str) -> None:
     """Rows of ts or earlier are the same without the books after ts + latency + horizon + tolerance."""
     books, horizon = level_rows(study), 2
-    reach = (last + options["latency"] + horizon + options["tolerance"]) * MINUTE
-    until = START + last * MINUTE
-    whole, cut = (call(frame, [horizon], options) for frame in (books, books.filter(pl.col("ts") <= START + reach)))
-    assert whole.filter(pl.col("ts") <= until).equals(cut.filter(pl.col("ts") <= until))
+    reach = last + options["latency"] + horizon + options["tolerance"]
+    all_rows, early_rows = (
+        [row for row in rows(call(KINDS[kind](frame), [horizon], options)) if row[0] <= micros(last)]
+        for frame in (books, books.filter(pl.col("ts") <= START + reach * MINUTE))
+    )
+    assert all_rows == early_rows
