@@ -23,7 +23,7 @@ from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.scheduler import run_all
+from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
 from marketdata.points.columns import Data

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marketdata.accessor import to_frame
-from marketdata.client.markets import Markets
 from marketdata.display import progress_bar
 from marketdata.errors import (
     ContractError,
@@ -25,6 +24,7 @@ from marketdata.errors import (
 )
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.markets import Markets
 from marketdata.fetch.reader import Fetched, Reader
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from marketdata.fetch.reader import Chunk, Fetched, in_time, merged
+from marketdata.fetch.reader import Chunk, Fetched, cut_off, in_time, merged
 from marketdata.fetch.windows import MarketInfo, Spans, Window
-from marketdata.points.columns import Data
 from marketdata.times import Range
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -23,8 +22,7 @@ class Stream:
     """The range of one market or token: first one chunk, which idle workers divide.
 
     ``chunks`` are requested or wait to be yielded, in time order; ``unrequested_ranges`` are in no chunk yet. All
-    before ``yielded_until`` was yielded. ``labels`` is the number of tokens of the market, 0 if unknown. ``spans``
-    estimates how many buckets a page has.
+    before ``yielded_until`` was yielded. ``spans`` estimates how many buckets a page has.
     """
 
     def __init__(self, window: Window, info: MarketInfo) -> None:
@@ -32,10 +30,9 @@ class Stream:
         self.chunks: list[Chunk] = []
         self.unrequested_ranges = [window.rng]
         self.yielded_until = window.rng.start
-        self.labels = info.labels(window)
+        self._labels = info.labels(window)
         self._info = info
-        self.spans = Spans(self.labels or 2, window.limit)
-        self._received_before: list[Data] = []  # points that are requested again
+        self.spans = Spans(self._labels or 2, window.limit)
         self._in_time: bool | None = None  # None until pages show it
         ranges = info.active_ranges(window)
         self._ends = {rng.end for rng, _ in ranges}  # ends that no cut causes
@@ -53,20 +50,11 @@ class Stream:
         return sum(map(self.pages, self.unrequested_ranges))
 
     @property
-    def is_blocked(self) -> bool:
-        """Whether the next chunk must be requested before anything can be yielded."""
-        at = self.yielded_until
-        for chunk in self.chunks:
-            if chunk.window.rng.start == at and chunk.fetched is not None:
-                at = chunk.window.rng.end
-        return self.next == at
-
-    @property
     def done(self) -> int:
         """The time before which the stream is complete."""
         at = self.yielded_until
         for chunk in self.chunks:
-            if chunk.window.rng.start == at and chunk.fetched is not None and not chunk.awaits_order:
+            if chunk.window.rng.start == at and chunk.fetched is not None:
                 at = chunk.window.rng.end
         return at
 
@@ -79,27 +67,24 @@ class Stream:
     def overfetch(self) -> float:
         """Expected partly filled last pages; the ends of the range and of the market's active range do not count."""
         in_flight = [chunk.window.rng for chunk in self.chunks if chunk.fetched is None]
-        ends = [rng.end for rng in (*self.unrequested_ranges, *in_flight)]
-        return self._overfetched + self.spans.expected_overfetch * sum(end not in self._ends for end in ends)
+        cuts = [rng for rng in (*self.unrequested_ranges, *in_flight) if rng.end not in self._ends]
+        return self._overfetched + self.spans.expected_overfetch * len(cuts)
 
-    def split_cost(self, chunk: Chunk) -> float:
-        """Expected overfetch [pages] of a cut: a partly filled page, and the last bucket again."""
-        again = np.count_nonzero(chunk.pages[-1].columns.ts >= self._remaining_range(chunk).start)
-        return self.spans.expected_overfetch + again / self.spans.page
-
-    def add_page(self, chunk: Chunk) -> None:
-        """Take in the last page of a chunk; end the chunk if its pages are not in time order."""
+    def add_page(self, chunk: Chunk) -> bool:
+        """Take in the last page of a chunk; whether all points of the chunk have arrived, whatever cursor follows."""
         self._add_span(chunk)
         if chunk.max_pages is None:
-            return
+            return False
         pages = [page.columns for page in chunk.pages]
-        order = in_time(pages[-2:] if self._in_time else pages, is_one=self.labels == 1)
+        order = in_time(pages[-2:] if self._in_time else pages, is_one=self._labels == 1)
         if self._in_time is None:
             self._in_time = order
         if self._in_time and order is not False:
             chunk.pages_in_order = len(pages)
-        elif order is False or (len(pages) > 1 and self.pages(self._remaining_range(chunk)) > MAX_CHUNK_PAGES):
+            return self._reached(chunk) == chunk.window.rng.end
+        if order is False or (len(pages) > 1 and self.pages(self._remaining_range(chunk)) > MAX_CHUNK_PAGES):
             chunk.max_pages = len(pages)  # without time order, chunks cannot be divided
+        return False
 
     def _add_span(self, chunk: Chunk) -> None:
         """Take in how many buckets the last page of a chunk spans, from the page before or the first point."""
@@ -117,31 +102,33 @@ class Stream:
         self.spans.add(np.unique(ts, return_counts=True)[1], max(1, (last - first) // width), is_full=is_full)
 
     def remaining_pages(self, chunk: Chunk) -> float:
-        """The number of pages of a chunk not received yet; 0 if a cut could keep none of its pages."""
-        rng, start = self._remaining_range(chunk), chunk.window.rng.start
+        """The number of pages of a chunk not received yet; 0 if it cannot be divided."""
         if chunk.max_pages is None or chunk.fetched is not None or self._in_time is False:
             return 0
-        # Until pages show their order, trust the first page of the stream alone.
-        is_unsure = self._in_time is None and (len(chunk.pages) > 1 or start > self.yielded_until)
-        if chunk.pages and (rng.start == start or is_unsure):
+        remaining = self._remaining_range(chunk)
+        if chunk.pages and remaining.start == chunk.window.rng.start:
             return 0
-        return self.pages(rng)
+        if chunk.pages and self._in_time is None:
+            # Until pages show their order, only a first page with several tokens suggests it.
+            is_first = len(chunk.pages) == 1 and chunk.window.rng.start == self.window.rng.start
+            if not is_first or len(chunk.pages[0].columns.tokens) < min(2, self._labels or 2):
+                return 0
+        return self.pages(remaining)
 
     def _remaining_range(self, chunk: Chunk) -> Range:
         """The range of a chunk after its received pages."""
-        start, end = chunk.window.rng
-        for page in chunk.pages[-1:]:
-            start = self._reached(chunk, page.columns, len(page.labels))
-        return Range(min(start, end - 1), end)
+        return Range(self._reached(chunk), chunk.window.rng.end)
 
-    def _reached(self, chunk: Chunk, columns: Data, labels: int) -> int:
-        """The time before which a chunk is complete: a page may end within its last bucket."""
+    def _reached(self, chunk: Chunk) -> int:
+        """The time before which a chunk is complete if pages are in time order; its last bucket may lack points."""
         start, end = chunk.window.rng
-        last = max(start, int(columns.ts.max(initial=start)))
-        is_full = np.count_nonzero(columns.ts == last) == (self.labels or max(2, labels))
-        if self._in_time and len(columns) and is_full:
-            return min(chunk.window.first(last, 1).rng.end, end)
-        return last
+        pages = chunk.pages[: chunk.pages_in_order or None]
+        last = max((int(page.columns.ts.max(initial=start)) for page in pages), default=start)
+        if pages and self._in_time:
+            points = np.count_nonzero(pages[-1].columns.ts == last)
+            if points == (self._labels or max(2, len(pages[-1].labels))):
+                last = chunk.window.first(last, 1).rng.end
+        return min(last, end)
 
     def pages(self, rng: Range) -> float:
         """The expected number of pages of a range; only buckets of the active range count."""
@@ -149,97 +136,69 @@ class Stream:
         start, end = max(rng.start, self._active_range.start), min(rng.end, self._active_range.end)
         return max(0, -(-end // width) - start // width) / self.spans.buckets
 
-    def next_chunk(self, windows: int, longest: int | None = None) -> Chunk:
-        """The next chunk, if the rest may become ``windows`` chunks of at most ``longest`` pages."""
-        rest = replace(self.window, rng=self.unrequested_ranges.pop(0))
+    def next_chunk(self, parts: int, longest: int | None) -> Chunk:
+        """The next chunk, if the rest may become so many ``parts`` of at most ``longest`` pages."""
+        rest = self.unrequested_ranges.pop(0)
         # The first request has no end, so that it finds the first point.
-        window = self._cut(rest, windows, longest) if self.spans.is_known else rest
-        if window.rng.end < rest.rng.end:
-            self.unrequested_ranges.insert(0, Range(window.rng.end, rest.rng.end))
-        most = MAX_CHUNK_PAGES if self._in_time is not False else None
-        chunk = Chunk(window, most, list(self._received_before), labels=self.labels)
-        insort(self.chunks, chunk, key=_start)
+        end = self._cut(rest, parts, longest) if self.spans.is_known else rest.end
+        if end < rest.end:
+            self.unrequested_ranges.insert(0, Range(end, rest.end))
+        window = replace(self.window, rng=Range(rest.start, end))
+        chunk = Chunk(window, MAX_CHUNK_PAGES if self._in_time is not False else None)
+        insort(self.chunks, chunk, key=lambda chunk: chunk.window.rng.start)
         return chunk
 
-    def _cut(self, rest: Window, windows: int, longest: int | None) -> Window:
-        """The first window of an unrequested range, as wide as received pages suggest."""
-        # Data may exist outside the active range, so that range is requested too, in one window.
-        rng, is_active = self._info.active_ranges(rest)[0]
+    def divide(self, chunk: Chunk, parts: int) -> None:
+        """Leave the later of so many ``parts`` of a chunk to other workers."""
+        rest = self._remaining_range(chunk)
+        end = self._cut(rest, parts, None)
+        if end < rest.end:
+            insort(self.unrequested_ranges, Range(end, rest.end))
+            chunk.window = replace(chunk.window, rng=Range(chunk.window.rng.start, end))
+
+    def _cut(self, rest: Range, parts: int, longest: int | None) -> int:
+        """The end of the first part of a range, as wide as received pages suggest."""
+        window = replace(self.window, rng=rest)
+        # Data may exist outside the active range, so that range is requested too, in one chunk.
+        rng, is_active = self._info.active_ranges(window)[0]
         if not is_active:
-            return replace(rest, rng=rng)
+            return rng.end
         remaining = self.pages(rng)
         # A cut overfetches half a page on average, so a chunk has at least two.
-        pages = max(2, math.ceil(remaining / max(1, windows)))
+        pages = max(2, math.ceil(remaining / max(1, parts)))
         if longest is not None or self._in_time is False:  # without time order, one failed page costs the chunk
             pages = min(pages, MAX_CHUNK_PAGES)
-        if pages >= remaining or (windows < 2 and self._in_time is not False):
-            return rest
-        return rest.first(rng.start, self.spans.width(pages))
+        if pages >= remaining or (parts < 2 and self._in_time is not False):
+            return rest.end
+        return window.first(rng.start, self.spans.width(pages)).rng.end
 
-    def receive(self, chunk: Chunk, fetched: Fetched | None) -> Iterator[Fetched]:
-        """Take in a chunk, or its first pages if ``fetched`` is None; yield chunks that this shows to be complete."""
-        chunk.fetched = fetched
-        if fetched is None:
-            chunk = self._divide(chunk)
-        elif chunk.window.rng.end not in self._ends and chunk.pages:
-            self._overfetched += max(0.0, 1 - chunk.pages[-1].points / self.spans.page)
-        yield from self._settle(chunk)
-
-    def _divide(self, chunk: Chunk) -> Chunk:
-        """Replace a chunk by its received pages in time order, and requeue the rest."""
-        # One page shows no order, so it awaits the next one.
-        keeps = chunk.pages_in_order or int(self._in_time is None and len(chunk.pages) == 1)
-        received = chunk.received(keeps or len(chunk.pages))
-        start, rng = chunk.window.rng.start, chunk.window.rng
-        end = self._reached(chunk, received.columns, received.labels) if keeps and received.complete else start
-        self.chunks.remove(chunk)
-        self._requeue(Range(end, rng.end), received.columns)
-        self._overfetched += np.count_nonzero(received.columns.ts >= end) / self.spans.page
-        if end == start:
-            self._in_time = False
-            return chunk
-        window = replace(chunk.window, rng=Range(start, end))
-        first = Chunk(window, fetched=_cut_off(window, received, end), awaits_order=True)
-        insort(self.chunks, first, key=_start)
-        return first
-
-    def _requeue(self, rng: Range, received: Data) -> None:
-        """Requeue a range; points already received must reappear."""
-        if rng.start < rng.end:
-            insort(self.unrequested_ranges, rng)
-        width, end = self.window.resolution.micros, self.window.rng.end
-        again = [received.between(rng.start // width * width, rng.end), *self._received_before]
-        inside = [columns.between(self.yielded_until // width * width, end) for columns in again]
-        self._received_before = [columns for columns in inside if len(columns)]
-
-    def _settle(self, chunk: Chunk) -> Iterator[Fetched]:
-        """Yield chunks that await the order of pages, or requeue them, once the next chunk shows the order."""
-        start, end = chunk.window.rng
-        waiting = [(one, one.fetched) for one in self.chunks if one.awaits_order and one.fetched is not None]
-        for before, received in waiting:
-            if self._in_time is None and before.window.rng.end == start and chunk.fetched is not None:
-                later = chunk.fetched.columns.between(chunk.window.first(start, 1).rng.end, end)
-                self._in_time = bool(in_time([received.columns, later], is_one=self.labels == 1))
-        for before, received in waiting if self._in_time is not None else ():
-            before.awaits_order = False
-            if self._in_time:
-                yield received
+    def receive(self, chunk: Chunk, fetched: Fetched | None) -> Fetched | None:
+        """Take in a chunk; if ``fetched`` is None, keep its pages in time order, and request the rest again."""
+        (start, end), page = chunk.window.rng, self.spans.page
+        if fetched is not None:
+            if end not in self._ends and chunk.pages:
+                self._overfetched += max(0.0, 1 - np.count_nonzero(chunk.pages[-1].columns.ts < end) / page)
+        else:
+            received = chunk.collected(chunk.pages[: chunk.pages_in_order]) if chunk.pages_in_order else None
+            reached = self._reached(chunk) if received is not None and received.complete else start
+            if received is None or reached == start:
+                self._in_time = False
+                self.chunks.remove(chunk)
             else:
-                self.chunks.remove(before)
-                self._requeue(before.window.rng, received.columns)
-
-    def keep(self) -> Iterator[Fetched]:
-        """Keep received pages of chunks in flight when a fetch ends, if pages are in time order."""
-        for chunk in list(self.chunks):
-            if chunk.fetched is None and chunk.pages:
-                yield from self.receive(chunk, None)
+                self._overfetched += np.count_nonzero(received.columns.ts >= reached) / page
+                fetched = cut_off(chunk.window, received, reached)
+                chunk.window = fetched.window
+            if reached < end:
+                insort(self.unrequested_ranges, Range(reached, end))
+        chunk.fetched = fetched
+        return fetched
 
     def pop(self, end: int) -> list[Fetched]:
         """Remove and return the points before ``end``, up to which all is complete."""
         out: list[Fetched] = []
         for chunk in self.chunks:
             if chunk.window.rng.start < end and chunk.fetched is not None:
-                out.append(_cut_off(chunk.window, chunk.fetched, end))
+                out.append(cut_off(chunk.window, chunk.fetched, end))
                 chunk.window = replace(chunk.window, rng=Range(out[-1].window.rng.end, chunk.window.rng.end))
         self.chunks = [chunk for chunk in self.chunks if chunk.window.rng.start < chunk.window.rng.end]
         self.yielded_until = end
@@ -247,10 +206,8 @@ class Stream:
 
     def stop(self) -> tuple[list[Fetched], list[Window]]:
         """The complete chunks after a gap, and the windows that remain to request."""
-        complete = [
-            (one.window, one.fetched) for one in self.chunks if one.fetched is not None and not one.awaits_order
-        ]
-        done = [_cut_off(window, fetched, window.rng.end) for window, fetched in complete]
+        complete = [(chunk.window, chunk.fetched) for chunk in self.chunks if chunk.fetched is not None]
+        done = [cut_off(window, fetched, window.rng.end) for window, fetched in complete]
         edges = [self.yielded_until, *(edge for window, _ in complete for edge in window.rng), self.window.rng.end]
         gaps = [Range(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
         return done, [replace(self.window, rng=rng) for rng in gaps]
@@ -265,16 +222,12 @@ class Task:
         self.yielded_until = window.rng.start
         self.points = 0
         self.streams: list[Stream] = []
+        # Pages of a market of two tokens, if every bucket has its points.
+        self.pages = -(-window.buckets * (MarketInfo().labels(window) or 2) // window.limit)
         # A short fetch is not worth a request to learn the active range.
         self.needs_info = info is None and self.pages > 20
         if not self.needs_info:
             self.begin(info or MarketInfo())
-
-    @property
-    def pages(self) -> int:
-        """Pages of a market of two tokens, if every bucket has its points."""
-        labels = MarketInfo().labels(self.window) or 2
-        return -(-self.window.buckets * labels // self.window.limit)
 
     @property
     def is_done(self) -> bool:
@@ -282,9 +235,10 @@ class Task:
         return self.yielded_until >= self.window.rng.end
 
     @property
-    def open(self) -> list[Stream]:
-        """Streams with ranges to request, the earliest first."""
-        return sorted((one for one in self.streams if one.next is not None), key=lambda one: one.next or 0)
+    def next_stream(self) -> Stream | None:
+        """The stream whose next chunk is the earliest; None if all is requested."""
+        streams = [stream for stream in self.streams if stream.next is not None]
+        return min(streams, key=lambda stream: stream.next or 0, default=None)
 
     def begin(self, info: MarketInfo) -> bool:
         """Make the streams; return whether there is one per token."""
@@ -301,9 +255,9 @@ class Task:
         if end > self.yielded_until:
             window = replace(self.window, rng=Range(self.yielded_until, end))
             self.yielded_until = end
-            got = merged(window, [fetched for stream in self.streams for fetched in stream.pop(end)])
-            self.points += len(got.columns)
-            yield got._replace(request=self.index)
+            fetched = merged(window, [part for stream in self.streams for part in stream.pop(end)])
+            self.points += len(fetched.columns)
+            yield fetched._replace(request=self.index)
 
     def stop(self, *, in_order: bool) -> tuple[list[Fetched], list[Window]]:
         """The complete chunks after a gap unless ``in_order``, and the windows that remain to request."""
@@ -312,14 +266,3 @@ class Task:
         if in_order or not done:
             return [], [replace(self.window, rng=Range(self.yielded_until, self.window.rng.end))]
         return done, [window for _, windows in stopped for window in windows]
-
-
-def _start(chunk: Chunk) -> int:
-    return chunk.window.rng.start
-
-
-def _cut_off(window: Window, fetched: Fetched, end: int) -> Fetched:
-    """The points of a window before a time."""
-    window = replace(window, rng=Range(window.rng.start, min(end, window.rng.end)))
-    columns: Data = fetched.columns.between(window.first_bucket, window.rng.end)
-    return fetched._replace(window=window, columns=columns)

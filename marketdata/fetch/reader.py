@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,11 +29,11 @@ from marketdata.points.columns import Data, Page, joined
 from marketdata.points.duplicates import deduplicate, repeated
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
-from marketdata.times import SECOND, to_text
+from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
 
-# Each try halves a chunk whose count is wrong, or requests one bucket again.
+# A single bucket whose pages do not end is requested so often.
 _MAX_TRIES = 3
 
 
@@ -64,56 +64,34 @@ class Fetched(NamedTuple):
 class Chunk:
     """A chunk of a range: one thread requests it and follows its cursor for ``max_pages`` pages.
 
-    ``labels`` is the number of tokens in the record of the market, 0 if unknown. Points in ``received_before`` must
-    reappear. ``pages`` has the received pages; the first ``pages_in_order`` are known to be in time order. ``fetched``
-    has all points; if it ``awaits_order``, it is complete only if pages are in time order.
+    The end of its ``window`` may move to an earlier time than that of the ``requested`` one meanwhile. ``pages`` has
+    the received pages; the first ``pages_in_order`` are known to be in time order. ``fetched`` has all points. Points
+    in ``received_before`` must reappear.
     """
 
     window: Window
     max_pages: int | None = None
+    requested: Window | None = None
     received_before: list[Data] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
     pages_in_order: int = 0
     date: float | None = None
     fetched: Fetched | None = None
-    awaits_order: bool = False
     tries: int = 1
     bound: int = 1
-    labels: int = 0
 
-    @property
-    def is_full(self) -> bool:
-        """Whether every token of the market has a point in every bucket, so that no other can exist."""
-        most, width = self.window.buckets * self.labels, self.window.resolution.micros
-        if not most or sum(page.points for page in self.pages) < most or _labels(self.pages) > self.labels:
-            return False
-        inside = (page.columns.between(self.window.first_bucket, self.window.rng.end) for page in self.pages)
-        return len({(label, t // width) for columns in inside for label, t in _keys(columns)}) == most
-
-    def halves(self, tries: int) -> list[Chunk]:
-        """Both halves, or the chunk itself if it is one bucket; requested for the ``tries``-th time."""
-        windows = self.window.halves() if self.window.buckets > 1 else [self.window]
+    def halves(self) -> list[Chunk]:
+        """Both halves, or the chunk itself if it is one bucket, to request them again."""
+        is_one = self.window.buckets == 1
+        windows = [self.window] if is_one else self.window.halves()
         return [
-            Chunk(window, received_before=self.received_before, tries=tries, bound=self.bound, labels=self.labels)
+            Chunk(window, received_before=self.received_before, tries=self.tries + is_one, bound=self.bound)
             for window in windows
         ]
 
-    def advances(self) -> bool:
-        """Whether pages in time order reach beyond the first bucket, so that the chunk may end here."""
-        if not self.pages_in_order:
-            return False
-        start, received = self.window.rng.start, self.received(self.pages_in_order)
-        return received.complete and int(received.columns.ts.max(initial=start)) > start
-
-    def received(self, pages: int) -> Fetched:
-        """The points of the first ``pages`` pages; a later page shows whether an empty cursor was the end."""
-        fetched = collected(self.window, self.pages[:pages], self.date)
-        fetched.notes.pop("cursor_empty", None)
-        return fetched
-
-    def restart(self) -> None:
-        """Forget the received pages, to request them again."""
-        self.pages, self.pages_in_order, self.date = [], 0, None
+    def collected(self, pages: Sequence[Page]) -> Fetched:
+        """The points of these pages in the window, each once."""
+        return cut_off(self.window, collected(self.requested or self.window, pages, self.date), self.window.rng.end)
 
 
 class Reader:
@@ -126,24 +104,22 @@ class Reader:
         self._markets: dict[tuple[IdKind, str], str] = {}  # the market that an id or slug names
         self._tokens: dict[str, dict[str, str | None]] = {}  # the token that a label of a market names
         self._lock = threading.Lock()
-        self._counts_otherwise = False  # metadata.count is no number of points, however counted
-        self._empty_cursors: set[Literal["end", "more"]] = set()  # what was seen to follow an empty next_cursor
 
     def read(
         self,
         chunk: Chunk,
         report: Report,
         stop: threading.Event | None = None,
-        on_page: Callable[[Chunk], object] = lambda _: None,
+        on_page: Callable[[Chunk], bool] = lambda _: False,
     ) -> Fetched | None:
-        """All points of a chunk; None if only its first pages were read: ``max_pages``, or pages before a fault.
+        """All points of a chunk; None if only its first ``max_pages`` pages were read.
 
-        ``on_page`` is called for each page. Errors have ``.attempts``.
+        ``on_page`` is called for each page, and returns whether all points of the chunk have arrived. Errors have
+        ``.attempts``.
         """
         try:
-            fetched = self._read_or_halve(
-                chunk, partial(self._follow, report=report, stop=stop, on_page=on_page), report
-            )
+            follow = partial(self._follow, report=report, stop=stop, on_page=on_page)
+            fetched = self._read_or_halve(chunk, follow, report)
             return _require_received_before(chunk, fetched) if fetched is not None else None
         except MarketDataError as error:
             if error.attempts is None:
@@ -151,77 +127,46 @@ class Reader:
             raise
 
     def _read_or_halve(self, chunk: Chunk, follow: Callable[[Chunk], Fetched | None], report: Report) -> Fetched | None:
-        """All points of a chunk, read as halves if its pages do not end or points may be missing.
+        """All points of a chunk, read as halves if its pages do not end, or end with an empty cursor.
 
         A smaller window needs fewer cursors, and one that fits a page needs none. A single bucket is requested again.
         """
-        is_one, lacks, fetched = chunk.window.buckets == 1, "end", chunk.fetched
+        is_one = chunk.window.buckets == 1
         try:
-            if fetched is None and (fetched := follow(chunk)) is None:
-                return None
-            lacks = self._lacks(chunk, fetched)
-            if not lacks:
+            fetched = chunk.fetched if chunk.fetched is not None else follow(chunk)
+            if fetched is None or not fetched.notes["cursor_empty"]:
                 return fetched
-            if lacks == "cursor" and chunk.advances():
-                return None
-            if is_one and (lacks == "cursor" or chunk.tries == _MAX_TRIES):
+            if len(fetched.columns) >= chunk.window.buckets * fetched.labels:
+                return fetched
+            if is_one:
                 return fetched._replace(complete=False)
-            chunk.received_before.append(fetched.columns)
         except PaginationStalledError:
-            if chunk.advances():
-                return None
-            if (
-                chunk.received_before
-                and len(chunk.pages) > 1
-                and same(chunk.pages[-2].columns, chunk.pages[-1].columns)
-            ):
-                raise  # the same page for ever, also in a smaller window
+            fetched = None
             chunk.received_before += [page.columns for page in chunk.pages]
             # Give up once twice the pages that the chunk can have were of no use.
             if len(chunk.received_before) >= 2 * chunk.bound or (is_one and chunk.tries == _MAX_TRIES):
                 raise
         with self._lock:
             report.restarts += 1
-        chunk.restart()
-        halves = chunk.halves(chunk.tries + (is_one or lacks == "count"))
-        for half in halves if fetched is not None else ():
-            with suppress(PaginationStalledError):
-                half.fetched = follow(half)
-        received = [half.fetched for half in halves if half.fetched is not None]
-        if fetched is not None and len(received) == len(halves) and self._learn(lacks, chunk, fetched, received):
-            return merged(chunk.window, received)
+        halves = chunk.halves()
+        if fetched is not None:
+            for half in halves:
+                with suppress(PaginationStalledError):
+                    half.fetched = follow(half)
+            received = [half.fetched for half in halves if half.fetched is not None]
+            if sum(len(half.columns) for half in received) == len(fetched.columns):
+                return merged(chunk.window, received)  # the empty cursor was the end
         batches = [self._read_or_halve(half, follow, report) for half in halves]
         return merged(chunk.window, [batch for batch in batches if batch is not None])
 
-    def _lacks(self, chunk: Chunk, fetched: Fetched) -> str:
-        """Why points may be missing, if smaller windows can show it: "count", "cursor" or nothing."""
-        if fetched.notes["count_mismatch"] and chunk.tries <= _MAX_TRIES and not self._counts_otherwise:
-            return "count"
-        if not fetched.notes["cursor_empty"] or len(fetched.columns) >= chunk.window.buckets * fetched.labels:
-            return ""
-        # An empty cursor is believed if it always was the end, and the page has room for one bucket more.
-        last = chunk.pages[-1]
-        has_room = last.points + fetched.labels <= min(chunk.window.limit, last.limit or LARGEST_LIMIT)
-        return "" if has_room and self._empty_cursors == {"end"} else "cursor"
-
-    def _learn(self, lacks: str, chunk: Chunk, fetched: Fetched, halves: Sequence[Fetched]) -> bool:
-        """Whether halves show a chunk complete; learns what the service means by a count or an empty cursor."""
-        if lacks == "cursor":
-            is_end = sum(len(half.columns) for half in halves) == len(fetched.columns)
-            self._empty_cursors.add("end" if is_end else "more")
-            return is_end
-        if chunk.tries == 1 and len(halves) == 2 and not any(half.complete for half in halves):
-            self._counts_otherwise = True
-        return False
-
     def _follow(
-        self, chunk: Chunk, report: Report, stop: threading.Event | None, on_page: Callable[[Chunk], object]
+        self, chunk: Chunk, report: Report, stop: threading.Event | None, on_page: Callable[[Chunk], bool]
     ) -> Fetched | None:
         """The points of a chunk, page after page; None if there are more than ``chunk.max_pages``."""
-        chunk.restart()
+        chunk.pages, chunk.pages_in_order, chunk.date = [], 0, None
         name = chunk.window.view, chunk.window.id
         limit = max(min(chunk.window.limit, self._largest_limit), self._limits.get(name, 1))
-        window = replace(chunk.window, limit=limit)
+        window = chunk.requested = replace(chunk.window, limit=limit)
 
         def bound(page: Page) -> int:
             least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
@@ -233,11 +178,11 @@ class Reader:
         try:
             for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
                 chunk.pages.append(page)
-                on_page(chunk)
-                if page.next_cursor and chunk.is_full:
-                    break  # some services give a cursor behind every full page
-                if page.next_cursor and chunk.max_pages is not None and len(chunk.pages) >= chunk.max_pages:
+                is_complete = on_page(chunk)
+                if page.next_cursor and not is_complete and len(chunk.pages) == chunk.max_pages:
                     return None
+                if is_complete:
+                    break
         except BadRequestError as error:
             if isinstance(error, LimitTooSmallError):
                 if error.minimum is None or not window.limit < error.minimum <= LARGEST_LIMIT:
@@ -250,7 +195,7 @@ class Reader:
             with self._lock:
                 report.note({"limit_raised" if isinstance(error, LimitTooSmallError) else "limit_lowered": 1})
             return self._follow(chunk, report, stop, on_page)
-        return collected(window, chunk.pages, chunk.date)
+        return chunk.collected(chunk.pages)
 
     def check(self, window: Window, page: Page) -> None:
         """ContractError for an answer about another resolution, market or token than requested or answered before."""
@@ -270,14 +215,14 @@ class Reader:
 
     def _page(self, chunk: Chunk, window: Window, miscounted: list[Data], answer: Answer) -> Page:
         """The page of an answer; ContractError if it is invalid; see `check`."""
-        before = miscounted.pop() if miscounted else None
         page = decode_page(window.view, answer.body)
         self.transport.check_cursor(page.next_cursor)
         self.check(window, page)
+        before = miscounted.pop() if miscounted else None
         per_token = np.diff(page.columns.bounds).max(initial=0)
         if page.count not in (page.points, len(np.unique(page.columns.ts)), per_token):
             # The same answer twice means that the service counts otherwise; another answer means that points get lost.
-            if not self._counts_otherwise and (before is None or not same(before, page.columns)):
+            if before is None or not same(before, page.columns):
                 miscounted += [page.columns] if before is None else []
                 raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
             page.notes["count_mismatch"] += 1
@@ -302,6 +247,12 @@ def collected(window: Window, pages: Sequence[Page], date: float | None) -> Fetc
         columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
     complete, market_id = not notes["count_mismatch"], pages[0].market_id
     return Fetched(window, market_id, columns, complete, len(pages), _labels(pages), +notes)
+
+
+def cut_off(window: Window, fetched: Fetched, end: int) -> Fetched:
+    """The points of a window before a time."""
+    window = replace(window, rng=Range(window.rng.start, min(end, window.rng.end)))
+    return fetched._replace(window=window, columns=fetched.columns.between(window.first_bucket, window.rng.end))
 
 
 def merged(window: Window, batches: Sequence[Fetched]) -> Fetched:

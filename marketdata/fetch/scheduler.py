@@ -12,36 +12,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
-from marketdata.errors import MarketDataError, NetworkError, NotFoundError, TooManyTokensError
+from marketdata.errors import ContractError, MarketDataError, NetworkError, NotFoundError, TooManyTokensError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.chunks import MAX_CHUNK_PAGES, Stream, Task
-from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.markets import Markets
 from marketdata.fetch.reader import Chunk, Fetched, Reader
+from marketdata.fetch.threads import start_thread, worker_count
 from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
 
-THREAD = "marketdata-fetch"
 Request = Callable[[], None]
-
-
-class Markets(Protocol):
-    """Knows the active range and the tokens of markets."""
-
-    def known(self, id_or_slug: str) -> MarketInfo | None:
-        """The record as known without a request."""
-
-    def look_up(self, id_or_slug: str) -> MarketInfo:
-        """The record by the service; an empty one if it has none."""
-
-
-def worker_count(pacer: Pacer, latency: float | None) -> int:
-    """Concurrent requests that use up the key's rate at this latency."""
-    rate = pacer.requests_per_minute
-    if rate is None:
-        return 8
-    return min(96, max(16, math.ceil(rate / 60 * (latency or 0.3) * 1.3) + 2))
 
 
 class Scheduler:
@@ -123,10 +103,9 @@ class Scheduler:
         self.close()
         with self._change:
             for stream in self._streams:
-                # A resume requests a chunk again that does not fit the others.
-                with suppress(MarketDataError):
-                    for fetched in stream.keep():
-                        fetched.note(self.report)
+                for chunk in [one for one in stream.chunks if one.fetched is None and one.pages]:
+                    with suppress(ContractError):  # a resume requests a chunk again that does not fit the others
+                        self._note(stream.receive(chunk, None))
             self._release()
             received, remaining = list(self._ready), list[Window]()
             self._ready.clear()
@@ -186,9 +165,12 @@ class Scheduler:
             # Points are yielded in order, behind those of the first chunk, so that it may always be requested.
             may_begin = self._in_order and task is self._begun[0] and not self._ready
             is_begun = any(stream.chunks for stream in task.streams)
-            for stream in task.open[:1]:
-                if has_room or (stream.is_blocked and (is_begun or may_begin)):
-                    return partial(self._request, task, stream, self._next_chunk(stream))
+            if (stream := task.next_stream) is None:
+                continue
+            if has_room or (stream.next == stream.done and (is_begun or may_begin)):
+                longest = None if self._buffer is None else MAX_CHUNK_PAGES
+                chunk = stream.next_chunk(self._parts(stream, stream.pages_to_request), longest)
+                return partial(self._request, task, stream, chunk)
         if not has_room or not self._waiting:
             return None
         self._begun.append(task := self._waiting.popleft())
@@ -196,12 +178,12 @@ class Scheduler:
             return partial(self._look_up, task)
         return self._next_request()
 
-    def _next_chunk(self, stream: Stream) -> Chunk:
-        """The next chunk of a stream, whose share of all remaining pages says how many workers it may use."""
-        pages = stream.pages_to_request
-        share = 1 if self._waiting or not pages else round(self._workers * pages / self._remaining_pages)
-        cuts = self._budget(stream) / stream.spans.expected_overfetch
-        return stream.next_chunk(int(min(share, cuts + 1)), None if self._buffer is None else MAX_CHUNK_PAGES)
+    def _parts(self, stream: Stream, pages: float) -> int:
+        """The number of chunks for ``pages`` of a stream: its share of idle workers, as far as overfetch allows."""
+        if self._waiting or not pages:
+            return 1
+        share = round(self._workers * pages / self._remaining_pages)
+        return int(min(share, self._budget(stream) / stream.spans.expected_overfetch + 1))
 
     def _budget(self, stream: Stream) -> float:
         """Pages of overfetch still allowed: cuts cause it, as nobody knows where pages end.
@@ -215,18 +197,18 @@ class Scheduler:
         pages = min(sum(one.pages(one.window.rng) for one in self._streams), 3 * self._pages_received)
         return 2 + pages / 50 - overfetch
 
-    def _note_page(self, stream: Stream, chunk: Chunk) -> None:
+    def _note_page(self, stream: Stream, chunk: Chunk) -> bool:
         """Take in a page; divide the rest of its chunk if workers are idle and it is more than its share."""
         with self._change:
             self._pages_received += 1
-            stream.add_page(chunk)
+            is_complete = stream.add_page(chunk)
             self._start()
-            if self._active == self._workers or any(task.open for task in self._begun):
-                return
-            pages = stream.remaining_pages(chunk)
-            is_worth = pages > WORTH_DIVIDING and round(self._workers * pages / self._remaining_pages) > 1
-            if is_worth and self._budget(stream) > stream.split_cost(chunk):
-                chunk.max_pages = len(chunk.pages)
+            if not is_complete and self._active < self._workers and not any(task.next_stream for task in self._begun):
+                pages = stream.remaining_pages(chunk)
+                if pages > WORTH_DIVIDING and (parts := self._parts(stream, pages)) > 1:
+                    stream.divide(chunk, parts)
+                    self._start()
+            return is_complete
 
     # -- a thread
 
@@ -274,11 +256,12 @@ class Scheduler:
         with self._change:
             if task not in self._begun or stream not in task.streams or chunk not in stream.chunks:
                 return  # the market does not exist, is now requested by token, or the fetch has ended
-            if fetched is not None:
-                fetched.note(self.report, strict=self._strict)
-            for before in stream.receive(chunk, fetched):
-                before.note(self.report, strict=self._strict)
+            self._note(stream.receive(chunk, fetched), strict=self._strict)
             self._release()
+
+    def _note(self, fetched: Fetched | None, *, strict: bool = False) -> None:
+        if fetched is not None:
+            fetched.note(self.report, strict=strict)
 
     def _release(self) -> None:
         """Let complete ranges be yielded, in order up to the first gap; called under the lock."""
@@ -306,35 +289,3 @@ class Scheduler:
         out = NotFoundError(problem, status=error.status, detail=error.detail, url=error.url, hint=hint)
         out.attempts, out.resume = error.attempts, Resume(tuple(task.window for task in missing))
         return out
-
-
-def start_thread(work: Callable[[], object]) -> threading.Thread:
-    """A thread that sends requests, and does not keep a program from ending."""
-    thread = threading.Thread(target=work, name=THREAD, daemon=True)
-    thread.start()
-    return thread
-
-
-def run_all(transport: Transport, calls: Sequence[Callable[[], object]]) -> None:
-    """Make calls concurrently, as many at once as the key's rate needs; the first error ends them."""
-    todo, errors, stop = iter(calls), list[BaseException](), threading.Event()
-
-    def work() -> None:
-        try:
-            while not stop.is_set() and (call := next(todo, None)) is not None:
-                call()
-        except BaseException as error:
-            errors.append(error)
-            stop.set()
-
-    many = min(len(calls), worker_count(transport.pacer, transport.latency))
-    threads: list[threading.Thread] = []
-    try:
-        threads += (start_thread(work) for _ in range(many))
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(1.0)
-    finally:
-        stop.set()
-    if errors:
-        raise errors[0]

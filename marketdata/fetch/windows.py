@@ -95,10 +95,9 @@ class Spans:
     """Estimates from the recent pages of a market: ``buckets`` per page, and ``page``, the points of a full one."""
 
     def __init__(self, labels: int, limit: int) -> None:
-        self._labels, self._limit = labels, limit
+        self._limit = limit
         self._pages: deque[tuple[int, int]] = deque(maxlen=16)  # points and buckets
-        self._full: deque[int] = deque(maxlen=16)  # points of pages that another page follows
-        self._count, self._emptiest, self._fullest = 0, math.inf, 0.0  # full pages, and their points per bucket
+        self._full_pages: deque[tuple[int, int]] = deque(maxlen=16)  # those that another page follows
         self._variance = 0.0  # of points per bucket over their mean, the largest of all pages
         self.page: float = limit
         self.buckets = limit / labels
@@ -108,12 +107,9 @@ class Spans:
         received = int(points.sum())
         self._pages.append((received, buckets))
         if is_full and received:
-            mean = received / buckets
-            self._full.append(received)
-            self._count += 1
-            self._emptiest, self._fullest = min(self._emptiest, mean), max(self._fullest, mean)
-            self._variance = max(self._variance, float((points**2).sum()) / received - mean)
-            self.page = fmean(self._full)
+            self._full_pages.append((received, buckets))
+            self._variance = max(self._variance, float((points**2).sum()) / received - received / buckets)
+            self.page = fmean(points for points, _ in self._full_pages)
         all_points, all_buckets = map(sum, zip(*self._pages, strict=True))
         self.buckets = self.page * all_buckets / max(1, all_points)
 
@@ -124,30 +120,25 @@ class Spans:
 
     @property
     def is_even(self) -> bool:
-        """Whether pages differ by no more than chance."""
-        return self._fullest <= 2 * self._emptiest
+        """Whether full pages differ by no more than chance."""
+        densities = [points / buckets for points, buckets in self._full_pages]
+        return bool(densities) and max(densities) <= 2 * min(densities)
 
     @property
     def is_regular(self) -> bool:
         """Whether pages have a predictable number of points, such as two tokens with nine of ten buckets filled."""
-        return self._count > 0 and self.is_even and self._variance < 0.2
+        return self.is_even and self._variance < 0.2
 
     @property
     def expected_overfetch(self) -> float:
-        """Pages that the end of a window overfetches: one, or less if many pages were alike.
-
-        A typical window has four pages; the more they vary, the more it overfetches.
-        """
-        if not self.is_even:
-            return 1.0
-        return min(1.0, max(1 / (1 + self._count), 0.25 + 1.2 * self._deviation(4)))
-
-    def _deviation(self, pages: float) -> float:
-        """Standard deviation of the number of pages of a window that should have ``pages``."""
-        return math.sqrt(self._variance / self._limit * pages * (1 + pages / max(1, len(self._full))))
+        """Pages that a cut overfetches: half a page where pages are alike, else a whole one."""
+        return 0.5 if self.is_even else 1.0
 
     def width(self, pages: int) -> int:
         """Buckets of a window of ``pages``, narrower by a margin so that it rarely needs one page more."""
-        chance = 1.7 * self._deviation(pages) if self.is_even else 0
+        margin = 0.0
+        if self.is_even:
+            uncertainty = 1 + pages / len(self._full_pages)
+            margin = 1.7 * math.sqrt(self._variance / self._limit * pages * uncertainty)
         # With few points of many tokens, the margin would leave nothing of the window.
-        return max(1, round(self.buckets * max(pages / 2, pages - chance)))
+        return max(1, round(self.buckets * max(pages / 2, pages - margin)))

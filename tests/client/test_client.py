@@ -15,7 +15,7 @@ from reference.faults import Act, Ask, FaultServer, ok, refuse
 from reference.oracle import Oracle, minutes
 
 import marketdata as md
-from marketdata.fetch.scheduler import THREAD
+from marketdata.fetch.threads import THREAD
 
 START, END = "2025-12-31", "2026-01-01"
 

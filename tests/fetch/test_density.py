@@ -37,15 +37,10 @@ def test_windows_are_narrower_by_what_chance_adds() -> None:
     assert seen((100, 100), (100, 300)).width(2) == 400
 
 
-def test_windows_cost_less_the_more_pages_were_alike() -> None:
-    """A page that has as many points as buckets makes the next ones likely; one with a gap says that nothing is."""
-    costs = [seen(*[(100, 100)] * count).expected_overfetch for count in (0, 1, 2, 3, 4, 50)]
-    assert costs[0] == 1
-    assert costs == sorted(costs, reverse=True)
-    assert costs[-1] > 0
-    assert costs[-1] < seen(*[(100, 120)] * 50).expected_overfetch < seen(*[(100, 200)] * 50).expected_overfetch < 1
-    spans = seen((100, 100), (100, 400), *[(100, 100)] * 30)
-    assert spans.expected_overfetch == 1
+def test_a_cut_costs_more_where_pages_differ() -> None:
+    """Half a page where pages are alike, a whole one where they differ or no full page arrived."""
+    assert seen((100, 100), (100, 120)).expected_overfetch == 0.5
+    assert seen().expected_overfetch == seen((100, 100), (100, 400)).expected_overfetch == 1.0
 
 
 def test_silence_is_as_wide_as_it_may_be() -> None:

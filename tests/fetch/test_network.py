@@ -671,7 +671,7 @@ def test_keyboard_interrupt(server: FaultServer, transport: Transport) -> None:
 
 CTRL_C = """
 import sys
-from marketdata.client.markets import Markets
+from marketdata.fetch.markets import Markets
 from marketdata.fetch.http.retry import Policy
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.scheduler import Scheduler

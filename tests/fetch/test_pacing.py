@@ -17,7 +17,7 @@ import marketdata.testing
 from marketdata.clock import Clock
 from marketdata.fetch.http.rate_limit import _BY_KEY, Pacer, pacer_for
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.scheduler import worker_count
+from marketdata.fetch.threads import worker_count
 
 
 def most_in_a_minute(times: list[float]) -> int:

@@ -20,7 +20,7 @@ from reference.oracle import DATE, MINUTE, START, Oracle, expected, minutes, row
 from marketdata.errors import ContractError, NetworkError, NotFoundError, PlanError, ServerError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.scheduler import worker_count
+from marketdata.fetch.threads import worker_count
 from marketdata.fetch.windows import Window
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, parse_iso, to_text
@@ -521,11 +521,11 @@ def independent(tokens: int, share: float | str, pages: int) -> tuple[Oracle, in
 def test_requests_over_pages_of_many_tokens(
     server: Near, transport: Paced, tokens: int, share: float | str, pages: int
 ) -> None:
-    """The same of markets with tokens that trade each for itself, of which hardly a page has all."""
+    """Markets whose tokens trade independently need at most 1.1 requests per page, and two more."""
     oracle, count, needed = independent(tokens, share, pages)
     served(server, oracle, Oracle.__call__)
     assert len(rows(fetch(transport, oracle.request(count)))) == len(oracle.points)
-    assert len(history(server)) <= (1.05 * needed if needed >= 20 else needed + 1) + 2
+    assert len(history(server)) <= (1.1 * needed if needed >= 20 else needed + 1) + 2
 
 
 @pytest.mark.fault("P18")

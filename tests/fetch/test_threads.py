@@ -11,9 +11,9 @@ from reference.faults import FaultServer, ok, refuse
 from reference.oracle import MINUTE, START, Oracle, expected, fetch, minutes, rows
 
 from marketdata.client import Client
-from marketdata.client.markets import Markets
 from marketdata.errors import PlanError
 from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.markets import Markets
 from marketdata.times import to_text
 
 

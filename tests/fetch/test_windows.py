@@ -358,35 +358,6 @@ def test_other_points_each_time(server: FaultServer, transport: Transport, oracl
 
 
 @pytest.mark.fault("P7")
-@pytest.mark.parametrize("number", [1, 2, 5])
-def test_lost_twice(server: FaultServer, transport: Transport, oracle: Oracle, number: int) -> None:
-    """Where other pages are counted rightly, a page that lacks the same point twice is asked for in another way."""
-    left = [1, 1]
-    lose = on_page(number, lambda body: body["data"]["Yes"].pop(3) and left.pop() if left else None)
-    server.answer = bend(oracle, lose)
-    report = Report()
-    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
-    assert report.restarts == 1
-
-
-@pytest.mark.fault("P7")
-def test_lost_twice_in_one_bucket(server: FaultServer, transport: Transport) -> None:
-    """A window of one bucket has no halves: where it lacks the same point twice it is asked once more."""
-    oracle = Oracle.of_prices(1, ["A", "B", "C"])
-    left = [1, 1]
-
-    def lose(body: Body, ask: Ask) -> None:
-        if left:
-            left.pop()
-            body["data"]["B"].clear()
-
-    server.answer = bend(oracle, lose)
-    report = Report()
-    assert fetched(transport, oracle.request(1), report=report, strict=True) == expected(oracle.points)
-    assert (len(server.asks), report.restarts) == (3, 1)
-
-
-@pytest.mark.fault("P7")
 def test_some_pages_always(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
     """A page whose count stays wrong however it is asked for is kept, with a warning."""
 

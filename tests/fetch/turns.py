@@ -17,12 +17,12 @@ from typing import Any
 from reference.faults import Act, Ask, ok
 from reference.oracle import START
 
-from marketdata.client.markets import Markets
 from marketdata.clock import Clock
 from marketdata.errors import ContractError, NetworkError
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.retry import Failure, server_date
 from marketdata.fetch.http.transport import Answer, Transport
+from marketdata.fetch.markets import Markets
 from marketdata.fetch.reader import Reader
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window

@@ -12,9 +12,9 @@ from typing import Any
 from reference.columns import levels_of
 from reference.faults import Act, Ask, ok, refuse
 
-from marketdata.client.markets import Markets
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.markets import Markets
 from marketdata.fetch.reader import Chunk, Fetched, Reader
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window

@@ -17,7 +17,7 @@ from marketdata.errors import (
     ServerError,
 )
 from marketdata.fetch.http.transport import Transport
-from marketdata.fetch.scheduler import run_all
+from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import MarketInfo
 from marketdata.times import first_time
 
