@@ -11,8 +11,8 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args, overload
 
+from marketdata.adapters.recordings.columns import renamed_columns
 from marketdata.adapters.recordings.paths import files_of
-from marketdata.adapters.recordings.renaming import renamed_columns
 from marketdata.archive import files, ingest, listings, maintenance, query, recordings, scan, sql, summary
 from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import FetchedRange, Pull, PullOptions

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from marketdata.adapters.recordings.batch import Batch
 from marketdata.adapters.recordings.files import SUFFIXES, DamagedFileError, RecordingFile
-from marketdata.adapters.recordings.format import FileKind, Format, Reading, format_of
+from marketdata.adapters.recordings.format import Batch, FileKind, Format, ReadOptions, format_of
 from marketdata.adapters.recordings.paths import Paths
 from marketdata.archive import ingest, query
 from marketdata.archive.import_journal import Journal, fingerprint
@@ -67,8 +66,8 @@ def market_records(path: Path) -> pl.DataFrame:
     file = RecordingFile(path)
     chosen = format_of(file)
     if chosen.kind != "markets":
-        raise ConfigError(f"{path.name!r} has {chosen.kind}, not records of markets ({chosen.needs}).")
-    batch = next(chosen.read(file, Reading()))
+        raise ConfigError(f"{path.name!r} has {chosen.kind}, not records of markets ({chosen.needed}).")
+    batch = next(chosen.read(file, ReadOptions()))
     return batch.frame if batch.frame is not None else pl.DataFrame()
 
 
@@ -197,7 +196,7 @@ class Import:
         """Add tidy points or records."""
         account = _Account()
         try:
-            batch = next(chosen.read(file, Reading(self.options.clock, self.options.keep)))
+            batch = next(chosen.read(file, ReadOptions(self.options.clock, self.options.keep)))
         except ConfigError as problem:
             raise _naming(file, problem) from problem
         account.rows, account.left_out = batch.rows, batch.left_out
@@ -253,7 +252,7 @@ class Import:
 
     def why(self, chosen: Format) -> str:
         """Why a file has its format."""
-        return f"format={chosen.name}" if self.options.format else f"has {chosen.needs}"
+        return f"format={chosen.name}" if self.options.format else f"has {chosen.needed}"
 
     def place(self, token: Token) -> Token:
         """The token with the market that the archive knows, or that the file names, or one called as the token."""
@@ -295,11 +294,10 @@ class _RecordingImport:
         self._run, self._file, self._format = run, file, chosen
         self._account, self._tally = _Account(), rule.Tally()
         run.feed.tally = self._tally
-        self._reading = Reading(run.options.clock, run.options.keep)
+        self._read_options = ReadOptions(run.options.clock, run.options.keep)
         # Books that are to be added together, and how many levels they have.
         self._books: list[Books] = []
         self._levels = 0
-        self._diagnostics = Counter[str]()
         # The first and the last time of each token so far.
         self._spans: dict[tuple[str, str | None], tuple[int, int]] = {}
 
@@ -307,18 +305,21 @@ class _RecordingImport:
         """Read the file to its end: once if it fits into memory, else again after its order is known."""
         kept, count, early, too_early = self._read()
         out_of_order = too_early if self._format.changes else early
-        if kept is None and out_of_order and count <= _SORTED_CHANGES:
+        if kept is None and out_of_order:
+            if count > _SORTED_CHANGES:
+                raise ConfigError(
+                    f"is not in the order of time, and too large to be sorted in memory. "
+                    f"{100 * out_of_order / count:.1f} % of its {count:,} changes come after a later one of their "
+                    "token and would be lost. Sort its rows by time first, or divide it into files of a range of time "
+                    "each that are named in that order."
+                )
             kept = list(self._batches())
-        if kept is not None:
-            self._take_whole(kept, is_sorted=not early)
-        elif out_of_order:
-            raise ConfigError(
-                f"is not in the order of time, and too large to be sorted in memory. {100 * out_of_order / count:.1f} "
-                f"% of its {count:,} changes come after a later one of their token and would be lost. Sort its rows by "
-                "time first, or divide it into files of a range of time each that are named in that order."
-            )
+        if kept is None:
+            self._add_batches(self._batches())
         else:
-            self._take_parts()
+            whole = rule.joined([batch.changes for batch in kept])
+            self._receive(kept)
+            self._add_batches([Batch(rule.by_time(whole) if early else whole)])
         if self._format.changes:
             self._keep(self._run.feed.end())
         if is_last:
@@ -335,7 +336,6 @@ class _RecordingImport:
         for batch in self._batches():
             account.rows += batch.rows
             account.left_out += batch.left_out
-            self._diagnostics += batch.diagnostics
             count += len(batch.changes)
             is_early, is_too_early = rule.out_of_order(batch.changes, latest)
             early += int(is_early.sum())
@@ -349,7 +349,7 @@ class _RecordingImport:
         """The batches of the file, of a damaged one those before the damage."""
         any_rows = False
         try:
-            for batch in self._format.read(self._file, self._reading):
+            for batch in self._format.read(self._file, self._read_options):
                 any_rows |= batch.rows > 0
                 yield batch
         except DamagedFileError as problem:
@@ -358,15 +358,10 @@ class _RecordingImport:
             if problem.problem not in self._account.notes:
                 self._account.notes.append(problem.problem)
 
-    def _take_whole(self, batches: list[Batch], *, is_sorted: bool) -> None:
-        changes = rule.joined([batch.changes for batch in batches])
-        self._receive(batches)
-        self._take(changes if is_sorted else rule.by_time(changes))
-
-    def _take_parts(self) -> None:
-        """Take a file part by part; the last bucket of each token waits for the next part, as it may go on there."""
+    def _add_batches(self, batches: Iterable[Batch]) -> None:
+        """Add batch after batch; the last bucket of each token waits for the next one, as it may go on there."""
         waiting = rule.no_changes()
-        for batch in self._batches():
+        for batch in batches:
             self._receive([batch])
             changes = rule.joined([waiting, batch.changes])
             changes = changes.take(np.argsort(changes.token, kind="stable"))
@@ -374,8 +369,8 @@ class _RecordingImport:
             if not self._format.changes or self._format.row_per_level:
                 waits = rule.in_last_bucket(changes, self._run.store.base)
             waiting = changes.take(waits)
-            self._take(changes.take(~waits))
-        self._take(waiting)
+            self._add_changes(changes.take(~waits))
+        self._add_changes(waiting)
 
     def _receive(self, batches: list[Batch]) -> None:
         """Note markets and times of arrival before the changes that came with them."""
@@ -385,7 +380,7 @@ class _RecordingImport:
             self._keep(run.feed.received(np.concatenate([batch.received for batch in batches])))
             run.gaps.update((run.feed.holes.sum(axis=1) // 2).tolist())
 
-    def _take(self, changes: Changes) -> None:
+    def _add_changes(self, changes: Changes) -> None:
         """Make books of changes."""
         if not len(changes):
             return
@@ -454,7 +449,6 @@ class _RecordingImport:
             run.latest[token] = max(end, run.latest.get(token, end))
         nameless = len(run.without_market.intersection(str(name) for _, name in self._spans))
         notes = {
-            **self._diagnostics,
             "changes came after a later one of their token, so the file was sorted by time": sorted_changes,
             "time that goes back": tally.back,
             "tokens with times before those of an earlier file: of a bucket that both have, the book of this file is "
@@ -526,8 +520,8 @@ def add_files(
             chosen = format_of(file, options.format)
             if chosen.kind == "trades":
                 raise ConfigError(
-                    f"{path.name!r} has trades ({chosen.needs}), which an archive does not store: md.read_trades reads "
-                    "them."
+                    f"{path.name!r} has trades ({chosen.needed}), which an archive does not store: md.read_trades "
+                    "reads them."
                 )
             is_table = chosen.kind != "books" or chosen.name == "books"
             (tables if is_table else recordings).append((file, chosen))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Native, Texts
-from marketdata.adapters.recordings.format import Reading
+from marketdata.adapters.recordings.format import ReadOptions
 from marketdata.adapters.recordings.messages import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
@@ -91,7 +91,7 @@ def rebuild(
     like = None
     if isinstance(messages_or_frame, list | tuple | Mapping):
         frame_kind(frame)
-        changes = _changes_of_messages(messages_or_frame, Reading(clock, fields))
+        changes = _changes_of_messages(messages_or_frame, ReadOptions(clock, fields))
     else:
         like = in_memory(messages_or_frame)
         changes = _changes_of_frame(like, clock, fields)
@@ -161,8 +161,8 @@ def disagreement(tally: rule.Tally) -> str:
     )
 
 
-def _changes_of_messages(messages: Any, reading: Reading) -> rule.Changes:
-    reader = MessageReader(reading)
+def _changes_of_messages(messages: Any, options: ReadOptions) -> rule.Changes:
+    reader = MessageReader(options)
     reader.add(list(messages) if isinstance(messages, tuple) else messages)
     batch = reader.collected()
     damaged = batch.left_out["damaged"]

@@ -10,8 +10,8 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Texts
-from marketdata.adapters.recordings.prints import recorded_trades
-from marketdata.adapters.recordings.renaming import renamed_columns
+from marketdata.adapters.recordings.columns import renamed_columns
+from marketdata.adapters.recordings.trades import recorded_trades
 from marketdata.errors import NotTidyError
 from marketdata.points import trades as rule
 from marketdata.points.schema import ID_COLUMNS, require

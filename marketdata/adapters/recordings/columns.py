@@ -1,8 +1,10 @@
-"""Columns of tables of recordings as numbers, times and tokens, whatever their names and types."""
+"""Columns of tables of recordings: the names that publishers give them, and their values as tidy frames have them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,32 +16,79 @@ from marketdata.points.order import distinct
 from marketdata.points.rebuild import ASKS, BIDS
 from marketdata.times import parse_iso, unix_scale
 
-# The names that publishers give to a column, the best known first.
-TOKEN = (
-    "token_id", "asset_id", "clob_token_id", "token", "asset", "instrument_id", "symbol", "ticker", "market_ticker",
-)  # fmt: skip
-MARKET = ("market_id", "condition_id", "market", "market_slug", "slug")
-LABEL = ("token_label", "token_side", "outcome", "outcome_label")
-VENUE_TIME = (
-    "ts", "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "time", "t", "snapshot_time",
-    "snapshot_ts", "snapshot_at", "datetime", "block_timestamp", "match_time", "created_at",
-)  # fmt: skip
-ARRIVAL_TIME = (
-    "timestamp_received", "received_at", "recv_ts", "receive_ts", "local_timestamp", "collected_at", "captured_at",
-    "fetched_at", "collected_at_utc", "recorded_at", "ingested_at", "timestamp_created_at",
-)  # fmt: skip
-TIME = (*VENUE_TIME, *ARRIVAL_TIME)
-SIDE = ("side",)
-PRICE = ("price", "p")
-SIZE = ("size", "amount", "quantity", "qty", "shares")
-LEVEL = ("level", "level_index", "rank")
-QUESTION, SLUG = ("question", "title"), ("slug", "market_slug")
+# Our name of a column, and the names that publishers give to it, the best known first.
+NAMES: dict[str, tuple[str, ...]] = {
+    "ts": (
+        "ts", "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "time", "t", "snapshot_time",
+        "snapshot_ts", "snapshot_at", "datetime", "block_timestamp", "match_time", "created_at",
+    ),
+    "received_at": (
+        "received_at", "timestamp_received", "recv_ts", "receive_ts", "local_timestamp", "collected_at", "captured_at",
+        "fetched_at", "collected_at_utc", "recorded_at", "ingested_at", "timestamp_created_at",
+    ),
+    "market_id": ("market_id", "condition_id", "market", "market_slug", "slug"),
+    "token_id": (
+        "token_id", "asset_id", "clob_token_id", "token", "asset", "instrument_id", "symbol", "ticker", "market_ticker",
+    ),
+    "token_label": ("token_label", "token_side", "outcome", "outcome_label"),
+    "side": ("side", "taker_side", "taker_direction"),
+    "price": ("price", "p"),
+    "size": ("size", "amount", "quantity", "qty", "shares"),
+    "level": ("level", "level_index", "rank"),
+    "bids": ("bids", "bid_levels", "buys", "bids_top5", "bids_top10", "bids_top20"),
+    "asks": ("asks", "ask_levels", "sells", "asks_top5", "asks_top10", "asks_top20"),
+    "book": ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book"),
+    "yes_levels": ("yes_levels", "yes_bids", "yes"),
+    "no_levels": ("no_levels", "no_bids", "no"),
+    "question": ("question", "title"),
+    "slug": ("slug", "market_slug"),
+    "title": ("title", "event_title", "series_title"),
+    "token_ids": (
+        "token_ids", "clob_token_ids", "token_ids_json", "asset_ids", "assets_ids", "tokens", "outcome_0_token_id",
+        "outcome_1_token_id", "token_0_id", "token_1_id",
+    ),
+    "token_labels": ("token_labels", "outcomes"),
+    "trade_id": ("trade_id", "fill_id", "match_id"),
+    "transaction_hash": ("transaction_hash", "tx_hash"),
+    "maker": ("maker", "maker_address"),
+    "taker": ("taker", "taker_address"),
+    "trader_side": ("trader_side", "role", "liquidity", "maker_or_taker"),
+    "maker_amount": ("maker_amount_filled", "maker_amount"),
+    "taker_amount": ("taker_amount_filled", "taker_amount"),
+    **{
+        name: (name,)
+        for name in (
+            "best_bid", "best_ask", "is_snapshot", "event_type", "event_id", "event_slug", "series_id", "series_slug",
+            "volume", "liquidity", "spread", "hash", "last_trade_price", "tick_size",
+        )
+    },
+}  # fmt: skip
 
 
 def first(present: Iterable[str], names: Iterable[str]) -> str | None:
-    """The first of some names that is present."""
+    """The first of ``names`` that is present."""
     present = set(present)
     return next((name for name in names if name in present), None)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The nearest of the names as a hint, empty if none is near."""
+    return "".join(f"; did you mean {near!r}?" for near in difflib.get_close_matches(name, names, n=1))
+
+
+def renamed_columns(columns: Any) -> dict[str, str]:
+    """The argument ``columns`` of imports; ConfigError for a name that is not ours, with the nearest one that is."""
+    if columns is not None and not isinstance(columns, Mapping):
+        raise ConfigError("is no dict such as {'ts': 'when'}.", argument="columns", value=columns)
+    for name in columns or {}:
+        if name not in NAMES:
+            hint = did_you_mean(str(name), NAMES)
+            raise ConfigError(
+                f"has {name!r}, which is no column of ours{hint} They are {', '.join(NAMES)}.",
+                argument="columns",
+                value=columns,
+            )
+    return {str(name): str(column) for name, column in (columns or {}).items()}
 
 
 def numbers(column: pl.Series) -> Floats:
@@ -48,26 +97,22 @@ def numbers(column: pl.Series) -> Floats:
 
 
 def micros(column: pl.Series) -> Ints:
-    """Times, Unix times in any unit or ISO texts as microseconds UTC; ConfigError for a missing or unreadable one."""
-    if column.null_count():
-        raise ConfigError(f"{column.name} has {column.null_count()} rows without a time.")
+    """Times, Unix times in any unit or ISO texts as microseconds UTC; ConfigError for an unreadable one."""
     if isinstance(column.dtype, pl.Datetime):
         return column.dt.epoch("us").to_numpy()
     if not column.dtype.is_numeric():
         column = column.cast(pl.String).str.strip_chars()
-    whole = column if column.dtype.is_numeric() else column.cast(pl.Int64, strict=False)
-    if whole.null_count():
-        floats = column.cast(pl.Float64, strict=False)
-        whole = (floats * 1e6).round().cast(pl.Int64) if not floats.null_count() else _iso(column)
-    values = whole.to_numpy()
-    if len(values) and values.dtype.kind == "f":
-        values = np.rint(values * 1e6).astype(np.int64) if values[0] < 10**11 else values.astype(np.int64)
-    size = int(np.median(values)) if len(values) else 10**15
+    values = column.cast(pl.Float64, strict=False)
+    if values.null_count():
+        return _iso(column).to_numpy()
     try:
-        times, over = unix_scale(size)
+        times, over = unix_scale(float(np.median(values)) if len(values) else 1e15)
     except ValueError as problem:
         raise ConfigError(f"{column.name} cannot be read: {problem}.") from None
-    return values.astype(np.int64) * times // over
+    whole = column.cast(pl.Int64, strict=False)
+    if whole.null_count() or column.dtype.is_float():
+        return np.rint(values.to_numpy() * times / over).astype(np.int64)
+    return whole.to_numpy() * times // over
 
 
 def _iso(column: pl.Series) -> pl.Series:
@@ -84,44 +129,24 @@ def _iso(column: pl.Series) -> pl.Series:
     return column.replace_strict(micros_of, return_dtype=pl.Int64)
 
 
-def coded(*columns: pl.Series | None) -> tuple[list[tuple[str | None, ...]], Codes]:
-    """The distinct rows of columns of texts, and for each row the number of its distinct row."""
-    given = [c for c in columns if c is not None]
-    categories = [c if c.dtype == pl.Categorical else c.cast(pl.String).cast(pl.Categorical) for c in given]
-    key = np.zeros(len(given[0]), np.int64)
-    for column in categories:
-        code = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
+def tokens(frame: pl.DataFrame) -> tuple[tuple[Token, ...], Codes]:
+    """The distinct tokens, and for each row the number of its token.
+
+    A token without an id is called by its market and label.
+    """
+    key = np.zeros(len(frame), np.int64)
+    columns = {name: frame[name].cast(pl.String) for name in Token._fields if name in frame.columns}
+    for column in columns.values():
+        code = column.cast(pl.Categorical).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
         key = key * (int(code.max(initial=0)) + 1) + code
     first_rows, codes = distinct(key)
-    texts = iter([c.gather(first_rows).cast(pl.String).to_list() for c in categories])
-    rows = [[None] * len(first_rows) if c is None else next(texts) for c in columns]
-    return list(zip(*rows, strict=True)), codes.astype(np.int32)
-
-
-def tokens(frame: pl.DataFrame) -> tuple[tuple[Token, ...], Codes]:
-    """The tokens, and for each row the number of its token; one without an id is called by its market and label."""
-    token, market, label = (first(frame.columns, names) for names in (TOKEN, MARKET, LABEL))
-    if token is None and (market is None or label is None):
-        raise ConfigError(
-            f"No column names the token ({', '.join(TOKEN[:3])}, or {MARKET[0]} and {LABEL[0]}); its columns are "
-            f"{', '.join(frame.columns)}."
-        )
-    rows, codes = coded(*(frame[c] if c else None for c in (token, market, label)))
-    return tuple(Token(m or "", t or f"{m}:{n}", n) for t, m, n in rows), codes
-
-
-def clocks(frame: pl.DataFrame, clock: str) -> tuple[Ints, Ints]:
-    """The time of each row by the chosen clock, and the time of its arrival, where there is none the same."""
-    venue, arrival = first(frame.columns, VENUE_TIME), first(frame.columns, ARRIVAL_TIME)
-    column = {"timestamp": venue or arrival, "received": arrival}.get(clock, clock)
-    if column is None or column not in frame.columns:
-        raise ConfigError(
-            f"has no time for clock={clock!r}; its columns are {', '.join(frame.columns)}.",
-            argument="clock",
-            value=clock,
-        )
-    ts = micros(frame[column])
-    return ts, ts if arrival in (None, column) else micros(frame[arrival])
+    none = [None] * len(first_rows)
+    texts = [columns[n].gather(first_rows).to_list() if n in columns else none for n in Token._fields]
+    distinct_tokens = tuple(
+        Token((market or "").strip("\0 "), token or f"{market}:{label}", label)
+        for market, token, label in zip(*texts, strict=True)
+    )
+    return distinct_tokens, codes.astype(np.int32)
 
 
 def sides(column: pl.Series) -> NDArray[np.int8]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import io
 import re
@@ -11,12 +10,12 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 import msgspec
 
+from marketdata.adapters.recordings.columns import did_you_mean
 from marketdata.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,11 +28,9 @@ _FORM_OF_SUFFIX: dict[str, Form] = {
 # The first bytes of a compressed file, by the end of its name.
 _MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
 SUFFIXES = f"{', '.join(s for s in _FORM_OF_SUFFIX if s != '.pq')}; all but Parquet also with .gz or .zst"
-_TABLE_ROWS, _JSON_ROWS = 1 << 19, 1 << 14
-# A row of a CSV file has no more bytes than this.
-_CSV_BLOCK = 1 << 24
-_PART_BYTES = 1 << 25
-_CUT = "ends in the middle of its data: fetch it again. The rows before its end were read."
+# Rows of tables and bytes of CSV files that are read at a time. A row of a CSV file has no more bytes than that.
+_PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
+_BAD_JSON = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
 class DamagedFileError(ConfigError):
@@ -66,17 +63,30 @@ class RecordingFile:
 
     @cached_property
     def common_names(self) -> dict[str, str]:
-        """The common name of each column of the file."""
-        return _common_names(self._own_columns, self.renamed, self.path.name)
+        """The common name of each column of the file; ConfigError if a column to rename is not there."""
+        present = self._columns_of_file
+        ours = {column: name for name, column in self.renamed.items()}
+        for column in set(ours).difference(present):
+            raise ConfigError(
+                f"{self.path.name!r} has no column {column!r}{did_you_mean(column, present)} Its columns are "
+                f"{', '.join(present)}."
+            )
+        lower = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower() for name in present}
+        # A name that was given, or that is so in the file, comes before one that is made.
+        taken = {*self.renamed, *present}
+        common = {name: ours.get(name) or (lower[name] if lower[name] not in taken else name) for name in present}
+        # A column that has one of our names and was not chosen for it gives way.
+        common |= {name: f"{name} of the file" for name in self.renamed if name in present and name not in ours}
+        names = list(common.values())
+        return {name: new if names.count(new) == 1 else name for name, new in common.items()}
 
     @cached_property
-    def _own_columns(self) -> tuple[str, ...]:
+    def _columns_of_file(self) -> tuple[str, ...]:
         if self.form == "json":
-            first = self.first_message
-            return tuple(first) if isinstance(first, dict) else ()
+            return tuple(self.first_message) if isinstance(self.first_message, dict) else ()
         if self.form == "parquet":
             return tuple(self._parquet().schema_arrow.names)
-        header = next(self.lines(), b"").decode("utf-8-sig", "replace")
+        header = next(self.lines(), b"").decode("utf-8", "replace")
         return tuple(next(csv.reader([header]), ())) or self._refuse_empty()
 
     @cached_property
@@ -89,19 +99,23 @@ class RecordingFile:
         """Lines that are not blank; DamagedFileError where a compressed file ends early."""
         try:
             with self._stream() as stream:
+                if stream.peek(3)[:3] == b"\xef\xbb\xbf":  # a byte order mark
+                    stream.read(3)
                 yield from (line for line in stream if not line.isspace())
+        except (FileNotFoundError, PermissionError) as problem:
+            raise ConfigError(f"{self.path.name!r} cannot be read: {problem}.") from problem
         except (EOFError, OSError, zlib.error) as problem:
-            if isinstance(problem, FileNotFoundError | PermissionError):
-                raise ConfigError(f"{self.path.name!r} cannot be read: {problem}.") from problem
-            raise DamagedFileError(f"{self.path.name!r} {_CUT}") from problem
+            raise DamagedFileError(
+                f"{self.path.name!r} ends in the middle of its data: fetch it again. The rows before its end were read."
+            ) from problem
 
     def messages(self) -> Iterator[Any]:
         """The JSON value of each line, None for a damaged line; or the entries of one list over many lines."""
         decode = msgspec.json.Decoder().decode
         for number, line in enumerate(self.lines()):
             try:
-                yield decode(line.removeprefix(b"\xef\xbb\xbf"))
-            except (msgspec.MsgspecError, RecursionError, ValueError):
+                yield decode(line)
+            except _BAD_JSON:
                 if not number:
                     yield from self._one_value()
                     return
@@ -115,8 +129,8 @@ class RecordingFile:
         """The entries of a file that is one JSON value; of a file with a damaged first line the other lines."""
         lines = list(self.lines())
         try:
-            value = msgspec.json.decode(b"".join(lines).removeprefix(b"\xef\xbb\xbf"))
-        except (msgspec.MsgspecError, RecursionError, ValueError) as problem:
+            value = msgspec.json.decode(b"".join(lines))
+        except _BAD_JSON as problem:
             values = [_value(line) for line in lines]
             if not any(isinstance(value, dict | list) for value in values):
                 raise ConfigError(
@@ -130,79 +144,59 @@ class RecordingFile:
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """Rows in parts, under common names: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""
         import polars as pl
+        import pyarrow as pa
 
-        readers = {"csv": self._csv_frames, "json": self._json_frames, "parquet": self._parquet_frames}
-        block, size = list[pl.DataFrame](), 0.0
+        names = {name: new for name, new in self.common_names.items() if columns is None or new in columns}
         try:
-            for frame in readers[str(self.form)](columns):
-                block.append(frame.rename({c: n for c, n in self.common_names.items() if c in frame.columns}))
-                size += frame.estimated_size()
-                if size >= _PART_BYTES:
-                    yield pl.concat(block, how="diagonal_relaxed")
-                    block, size = [], 0.0
-        except DamagedFileError:
-            if block:
-                yield pl.concat(block, how="diagonal_relaxed")
-            raise
-        if block:
-            yield pl.concat(block, how="diagonal_relaxed")
-
-    def _json_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
-        import polars as pl
-
-        rows = self.rows()
-        damage: DamagedFileError | None = None
-        while damage is None:
-            block: list[Any] = []
-            try:
-                block.extend(islice(rows, _JSON_ROWS))
-            except DamagedFileError as problem:
-                damage = problem
-            if block:
-                # A line that is no object counts as a row without values.
-                objects = [_with_text_ids(row) if isinstance(row, dict) else {} for row in block]
-                yield pl.DataFrame(objects, infer_schema_length=None, strict=False)
-            elif damage is None:
+            if self.form == "json":
+                yield from (frame.rename(self.common_names, strict=False) for frame in self._json_frames())
                 return
-        raise damage
+            for batch in (
+                self._csv() if self.form == "csv" else self._parquet().iter_batches(_PART_ROWS, columns=list(names))
+            ):
+                yield cast("pl.DataFrame", pl.from_arrow(batch)).rename(names, strict=False)
+        except (EOFError, OSError, zlib.error, pa.ArrowInvalid) as problem:
+            raise DamagedFileError(
+                f"{self.path.name!r} cannot be read further: {problem}. The rows before that were read; fetch it again."
+            ) from problem
 
-    def _csv_frames(self, _: Sequence[str] | None) -> Iterator[pl.DataFrame]:
+    def _json_frames(self) -> Iterator[pl.DataFrame]:
         import polars as pl
+
+        def table(rows: list[Any]) -> pl.DataFrame:
+            # A line that is no object counts as a row without values.
+            objects = [_with_text_ids(row) if isinstance(row, dict) else {} for row in rows]
+            return pl.DataFrame(objects, infer_schema_length=None, strict=False)
+
+        rows: list[Any] = []
+        damage = None
+        try:
+            for row in self.rows():
+                rows.append(row)
+                if len(rows) == _PART_ROWS:
+                    yield table(rows)
+                    rows = []
+        except DamagedFileError as problem:
+            damage = problem
+        if rows:
+            yield table(rows)
+        if damage is not None:
+            raise damage
+
+    def _csv(self) -> Iterator[Any]:
         import pyarrow as pa
         from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
         texts = ConvertOptions(
-            column_types=dict.fromkeys(self._own_columns, pa.string()),
+            column_types=dict.fromkeys(self._columns_of_file, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             null_values=[""],
         )
-        try:
-            with self._stream() as stream:
-                # One thread counts the rows for messages.
-                options = ReadOptions(block_size=_CSV_BLOCK, use_threads=False), ParseOptions(newlines_in_values=True)
-                reader = open_csv(stream, *options, texts)
-                yield cast("pl.DataFrame", pl.from_arrow(reader.schema.empty_table()))
-                for batch in reader:
-                    yield cast("pl.DataFrame", pl.from_arrow(batch))
-        except (EOFError, OSError, zlib.error, pa.ArrowInvalid) as problem:
-            raise DamagedFileError(
-                f"{self.path.name!r} cannot be read further: {problem}. The rows before that were read."
-            ) from problem
-
-    def _parquet_frames(self, columns: Sequence[str] | None) -> Iterator[pl.DataFrame]:
-        import polars as pl
-        import pyarrow as pa
-
-        file = self._parquet()
-        names = [own for own, common in self.common_names.items() if columns is None or common in columns]
-        try:
-            for batch in file.iter_batches(_TABLE_ROWS, columns=names, use_threads=False):
-                yield cast("pl.DataFrame", pl.from_arrow(batch))
-        except (OSError, pa.ArrowInvalid) as problem:
-            raise DamagedFileError(
-                f"{self.path.name!r} cannot be read further: {problem}. Fetch it again."
-            ) from problem
+        # One thread counts the rows for messages.
+        blocks = ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
+        with self._stream() as stream:
+            yield from open_csv(stream, blocks, ParseOptions(newlines_in_values=True), texts)
 
     def _parquet(self) -> Any:
         import pyarrow as pa
@@ -211,9 +205,7 @@ class RecordingFile:
         if not self.path.stat().st_size:
             self._refuse_empty()
         try:
-            names = pq.read_schema(self.path).names
-            repeated = ("asset_id", "event_type", "side")
-            return pq.ParquetFile(self.path, read_dictionary=[name for name in repeated if name in names])
+            return pq.ParquetFile(self.path)
         except (OSError, pa.ArrowInvalid) as problem:
             raise ConfigError(
                 f"{self.path.name!r} is no whole Parquet file: {problem}. It was cut, or is of another kind: fetch it "
@@ -241,27 +233,10 @@ class RecordingFile:
         raise ConfigError(f"{self.path.name!r} is empty: fetch it again, or leave it out.")
 
 
-def _common_names(own: Sequence[str], renamed: Mapping[str, str], file: str) -> dict[str, str]:
-    """The common name of each column; ConfigError if a column to rename is not there, or two get one name."""
-    ours = {column: name for name, column in renamed.items()}
-    for column in ours:
-        if column not in own:
-            near = "".join(f"; did you mean {name!r}?" for name in difflib.get_close_matches(column, own, n=1))
-            raise ConfigError(f"{file!r} has no column {column!r}{near} Its columns are {', '.join(own)}.")
-    snake = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower() for name in own}
-    # A name that was given, or that is so in the file, comes before one that is made.
-    taken = {*renamed, *own}
-    common = {name: ours.get(name) or (snake[name] if snake[name] not in taken else name) for name in own}
-    # A column that has one of our names and was not chosen for it gives way.
-    common |= {name: f"{name} of the file" for name in renamed if name in own and name not in ours}
-    repeated = [name for name in common.values() if list(common.values()).count(name) > 1]
-    return {**common, **{own_name: own_name for own_name, name in common.items() if name in repeated}}
-
-
 def _value(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
-    except (msgspec.MsgspecError, RecursionError, ValueError):
+    except _BAD_JSON:
         return None
 
 

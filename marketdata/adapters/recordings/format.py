@@ -4,57 +4,134 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
 
 from marketdata.adapters.recordings import formats
-from marketdata.adapters.recordings.batch import Batch
-from marketdata.adapters.recordings.columns import first
+from marketdata.adapters.recordings.columns import NAMES, first, micros
 from marketdata.adapters.recordings.files import SUFFIXES, RecordingFile
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
+from marketdata.points.columns import Ints
+from marketdata.points.rebuild import Changes, no_changes
 
 FileKind = Literal["books", "prices", "metrics", "trades", "markets", "events", "series"]
 
 
-class Reading(NamedTuple):
-    """How to read: by which clock, "timestamp", "received" or a column, and which fields of snapshots to keep."""
+class ReadOptions(NamedTuple):
+    """How to read a file.
+
+    ``clock`` is "timestamp", "received" or the name of a column. ``keep`` names fields of snapshots.
+    """
 
     clock: str = "timestamp"
     keep: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Format:
-    """A shape of files.
+@dataclass
+class Batch:
+    """Rows of a file in their order: changes of books, or a tidy frame of points or records.
 
-    ``fits`` gives a score: how many columns of the file speak for the format, 0 where one that it needs is missing.
-    ``read`` gives the rows in parts, ``trades`` the trade prints among them, if there can be some. ``changes``: the
-    file has every change, so that a book is valid until the next one; else each book is that of its own moment.
-    ``row_per_level``: the rows of a snapshot are its levels.
+    ``rows`` were read. ``left_out`` counts those that are neither, by reason. ``received`` are times at which the
+    recording is known to have gone on. ``markets`` are records as `Archive.add` takes them.
+    """
+
+    changes: Changes = field(default_factory=no_changes)
+    frame: pl.DataFrame | None = None
+    rows: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    received: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    markets: list[dict[str, Any]] = field(default_factory=list)
+
+
+Reader = Callable[[RecordingFile, ReadOptions], Iterator[Batch]]
+
+
+@dataclass(frozen=True, eq=False)
+class Format:
+    """A shape of files, recognised by its columns.
+
+    Columns are called by our names. ``names`` replaces names of publishers that `NAMES` has. Each text of ``needs``
+    lists columns that are enough to read the file; ``a/b`` means one of the two. A column of ``also`` speaks for the
+    format, one of ``without`` rules it out. ``proves`` counts the evidence where columns are not enough.
+
+    ``read`` gives the rows in parts, ``trades`` the trade prints among them. With ``changes`` the file has every
+    change, so a book is valid until the next change; else each book is that of its own moment. With ``row_per_level``
+    the rows of a snapshot are its levels.
     """
 
     name: str
     kind: FileKind
     description: str
-    needs: str
-    fits: Callable[[RecordingFile], int]
-    read: Callable[[RecordingFile, Reading], Iterator[Batch]]
-    trades: Callable[[RecordingFile, Reading], Iterator[Batch]] | None = None
+    needs: tuple[str, ...]
+    read: Reader
+    also: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    trades: Reader | None = None
     changes: bool = False
     row_per_level: bool = False
+    proves: Callable[[RecordingFile], int] | None = None
 
+    @property
+    def needed(self) -> str:
+        """The columns that are enough, for messages."""
+        return " or ".join(self.needs)
 
-def having(*needed: tuple[str, ...], without: tuple[str, ...] = ()) -> Callable[[RecordingFile], int]:
-    """A score: one for each group of names of which a file has one; 0 if it has none of a group, or one ``without``."""
+    def columns(self, file: RecordingFile) -> dict[str, str]:
+        """The column of the file that each of our names stands for; the time of arrival if there is no other."""
+        names = {**NAMES, **self.names}
+        columns = {name: column for name in names if (column := first(file.columns, names[name]))}
+        return {"ts": columns["received_at"], **columns} if "received_at" in columns else columns
 
-    def score(file: RecordingFile) -> int:
-        is_there = [first(file.columns, names) is not None for names in needed]
-        return len(needed) if all(is_there) and first(file.columns, without) is None else 0
+    def fits(self, file: RecordingFile) -> int:
+        """The number of columns that speak for the format; 0 if one that it needs is missing."""
+        if self.proves is not None:
+            return self.proves(file)
+        present = {*file.columns, *self.columns(file)}
+        needs = [[set(names.split("/")) for names in text.split()] for text in self.needs]
+        complete = [len(groups) for groups in needs if all(present & names for names in groups)]
+        if not complete or present.intersection(self.without):
+            return 0
+        return max(complete) + len(present.intersection(self.also))
 
-    return score
+    def rows(
+        self, file: RecordingFile, options: ReadOptions, only: tuple[str, ...] | None = None
+    ) -> Iterator[tuple[pl.DataFrame, Batch]]:
+        """Frames of the rows that have a time, each with a batch that counts them and the rows without one.
+
+        Columns have our names, those that no format knows their own. ``ts`` is the time of the chosen clock and
+        ``__seen`` that of arrival [microseconds], ``__row`` the number of the row in the file.
+        """
+        columns = self.columns(file)
+        time = {"timestamp": columns.get("ts"), "received": columns.get("received_at")}.get(
+            options.clock, options.clock
+        )
+        if time not in file.columns:
+            raise ConfigError(
+                f"has no time for clock={options.clock!r}; its columns are {', '.join(file.columns)}.",
+                argument="clock",
+                value=options.clock,
+            )
+        seen = columns.get("received_at", time)
+        chosen = [pl.col(column).alias(name) for name, column in columns.items() if only is None or name in only]
+        others = set(file.columns) - {*columns.values(), *columns} if only is None else set()
+        count = 0
+        for frame in file.frames(None if only is None else [columns[n] for n in only if n in columns] + [time, seen]):
+            timed = frame.with_row_index("__row", count).filter(pl.all_horizontal(pl.col(time, seen).is_not_null()))
+            count += len(frame)
+            at, arrival = micros(timed[time]), micros(timed[seen])
+            rows = timed.select(*chosen, *others, pl.col("__row").cast(pl.Int64)).with_columns(
+                pl.Series("ts", at), pl.Series("__seen", arrival)
+            )
+            left_out = Counter({"without a time": len(frame) - len(timed)})
+            yield rows, Batch(rows=len(frame), left_out=+left_out)
 
 
 @cache
@@ -70,25 +147,15 @@ def format_of(file: RecordingFile, name: str | None = None) -> Format:
         return all_formats()[choice("format", name, all_formats())]
     if file.form is None:
         raise ConfigError(f"{file.path.name!r} is of another kind; names that end in these are read: {SUFFIXES}.")
-    scores = {one.name: one.fits(file) for one in all_formats().values()}
-    best = [name for name, score in scores.items() if score == max(scores.values())]
-    if max(scores.values()) == 0:
-        raise ConfigError(f"{file.path.name!r} has the columns of no known format: {_shown(file)}.{_needs()}")
-    if len(best) > 1:
-        raise ConfigError(
-            f"{file.path.name!r} has the columns of {' and of '.join(best)}: {_shown(file)}. Name one with format= "
-            f"(--format).{_needs(best)}"
-        )
-    return all_formats()[best[0]]
-
-
-def _shown(file: RecordingFile) -> str:
-    return ", ".join(file.columns[:40]) or "a JSON value that is no object"
-
-
-def _needs(names: list[str] | None = None) -> str:
-    lines = [f"\n  {one.name}: {one.needs}" for one in all_formats().values() if names is None or one.name in names]
-    return (
-        f" Needed are:{''.join(lines)}\nName the columns with columns={{'ts': 'when'}} (--columns ts=when), or the "
-        "format with format= (--format)."
+    scores = {candidate: candidate.fits(file) for candidate in all_formats().values()}
+    best = [candidate for candidate, score in scores.items() if score == max(scores.values())]
+    if len(best) == 1:
+        return best[0]
+    is_unknown = not any(scores.values())
+    columns = ", ".join(file.columns[:40]) or "a JSON value that is no object"
+    kinds = "no known format" if is_unknown else " and of ".join(candidate.name for candidate in best)
+    needs = "".join(f"\n  {candidate.name}: {candidate.needed}" for candidate in best)
+    raise ConfigError(
+        f"{file.path.name!r} has the columns of {kinds}: {columns}. Name the format with format= "
+        f"(--format). Needed are:{needs}\nName other columns with columns={{'ts': 'when'}} (--columns ts=when)."
     )

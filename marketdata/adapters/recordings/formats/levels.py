@@ -6,18 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from marketdata.adapters.recordings.batch import Batch
-from marketdata.adapters.recordings.columns import LEVEL, SIZE, TIME, TOKEN
 from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Format, Reading, having
-from marketdata.adapters.recordings.tables import frames_with_time, level_changes, market_records
+from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
+from marketdata.adapters.recordings.tables import level_changes, market_records
 
 
-def read(file: RecordingFile, reading: Reading) -> Iterator[Batch]:
+def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
     """Snapshots whose rows have one token and time."""
-    for frame, batch in frames_with_time(file):
-        batch.changes = level_changes(frame, reading, np.ones(len(frame), bool))
-        batch.received, batch.markets = np.unique(batch.changes.seen), market_records(frame)
+    for frame, batch in FORMAT.rows(file, options):
+        batch.changes = level_changes(frame, options, np.ones(len(frame), bool))
+        batch.markets = market_records(frame)
         yield batch
 
 
@@ -25,8 +23,7 @@ FORMAT = Format(
     name="levels",
     kind="books",
     description="a table of the levels of snapshots",
-    needs="a time, a token, side, level, price, and size or amount",
-    fits=having(TIME, TOKEN, ("side",), LEVEL, ("price",), SIZE),
+    needs=("ts token_id side level price size",),
     read=read,
     row_per_level=True,
 )

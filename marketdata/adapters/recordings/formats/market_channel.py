@@ -7,7 +7,7 @@ from marketdata.adapters.recordings.format import Format
 from marketdata.adapters.recordings.messages import messages_in, read_messages, read_trades
 
 
-def fits(file: RecordingFile) -> int:
+def proves(file: RecordingFile) -> int:
     """More than tables have columns, if the first message says its kind, or is a book in an envelope."""
     if file.form != "json" or not isinstance(file.first_message, dict):
         return 0
@@ -21,9 +21,9 @@ FORMAT = Format(
     name="market-channel",
     kind="books",
     description="messages `book` and `price_change`, bare, in lists, or in an envelope with a time of arrival",
-    needs="JSON messages with event_type, price_changes or changes",
-    fits=fits,
+    needs=("event_type/price_changes/changes",),
     read=read_messages,
     trades=read_trades,
     changes=True,
+    proves=proves,
 )

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from marketdata.adapters.recordings.batch import Batch
-from marketdata.adapters.recordings.columns import PRICE, SIDE, SIZE, TOKEN, first
 from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Format, Reading, having
-from marketdata.adapters.recordings.formats.prices import TIME
-from marketdata.adapters.recordings.points import points_of
+from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
+from marketdata.adapters.recordings.points import POINT_NAMES, read_points
 from marketdata.points.columns import METRICS
 
-_MARKET = ("market_id", "condition_id", "market", "slug")
-# A volume beside one of these is of a trade, a candle or a token, and a spread that of a quote.
-_NOT_METRICS = (
-    *TOKEN, *PRICE, *SIDE, *SIZE, "open", "high", "low", "close", "best_bid", "best_ask", "bids", "asks", "outcome",
-    "trade_id", "order_id", "transaction_hash", "event_type",
-)  # fmt: skip
 
-
-def read(file: RecordingFile, _: Reading) -> Iterator[Batch]:
+def read(file: RecordingFile, _: ReadOptions) -> Iterator[Batch]:
     """The metrics; further columns of numbers are metrics too."""
-
-    def choose(present: Sequence[str]) -> dict[str, str]:
-        market = first(present, _MARKET) or ""
-        # A slug is looked up in the archive.
-        ours = "slug" if market == "slug" else "market_id"
-        return {"ts": str(first(present, TIME)), ours: market, **{m: m for m in METRICS if m in present}}
-
-    market = "slug" if first(file.columns, _MARKET) == "slug" else "market_id"
-    yield from points_of(file, choose, ("ts", market), extra=True)
+    columns = FORMAT.columns(file)
+    # A slug is looked up in the archive.
+    market = "slug" if columns["market_id"] == "slug" else "market_id"
+    metrics = {name: name for name in METRICS if name in columns}
+    ours = {"ts": columns["ts"], market: columns["market_id"], **metrics}
+    return read_points(file, ours, ["ts", market], extra=True)
 
 
 FORMAT = Format(
     name="metrics",
     kind="metrics",
     description="a table of metrics of markets, which are averaged over each bucket",
-    needs="a time, a market, and volume, liquidity or spread, and nothing of a token, a trade or a quote",
-    fits=having(TIME, _MARKET, METRICS, without=_NOT_METRICS),
+    needs=(f"ts market_id {'/'.join(METRICS)}",),
     read=read,
-)
+    # A volume beside one of these is of a trade, a candle or a token, and a spread that of a quote.
+    without=(
+        "token_id", "price", "side", "size", "open", "high", "low", "close", "best_bid", "best_ask", "bids", "asks",
+        "outcome", "trade_id", "order_id", "transaction_hash", "event_type",
+    ),
+    names={**POINT_NAMES, "market_id": ("market_id", "condition_id", "market", "slug")},
+)  # fmt: skip

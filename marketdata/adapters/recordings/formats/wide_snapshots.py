@@ -5,47 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import numpy as np
-
-from marketdata.adapters.recordings.batch import Batch
-from marketdata.adapters.recordings.columns import TIME, TOKEN, clocks, numbers, tokens
+from marketdata.adapters.recordings.columns import numbers
 from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Format, Reading, having
-from marketdata.adapters.recordings.tables import frames_with_time, kept_values, row_numbers
-from marketdata.points.rebuild import ASKS, BIDS, CHANGE, SNAPSHOT, Changes
+from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
+from marketdata.adapters.recordings.tables import book_batch
 
-_PRICE = re.compile(r"(bids|asks)\[(\d+)\]\.price")
+_LEVEL = re.compile(r"((?:bids|asks)\[\d+\])\.price")
 
 
-def read(file: RecordingFile, reading: Reading) -> Iterator[Batch]:
+def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
     """Books of their own moments."""
-    matches = [match for match in map(_PRICE.fullmatch, file.columns) if match]
-    levels = [match.group().removesuffix(".price") for match in matches]
-    side = np.array([BIDS if match[1] == "bids" else ASKS for match in matches], np.int8)
-    for frame, batch in frames_with_time(file):
-        ts, seen = clocks(frame, reading.clock)
-        names, token = tokens(frame)
-        price, size = (
-            np.stack([numbers(frame[f"{level}.{value}"]) for level in levels], axis=1).ravel()
-            for value in ("price", "amount")
-        )
-        event = np.full(len(price), CHANGE, np.int8)
-        event[:: len(levels)] = SNAPSHOT
-        of = np.repeat(np.arange(len(frame)), len(levels))
-        values = {name: v[of] for name, v in kept_values(frame, reading).items()}
-        batch.changes = Changes(
-            names, token[of], ts[of], seen[of], event, np.tile(side, len(frame)), price, size,
-            np.full((len(of), 2), np.nan), row_numbers(frame)[of], values,
-        )  # fmt: skip
-        batch.received = np.unique(seen)
-        yield batch
+    levels = [match[1] for match in map(_LEVEL.fullmatch, file.columns) if match]
+    for frame, batch in FORMAT.rows(file, options):
+        columns = {n: numbers(frame[n]).tolist() for level in levels for n in (f"{level}.price", f"{level}.amount")}
+        sides = []
+        for side in ("bids", "asks"):
+            pairs = [zip(columns[f"{n}.price"], columns[f"{n}.amount"], strict=True) for n in levels if n[:4] == side]
+            sides.append([[level for level in row if level[0] == level[0]] for row in zip(*pairs, strict=True)])
+        yield book_batch(batch, frame, options, list(zip(*sides, strict=True)))
 
 
 FORMAT = Format(
     name="wide-snapshots",
     kind="books",
     description="a table of whole books with a column per level",
-    needs="a time, a token, bids[0].price, bids[0].amount, asks[0].price, asks[0].amount",
-    fits=having(TIME, TOKEN, *((f"{s}[0].{v}",) for s in ("bids", "asks") for v in ("price", "amount"))),
+    needs=("ts token_id bids[0].price bids[0].amount asks[0].price asks[0].amount",),
     read=read,
 )
