@@ -15,6 +15,7 @@ from marketdata.errors import ConfigError
 from marketdata.points import forward as rules
 from marketdata.points import intervals
 from marketdata.points.arguments import text, whole
+from marketdata.points.asof import first_from
 from marketdata.points.columns import Ints, Series
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
@@ -191,13 +192,6 @@ def _refuse_payoffs(name: str, signals: Series, payoff: Mapping[tuple[str, str],
 
 def _matches(signals: Series, results: Series) -> Ints:
     """The place among the results of the row with the same token and time as each signal, -1 for none."""
-    borders = zip(results.bounds[:-1].tolist(), results.bounds[1:].tolist(), strict=True)
-    rows_of = {token[:2]: border for token, border in zip(results.tokens, borders, strict=True)}
-    out = np.full(len(signals), -1)
-    for i, token in enumerate(signals.tokens):
-        start, end = rows_of.get(token[:2], (0, 0))
-        mine = slice(int(signals.bounds[i]), int(signals.bounds[i + 1]))
-        place = np.searchsorted(results.ts[start:end], signals.ts[mine])
-        hit = np.append(results.ts[start:end], np.iinfo(np.int64).min)[place] == signals.ts[mine]
-        out[mine] = np.where(hit, start + place, -1)
-    return out
+    number = {token[:2]: i for i, token in enumerate(results.tokens)}
+    token = np.array([number.get(token[:2], -1) for token in signals.tokens], np.int64)[signals.token]
+    return first_from(token, signals.ts, results.token, results.ts)

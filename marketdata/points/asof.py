@@ -1,6 +1,8 @@
-"""Joins as of a time: the last row that was known before each moment."""
+"""Searches by key and time: the last row known before a moment, or the first one from it on."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +12,26 @@ from marketdata.points.columns import Ints
 Keys = NDArray[np.integer]
 
 
-def latest(key: Keys, at: Ints, known_key: Keys, known_at: Ints, *, exact: bool) -> Ints:
-    """The position of the last known row before each time ``at`` of the same key (``exact``: or at it); -1 for none.
+def insertion(key: Keys, at: Ints, known_key: Keys, known_at: Ints, side: Literal["left", "right"] = "left") -> Ints:
+    """The number of known rows, sorted by key and time, before each key and time.
 
-    Known rows are sorted by key and time.
+    With the side "right" it counts rows of an equal time too.
     """
     times = np.unique(known_at)
-    # Key and rank of the time as one number, so that a single search finds both.
-    known = known_key * (len(times) + 1) + np.searchsorted(times, known_at) + 1
-    rank = np.searchsorted(times, at, side="right" if exact else "left")
-    place = np.searchsorted(known, key * (len(times) + 1) + rank, side="right") - 1
-    return np.where((place >= 0) & (np.append(known_key, -1)[place] == key), place, -1)
+    # Key and rank of the time are one number, so that a single search finds both.
+    known = known_key.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, known_at)
+    wanted = key.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, at, side)
+    return np.searchsorted(known, wanted)
+
+
+def latest(key: Keys, at: Ints, known_key: Keys, known_at: Ints, *, exact: bool) -> Ints:
+    """The last known row before each time of the same key (``exact``: or at it); -1 for none."""
+    row = insertion(key, at, known_key, known_at, "right" if exact else "left") - 1
+    return np.where((row >= 0) & (np.append(known_key, -1)[row] == key), row, -1)
+
+
+def first_from(key: Keys, at: Ints, known_key: Keys, known_at: Ints, tolerance: int = 0) -> Ints:
+    """The first known row of the same key from each time until ``tolerance`` later; -1 for none."""
+    row = insertion(key, at, known_key, known_at)
+    is_near = np.append(known_at, 0)[row] - at <= tolerance
+    return np.where(is_near & (np.append(known_key, -1)[row] == key) & (row < len(known_key)), row, -1)

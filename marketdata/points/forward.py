@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.points.asof import first_from
 from marketdata.points.columns import Books, Floats, Ints, Side
 from marketdata.points.fees import Charge
 from marketdata.points.measures.trade_cost import fill_orders
@@ -68,7 +68,7 @@ def forward(books: Books, horizons: Sequence[int], trade: Trade, settlement: Set
     if settlement is not None:
         payoff = settlement.payoff[books.token]
         over = np.where(np.isnan(payoff), np.inf, settlement.at[books.token])
-    enters = np.where(start < over, first_from(books, start, 0), -1)
+    enters = np.where(start < over, first_from(books.token, start, books.token, books.ts), -1)
     entry_side, exit_side = (books.asks, books.bids) if trade.buys else (books.bids, books.asks)
     sign, worst = (1.0, 0.0) if trade.buys else (-1.0, 1.0)
     opening = _quotes(entry_side, trade, worst).at(enters)
@@ -79,7 +79,7 @@ def forward(books: Books, horizons: Sequence[int], trade: Trade, settlement: Set
     results = []
     for horizon in horizons:
         due = start + horizon
-        leaves = first_from(books, due, trade.tolerance)
+        leaves = first_from(books.token, due, books.token, books.ts, trade.tolerance)
         no_book = leaves < 0
         settled = over <= np.where(no_book, due + trade.tolerance, np.append(books.ts, 0)[leaves])
         quotes = closing.at(leaves)
@@ -100,21 +100,6 @@ def forward(books: Books, horizons: Sequence[int], trade: Trade, settlement: Set
 
 def _at(values: Floats, rows: Ints) -> Floats:
     return np.append(values, np.nan)[rows]
-
-
-def first_from(books: Books, times: Ints, tolerance: int) -> Ints:
-    """The first snapshot of the same token from each time until ``tolerance`` later, -1 for none.
-
-    ``times`` has one entry per snapshot, and rises within each token.
-    """
-    out = np.full(len(times), -1)
-    for start, end in pairwise(books.bounds.tolist()):
-        ts = books.ts[start:end]
-        place = np.searchsorted(ts, times[start:end])
-        there = place < len(ts)
-        entries = start + place[there]
-        out[start:end][there] = np.where(books.ts[entries] - times[start:end][there] <= tolerance, entries, -1)
-    return out
 
 
 def _quotes(side: Side, trade: Trade, worst: float) -> _Quotes:
@@ -141,9 +126,10 @@ def _quotes(side: Side, trade: Trade, worst: float) -> _Quotes:
 
 def _fees(trade: Trade, price: Floats | float, shares: Floats) -> Floats:
     """The fees of trades with the snapshots; nobody pays for shares that are given away."""
-    fees, prices = np.zeros(len(shares)), np.broadcast_to(price, len(shares))
-    rows = np.flatnonzero((shares > 0) & (prices > 0))
-    if trade.charge is not None and len(rows):
+    fees = np.zeros(len(shares))
+    if trade.charge is not None:
+        prices = np.broadcast_to(price, len(shares))
+        rows = np.flatnonzero((shares > 0) & (prices > 0))
         fees[rows] = trade.charge(prices[rows], shares[rows], rows)
     return fees
 

@@ -56,6 +56,7 @@ def _print_functions(books: pl.DataFrame, prices: pl.DataFrame, rounds: int) -> 
     bid, ask = (pl.col("size").filter(pl.col("side") == side).sum() for side in ("bid", "ask"))
     bars = [best.alias("open"), pl.col("price").max().alias("high"), pl.col("price").min().alias("low")]
     later = prices.select(*TOKEN, ts=pl.col("ts").dt.offset_by("1m"), known="price")
+    signal = md.imbalance(books)
     pairs: dict[str, tuple[Any, Any]] = {
         "imbalance": (
             lambda: md.imbalance(books),
@@ -70,6 +71,8 @@ def _print_functions(books: pl.DataFrame, prices: pl.DataFrame, rounds: int) -> 
             lambda: md.asof_join(prices, prices, width="1m"),
             lambda: prices.join_asof(later, on="ts", by=TOKEN, check_sortedness=False),
         ),
+        "forward_returns": (lambda: md.forward_returns(books, "5m"), lambda: returns_by_join_asof(books)),
+        "study": (lambda: md.study(books, signal, "5m", interval=None), lambda: means_by_quantile(books, signal)),
     }
     rows = []
     for name, (ours, expert) in pairs.items():
@@ -125,3 +128,35 @@ def top_by_join(frame: pl.DataFrame) -> pl.DataFrame:
         asks.select(*on, best_ask="price"), on=on, how="full", coalesce=True
     )
     return both.with_columns(mid=(pl.col("best_bid") + pl.col("best_ask")) / 2).sort(*TOKEN, "ts").collect()
+
+
+def returns_by_join_asof(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return what a share earns that is bought a minute later and sold five minutes after that."""
+    best = frame.lazy().filter(pl.col("level") == 0)
+    bids, asks = (best.filter(pl.col("side") == side) for side in ("bid", "ask"))
+    on = ["token_id", "ts"]
+    quotes = bids.select("ts", *TOKEN, bid="price").join(
+        asks.select(*on, ask="price"), on=on, how="full", coalesce=True
+    )
+    quotes = quotes.with_columns(mid=(pl.col("bid") + pl.col("ask")) / 2).sort(on).collect()
+    entries = quotes.select(*TOKEN, at="ts", entry="ask", mid_in="mid")
+    exits = quotes.select(*TOKEN, at="ts", exit="bid", mid_out="mid")
+    options: dict[str, Any] = {"on": "at", "by": TOKEN, "tolerance": "0s", "check_sortedness": False}
+    rows = quotes.select("ts", *TOKEN, at=pl.col("ts").dt.offset_by("1m")).join_asof(entries, **options)
+    rows = rows.with_columns(pl.col("at").dt.offset_by("5m")).join_asof(exits, strategy="forward", **options)
+    status = (
+        pl.when(pl.col("entry").is_null()).then(pl.lit("no_entry")).when(pl.col("exit").is_null())
+        .then(pl.lit("no_exit")).otherwise(pl.lit("exit"))
+    )  # fmt: skip
+    return rows.with_columns(
+        move=pl.col("mid_out") - pl.col("mid_in"), net=pl.col("exit") - pl.col("entry"), status=status
+    )
+
+
+def means_by_quantile(frame: pl.DataFrame, signal: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean returns of the first token of each market by quantiles of a signal."""
+    first = pl.col("token_id") == pl.col("token_id").cast(pl.String).min().over("market_id")
+    rows = returns_by_join_asof(frame).join(signal.select("ts", "token_id", "imbalance"), on=["ts", "token_id"])
+    quantile = pl.col("imbalance").qcut(5).alias("quantile")
+    means = (pl.col("move", "net").mean(), pl.col("market_id").n_unique(), pl.col("exit").null_count(), pl.len())
+    return rows.filter(first).group_by(quantile).agg(*means).sort("quantile")
