@@ -1,19 +1,13 @@
-"""What a person sees: frames with short ids, objects as tables of a notebook, and progress bars."""
+"""How frames and objects are shown: short ids, tables for notebooks, and progress bars."""
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable
 from html import escape
-from importlib import import_module
 from typing import Any
 
 from marketdata.errors import ConfigError
-
-# Fewer characters do not tell ids apart.
-_NARROWEST_ID = 6
-_LONGEST_VALUE = 90
 
 
 class Shown:
@@ -30,13 +24,13 @@ class Shown:
 
 
 def described(name: str, values: Iterable[tuple[str, object]]) -> str:
-    """An object as text: its name, and a line for each value; long values without their middle."""
-    lines = [f"  {key}: {_cut(str(value), _LONGEST_VALUE)}" for key, value in values]
+    """Return an object as text: its name, then a line per value. Long values lose their middle."""
+    lines = [f"  {key}: {without_middle(str(value), 90)}" for key, value in values]
     return "\n".join([name, *lines])
 
 
 def html_table(values: Iterable[tuple[object, object]]) -> str:
-    """Names and values as a table for notebooks; whatever the texts contain is shown as text."""
+    """Return names and values as an HTML table for notebooks. Markup in them is shown as text."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>"
         for name, value in values
@@ -44,7 +38,8 @@ def html_table(values: Iterable[tuple[object, object]]) -> str:
     return f"<table>{rows}</table>"
 
 
-def _cut(text: str, most: int) -> str:
+def without_middle(text: str, most: int) -> str:
+    """Return the ends of a text that is longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
 
 
@@ -52,7 +47,7 @@ def show(frame: Any, *, id_width: int | None = 16) -> Shown:
     """A frame to print or to end a cell with, its long ids shortened.
 
     Returns an object with the text and HTML of the pandas or polars DataFrame. Ids longer than ``id_width`` characters
-    (from 6; None: none) are shortened, and different ids stay different.
+    are shortened, and different ids stay different. ``id_width`` is at least 6. None shortens no id.
 
     Examples
     --------
@@ -65,19 +60,18 @@ def show(frame: Any, *, id_width: int | None = 16) -> Shown:
         raise ConfigError(
             f"md.show takes a pandas or polars DataFrame, not {type(frame).__name__}; collect or convert it first."
         )
-    if id_width is not None and not (type(id_width) is int and id_width >= _NARROWEST_ID):
-        problem = f"is refused; allowed are None and whole numbers from {_NARROWEST_ID}."
-        raise ConfigError(problem, argument="id_width", value=id_width)
+    if id_width is not None and not (type(id_width) is int and id_width >= 6):
+        raise ConfigError("is refused; allowed are None and whole numbers from 6.", argument="id_width", value=id_width)
     return Shown(shortened(frame, id_width))
 
 
 def _library(frame: object) -> str:
-    """The library of a DataFrame, also of a class that derives from its own."""
+    """Return the library of a DataFrame or of a class derived from one, else an empty text."""
     return next((kind.__module__.partition(".")[0] for kind in type(frame).__mro__ if kind.__name__ == "DataFrame"), "")
 
 
 def shorten(texts: Iterable[str], width: int | None) -> dict[str, str]:
-    """Each text longer than ``width`` and its short form; different texts have different ones."""
+    """Map each text longer than ``width`` to a short form of its own."""
     if width is None:
         return {}
     long = [text for text in texts if len(text) > width]
@@ -91,7 +85,7 @@ def shorten(texts: Iterable[str], width: int | None) -> dict[str, str]:
 
 
 def shortened(frame: Any, width: int | None) -> Any:
-    """The frame with short ids; the same object where none is long."""
+    """Return the frame with short ids, or the frame itself if no id is long."""
     is_pandas = _library(frame) == "pandas"
     replace = _in_pandas if is_pandas else _in_polars
     names = [name for name in frame.columns if isinstance(name, str) and name.endswith(("_id", "_ids"))]
@@ -102,15 +96,15 @@ def shortened(frame: Any, width: int | None) -> Any:
 
 
 def _in_pandas(series: Any, width: int | None) -> Any:
-    if hasattr(series, "cat"):
-        short = shorten(map(str, series.cat.categories), width)
-        return series.cat.rename_categories(short) if short else None
-    values = series.dropna()
-    if len(values) and isinstance(values.iloc[0], list):
-        short = shorten({str(value) for ids in values for value in ids}, width)
-        return series.map(lambda ids: [short.get(value, value) for value in ids], na_action="ignore") if short else None
-    short = shorten((value for value in values.unique() if isinstance(value, str)), width)
-    return series.replace(short) if short else None
+    from pandas.api.types import is_list_like
+
+    ids = series.dropna().explode().unique()
+    short = shorten((value for value in ids if isinstance(value, str)), width)
+
+    def replaced(value: Any) -> Any:
+        return [short.get(one, one) for one in value] if is_list_like(value) else short.get(value, value)
+
+    return series.map(replaced, na_action="ignore") if short else None
 
 
 def _in_polars(series: Any, width: int | None) -> Any:
@@ -127,9 +121,8 @@ def _in_polars(series: Any, width: int | None) -> Any:
 
 
 def progress_bar(progress: bool | None, **look: Any) -> Any:
-    """A bar of tqdm, by default in a terminal or notebook only; as text where the notebook has no widgets."""
-    if "tqdm.auto" not in sys.modules:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that ipywidgets is not installed
-            import_module("tqdm.auto")
-    return sys.modules["tqdm.auto"].tqdm(disable=None if progress is None else not progress, **look)
+    """Return a bar of tqdm, by default in a terminal or notebook only, as text in a notebook without widgets."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that ipywidgets is not installed
+        from tqdm.auto import tqdm
+    return tqdm(disable=None if progress is None else not progress, **look)

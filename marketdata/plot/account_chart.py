@@ -8,13 +8,13 @@ import numpy as np
 
 from marketdata.adapters.dispatch import series_of
 from marketdata.plot.chart import ASK, PALETTE, Band, Line, Panel
-from marketdata.plot.figure import LookOverTime, draw
+from marketdata.plot.figure import Look, draw
 from marketdata.plot.tokens import broken_at_gaps
 
 _COLUMNS = ("profit", "profit_sold", "drawdown")
 
 
-def account(frame: Any, **look: Unpack[LookOverTime]) -> Any:
+def account(frame: Any, **look: Unpack[Look]) -> Any:
     """Draw an account through time, ``total`` of `marketdata.account`: its profit above, its drawdown below.
 
     Returns the Axes of the profit (``ax.figure.axes`` has both) or a plotly Figure, x: time [UTC]. The solid line is

@@ -28,7 +28,7 @@ from marketdata.plot.chart import (
     Panel,
     unsigned_ticks,
 )
-from marketdata.plot.figure import Look, LookOverTime, draw
+from marketdata.plot.figure import Look, draw
 from marketdata.plot.tokens import Questions, broken_at_gaps, market_name, questions_of, rank, token_name
 from marketdata.points.arguments import text, whole
 from marketdata.points.columns import Books
@@ -49,7 +49,7 @@ def book(
     token: str | None = None,
     bins: int = 720,
     markets: Questions = None,
-    **look: Unpack[LookOverTime],
+    **look: Unpack[Look],
 ) -> Any:
     """Draw the order book of one token through time, the book at one moment next to it, and volume beneath.
 
@@ -78,7 +78,7 @@ def book(
     """
     label, books = _chosen(frame, token)
     heat = _depth_panel(label, books, bins)
-    side = Panel("", "shares", time=False, shares_y=True, empty="no book")
+    side = Panel("", "shares", time=False, empty="no book")
     rows: list[list[Panel | None]] = [[heat, side]]
     if books is not None:
         heat.y_range = (-0.01, 1.01)
@@ -86,14 +86,13 @@ def book(
         heat.marks.append(Line(x, mid, "mid", INK, 1.2))
         moment = _last_two_sided(books) if ts is None else to_micros(ts, "ts")
         side.marks, at = _ladder_marks(books, moment, bid_sign=1.0, in_legend=False)
-        side.x_ticks = _share_ticks(side.marks, most=2)
         if at is not None:
             side.title = f"book at {at:%-d %b %H:%M}"
             heat.marks.append(Moment(np.datetime64(moment, "us"), ""))
         if metrics_frame is not None and (volume := _volume_panel(metrics_frame, look)).marks:
+            _hatch_outside(heat, volume)
             heat.x_label = ""
             rows.append([volume, None])
-        _share_time([panel for row in rows for panel in row if panel and panel.time], heat)
     heights = [4, 1][: len(rows)]
     name = _market_of(books, markets)
     return draw(rows, name=name, size=(11, 6.2), heights=heights, widths=(5.2, 1), is_page=True, **look)
@@ -106,7 +105,7 @@ def depth(
     token: str | None = None,
     bins: int = 360,
     markets: Questions = None,
-    **look: Unpack[LookOverTime],
+    **look: Unpack[Look],
 ) -> Any:
     """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
 
@@ -222,16 +221,11 @@ def _heat(books: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
     return Heat(x, _EDGES, shade, shares, limit), (x[gaps[::2]], x[gaps[1::2]])
 
 
-def _share_time(panels: Sequence[Panel], depth_panel: Panel) -> None:
-    """Give all panels one range of time, that of all their marks, and hatch what the book lacks of it."""
-    own_ends, ends = depth_panel.ends(), [ends for panel in panels if (ends := panel.ends())]
-    if own_ends is None:
-        return
-    first, last = min(low for low, _ in ends), max(high for _, high in ends)
-    for panel in panels:
-        panel.x_range = (first, last)
-    outer = np.array([(first, own_ends[0]), (own_ends[1], last)])
-    _hatch(depth_panel, *outer[outer[:, 0] < outer[:, 1]].T)
+def _hatch_outside(book_panel: Panel, volume_panel: Panel) -> None:
+    """Hatch the times before and after the book that have a volume."""
+    (book_start, book_end), (volume_start, volume_end) = book_panel.ends(), volume_panel.ends()
+    outside = np.array([(volume_start, book_start), (book_end, volume_end)])
+    _hatch(book_panel, *outside[outside[:, 0] < outside[:, 1]].T)
 
 
 def _volume_panel(frame: Any, look: Look) -> Panel:
@@ -274,7 +268,7 @@ def _ladder_marks(
     return marks, to_datetime(int(snapshot.ts[0])) if len(snapshot) else None
 
 
-def _share_ticks(marks: Sequence[Mark], most: int = 6) -> list[tuple[float, str]] | None:
-    """Ticks over all running totals, without signs; None without any."""
+def _share_ticks(marks: Sequence[Mark]) -> list[tuple[float, str]] | None:
+    """Ticks without signs over all running totals. Returns None without a total."""
     totals = np.concatenate([[0.0], *(mark.x for mark in marks if isinstance(mark, Line))])
-    return unsigned_ticks(float(totals.min()), float(totals.max()), most) if totals.any() else None
+    return unsigned_ticks(float(totals.min()), float(totals.max())) if totals.any() else None

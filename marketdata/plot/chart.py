@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 PALETTE = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#6e7781")
 BID, ASK = "#12908e", "#e5533d"
 FAINT = "#8c959f"
-# Colours that differ between the themes.
+# These two colours differ between the themes.
 INK, FURTHER = "ink", "further"
-
-# Ticks of an axis of log-odds. Probabilities beyond its ends are drawn at the ends.
-ODDS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+ODDS_TICKS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 
 Array = NDArray[Any]
 
@@ -148,9 +146,7 @@ class Panel:
     y_ticks: Sequence[tuple[float, str]] | None = None
     legend_outside: bool = False
     legend_reversed: bool = False
-    """Whether the last mark is the first of the legend, as the last of a stack is on top."""
-    shares_y: bool = False
-    """Whether its y is that of the panel to the left."""
+    """Whether the legend begins with the last mark, as the top of a stack."""
     empty: str = "no data in this range"
     """Shown in place of marks when there are none."""
 
@@ -174,8 +170,7 @@ class Panel:
 
         Texts of one row do not touch; ``inches`` is the width of the panel.
         """
-        nowhere = (np.datetime64(0, "us"), np.datetime64(0, "us"))
-        low, high = self.x_range or self.ends() or nowhere
+        low, high = self.ends() or (0, 0)
         placed: list[tuple[Moment, int, bool]] = []
         row_ends: list[float] = []
         for moment in sorted((m for m in self.marks if isinstance(m, Moment)), key=lambda m: m.x):
@@ -191,7 +186,7 @@ class Panel:
 
 @dataclass(eq=False)
 class Chart:
-    """Rows of panels, from top to bottom."""
+    """Rows of panels, from top to bottom. The panels of a row share y."""
 
     rows: list[list[Panel | None]]
     """All rows have as many places; None leaves one free."""
@@ -205,7 +200,7 @@ class Chart:
     """Relative widths of the panels of a row; equal without them."""
     theme: Theme = THEMES["light"]
     is_page: bool = False
-    """Whether the whole figure is the answer, not its axes."""
+    """Whether a function returns the whole figure, not its axes."""
 
     @property
     def panels(self) -> list[Panel]:
@@ -232,8 +227,8 @@ def isolated(y: Array) -> Array:
 
 
 def within_odds(p: Array) -> Array:
-    """Probabilities, those beyond the ends of an axis of log-odds at its ends."""
-    inside: Array = np.clip(p, ODDS[0], ODDS[-1])
+    """Probabilities between the ends of an axis of log-odds; others move to the nearer end."""
+    inside: Array = np.clip(p, ODDS_TICKS[0], ODDS_TICKS[-1])
     return inside
 
 
@@ -267,15 +262,3 @@ def unsigned_ticks(low: float, high: float, most: int = 6) -> list[tuple[float, 
     step = next(power * n for n in (1, 2, 5, 10, 20) if span / (power * n) <= most)
     places = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
     return [(float(at), shares_text(abs(float(at)))) for at in places]
-
-
-def thinned(y: Array, most: int) -> Array:
-    """Positions of the least and the greatest value of each of ``most`` / 2 parts, and where NaN breaks a line."""
-    if len(y) <= 2 * most:
-        return np.arange(len(y))
-    broken = np.isnan(y)
-    parts = np.array_split(np.arange(len(y)), most // 2)
-    low, high = np.where(broken, np.inf, y), np.where(broken, -np.inf, y)
-    ends = [at for part in parts for at in (part[np.argmin(low[part])], part[np.argmax(high[part])])]
-    edges = np.flatnonzero(broken & ~np.roll(broken, 1))
-    return np.unique(np.concatenate([[0, len(y) - 1], ends, edges]))

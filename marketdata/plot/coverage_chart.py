@@ -9,7 +9,7 @@ import numpy as np
 
 from marketdata.adapters.dispatch import series_of
 from marketdata.plot.chart import ASK, BID, FAINT, Bars, Detail, Panel
-from marketdata.plot.figure import LookOverTime, draw
+from marketdata.plot.figure import Look, draw
 from marketdata.plot.tokens import Questions, market_name, questions_of
 
 _COLUMNS = ("view", "market_id", "start", "end", "state")
@@ -26,7 +26,7 @@ def coverage(
     ax: Any = None,
     *,
     markets: Questions = None,
-    **look: Unpack[LookOverTime],
+    **look: Unpack[Look],
 ) -> Any:
     """Draw `marketdata.Archive.coverage`: a row of bars per market and view, coloured by state; see `prices`.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
-from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullLocator
 
 from marketdata.plot.chart import (
@@ -32,32 +30,16 @@ from marketdata.plot.chart import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-# Pixels per inch of a chart in a notebook, and entries of a legend inside of a panel.
-_SCREEN_DPI = 80
-# More would hide what a panel shows.
-_MOST_ENTRIES = 8
-# An axis with numbers of at least this shows 1k for 1,000.
-_LONG = 1000
-# Height of a row of texts above a panel [points].
-_ROW = 10
-
-
-class ChartFigure(Figure):
-    """A figure that shows itself in a notebook without pyplot."""
-
-    def _repr_png_(self) -> bytes:
-        out = io.BytesIO()
-        self.savefig(out, format="png", dpi=_SCREEN_DPI)
-        return out.getvalue()
+# A longer legend inside a panel would hide its lines.
+_MOST_ENTRIES_INSIDE = 8
+_POINTS_PER_TEXT_ROW = 10
 
 
 def _settings(theme: Theme) -> Any:
-    sides = {f"{axis}tick.{name}": value for axis in "xy" for name, value in (
-        ("color", theme.frame), ("labelcolor", theme.ink), ("labelsize", "small"), ("major.size", 3),
-    )}  # fmt: skip
-    return sides | {
+    return {
         "figure.facecolor": theme.ground,
         "figure.edgecolor": theme.ground,
         "axes.facecolor": theme.ground,
@@ -71,53 +53,58 @@ def _settings(theme: Theme) -> Any:
         "grid.color": theme.grid,
         "grid.linewidth": 0.7,
         "text.color": theme.ink,
-        "legend.frameon": False,
-        "legend.fontsize": "small",
+        "xtick.color": theme.frame,
+        "xtick.labelcolor": theme.ink,
+        "xtick.labelsize": "small",
+        "ytick.color": theme.frame,
+        "ytick.labelcolor": theme.ink,
+        "ytick.labelsize": "small",
     }
 
 
 def draw(chart: Chart) -> Axes | Figure:
-    """Draw all panels on a new figure: a page that pyplot does not know, or one of pyplot, of which the first Axes."""
-    if chart.is_page:
-        with rc_context(_settings(chart.theme)):
-            page = ChartFigure(figsize=chart.size, layout="constrained")
-            _fill_figure(page, chart)
-            return page
+    """Draw all panels on a new figure. Returns the figure of a page, else the first Axes."""
     import matplotlib.pyplot as plt
 
     # Loads the backend, which changes settings: rc_context would take them back, and notebooks show nothing.
     plt.draw_if_interactive()
     with rc_context(_settings(chart.theme)):
         figure = plt.figure(figsize=chart.size, layout="constrained")
-        return _fill_figure(figure, chart)[0] if len(chart.panels) > 1 else draw_on(figure.add_subplot(), chart)
+        if len(chart.panels) == 1:
+            return draw_on(figure.add_subplot(), chart)
+        axes = _fill_figure(figure, chart)
+    if not chart.is_page:
+        return axes[0]
+    # A notebook shows a returned figure and every open one, so this one would appear twice.
+    plt.close(figure)
+    return figure
 
 
 def draw_on(ax: Axes, chart: Chart) -> Axes:
     """Draw a chart of one panel on Axes, whose colours and grid stay."""
     [panel] = chart.panels
-    rows = _fill_axes(ax, panel, chart.theme, ax)
-    _legend(ax, panel, set())
+    pad = _fill_axes(ax, panel, chart.theme, ax)
+    _legend(ax, panel, [])
     figure = ax.get_figure(root=True)
     assert figure is not None
     # The title may be as wide as the axes and what is to the right of them.
     left = ax.get_window_extent().x0
     room = figure.bbox.x1 - left if len(figure.axes) <= 2 else ax.get_window_extent().width
     if chart.simulated:
-        ax.set_title("simulated data", loc="right", fontsize="small", color=ASK, pad=6 + rows * _ROW)
+        ax.set_title("simulated data", loc="right", fontsize="small", color=ASK, pad=pad)
         room -= 110
     if chart.title:
-        _wrap(ax.set_title(chart.title, loc="left", fontsize="medium", pad=6 + rows * _ROW), room)
+        _wrap(ax.set_title(chart.title, loc="left", fontsize="medium", pad=pad), room)
     return ax
 
 
 def _fill_figure(figure: Figure, chart: Chart) -> list[Axes]:
-    one_time = all(panel.time for panel in chart.panels)
     grid = figure.subplots(
-        len(chart.rows), len(chart.rows[0]), squeeze=False,
-        sharex="all" if one_time else "col", sharey="row" if any(panel.shares_y for panel in chart.panels) else False,
+        len(chart.rows), len(chart.rows[0]), squeeze=False, sharey="row",
+        sharex="all" if all(panel.time for panel in chart.panels) else "col",
         gridspec_kw={"height_ratios": chart.heights, "width_ratios": chart.widths},
     )  # fmt: skip
-    in_legend: set[tuple[str, str]] = set()
+    legends: list[list[str]] = []
     out: list[Axes] = []
     for panels, axes in zip(chart.rows, grid, strict=True):
         for column, (panel, ax) in enumerate(zip(panels, axes, strict=True)):
@@ -125,14 +112,14 @@ def _fill_figure(figure: Figure, chart: Chart) -> list[Axes]:
                 ax.remove()
                 continue
             last = axes[len([p for p in panels if p]) - 1]
-            rows = _fill_axes(ax, panel, chart.theme, last, chart.inches(column))
+            pad = _fill_axes(ax, panel, chart.theme, last, chart.inches(column))
             if panel.title:
-                title = ax.set_title(panel.title, loc="left", fontsize="small", pad=6 + rows * _ROW)
+                title = ax.set_title(panel.title, loc="left", fontsize="small", pad=pad)
                 _wrap(title, chart.inches(column) * figure.dpi)
             # Sharing x hides the labels of all but the lowest row; a panel above a free place needs its own.
             ax.tick_params(labelbottom=bool(panel.x_label))
             ax.xaxis.get_offset_text().set_visible(bool(panel.x_label))
-            _legend(ax, panel, in_legend)
+            _legend(ax, panel, legends)
             out.append(ax)
     if chart.simulated:
         box = {"boxstyle": "round,pad=0.35", "facecolor": chart.theme.ground, "edgecolor": ASK}
@@ -157,7 +144,7 @@ def _wrap(text: Text, room: float) -> None:
 def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float | None = None) -> int:
     """Draw a panel, with the scale of a heat map to the right of the ``last`` axes of its row.
 
-    Returns the number of rows of texts above the panel.
+    Returns the distance from the panel to a title above its other texts [points].
     """
     for mark in panel.marks:
         match mark:
@@ -178,14 +165,14 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float |
             case Moment():
                 ax.axvline(date2num(mark.x), color=FAINT, linewidth=0.8, linestyle=":")
     moments = panel.moment_rows(inches or ax.get_window_extent().width / ax.figure.dpi)
+    text_rows = max((row + 1 for moment, row, _ in moments if moment.text), default=0)
     for moment, row, ends_at_line in moments:
-        where: dict[str, Any] = {
-            "textcoords": "offset points",
-            "va": "bottom",
-            "ha": "right" if ends_at_line else "left",
-        }
-        place = (date2num(moment.x), 1), (0, 3 + row * _ROW)
-        _plain(ax.annotate(moment.text, *place, xycoords=("data", "axes fraction"), fontsize="x-small", **where))
+        label = ax.annotate(
+            moment.text, (date2num(moment.x), 1), (0, 3 + row * _POINTS_PER_TEXT_ROW), fontsize="x-small",
+            xycoords=("data", "axes fraction"), textcoords="offset points", va="bottom",
+            ha="right" if ends_at_line else "left",
+        )  # fmt: skip
+        _show_as_text(label)
     if not panel.marks:
         ax.text(0.5, 0.5, panel.empty, transform=ax.transAxes, ha="center", color=FAINT)
     if panel.time and panel.marks:
@@ -195,6 +182,8 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float |
     if panel.log_odds:
         ax.set_yscale("logit", nonpositive="clip")
         ax.yaxis.set_minor_locator(NullLocator())
+    if panel.time:
+        ax.margins(x=0)
     if panel.x_range:
         ax.set_xlim(*panel.x_range)
     if panel.y_range:
@@ -202,31 +191,28 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float |
     if panel.square:
         ax.set_aspect("equal")
     for axis in (ax.yaxis,) if panel.time else (ax.xaxis, ax.yaxis):
-        if max(map(abs, axis.get_view_interval())) >= _LONG:
+        if max(map(abs, axis.get_view_interval())) >= 1000:
             axis.set_major_formatter(EngFormatter(sep=""))
     if panel.x_ticks:
         ax.set_xticks(*zip(*panel.x_ticks, strict=True), fontsize="small")
     if panel.y_ticks:
         ax.set_yticks(*zip(*panel.y_ticks, strict=True), fontsize="x-small", parse_math=False)
     ax.set_xlabel(panel.x_label, fontsize="small", color=FAINT)
-    _plain(ax.set_ylabel(panel.y_label))
-    return max((row + 1 for moment, row, _ in moments if moment.text), default=0)
+    _show_as_text(ax.set_ylabel(panel.y_label))
+    return 6 + text_rows * _POINTS_PER_TEXT_ROW
 
 
-def _legend(ax: Axes, panel: Panel, named: set[tuple[str, str]]) -> None:
-    """The legend, without the names and colours that the legend of an earlier panel has."""
-    handles, labels = ax.get_legend_handles_labels()
-    colours = {mark.legend: mark.colour for mark in panel.marks if isinstance(mark, Line) and mark.legend}
-    new = [(h, text) for h, text in zip(handles, labels, strict=True) if (text, colours.get(text, "")) not in named]
-    named.update((text, colours.get(text, "")) for text in labels)
-    if not new:
+def _legend(ax: Axes, panel: Panel, earlier: list[list[str]]) -> None:
+    """Add a legend, unless an earlier panel has the same one."""
+    _, labels = ax.get_legend_handles_labels()
+    if not labels or labels in earlier:
         return
-    if panel.legend_reversed:
-        new.reverse()
-    look: dict[str, Any] = {"loc": "best", "ncols": 2 if len(new) > 1 else 1}
-    if panel.legend_outside or len(new) > _MOST_ENTRIES:
+    earlier.append(labels)
+    look: dict[str, Any] = {"loc": "best", "ncols": min(2, len(labels))}
+    if panel.legend_outside or len(labels) > _MOST_ENTRIES_INSIDE:
         look = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-    _plain(*ax.legend(*zip(*new, strict=True), frameon=False, fontsize="small", **look).get_texts())
+    legend = ax.legend(frameon=False, fontsize="small", reverse=panel.legend_reversed, **look)
+    _show_as_text(*legend.get_texts())
 
 
 def _line(ax: Axes, mark: Line, panel: Panel, theme: Theme) -> None:
@@ -254,7 +240,7 @@ def _heat(ax: Axes, mark: Heat, theme: Theme, last: Axes) -> None:
     bar.outline.set_visible(False)
 
 
-def _plain(*texts: Text) -> None:
-    """Show texts as they are: questions and labels contain dollars, which are no formulas."""
+def _show_as_text(*texts: Text) -> None:
+    """Switch off formulas, because questions and labels contain dollar signs."""
     for text in texts:
         text.set_parse_math(False)

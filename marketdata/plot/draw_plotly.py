@@ -29,21 +29,12 @@ from marketdata.plot.chart import (
     finite_runs,
     isolated,
     log_odds,
-    thinned,
 )
 
-# Pixels per inch of a size that matplotlib shares.
-_PIXELS = 88
-_MOST_POINTS = 4_000
-"""Points of a line, some for each pixel of a wide screen: a month of minutes has ten times as many."""
-_MOST_TOGETHER = 8
-"""Lines of a panel up to which one box shows the values of all."""
-# The width of a page on a small screen [pixels]: longer titles wrap.
-_NARROW = 640
-# Height of a row of texts above a panel [pixels].
-_ROW = 14
-# Fonts that systems have, so that none is loaded.
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+_PIXELS_PER_INCH = 88
+_PIXELS_PER_TEXT_ROW = 14
+# The width of a page is not known here, and a title must fit a small screen.
+_NARROW_SCREEN = 640
 
 
 def _template(theme: Theme) -> go.layout.Template:
@@ -51,7 +42,7 @@ def _template(theme: Theme) -> go.layout.Template:
     axis["tickfont"] = {"size": 11}
     return go.layout.Template(
         layout={
-            "font": {"family": _FONT, "color": theme.ink, "size": 12},
+            "font": {"family": "system-ui, sans-serif", "color": theme.ink, "size": 12},
             "paper_bgcolor": theme.ground,
             "plot_bgcolor": theme.ground,
             "colorway": PALETTE,
@@ -63,10 +54,11 @@ def _template(theme: Theme) -> go.layout.Template:
 
 def draw(chart: Chart) -> go.Figure:
     """Draw all panels on one interactive figure, as wide as its place on the page."""
-    height = chart.size[1] * _PIXELS
+    height = chart.size[1] * _PIXELS_PER_INCH
     figure = make_subplots(
         rows=len(chart.rows),
         cols=len(chart.rows[0]),
+        shared_yaxes=True,
         specs=[[{} if panel else None for panel in row] for row in chart.rows],
         row_heights=list(chart.heights) if chart.heights else None,
         column_widths=list(chart.widths) if chart.widths else None,
@@ -79,9 +71,9 @@ def draw(chart: Chart) -> go.Figure:
     for row, panels in enumerate(chart.rows, 1):
         for column, panel in enumerate(panels, 1):
             if panel is not None:
-                moments = panel.moment_rows(min(chart.inches(column - 1), _NARROW / _PIXELS / len(panels)))
-                text_rows = max([text_rows, *(n + 1 for moment, n, _ in moments if moment.text)])
-                _fill(figure, panel, (row, column), moments, in_legend, chart.theme)
+                inches = min(chart.inches(column - 1), _NARROW_SCREEN / _PIXELS_PER_INCH / len(panels))
+                rows_above = _fill(figure, panel, (row, column), inches, in_legend, chart.theme)
+                text_rows = max(text_rows, rows_above)
     _dress(figure, chart, height, entries=len(in_legend), text_rows=text_rows)
     return figure
 
@@ -90,37 +82,41 @@ def _fill(
     figure: go.Figure,
     panel: Panel,
     place: tuple[int, int],
-    moments: Sequence[tuple[Moment, int, bool]],
-    seen: set[str],
+    inches: float,
+    in_legend: set[str],
     theme: Theme,
-) -> None:
+) -> int:
+    """Draw a panel at a row and a column. Returns the number of rows of texts above it."""
     row, col = place
+    moments = panel.moment_rows(inches)
+    text_rows = max((text_row + 1 for moment, text_row, _ in moments if moment.text), default=0)
     x_axis, y_axis = next(figure.select_xaxes(row=row, col=col)), next(figure.select_yaxes(row=row, col=col))
     x, y = (axis.plotly_name.replace("axis", "") for axis in (x_axis, y_axis))
     inside: dict[str, Any] = {"xref": f"{x} domain", "yref": f"{y} domain", "showarrow": False}
     if panel.title:
-        rows = max((n + 1 for moment, n, _ in moments if moment.text), default=0)
         figure.add_annotation(
-            text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom", yshift=rows * _ROW, **inside
-        )
+            text=_wrapped(panel.title, 60), x=0, y=1, xanchor="left", yanchor="bottom",
+            yshift=text_rows * _PIXELS_PER_TEXT_ROW, **inside,
+        )  # fmt: skip
     for mark in panel.marks:
         match mark:
             case Line():
-                figure.add_trace(_line(mark, panel, seen, theme), row, col)
+                figure.add_trace(_line(mark, panel, in_legend, theme), row, col)
             case Band():
                 figure.add_trace(_band(mark, panel, theme), row, col)
             case Heat():
                 low, high = y_axis.domain
                 figure.add_trace(_heat(mark, theme, {"y": (low + high) / 2, "len": high - low}), row, col)
             case Bars():
-                figure.add_trace(_bars(mark, panel, seen, theme), row, col)
+                figure.add_trace(_bars(mark, panel, in_legend, theme), row, col)
             case Moment():
                 at, line = _times(np.array([mark.x]))[0], {"color": FAINT, "width": 1, "dash": "dot"}
                 figure.add_shape(x0=at, x1=at, y0=0, y1=1, line=line, xref=x, yref=f"{y} domain")
     for moment, text_row, ends_at_line in moments:
         figure.add_annotation(
             text=_plain(moment.text), x=_times(np.array([moment.x]))[0], y=1, xref=x, yref=f"{y} domain",
-            showarrow=False, xanchor="right" if ends_at_line else "left", yanchor="bottom", yshift=text_row * _ROW,
+            showarrow=False, xanchor="right" if ends_at_line else "left", yanchor="bottom",
+            yshift=text_row * _PIXELS_PER_TEXT_ROW,
         )  # fmt: skip
     if not panel.marks:
         figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
@@ -133,8 +129,6 @@ def _fill(
         x_axis.range = _axis(np.array(panel.x_range), panel)
     if panel.y_range:
         y_axis.range = _height(np.array(panel.y_range), panel)
-    if panel.shares_y:
-        y_axis.update(matches="y", showticklabels=False)
     if panel.x_ticks:
         places, names = zip(*panel.x_ticks, strict=True)
         x_axis.update(tickvals=places, ticktext=names)
@@ -143,27 +137,27 @@ def _fill(
         y_axis.update(tickvals=_height(np.array(places), panel), ticktext=[_plain(name) for name in names])
     if not panel.marks or (panel.time and not panel.x_label):
         x_axis.showticklabels = False
+    return text_rows
 
 
-def _line(mark: Line, panel: Panel, seen: set[str], theme: Theme) -> go.Scatter:
-    at = thinned(mark.y, _MOST_POINTS) if panel.time else np.arange(len(mark.y))
-    y = mark.y[at]
-    details = [Detail(d.name, d.values[at], d.form) for d in mark.details]
+def _line(mark: Line, panel: Panel, in_legend: set[str], theme: Theme) -> go.Scatter:
+    details = list(mark.details)
     if panel.log_odds:
-        details.insert(0, Detail("price", y, ".4~f"))
+        details.insert(0, Detail("price", mark.y, ".4~f"))
     point = "" if panel.log_odds else "%{y:.4~f}" if panel.y_range else "%{y:,.6~g}"
-    dots = np.where(np.isin(np.arange(len(y)), isolated(y)), 5, 0)
+    dots = np.zeros(len(mark.y))
+    dots[isolated(mark.y)] = 5
     if mark.dots is not None:
-        point, dots = "%{x:.3f}, %{y:.3f}", np.sqrt(mark.dots[at]) * 1.3
+        point, dots = "%{x:.3f}, %{y:.3f}", np.sqrt(mark.dots) * 1.3
     dash = "5px,4px" if mark.dashed else None
     return go.Scatter(
-        x=_axis(mark.x[at], panel),
-        y=_height(y, panel),
+        x=_axis(mark.x, panel),
+        y=_height(mark.y, panel),
         mode="lines+markers" if dots.any() else "lines",
         marker={"size": dots} if dots.any() else None,
         line={"color": theme.colour(mark.colour), "width": mark.width * 1.4, "dash": dash},
         opacity=mark.alpha,
-        **_entry(mark.legend, seen),
+        **_entry(mark.legend, in_legend),
         **_hover(mark.name, point, details),
     )
 
@@ -198,7 +192,7 @@ def _heat(mark: Heat, theme: Theme, place: dict[str, float]) -> go.Heatmap:
     )
 
 
-def _bars(mark: Bars, panel: Panel, seen: set[str], theme: Theme) -> go.Bar:
+def _bars(mark: Bars, panel: Panel, in_legend: set[str], theme: Theme) -> go.Bar:
     width = mark.end - mark.start
     pattern = {"shape": "/", "fgcolor": theme.frame, "size": 7, "solidity": 0.2} if mark.hatched else None
     return go.Bar(
@@ -208,17 +202,17 @@ def _bars(mark: Bars, panel: Panel, seen: set[str], theme: Theme) -> go.Bar:
         width=mark.high - mark.low,
         orientation="h",
         marker={"color": theme.grid if mark.hatched else mark.colour, "line": {"width": 0}, "pattern": pattern},
-        **_entry(mark.name if mark.in_legend else None, seen),
+        **_entry(mark.name if mark.in_legend else None, in_legend),
         **_hover(mark.name, "", mark.details),
     )
 
 
-def _entry(legend: str | None, seen: set[str]) -> dict[str, Any]:
-    """One entry in the legend for each name, which shows and hides all of that name."""
+def _entry(legend: str | None, in_legend: set[str]) -> dict[str, Any]:
+    """Join marks of one name to one entry of the legend."""
     if legend is None:
         return {"showlegend": False}
-    first = legend not in seen
-    seen.add(legend)
+    first = legend not in in_legend
+    in_legend.add(legend)
     return {"name": _plain(legend), "legendgroup": legend, "showlegend": first}
 
 
@@ -237,15 +231,15 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int, text
     panels = chart.panels
     marks = [[m for m in p.marks if not isinstance(m, Band)] for p in panels]
     unified = panels[0].time and all(isinstance(m, Line) for panel_marks in marks for m in panel_marks)
-    unified = unified and max(map(len, marks)) <= _MOST_TOGETHER
+    unified = unified and max(map(len, marks)) <= 8  # a longer box hides the lines
     square = any(panel.square for panel in panels)
     first, _, second = chart.title.partition("\n")
-    lines = [_wrapped(first, 60 if square else _NARROW // 8)] if first else []
-    lines += [f"<span style='font-size:12px'>{_wrapped(second, _NARROW // 7)}</span>"] if second else []
+    lines = [_wrapped(first, 60 if square else _NARROW_SCREEN // 8)] if first else []
+    lines += [f"<span style='font-size:12px'>{_wrapped(second, _NARROW_SCREEN // 7)}</span>"] if second else []
     lines += [f"<span style='color:{ASK};font-size:12px'>simulated data</span>"] if chart.simulated else []
     title = "<br>".join(lines)
     top = 24 + (22 * (title.count("<br>") + 1) if title else 0) + (18 if any(p.title for p in panels) else 0)
-    top += text_rows * _ROW
+    top += text_rows * _PIXELS_PER_TEXT_ROW
     bottom = 62
     legend: dict[str, Any] = {"orientation": "h", "y": -bottom / height, "yanchor": "top", "x": 0, "xanchor": "left"}
     legend_rows = 1 + entries // 6 if entries else 0

@@ -22,11 +22,6 @@ class Look(TypedDict, total=False):
     simulated: bool
     theme: Literal["light", "dark"]
     backend: Literal["matplotlib", "plotly"]
-
-
-class LookOverTime(Look, total=False):
-    """Further arguments of every chart over time."""
-
     moments: Mapping[str, Any] | None
 
 
@@ -65,8 +60,6 @@ def draw(
     for panel in panels:
         if panel.time and panel.marks:
             panel.marks += [Moment(at, text if panel in rows[0] else "") for text, at in times.items()]
-            if panel.x_range:
-                panel.x_range = min(*panel.x_range, *times.values()), max(*panel.x_range, *times.values())
     if ax is None:
         return library.draw(chart)
     if backend == "plotly":

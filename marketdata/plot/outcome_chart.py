@@ -10,7 +10,7 @@ import numpy as np
 from marketdata.adapters.dispatch import collected, opened
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import FURTHER, PALETTE, Band, Detail, Line, Panel
-from marketdata.plot.figure import LookOverTime, draw
+from marketdata.plot.figure import Look, draw
 from marketdata.plot.tokens import (
     Questions,
     TokenSeries,
@@ -30,7 +30,7 @@ def outcomes(
     *,
     events: Any = None,
     markets: Questions = None,
-    **look: Unpack[LookOverTime],
+    **look: Unpack[Look],
 ) -> Any:
     """Draw the outcomes of one market, or of one event, stacked through time: the share of each in the sum of prices.
 

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 import numpy as np
 
 from marketdata.adapters.dispatch import in_memory, names_of, series_of
 from marketdata.errors import ConfigError
-from marketdata.plot.chart import ASK, BID, FAINT, ODDS, PALETTE, Bars, Detail, Line, Mark, Panel
-from marketdata.plot.figure import LookOverTime, draw
+from marketdata.plot.chart import ASK, BID, FAINT, ODDS_TICKS, PALETTE, Bars, Detail, Line, Mark, Panel
+from marketdata.plot.figure import Look, draw
 from marketdata.plot.tokens import (
     Questions,
     TokenSeries,
     coloured,
-    line_width,
     market_name,
     questions_of,
+    rank,
     token_series,
 )
 from marketdata.points import schema
 from marketdata.points.arguments import flag, text
 
-# More panels cannot be read.
-_MOST_PANELS = 60
-# Units of metrics that a simulation makes; the service names none.
-_SIMULATED_UNITS = {"volume": "USD traded so far", "liquidity": "USD"}
+_MOST_MARKETS = 60
 _BAR_COLUMNS = ("open", "high", "low", "close")
 
 
@@ -37,14 +34,17 @@ def prices(
     markets: Questions = None,
     both: bool = False,
     log_odds: bool = False,
-    **look: Unpack[LookOverTime],
+    **look: Unpack[Look],
 ) -> Any:
     """Draw the price or mid of each token as a line, one panel per market; of two outcomes only the first.
 
     Returns matplotlib Axes or a plotly Figure. y is ``price``, or ``mid`` of `marketdata.mid` and `marketdata.bbo`
-    [probability]; x is the start of the bucket [UTC]. Of several markets, at most 60 and the earliest first, these are
-    the Axes of the first panel; ``ax.figure.axes`` has all, on one scale. A gap of the data is a gap of the line, and a
-    point without neighbours is a dot. Of more than six tokens the six with the highest last value are coloured.
+    [probability]. x is the start of the bucket [UTC].
+
+    - Several markets have a panel each on one scale, at most 60 and the earliest first. The Axes are those of the first
+      panel, and ``ax.figure.axes`` has all.
+    - A gap of the data is a gap of the line. A point without neighbours is a dot.
+    - A market with more than six tokens has colours for the six with the highest last value.
 
     Parameters
     ----------
@@ -79,14 +79,13 @@ def prices(
     columns = [value, *(c for c in (f"{value}_count",) if c in table.names)]
     questions, first_tokens = questions_of(markets)
     panels = []
-    for market_id, tokens in _by_market(token_series(table, columns)):
+    for market_id, tokens in _by_market(token_series(table, columns), first_tokens):
         panel = Panel(f"{value} [probability]", title=market_name(questions, market_id, 200))
-        ordered = sorted(tokens, key=lambda t: (t.token_id != first_tokens.get(market_id), *t.rank))
-        shown = ordered[:1] if len(ordered) == 2 and not both else ordered
+        shown = tokens[:1] if len(tokens) == 2 and not both else tokens
         for token, colour, legend in coloured(shown, value, "tokens"):
             ts, price, *counts = token.broken(*columns)
             details = [Detail("points", values, ",.0f") for values in counts]
-            panel.marks.append(Line(ts, price, token.label, colour, line_width(colour), legend=legend, details=details))
+            panel.marks.append(Line(ts, price, token.label, colour, legend=legend, details=details))
         panels.append(panel)
     panels = panels or [Panel(f"{value} [probability]", y_range=(-0.02, 1.02))]
     _share_scale(panels, log_odds=log_odds)
@@ -99,13 +98,13 @@ def candles(
     *,
     markets: Questions = None,
     both: bool = False,
-    **look: Unpack[LookOverTime],
+    **look: Unpack[Look],
 ) -> Any:
     """Draw the bars of `marketdata.ohlc` as candles, one panel per market; of two outcomes only the first.
 
-    Returns the chart, y: price [probability], x: time [UTC]. A body reaches from ``open`` to ``close``, teal if the
-    price rose and coral if it fell; a wick reaches from ``low`` to ``high``. Without ``both`` a market of more than two
-    tokens shows the token with the highest last close. For the others see `prices`.
+    Returns the chart of price [probability] over time [UTC]. A body reaches from ``open`` to ``close``, and a wick from
+    ``low`` to ``high``. A body is teal if the price rose and coral if it fell. Without ``both`` a market of more than
+    two tokens shows the token with the highest last close. `prices` has the other parameters.
 
     Examples
     --------
@@ -118,11 +117,10 @@ def candles(
     series_of(frame, "A chart of candles", ("ts", *_BAR_COLUMNS))
     questions, first_tokens = questions_of(markets)
     panels = []
-    for market_id, tokens in _by_market(token_series(in_memory(frame), _BAR_COLUMNS)):
-        ordered = sorted(tokens, key=lambda t: (t.token_id != first_tokens.get(market_id), *t.rank))
-        if len(ordered) > 2:
-            ordered.sort(key=lambda t: -t.columns["close"][-1])
-        for token in ordered if both else ordered[:1]:
+    for market_id, tokens in _by_market(token_series(in_memory(frame), _BAR_COLUMNS), first_tokens):
+        if len(tokens) > 2:
+            tokens.sort(key=lambda t: -t.columns["close"][-1])
+        for token in tokens if both else tokens[:1]:
             panel = Panel(f"price of {token.label}", title=market_name(questions, market_id, 200))
             panel.marks += _candle_marks(token)
             panels.append(panel)
@@ -142,12 +140,12 @@ def metrics(
     *,
     column: str = "volume",
     markets: Questions = None,
-    **look: Unpack[LookOverTime],
+    **look: Unpack[Look],
 ) -> Any:
     """Draw one metric (``column``) over time, a line per market; see `prices`.
 
-    Returns the chart, x: time [UTC], y: the metric. Its unit is that of the service, whose interface names none;
-    simulated volume and liquidity are in USD, and ``spread`` is a probability. For the means of hours pass
+    Returns the chart of the metric over time [UTC]. The service defines the unit, and the interface names none.
+    Simulated volume and liquidity are in USD, and ``spread`` is a probability. For the means of hours pass
     ``frame.md.resample("1h")``.
     """
     table = in_memory(frame, ["metrics"])
@@ -159,26 +157,28 @@ def metrics(
     for market, colour, name in coloured(markets_shown, column, "markets"):
         ts, value = market.broken(column)
         legend = name if len(markets_shown) > 1 else None
-        panel.marks.append(Line(ts, value, market.label, colour, line_width(colour), legend=legend))
+        panel.marks.append(Line(ts, value, market.label, colour, legend=legend))
     many = f"{len(markets_shown)} markets" if markets_shown else ""
     name = market_name(questions, markets_shown[0].market_id, 200) if len(markets_shown) == 1 else many
     return draw([[panel]], ax, name=name, **look)
 
 
-def _by_market(tokens: Iterable[TokenSeries]) -> list[tuple[str, list[TokenSeries]]]:
-    """The tokens of each market, the market that begins first in front."""
+def _by_market(tokens: Iterable[TokenSeries], first_tokens: Mapping[str, str]) -> list[tuple[str, list[TokenSeries]]]:
+    """The tokens of each market, the earliest market first and the first token of its record first."""
     by_market: dict[str, list[TokenSeries]] = {}
-    for token in tokens:
+    for token in sorted(
+        tokens, key=lambda t: (t.token_id != first_tokens.get(t.market_id), *rank(t.label, t.token_id))
+    ):
         by_market.setdefault(token.market_id, []).append(token)
-    if len(by_market) > _MOST_PANELS:
+    if len(by_market) > _MOST_MARKETS:
         raise ConfigError(
-            f"The frame has {len(by_market)} markets, a chart at most {_MOST_PANELS}; filter it on market_id."
+            f"The frame has {len(by_market)} markets, a chart at most {_MOST_MARKETS}; filter it on market_id."
         )
-    return sorted(by_market.items(), key=lambda item: min(token.ts[0] for token in item[1]))
+    return sorted(by_market.items(), key=lambda item: (min(token.ts[0] for token in item[1]), item[0]))
 
 
-def _draw_markets(panels: list[Panel], ax: Any, look: LookOverTime) -> Any:
-    """Draw panels in rows of two; the title of a single panel becomes that of the chart."""
+def _draw_markets(panels: list[Panel], ax: Any, look: Look) -> Any:
+    """Draw panels in rows of two. A single panel passes its title to the chart."""
     if len(panels) == 1:
         name, panels[0].title = panels[0].title, ""
         return draw([panels], ax, name=name, **look)  # type: ignore[list-item]  # a row may also have free places
@@ -192,7 +192,7 @@ def _draw_markets(panels: list[Panel], ax: Any, look: LookOverTime) -> Any:
 
 
 def _candle_marks(token: TokenSeries) -> list[Mark]:
-    """Wicks as one broken line, and bodies in two colours; a body without a change has the height of a thin line."""
+    """Wicks as one broken line, and bodies in two colours. A body without a change is as high as a thin line."""
     ts, (first, high, low, last) = token.ts, (token.columns[c] for c in _BAR_COLUMNS)
     step = np.median(np.diff(ts)).astype("m8[us]") if len(ts) > 1 else np.timedelta64(3_600_000_000, "us")
     middle = ts + step // 2
@@ -210,7 +210,7 @@ def _candle_marks(token: TokenSeries) -> list[Mark]:
 
 
 def _share_scale(panels: list[Panel], *, log_odds: bool) -> None:
-    """One y axis for all panels: 0 to 1, less where there are many low tokens, or log-odds as far as the lines go."""
+    """Give all panels one y axis: 0 to 1, or less for many low tokens, or log-odds as far as the lines go."""
     lines = [mark for panel in panels for mark in panel.marks if isinstance(mark, Line)]
     values = np.concatenate([line.y for line in lines] or [np.empty(0)])
     few = all(len(panel.marks) <= len(PALETTE) for panel in panels)
@@ -218,14 +218,17 @@ def _share_scale(panels: list[Panel], *, log_odds: bool) -> None:
     for panel in panels:
         panel.y_range = (-0.02 * most, 1.02 * most)
         if log_odds:
-            low = max((p for p in ODDS if p <= np.nanmin(values, initial=0.25)), default=ODDS[0])
-            high = min((p for p in ODDS if p >= np.nanmax(values, initial=0.75)), default=ODDS[-1])
+            low = max((p for p in ODDS_TICKS if p <= np.nanmin(values, initial=0.25)), default=ODDS_TICKS[0])
+            high = min((p for p in ODDS_TICKS if p >= np.nanmax(values, initial=0.75)), default=ODDS_TICKS[-1])
             panel.log_odds, panel.y_range = True, (low, high)
             panel.y_label = panel.y_label.replace("]", ", log-odds scale]")
-            panel.y_ticks = [(p, f"{p:.3g}") for p in ODDS if low <= p <= high]
+            panel.y_ticks = [(p, f"{p:.3g}") for p in ODDS_TICKS if low <= p <= high]
 
 
 def _metric_label(column: str, *, simulated: bool) -> str:
     if column == "spread":
         return "spread of the market [probability]"
-    return f"{column} [{_SIMULATED_UNITS.get(column, 'simulated') if simulated else 'unit of the service'}]"
+    if not simulated:
+        return f"{column} [unit of the service]"
+    units = {"volume": "USD traded so far", "liquidity": "USD"}
+    return f"{column} [{units.get(column, 'simulated')}]"

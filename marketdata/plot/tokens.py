@@ -12,10 +12,11 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame
+from marketdata.display import without_middle
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import FURTHER, PALETTE, Array
 
-# What names the markets of a chart: a mapping of market id to text, or a frame of market records.
+# A mapping of market id to text, or a frame of market records.
 Questions = Mapping[str, str] | Any
 
 
@@ -32,11 +33,6 @@ class TokenSeries:
     def broken(self, *names: str) -> list[Array]:
         """Times and columns, broken where the data has a gap."""
         return broken_at_gaps(self.ts, *(self.columns[name] for name in names))
-
-    @property
-    def rank(self) -> tuple[bool, str, str]:
-        """Yes, Up and Over first, then by label."""
-        return rank(self.label, self.token_id)
 
 
 def rank(label: str, token_id: str) -> tuple[bool, str, str]:
@@ -56,7 +52,7 @@ def token_series(table: Frame, columns: Sequence[str], names: Mapping[str, str] 
 def coloured(tokens: Sequence[TokenSeries], value: str, what: str) -> list[tuple[TokenSeries, str, str | None]]:
     """Tokens in the order in which they are drawn, each with its colour and its text in the legend.
 
-    Of more tokens than colours, those with the greatest last value have a colour; the others share one.
+    If there are more tokens than colours, those with the greatest last value get one. The others share a colour.
     """
     if len(tokens) <= len(PALETTE):
         return [(t, c, t.label) for t, c in zip(tokens, PALETTE, strict=False)]
@@ -67,11 +63,6 @@ def coloured(tokens: Sequence[TokenSeries], value: str, what: str) -> list[tuple
     return [*further, *((t, c, t.label) for t, c in zip(most, PALETTE, strict=True))]
 
 
-def line_width(colour: str) -> float:
-    """The width of a line [points]."""
-    return 0.5 if colour == FURTHER else 0.9
-
-
 def last_value(values: Array) -> float:
     """The last value that is not NaN, else 0."""
     finite = values[~np.isnan(values)]
@@ -79,7 +70,10 @@ def last_value(values: Array) -> float:
 
 
 def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
-    """Question (or slug) and first token of each market id; ConfigError for neither a mapping nor market records."""
+    """Question (or slug) and first token of each market id.
+
+    Raises ConfigError for a frame without market records.
+    """
     if markets is None or isinstance(markets, Mapping):
         return dict(markets or {}), {}
     source = in_memory(markets)
@@ -98,20 +92,15 @@ def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def market_name(questions: Mapping[str, str], market_id: str | None, most: int) -> str:
-    """The question of a market, else its id, shortened."""
+    """The question of a market, else its id, with at most ``most`` characters."""
     if market_id is not None and market_id in questions:
-        return shortened(questions[market_id], most)
-    return f"market {shortened(market_id or '?', 13)}"
+        return without_middle(questions[market_id], most)
+    return f"market {without_middle(market_id or '?', 13)}"
 
 
 def token_name(token_id: str | None, label: str | None) -> str:
     """The label of a token, else its id, shortened."""
-    return label or shortened(token_id or "", 13)
-
-
-def shortened(text: str, most: int) -> str:
-    """A text without its middle, of at most so many characters."""
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
+    return label or without_middle(token_id or "", 13)
 
 
 def broken_at_gaps(ts: Array, *values: Array) -> list[Array]:
