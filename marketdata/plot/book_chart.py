@@ -91,7 +91,7 @@ def book(
             heat.marks.append(Moment(np.datetime64(moment, "us"), ""))
         if metrics_frame is not None and (volume := _volume_panel(metrics_frame, look)).marks:
             _hatch_outside(heat, volume)
-            heat.x_label = ""
+            volume.x_label, heat.x_label = heat.x_label, ""
             rows.append([volume, None])
     heights = [4, 1][: len(rows)]
     name = _market_of(books, markets)

@@ -40,7 +40,7 @@ def coverage(
     # The rows of a market are adjacent, and the topmost names it.
     top = {market: i for (market, _), i in places.items()}
     named = [
-        (i, f"{market_name(questions, market, 48)}  {view}" if top[market] == i else str(view))
+        (i, f"{market_name(questions, market, 24)}  {view}" if top[market] == i else str(view))
         for (market, view), i in places.items()
     ]
     panel = Panel("", y_ticks=named[:: len(places) // _MOST_NAMED + 1], legend_outside=True)

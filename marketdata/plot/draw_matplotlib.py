@@ -182,8 +182,6 @@ def _fill_axes(ax: Axes, panel: Panel, theme: Theme, last: Axes, inches: float |
     if panel.log_odds:
         ax.set_yscale("logit", nonpositive="clip")
         ax.yaxis.set_minor_locator(NullLocator())
-    if panel.time:
-        ax.margins(x=0)
     if panel.x_range:
         ax.set_xlim(*panel.x_range)
     if panel.y_range:

@@ -33,8 +33,8 @@ from marketdata.plot.chart import (
 
 _PIXELS_PER_INCH = 88
 _PIXELS_PER_TEXT_ROW = 14
-# The width of a page is not known here, and a title must fit a small screen.
-_NARROW_SCREEN = 640
+# The width of the page is not known here, and a title must fit a phone.
+_MOST_TITLE_LETTERS = 52
 
 
 def _template(theme: Theme) -> go.layout.Template:
@@ -71,7 +71,7 @@ def draw(chart: Chart) -> go.Figure:
     for row, panels in enumerate(chart.rows, 1):
         for column, panel in enumerate(panels, 1):
             if panel is not None:
-                inches = min(chart.inches(column - 1), _NARROW_SCREEN / _PIXELS_PER_INCH / len(panels))
+                inches = min(chart.inches(column - 1), 7 / len(panels))
                 rows_above = _fill(figure, panel, (row, column), inches, in_legend, chart.theme)
                 text_rows = max(text_rows, rows_above)
     _dress(figure, chart, height, entries=len(in_legend), text_rows=text_rows)
@@ -121,8 +121,8 @@ def _fill(
     if not panel.marks:
         figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
     small = {"font": {"size": 11, "color": FAINT}, "standoff": 4}
-    x_axis.update(title={"text": panel.x_label, **small}, tickangle=0)
-    y_axis.update(title={"text": _plain(panel.y_label).replace("\n", "<br>"), "font": {"size": 12}}, tickangle=0)
+    x_axis.update(title={"text": panel.x_label, **small}, tickangle=0, ticklabelstandoff=5)
+    y_axis.update(title={"text": _plain(panel.y_label), "font": {"size": 12}, "standoff": 8}, tickangle=0)
     if panel.time:
         x_axis.update(type="date", matches="x" if x != "x" else None)
     if panel.x_range:
@@ -234,8 +234,8 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int, text
     unified = unified and max(map(len, marks)) <= 8  # a longer box hides the lines
     square = any(panel.square for panel in panels)
     first, _, second = chart.title.partition("\n")
-    lines = [_wrapped(first, 60 if square else _NARROW_SCREEN // 8)] if first else []
-    lines += [f"<span style='font-size:12px'>{_wrapped(second, _NARROW_SCREEN // 7)}</span>"] if second else []
+    lines = [_wrapped(first, _MOST_TITLE_LETTERS)] if first else []
+    lines += [f"<span style='font-size:12px'>{_wrapped(second, _MOST_TITLE_LETTERS)}</span>"] if second else []
     lines += [f"<span style='color:{ASK};font-size:12px'>simulated data</span>"] if chart.simulated else []
     title = "<br>".join(lines)
     top = 24 + (22 * (title.count("<br>") + 1) if title else 0) + (18 if any(p.title for p in panels) else 0)
@@ -248,7 +248,7 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int, text
         legend_rows = entries
     figure.update_layout(
         title={"text": title, "x": 0.01, "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 16}},
-        title_font_size=15,
+        title_font_size=13,
         legend={"font": {"size": 11}, **legend},
         height=int(height + top + bottom + 24 * legend_rows),
         margin={"l": 56, "r": 16, "t": top, "b": bottom},

@@ -53,13 +53,17 @@ def draw(
     size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
     chart = Chart(rows, size, "", simulated, heights, widths, look, is_page=is_page)
     panels = chart.panels
-    chart.title = title if title is not None else "\n".join(filter(None, (name, _range_text(panels))))
-    if moments and not any(panel.time for panel in panels):
+    over_time = [panel for panel in panels if panel.time]
+    chart.title = title if title is not None else "\n".join(filter(None, (name, _range_text(*_time_ends(over_time)))))
+    if moments and not over_time:
         raise ConfigError("moments= names times, and this chart has no axis of time; leave it out.")
     times = {text: np.datetime64(to_micros(time, "moments"), "us") for text, time in (moments or {}).items()}
-    for panel in panels:
-        if panel.time and panel.marks:
+    for panel in over_time:
+        if panel.marks:
             panel.marks += [Moment(at, text if panel in rows[0] else "") for text, at in times.items()]
+    first, last = _time_ends(over_time)
+    for panel in over_time:
+        panel.x_range = (first, last) if first < last else None
     if ax is None:
         return library.draw(chart)
     if backend == "plotly":
@@ -71,11 +75,14 @@ def draw(
     return library.draw_on(ax, chart)
 
 
-def _range_text(panels: Sequence[Panel]) -> str:
-    """The first and the last time that panels show, with their zone."""
-    ends = [ends for panel in panels if panel.time and (ends := panel.ends())]
-    if not ends:
+def _time_ends(panels: Sequence[Panel]) -> tuple[np.datetime64, np.datetime64]:
+    """The first and the last time of all panels; NaT without any."""
+    ends = [time for panel in panels for time in panel.ends() or ()]
+    return min(ends, default=np.datetime64("NaT")), max(ends, default=np.datetime64("NaT"))
+
+
+def _range_text(first: np.datetime64, last: np.datetime64) -> str:
+    if np.isnat(first):
         return ""
-    first, last = min(low for low, _ in ends), max(high for _, high in ends)
-    start, end = (np.datetime_as_string(at, unit="m").replace("T", " ") for at in (first, last))
+    start, end = (np.datetime_as_string(time, unit="m").replace("T", " ") for time in (first, last))
     return f"{start} to {end} UTC"

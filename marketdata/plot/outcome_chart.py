@@ -79,4 +79,4 @@ def _stack(tokens: Sequence[TokenSeries], questions: Mapping[str, str] | None) -
         low, edge = edge, edge + share
         yield Band(ts, low, edge, colour, 0.8)
         legend = f"{name} {last_value(share):.1%}"
-        yield Line(ts, edge, name, colour, 0.6, legend=legend, details=[Detail("share", share, ".1%")])
+        yield Line(ts, edge, name, colour, 2.0, legend=legend, details=[Detail("share", share, ".1%")])
