@@ -33,6 +33,11 @@ from marketdata.tidy import (
     shapes,
 )
 
+if TYPE_CHECKING:
+    from marketdata.fetch.checkpoint import Report
+
+# The attribute of a frame that has the report of its fetch.
+_REPORT = "_marketdata_report"
 # The frame that has the accessor.
 F = TypeVar("F")
 # The further arguments of a function of frames.
@@ -150,6 +155,12 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
         return display.show(self._frame, id_width=id_width)
 
     @property
+    def report(self) -> Report | None:
+        """The report of the fetch that made this frame; None for copies and others; see `marketdata.Client.books`."""
+        report: Report | None = getattr(self._frame, _REPORT, None)
+        return report
+
+    @property
     def plot(self) -> Plots:
         """Charts of the frame; see `marketdata.plot`."""
         return Plots(self._frame)
@@ -238,10 +249,17 @@ def register_dask() -> None:
         untyped.register_dataframe_accessor("md")(Accessor)
 
 
-def to_frame(columns: Data, frame: frames.FrameKind) -> Any:
+def to_frame(columns: Data, frame: frames.FrameKind, report: Report | None = None) -> Any:
     """A tidy frame of columns that has ``.md``, whether or not `md` was registered before."""
     register(frame)
-    return frames.to_frame(columns, frame)
+    return carry(frames.to_frame(columns, frame), report)
+
+
+def carry(frame: Any, report: Report | None) -> Any:
+    """The frame, whose ``.md.report`` is this one; copies of the frame have none."""
+    # pandas takes other attributes for columns.
+    object.__setattr__(frame, _REPORT, report)
+    return frame
 
 
 def register(frame: frames.FrameKind) -> None:

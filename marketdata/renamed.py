@@ -31,8 +31,10 @@ _OF_EVENTS = {
         ("probabilities", ("by", "events")),
     )
 }
+_HISTORY = ("books", "prices", "metrics", "token_books", "token_prices", "iter_books", "iter_prices", "iter_metrics")
 ARGUMENTS = {
     **_OF_EVENTS,
+    **{name: {"report": "frame.md.report of the result"} for name in (*_HISTORY, "resume")},
     "account": {"resolution": "width", "events": "markets"},
     "align": {"resolution_of": "width"},
     "around": {"resolution": "width"},

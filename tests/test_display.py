@@ -75,10 +75,9 @@ def test_a_progress_bar_without_widgets_does_not_warn(monkeypatch: pytest.Monkey
 def test_objects_say_what_a_person_wants_to_know() -> None:
     """Client, record, report and fees show values, in notebooks as a table, and neither inner classes nor the key."""
     archive = md.simulate(events=1, days=0.1, markets=1)
-    report = md.Report()
     with md.serve(archive) as service, md.Client(service.base_url, service.api_key) as client:
         record = client.market(client.markets()["slug"][0])
-        client.prices(record.id, "2025-12-31", "2026-01-01", report=report)
+        report = client.prices(record.id, "2025-12-31", "2026-01-01").md.report
         fees = md.Fees.quadratic(0.04)
         shown = [(client, service.base_url), (record, record.question), (report, "requests"), (fees, "0.04 x price")]
         for thing, text in shown:

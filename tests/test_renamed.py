@@ -12,14 +12,16 @@ import marketdata as md
 from marketdata.renamed import ARGUMENTS, NAMES
 
 FRAME: Any = md.testing.prices("polars")
+CLIENT = md.Client("http://127.0.0.1:9", "a-key-of-nobody-1")
 
 
 @pytest.mark.parametrize("function", ARGUMENTS)
 def test_an_old_argument_names_the_new_one(function: str) -> None:
-    """Functions and methods of frames refuse it alike, and the new argument exists."""
+    """Functions, methods of frames and methods of clients refuse it alike, and the new argument exists."""
     for old, new in ARGUMENTS[function].items():
-        assert " " in new or new in inspect.signature(getattr(md, function)).parameters
-        for call in (getattr(md, function), getattr(FRAME.md, function, getattr(md, function))):
+        current = getattr(md if hasattr(md, function) else CLIENT, function)
+        assert " " in new or new in inspect.signature(current).parameters
+        for call in (current, getattr(FRAME.md, function, current)):
             with pytest.raises(md.errors.ConfigError, match=re.escape(f"is now {new}")) as refused:
                 call(**{old: "1m"})
             assert refused.value.argument == old

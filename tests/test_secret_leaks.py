@@ -136,10 +136,9 @@ def test_a_client_that_fetches_holds_no_key(service: Any, evidence: Evidence, ki
     found = [markets, client.series(), client.events(), client.tokens(slug), client.tags(), client.market(slug)]
     found += [client.usage(), client.health(), client.plan("books", slug, *SPAN, "1m")]
     for view in VIEWS:
-        report = md.Report()
-        frame = getattr(client, view)(slug, *SPAN, "1m", report=report)
+        frame = getattr(client, view)(slug, *SPAN, "1m")
         assert len(frame) > 0
-        found += [frame, report, *getattr(client, f"iter_{view}")(slug, *SPAN, "10m")]
+        found += [frame, frame.md.report, *getattr(client, f"iter_{view}")(slug, *SPAN, "10m")]
     for thing in found:
         evidence.add(type(thing).__name__, thing)
         evidence.add("html", getattr(thing, "_repr_html_", str)())

@@ -131,6 +131,7 @@ class Archive(Generic[Frame]):
         self._location = located(path_or_url)
         self._frame = frame_kind(frame)
         self._client: Any = None
+        self._clamp = False
         self._progress: bool | None = None
         width = None if base is None else _base(base)
         then = None if as_of is None else to_micros(as_of, "as_of")
@@ -517,11 +518,11 @@ class Archive(Generic[Frame]):
         """
         return self._read("metrics", market, start, end, resolution, on_missing)
 
-    @with_flags("progress")
-    def attach(self, client: Any, *, progress: bool | None = None) -> Self:
+    @with_flags("clamp", "progress")
+    def attach(self, client: Any, *, progress: bool | None = None, clamp: bool = False) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; its frames are of the client's kind.
 
-        Returns an archive; ``progress`` shows a bar for its fetches.
+        Returns an archive; ``progress`` shows a bar for its fetches, and ``clamp`` starts them as in `pull`.
 
         Examples
         --------
@@ -530,7 +531,7 @@ class Archive(Generic[Frame]):
         True
         """
         attached = copy.copy(self)
-        attached._client, attached._progress = client, progress  # noqa: SLF001
+        attached._client, attached._progress, attached._clamp = client, progress, clamp  # noqa: SLF001
         attached._frame = getattr(client, "frame", self._frame)  # noqa: SLF001
         return attached
 
@@ -841,7 +842,7 @@ class Archive(Generic[Frame]):
             )
         if start is None or end is None:
             raise ConfigError("on_missing='fetch' needs start= and end=.")
-        run = Pull(self._store, self._client, PullOptions(progress=self._progress))
+        run = Pull(self._store, self._client, PullOptions(progress=self._progress, clamp=self._clamp))
         markets = run.run(Selection(self._store, self._client, markets=market), [view], start, end)
         return dict.fromkeys(markets, to_range(start, end))
 

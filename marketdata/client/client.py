@@ -28,6 +28,7 @@ from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
 from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
+from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
@@ -154,6 +155,7 @@ class Client(Generic[Frame]):
 
     # -- history
 
+    @renamed
     def books(
         self,
         market: Markets,
@@ -163,7 +165,6 @@ class Client(Generic[Frame]):
         *,
         levels: int | None = None,
         clamp: bool = False,
-        report: Report | None = None,
     ) -> Frame:
         """Order books of all tokens of a market, one row per level (interface 4.1, 4.2).
 
@@ -174,6 +175,7 @@ class Client(Generic[Frame]):
         A wrong argument is a ConfigError before anything is sent. A refusal of the service is a RequestError, such as
         NotFoundError, PlanError, AuthenticationError, ParameterError, RateLimitError or ServerError. NetworkError or
         ContractError means that no valid answer arrived. ``.partial`` has the rows so far; ``.resume`` is for `resume`.
+        ``frame.md.report`` says what was repaired, what looked odd, and how many requests it took.
 
         Parameters
         ----------
@@ -188,8 +190,6 @@ class Client(Generic[Frame]):
             At most so many levels of each side.
         clamp : bool
             Begin where the plan's history begins, instead of a PlanError for an earlier start.
-        report : Report, optional
-            Filled in with what was repaired, what looked odd, and the cost.
 
         Examples
         --------
@@ -197,8 +197,9 @@ class Client(Generic[Frame]):
         >>> books["ts"].dt.hour.unique().tolist()
         [0, 6, 12, 18]
         """
-        return self._get("books", "market", market, (start, end), resolution, report, levels=levels, clamp=clamp)
+        return self._get("books", "market", market, (start, end), resolution, levels=levels, clamp=clamp)
 
+    @renamed
     def prices(
         self,
         market: Markets,
@@ -207,14 +208,14 @@ class Client(Generic[Frame]):
         resolution: str | None = None,
         *,
         clamp: bool = False,
-        report: Report | None = None,
     ) -> Frame:
         """Prices of all tokens of a market: the mean of each bucket (interface 4.1, 4.3); see `books`.
 
         One row per token and bucket with points: ``ts market_id token_id token_label price`` [probability 0 to 1].
         """
-        return self._get("prices", "market", market, (start, end), resolution, report, clamp=clamp)
+        return self._get("prices", "market", market, (start, end), resolution, clamp=clamp)
 
+    @renamed
     def metrics(
         self,
         market: Markets,
@@ -223,15 +224,15 @@ class Client(Generic[Frame]):
         resolution: str | None = None,
         *,
         clamp: bool = False,
-        report: Report | None = None,
     ) -> Frame:
         """Metrics of a market, such as volume: the mean of each bucket (interface 4.1, 4.4); see `books`.
 
         One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics; ``spread``
         is the service's number for the market, not the one of a book.
         """
-        return self._get("metrics", "market", market, (start, end), resolution, report, clamp=clamp)
+        return self._get("metrics", "market", market, (start, end), resolution, clamp=clamp)
 
+    @renamed
     def token_books(
         self,
         token_id: Markets,
@@ -241,11 +242,11 @@ class Client(Generic[Frame]):
         *,
         levels: int | None = None,
         clamp: bool = False,
-        report: Report | None = None,
     ) -> Frame:
         """Order books of one token, or of several (list of ``token_id``); see `books`."""
-        return self._get("books", "token", token_id, (start, end), resolution, report, levels=levels, clamp=clamp)
+        return self._get("books", "token", token_id, (start, end), resolution, levels=levels, clamp=clamp)
 
+    @renamed
     def token_prices(
         self,
         token_id: Markets,
@@ -254,11 +255,11 @@ class Client(Generic[Frame]):
         resolution: str | None = None,
         *,
         clamp: bool = False,
-        report: Report | None = None,
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
-        return self._get("prices", "token", token_id, (start, end), resolution, report, clamp=clamp)
+        return self._get("prices", "token", token_id, (start, end), resolution, clamp=clamp)
 
+    @renamed
     def iter_books(
         self,
         market: Markets,
@@ -268,7 +269,6 @@ class Client(Generic[Frame]):
         *,
         levels: int | None = None,
         clamp: bool = False,
-        report: Report | None = None,
     ) -> Iterator[Frame]:
         """Frames of some 20,000 `books` each, in time order, market after market, in bounded memory; see `books`.
 
@@ -281,8 +281,9 @@ class Client(Generic[Frame]):
         ... )
         8
         """
-        return self._frames("books", "market", market, (start, end), resolution, report, levels=levels, clamp=clamp)
+        return self._frames("books", "market", market, (start, end), resolution, levels=levels, clamp=clamp)
 
+    @renamed
     def iter_prices(
         self,
         market: Markets,
@@ -291,11 +292,11 @@ class Client(Generic[Frame]):
         resolution: str | None = None,
         *,
         clamp: bool = False,
-        report: Report | None = None,
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._frames("prices", "market", market, (start, end), resolution, report, clamp=clamp)
+        return self._frames("prices", "market", market, (start, end), resolution, clamp=clamp)
 
+    @renamed
     def iter_metrics(
         self,
         market: Markets,
@@ -304,17 +305,12 @@ class Client(Generic[Frame]):
         resolution: str | None = None,
         *,
         clamp: bool = False,
-        report: Report | None = None,
     ) -> Iterator[Frame]:
         """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._frames("metrics", "market", market, (start, end), resolution, report, clamp=clamp)
+        return self._frames("metrics", "market", market, (start, end), resolution, clamp=clamp)
 
     def iter_columns(
-        self,
-        requests: Iterable[tuple[View, str, Range]],
-        resolution: str = "1m",
-        *,
-        report: Report | None = None,
+        self, requests: Iterable[tuple[View, str, Range]], resolution: str = "1m"
     ) -> Iterator[tuple[int, Range, Data, bool]]:
         """Parts of any number of ranges in the order in which they arrive, for writing; for errors see `books`.
 
@@ -323,7 +319,7 @@ class Client(Generic[Frame]):
         """
         width = BucketWidth.of(resolution)
         every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, width)]
-        fetch = self._history.fetch(every, report or self._report, buffer=256)
+        fetch = self._history.fetch(every, self._report, buffer=256)
         try:
             for fetched in fetch:
                 if fetched.window.kind == "market":  # points of single tokens complete no range
@@ -331,7 +327,8 @@ class Client(Generic[Frame]):
         finally:
             fetch.close()
 
-    def resume(self, resume: Resume, *, levels: int | None = None, report: Report | None = None) -> Frame:
+    @renamed
+    def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
         """Fetch the rest after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.
 
         Returns the rows that ``error.partial`` lacks.
@@ -340,7 +337,7 @@ class Client(Generic[Frame]):
             raise ConfigError(f"resume={resume!r}: give the .resume of an error.")
         if not resume.windows:
             raise ConfigError("Nothing is left to resume: all rows are in .partial.")
-        [frame] = self._history.frames(resume.windows, report, levels, self.frame, is_whole=True, is_resumed=True)
+        [frame] = self._history.frames(resume.windows, levels, self.frame, is_whole=True, is_resumed=True)
         return cast("Frame", frame)
 
     def verify(
@@ -576,24 +573,15 @@ class Client(Generic[Frame]):
         )
 
     def _get(
-        self,
-        view: View,
-        kind: IdKind,
-        ids: Any,
-        span: Span,
-        resolution: str | None,
-        report: Report | None,
-        *,
-        levels: int | None = None,
-        clamp: bool,
+        self, view: View, kind: IdKind, ids: Any, span: Span, resolution: str | None, *, clamp: bool, **options: Any
     ) -> Frame:
         if self._archive is not None and kind == "market":
-            client = copy(self)
+            client, report = copy(self), Report()
             client.__dict__.update(_report=report)
-            archive = self._archive.attach(client, progress=self._options.progress)
-            frame = read_through(archive, view, _ids_of(ids), span, resolution, levels)
+            archive = self._archive.attach(client, progress=self._options.progress, clamp=clamp)
+            frame = read_through(archive, view, _ids_of(ids), span, report, resolution=resolution, **options)
         else:
-            [frame] = self._frames(view, kind, ids, span, resolution, report, levels=levels, clamp=clamp, is_whole=True)
+            [frame] = self._frames(view, kind, ids, span, resolution, clamp=clamp, is_whole=True, **options)
         return cast("Frame", frame)
 
     def _frames(
@@ -603,7 +591,6 @@ class Client(Generic[Frame]):
         ids: Any,
         span: Span,
         resolution: str | None,
-        report: Report | None,
         *,
         levels: int | None = None,
         clamp: bool = False,
@@ -618,9 +605,7 @@ class Client(Generic[Frame]):
 
         def frames(request: Request, windows: list[Window]) -> Iterator[Frame]:
             while True:
-                fetched = self._history.frames(
-                    windows, report, levels, self.frame, target=request.target, is_whole=is_whole
-                )
+                fetched = self._history.frames(windows, levels, self.frame, target=request.target, is_whole=is_whole)
                 try:
                     first = next(fetched, None)
                 except RequestError as error:

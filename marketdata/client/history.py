@@ -62,9 +62,14 @@ class History:
         return History, (self._reader.transport, self._options)
 
     def fetch(
-        self, windows: Sequence[Window], report: Report | None, *, in_order: bool = False, buffer: int | None = None
+        self,
+        windows: Sequence[Window],
+        report: Report | None = None,
+        *,
+        in_order: bool = False,
+        buffer: int | None = None,
     ) -> Scheduler:
-        """The fetch of windows; iterate over it once."""
+        """The fetch of windows, with its ``report``; iterate over it once."""
         return Scheduler(
             self._reader,
             windows,
@@ -78,7 +83,6 @@ class History:
     def frames(
         self,
         windows: Sequence[Window],
-        report: Report | None,
         levels: int | None,
         frame: FrameKind,
         *,
@@ -88,6 +92,7 @@ class History:
     ) -> Iterator[Any]:
         """Frames of bounded size in time order, market after market, or one whole; errors have ``.partial``.
 
+        Each carries the report of the fetch so far.
         With ``target`` they are resampled to it, but for the rows of ``.partial``, whose last buckets may lack points.
         """
         if levels is not None:
@@ -116,9 +121,9 @@ class History:
                     every = every.take(np.flatnonzero(every.ts < edge))
                     batches.extend([later] if len(later) else [])
                 every = resample_columns(every, target)
-            return to_frame(every, frame)
+            return to_frame(every, frame, fetch.report)
 
-        fetch = self.fetch(windows, report, in_order=not is_whole, buffer=None if is_whole else 64)
+        fetch = self.fetch(windows, in_order=not is_whole, buffer=None if is_whole else 64)
         look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
         total = sum(w.buckets for w in windows)
         with progress_bar(self._options.progress, total=total, desc=view, **look) as bar:

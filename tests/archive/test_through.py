@@ -64,15 +64,13 @@ def test_what_is_held_is_not_asked_again(origin: Archive, service: Any, tmp_path
     client = md.Client(service.base_url, service.api_key, frame="polars", archive=archive)
     market = origin.records("markets")[0]["slug"]
     start, end = origin.coverage()["start"].min(), origin.coverage()["end"].max()
-    report = md.Report()
-    first = client.books(market, start, end, "1m", report=report)
-    assert report.points == first.select("ts", "token_id").n_unique()
-    assert report.requests > 0
+    first = client.books(market, start, end, "1m")
+    assert first.md.report.points == first.select("ts", "token_id").n_unique()
+    assert first.md.report.requests > 0
     unreachable = md.Client("http://127.0.0.1:9", "a-key-that-nobody-has", frame="polars", archive=archive)
-    report = md.Report()
-    again = unreachable.books(market, start, end, "1m", report=report)
+    again = unreachable.books(market, start, end, "1m")
     assert again.equals(first)
-    assert report.requests == 0
+    assert again.md.report.requests == 0
     part = unreachable.books(market, start, start.replace(hour=12), "1h", levels=1)
     assert part["level"].max() == 0
     assert part["ts"].n_unique() == 12
@@ -130,10 +128,9 @@ def test_a_client_with_an_archive_can_be_sent_to_a_worker(
     client = md.Client(service.base_url, service.api_key, frame="polars", archive=Archive(tmp_path / "a"))
     market = origin.records("markets")[0]["id"]
     frame = client.prices(market, "2025-12-31", "2026-01-01", "1h")
-    report = md.Report()
-    twin = pickle.loads(pickle.dumps(client)).prices(market, "2025-12-31", "2026-01-01", "1h", report=report)
+    twin = pickle.loads(pickle.dumps(client)).prices(market, "2025-12-31", "2026-01-01", "1h")
     assert twin.equals(frame)
-    assert report.requests == 0
+    assert twin.md.report.requests == 0
 
 
 def test_an_archive_that_is_none_is_refused_before_a_read(tmp_path: Path) -> None:

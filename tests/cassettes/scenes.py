@@ -36,8 +36,8 @@ def counted(name: str, *span: str) -> Callable[[md.Client], Any]:
     """A frame, and the report of what it cost."""
 
     def call(client: md.Client) -> Any:
-        report = md.Report()
-        return getattr(client, name)(*span, report=report), report
+        frame = getattr(client, name)(*span)
+        return frame, frame.md.report
 
     return call
 

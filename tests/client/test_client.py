@@ -101,10 +101,9 @@ def test_markets_of_more_than_200_tokens_come_token_by_token() -> None:
         assert wide.height == 1
         market, tokens = wide["slug"][0], wide["token_ids"].list.len()[0]
         assert client.books(market, "2025-12-31", "2026-01-01", "1h", levels=1)["token_id"].n_unique() == tokens
-        report = md.Report()
-        frame = client.prices(market, "2025-12-31T22:00", "2025-12-31T23:30", "1m", report=report)
+        frame = client.prices(market, "2025-12-31T22:00", "2025-12-31T23:30", "1m")
         assert frame["token_id"].n_unique() > 200
-        assert report.requests == tokens
+        assert frame.md.report.requests == tokens
 
 
 def test_times_may_be_written_in_every_usual_way(client: md.Client, slugs: list[str]) -> None:
@@ -223,12 +222,14 @@ def test_a_plan_needs_no_discovery() -> None:
     assert plan.points == 48
 
 
-def test_a_report_counts_what_it_cost(client: md.Client, slugs: list[str]) -> None:
-    """A report that is passed is filled in: repairs, warnings and requests."""
-    report = md.Report()
-    frame = client.prices(slugs[0], START, END, "1h", report=report)
-    assert len(frame) == report.points
-    assert report.requests >= 1
+def test_a_frame_has_the_report_of_its_fetch(client: md.Client, slugs: list[str]) -> None:
+    """The report counts requests and points; an iterator shares one, and frames of other origin have none."""
+    frame = client.prices(slugs[0], START, END, "1h")
+    assert frame.md.report.points == len(frame)
+    assert frame.md.report.requests >= 1
+    assert frame.head(1).md.report is None
+    parts = list(client.iter_prices(slugs[:2], START, END, "1h"))
+    assert sum(map(len, parts)) == parts[-1].md.report.points
 
 
 def test_an_error_without_a_row_speaks_of_none() -> None:

@@ -68,8 +68,7 @@ def test_partial_and_resume_are_the_whole(
     service: Any, relay: Relay, front: FaultServer, slugs: list[str], view: str, kind: Any, death: str
 ) -> None:
     """A service that dies three times on the way: all parts together are the whole, and hardly a page came twice."""
-    report = md.Report()
-    whole = getattr(md.Client(service.base_url, service.api_key, frame=kind), view)(slugs, *RANGE, report=report)
+    whole = getattr(md.Client(service.base_url, service.api_key, frame=kind), view)(slugs, *RANGE)
     relay.death = DEATHS[death]
     parts = []
     resume: Any = None
@@ -96,7 +95,7 @@ def test_partial_and_resume_are_the_whole(
     assert len(parts[2]) == 0
     assert ("client.resume(error.resume)" in str(said)) is (death != "refuses")
     # What was on its way when another window failed is asked for again, and the page before where its order is unknown.
-    assert sum(relay.served) - report.points <= LIMIT * 18 * 3
+    assert sum(relay.served) - whole.md.report.points <= LIMIT * 18 * 3
 
 
 def test_levels_are_cut_in_both_halves(service: Any, relay: Relay, front: FaultServer, slugs: list[str]) -> None:
@@ -154,9 +153,8 @@ def test_ctrl_c_keeps_what_arrived(service: Any, relay: Relay, slugs: list[str],
     assert isinstance(partial, pl.DataFrame) == (kind == "polars")
     with FaultServer(relay) as again:
         rest = md.Client(again.base_url, service.api_key, frame=kind).resume(resume)
-    report = md.Report()
-    whole = md.Client(service.base_url, service.api_key, frame=kind).books(slugs, *RANGE, report=report)
+    whole = md.Client(service.base_url, service.api_key, frame=kind).books(slugs, *RANGE)
     assert rows([partial, rest]) == rows([whole])
     assert len(partial) > 0 < len(rest)
     # What was on its way at that moment is asked for again.
-    assert sum(relay.served) - report.points <= 20 * len(front.asks)
+    assert sum(relay.served) - whole.md.report.points <= 20 * len(front.asks)

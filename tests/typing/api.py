@@ -31,11 +31,9 @@ def a_client_answers_with_frames_of_its_kind() -> None:
     assert_type(polars.tokens("slug"), PolarsFrame)
 
 
-def a_report_is_filled_in() -> None:
+def a_frame_has_the_report_of_its_fetch() -> None:
     client = md.Client(api_key=lambda: "my-key", frame="polars")
-    report = md.Report()
-    assert_type(client.token_books("1234", *RANGE, "1m", report=report), PolarsFrame)
-    assert_type(report.requests, int)
+    assert_type(client.token_books("1234", *RANGE, "1m").md.report, md.Report | None)
 
 
 def a_plan_is_plain_data() -> None:
