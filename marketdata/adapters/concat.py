@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
+from polars import selectors
 
 from marketdata.adapters.dispatch import names_of
 from marketdata.adapters.frames import is_a
@@ -37,7 +38,7 @@ def _type_name(frame: Any, name: str) -> str:
 
 
 def below_each_other(frames: Sequence[Any]) -> Any:
-    """The rows of all frames of one library, columns that one lacks null, times of several zones as UTC."""
+    """The rows of all frames of one library, columns that one lacks null, times as UTC."""
     kinds = sorted({f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}" for frame in frames})
     if len(kinds) > 1:
         raise ConfigError(f"frames are of several libraries ({', '.join(kinds)}); convert them to one.")
@@ -63,59 +64,38 @@ def _differing(frames: Sequence[Any]) -> str:
     return ""
 
 
-def _mixed(zones: Sequence[dict[str, str | None]]) -> set[str]:
-    """The columns of times whose zone differs between frames."""
-    names = {name for of_frame in zones for name in of_frame}
-    return {name for name in names if len({of_frame[name] for of_frame in zones if name in of_frame}) > 1}
-
-
 def _pandas(frames: list[Any]) -> Any:
     import pandas as pd
 
-    def zones(frame: Any) -> dict[str, str | None]:
-        times = (name for name in frame.columns if pd.api.types.is_datetime64_any_dtype(frame[name].dtype))
-        return {name: None if (zone := frame[name].dt.tz) is None else str(zone) for name in times}
-
     parts: list[Any] = [frame.copy(deep=False) for frame in frames]
-    each = [zones(part) for part in parts]
-    for name in _mixed(each):
-        for part, own in zip(parts, each, strict=True):
-            if name in own:
-                part[name] = pd.to_datetime(part[name], utc=True)
     for name in dict.fromkeys(column for frame in frames for column in frame.columns):
-        have = [part[name] for part in parts if name in part]
-        if name not in ID_COLUMNS and not (len(have) == len(parts) and all(hasattr(one, "cat") for one in have)):
+        columns = [part[name] for part in parts if name in part]
+        is_everywhere = len(columns) == len(parts)
+        are_categories = is_everywhere and all(isinstance(c.dtype, pd.CategoricalDtype) for c in columns)
+        if are_categories and len({c.dtype for c in columns}) == 1:
             continue
-        if len({one.dtype for one in have}) == 1 and len(have) == len(parts) and hasattr(have[0], "cat"):
-            continue
-        # The categories first: rows that become texts on the way would take many times the memory.
-        encoded = [one.astype("category").cat.categories for one in have]
-        dtype = pd.CategoricalDtype(sorted({value for categories in encoded for value in categories}, key=str))
-        for part in parts:
-            rows = part[name].astype("category").cat.set_categories(dtype.categories) if name in part else None
-            part[name] = pd.Categorical([None] * len(part), dtype=dtype) if rows is None else rows.cat.as_unordered()
+        if name in ID_COLUMNS or are_categories:
+            # The categories first: rows that become texts on the way would take many times the memory.
+            texts = {text for c in columns for text in c.astype("category").cat.categories}
+            dtype = pd.CategoricalDtype(sorted(texts, key=str))
+            for part in parts:
+                part[name] = (
+                    part[name].astype(dtype) if name in part else pd.Categorical([None] * len(part), dtype=dtype)
+                )
+        elif pd.api.types.is_datetime64_any_dtype(columns[0].dtype):
+            for part in parts:
+                if name in part:
+                    part[name] = pd.to_datetime(part[name], utc=True)
     return pd.concat(parts, ignore_index=True)
 
 
 def _polars(frames: list[Any]) -> Any:
-    import polars as pl
-
-    schemas = [frame.collect_schema() for frame in frames]
-    zones = [{c: t.time_zone for c, t in schema.items() if isinstance(t, pl.Datetime)} for schema in schemas]
-    mixed = _mixed(zones)
-
-    def prepared(frame: Any, schema: Any, own: dict[str, str | None]) -> Any:
-        times = [
-            pl.col(c).dt.replace_time_zone("UTC") if own[c] is None else pl.col(c).dt.convert_time_zone("UTC")
-            for c in mixed & own.keys()
-        ]
-        return frame.with_columns(times).with_columns(
-            pl.col(name).cast(pl.String).cast(pl.Categorical)
-            for name in ID_COLUMNS
-            if name in schema and schema[name] != pl.Categorical
-        )
-
-    parts = [prepared(*one) for one in zip(frames, schemas, zones, strict=True)]
+    ids = selectors.by_name(*ID_COLUMNS, require_all=False) - selectors.categorical()
+    times = [
+        selectors.datetime(time_zone=None).dt.replace_time_zone("UTC"),
+        selectors.datetime(time_zone="*").dt.convert_time_zone("UTC"),
+    ]
+    parts = [frame.with_columns(*times, ids.cast(pl.String).cast(pl.Categorical)) for frame in frames]
     return pl.concat(parts, how="diagonal_relaxed")
 
 
@@ -123,18 +103,15 @@ def _arrow(tables: list[Any]) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    zones = [{f.name: f.type.tz for f in table.schema if pa.types.is_timestamp(f.type)} for table in tables]
-    mixed = _mixed(zones)
-
     def prepared(table: Any) -> Any:
         for place, field in enumerate(table.schema):
-            if field.name in mixed and pa.types.is_timestamp(field.type):
-                times = table.column(place)
-                times = pc.assume_timezone(times, "UTC") if field.type.tz is None else times
-                table = table.set_column(place, field.name, times.cast(pa.timestamp(field.type.unit, "UTC")))
+            column = table.column(place)
             if field.name in ID_COLUMNS:
-                texts = table.column(place).cast(pa.large_string())
-                table = table.set_column(place, field.name, texts.dictionary_encode())
+                column = column.cast(pa.large_string()).dictionary_encode()
+            elif pa.types.is_timestamp(field.type):
+                column = pc.assume_timezone(column, "UTC") if field.type.tz is None else column
+                column = column.cast(pa.timestamp(field.type.unit, "UTC"))
+            table = table.set_column(place, field.name, column)
         return table
 
     return pa.concat_tables([prepared(table) for table in tables], promote_options="permissive").unify_dictionaries()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from marketdata.adapters.frame import Native
-from marketdata.errors import ConfigError, MarketDataError, MarketDataWarning, NotTidyError
+from marketdata.errors import ConfigError, MarketDataWarning, NotTidyError
 from marketdata.points.schema import ID_COLUMNS
 
 if TYPE_CHECKING:
@@ -216,37 +216,10 @@ def _from_duckdb(frame: Native, function: Function, keys: Sequence[str], *, all_
     schema = frame.limit(0).to_arrow_table().schema
     types = schema, _result_types(schema, function)
 
-    def table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-        return pa.Table.from_batches(_applied(batches, function, keys, types, all_rows=all_rows), types[1])
-
     if keys:
-        reader = frame.to_arrow_reader(_BATCH)
-        try:
-            # A sort of all rows takes longer than most verbs, and most files are in order.
-            return table(_rising(reader, keys))
-        except (_UnsortedError, MarketDataError):
-            frame = frame.order(", ".join(_duckdb_order(frame.columns, keys)))
-        finally:
-            reader.close()
-    return table(frame.to_arrow_reader(_BATCH))
-
-
-class _UnsortedError(Exception):
-    """Rows are not in the order of their keys."""
-
-
-def _rising(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The batches; an error where keys fall."""
-    last: list[tuple[bool, str]] = []
-    for batch in batches:
-        rows = pl.DataFrame(pl.from_arrow(batch.select(keys)))
-        changes = rows.select(pl.any_horizontal(pl.all().ne_missing(pl.all().shift(1)))).to_series()
-        for head in rows.filter(changes).iter_rows():
-            new = [(key is None, str(key)) for key in head]
-            if new < last:
-                raise _UnsortedError
-            last = new
-        yield batch
+        frame = frame.order(", ".join(_duckdb_order(frame.columns, keys)))
+    batches = _applied(frame.to_arrow_reader(_BATCH), function, keys, types, all_rows=all_rows)
+    return pa.Table.from_batches(batches, types[1])
 
 
 def _duckdb_order(names: Sequence[str], keys: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from marketdata.adapters.recordings.format import Batch, FileKind, Format, ReadO
 from marketdata.adapters.recordings.paths import Paths
 from marketdata.archive import ingest, query
 from marketdata.archive.import_journal import Journal, fingerprint
-from marketdata.archive.store import ArchiveStore
+from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
@@ -28,13 +28,14 @@ from marketdata.points.rebuild import Changes, Rebuilder
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View
 from marketdata.tidy.rebuild import disagreement
-from marketdata.times import MINUTE, Range
+from marketdata.times import MINUTE
 
 # Levels of books that are added to the archive at a time.
 _LEVELS_AT_A_TIME = 3_000_000
 # A file with fewer changes is read once, and kept in memory; only one with fewer than the second number is sorted.
 _KEPT_CHANGES, _SORTED_CHANGES = 4_000_000, 16_000_000
 IMPORTED_BEFORE = "imported before"
+_SUPERSEDED = "superseded in its bucket"
 OTHER_SUFFIX = f"of another kind; names that end in these are read: {SUFFIXES}"
 _ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 
@@ -119,8 +120,8 @@ class _Account:
     def report(self, file: Path, chosen: Format, why: str, tally: rule.Tally | None = None) -> ImportedFile:
         """The row of the report."""
         unexplained = self.rows - self.stored - self.left_out.total()
-        self.left_out += Counter({"without a level": unexplained} if unexplained > 0 else {})
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common() if count)
+        self.left_out += Counter({"without a level": unexplained})
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common())
         levels, gaps, disagreements = (tally.levels, tally.gaps, tally.disagreements) if tally else (None, None, None)
         return ImportedFile(
             str(file), chosen.kind, chosen.name, why, self.rows, self.stored, self.left_out.total(), reasons or None,
@@ -194,14 +195,13 @@ class Import:
 
     def add_table(self, file: RecordingFile, chosen: Format) -> ImportedFile:
         """Add tidy points or records."""
-        account = _Account()
         try:
             batch = next(chosen.read(file, ReadOptions(self.options.clock, self.options.keep)))
         except ConfigError as problem:
             raise _naming(file, problem) from problem
-        account.rows, account.left_out = batch.rows, batch.left_out
-        frame = batch.frame if batch.frame is not None else pl.DataFrame()
-        account.stored = account.rows - account.left_out.total()
+        frame = batch.frame
+        assert frame is not None
+        account = _Account(batch.rows, left_out=batch.left_out)
         if chosen.kind in VIEWS:
             self._add_points(file, chosen, frame, account)
         else:
@@ -215,6 +215,7 @@ class Import:
                     "be found by the market. Name the column with columns={'token_ids': ...}.",
                     RecordingWarning,
                 )
+        account.stored = account.rows - account.left_out.total()
         return account.report(file.path, chosen, self.why(chosen))
 
     def _add_points(self, file: RecordingFile, chosen: Format, frame: pl.DataFrame, account: _Account) -> None:
@@ -225,9 +226,7 @@ class Import:
             ids = [name for name in ("market_id", "token_id") if name in frame.columns]
             bucket = pl.col("ts").dt.epoch("us") // self.store.base.micros
             last = frame.select((pl.col("ts") == pl.col("ts").max().over(*ids, bucket)).alias("last"))["last"]
-            superseded = int((~last).sum())
-            account.left_out += Counter({"superseded in its bucket": superseded} if superseded else {})
-            account.stored -= superseded
+            account.left_out += Counter({_SUPERSEDED: int((~last).sum())})
             frame = frame.filter(last)
         if not len(frame):
             return
@@ -238,17 +237,14 @@ class Import:
 
     def _with_markets(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows, each with the market of its token where it has none."""
-        frame = frame.with_columns(pl.col("token_id").cast(pl.String))
+        tokens = frame["token_id"].cast(pl.String)
         if "market_id" in frame.columns and not frame["market_id"].null_count():
-            return frame
-        given = pl.col("market_id").cast(pl.String) if "market_id" in frame.columns else pl.lit(None, pl.String)
-        tokens = frame["token_id"].unique().to_list()
-        market_of = {t: self.place(Token("", t)).market_id for t in tokens if t is not None}
-        return frame.with_columns(
-            pl.coalesce(
-                given, pl.col("token_id").replace_strict(market_of, default=None, return_dtype=pl.String)
-            ).alias("market_id")
-        )
+            return frame.with_columns(tokens)
+        market_of = {token: self.place(Token("", token)).market_id for token in tokens.drop_nulls().unique()}
+        markets = tokens.replace_strict(market_of, default=None, return_dtype=pl.String)
+        if "market_id" in frame.columns:
+            markets = frame["market_id"].cast(pl.String).fill_null(markets)
+        return frame.with_columns(tokens, markets.alias("market_id"))
 
     def why(self, chosen: Format) -> str:
         """Why a file has its format."""
@@ -389,7 +385,7 @@ class _RecordingImport:
         if self._format.row_per_level:
             changes = replace(changes, event=rule.first_rows(changes.event, changes.token, changes.ts))
         changes, _, lost = rule.cleaned(changes)
-        account.left_out += Counter({"price outside of 0 to 1 or size below 0": lost} if lost else {})
+        account.left_out += Counter({"price outside of 0 to 1 or size below 0": lost})
         self._note_spans(changes)
         run.gaps.update(changes.ts[changes.event == rule.GAP].tolist())
         if self._format.changes:
@@ -400,8 +396,7 @@ class _RecordingImport:
         books, used = rule.snapshots(changes, run.store.base)
         used = used[used >= 0]
         account.stored += len(used)
-        superseded = len(rows) - len(used)
-        account.left_out += Counter({"superseded in its bucket": superseded} if superseded else {})
+        account.left_out += Counter({_SUPERSEDED: len(rows) - len(used)})
         self._tally.levels += int(np.count_nonzero(~np.isnan(changes.price)))
         self._keep([books])
 
@@ -442,7 +437,7 @@ class _RecordingImport:
         run, account, tally = self._run, self._account, self._tally
         if self._format.changes:
             account.stored = tally.applied
-            account.left_out += Counter({"change before a book": tally.unknown} if tally.unknown else {})
+            account.left_out += Counter({"change before a book": tally.unknown})
         back, before = (run.feed.most_back if self._format.changes else 0), 0
         for token, (begin, end) in self._spans.items():
             before += begin < run.latest.get(token, begin) - back
@@ -468,11 +463,7 @@ def _naming(file: RecordingFile, problem: ConfigError) -> ConfigError:
 
 def _count_stored(store: ArchiveStore, view: View, columns: Data) -> int:
     """How many of these points are in an archive."""
-    ranges: dict[str, Range] = {}
-    for token, start, end in zip(columns.tokens, columns.starts, columns.bounds[1:], strict=True):
-        ts = columns.ts[start:end]
-        old = ranges.get(token.market_id, Range(int(ts.min()), int(ts.max()) + 1))
-        ranges[token.market_id] = Range(min(old.start, int(ts.min())), max(old.end, int(ts.max()) + 1))
+    ranges = {market: hull_of(times, store.base.micros) for market, times in times_of(columns).items()}
     stored = query.read(store.points[view], view, list(ranges), ranges)
     keys = [
         {(points.tokens[code][:2], ts) for code, ts in zip(points.token.tolist(), points.ts.tolist(), strict=True)}

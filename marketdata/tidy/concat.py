@@ -16,8 +16,8 @@ def concat(frames: Iterable[F]) -> F:
 
     ``pandas.concat`` turns categoricals of different categories into texts, which take many times the memory. Returns
     the rows of all ``frames`` (pandas, polars or Arrow, all of one library and one kind of rows) in their order, with a
-    new index in pandas. Columns that a frame lacks are null, and times of several zones become UTC; nothing is sorted
-    or deduplicated. ConfigError if there is no frame or libraries differ, NotTidyError if kinds of rows do.
+    new index in pandas. Columns that a frame lacks are null, and times become UTC; nothing is sorted or
+    deduplicated. ConfigError if there is no frame or libraries differ, NotTidyError if kinds of rows do.
 
     Examples
     --------

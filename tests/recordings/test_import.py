@@ -253,6 +253,69 @@ def test_every_row_is_accounted_for(archive: Archive[Any], tmp_path: Path) -> No
     assert archive.books("rain")["token_label"].unique().sort().to_list() == ["No", "Yes"]
 
 
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "x", ".5", "BUY", YES, str(START)]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["event_type", "timestamp", "raw", "bids", "asks", "price"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.sampled_from(EVENTS)
+        | st.tuples(st.sampled_from(EVENTS), st.sampled_from(list(EVENTS[2]) + list(EVENTS[0])), _JSON).map(
+            lambda drawn: {**drawn[0], drawn[1]: drawn[2]}
+        )
+        | _JSON,
+        max_size=8,
+    ),
+    st.integers(1, 1000),
+)
+def test_every_message_is_stored_or_left_out_for_a_reason(tmp_path_factory: Any, drawn: list[Any], part: int) -> None:
+    """Whatever a stranger's file contains: rows = stored + left out, and the reasons count what is left out."""
+    folder = tmp_path_factory.mktemp("messages")
+    path = lines(folder / "feed.jsonl", [EVENTS[0], *drawn])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recordings, "_KEPT_CHANGES", part)
+        row = only(Archive(folder / "archive", frame="polars").add_files(path, max_disagreement=1))
+    assert row["rows"] >= 1
+    assert row["left_out"] == sum(int(reason.split()[0]) for reason in (row["reasons"] or "").split(", ") if reason)
+
+
+_CELLS = {
+    "token_id": ["7", "8", ""], "timestamp": [str(START), str(START + 61_000), ""], "side": ["bid", "ask", ""],
+    "level": ["0", "1"], "is_snapshot": ["true", "false", ""], "price": ["0.5", ".4", "1.5", "-1", "", "x"],
+    "size": ["1", "0", "-2", "", "x"], "bids": ["[[0.4, 1]]", "[]", "", "[[2, 1]]", "x", "[[0.3]]"],
+    "asks": ["[[0.6, 1]]", "{}", '{"0.7": 2}', '[{"price": "0.9"}]'],
+}  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data(), st.sampled_from(["levels", "incremental", "snapshots", "prices"]))
+def test_every_row_is_stored_or_left_out_for_a_reason(tmp_path_factory: Any, data: Any, name: str) -> None:
+    """Tables with missing, impossible and damaged cells are accounted for in each format, or refused whole."""
+    names = {
+        "levels": ("side", "level", "price", "size"), "incremental": ("side", "is_snapshot", "price", "size"),
+        "snapshots": ("bids", "asks"), "prices": ("price",),
+    }[name]  # fmt: skip
+    columns = ("token_id", "timestamp", *names)
+    rows = data.draw(st.lists(st.tuples(*(st.sampled_from(_CELLS[c]) for c in columns)), min_size=1, max_size=10))
+    path = tmp_path_factory.mktemp("table") / "rows.csv"
+    pl.DataFrame(rows, schema=list(columns), orient="row").write_csv(path)
+    try:
+        row = only(Archive(path.parent / "archive", frame="polars").add_files(path))
+    except (ConfigError, NotTidyError):
+        return
+    assert row["rows"] == len(rows)
+    assert row["left_out"] == sum(int(reason.split()[0]) for reason in (row["reasons"] or "").split(", ") if reason)
+
+
 def test_a_dry_run_gives_the_same_report_and_stores_nothing(archive: Archive[Any], tmp_path: Path) -> None:
     """Also beside points that are stored, and with no archive yet."""
     folder = tmp_path / "in"

@@ -30,7 +30,6 @@ _MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x
 SUFFIXES = f"{', '.join(s for s in _FORM_OF_SUFFIX if s != '.pq')}; all but Parquet also with .gz or .zst"
 # Rows of tables and bytes of CSV files that are read at a time. A row of a CSV file has no more bytes than that.
 _PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
-_BAD_JSON = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
 class DamagedFileError(ConfigError):
@@ -111,35 +110,26 @@ class RecordingFile:
 
     def messages(self) -> Iterator[Any]:
         """The JSON value of each line, None for a damaged line; or the entries of one list over many lines."""
-        decode = msgspec.json.Decoder().decode
-        for number, line in enumerate(self.lines()):
-            try:
-                yield decode(line)
-            except _BAD_JSON:
-                if not number:
-                    yield from self._one_value()
-                    return
-                yield None
+        values = map(_value, self.lines())
+        first = next(values, None)
+        if first is None:
+            # The first line is damaged, or one value has many lines.
+            content = b"".join(self.lines()) or self._refuse_empty()
+            whole = _value(content)
+            if whole is not None:
+                yield from whole if isinstance(whole, list) else [whole]
+                return
+            if not any(isinstance(_value(line), dict | list) for line in self.lines()):
+                raise ConfigError(
+                    f"{self.path.name!r} is no JSON: it needs one JSON value, or one a line. If it was cut, fetch it "
+                    "again; if it is of another kind, its name should end in that."
+                )
+        yield first
+        yield from values
 
     def rows(self) -> Iterator[Any]:
         """JSON values as `messages` gives them, the entries of lists one by one."""
         return _flat(self.messages())
-
-    def _one_value(self) -> Iterator[Any]:
-        """The entries of a file that is one JSON value; of a file with a damaged first line the other lines."""
-        lines = list(self.lines())
-        try:
-            value = msgspec.json.decode(b"".join(lines))
-        except _BAD_JSON as problem:
-            values = [_value(line) for line in lines]
-            if not any(isinstance(value, dict | list) for value in values):
-                raise ConfigError(
-                    f"{self.path.name!r} is no JSON: {problem}. It needs one JSON value, or one a line. If it was "
-                    "cut, fetch it again; if it is of another kind, its name should end in that."
-                ) from problem
-            yield from values
-        else:
-            yield from value if isinstance(value, list) else [value]
 
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """Rows in parts, under common names: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""
@@ -236,7 +226,7 @@ class RecordingFile:
 def _value(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
-    except _BAD_JSON:
+    except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
 
 

@@ -45,8 +45,8 @@ class Message(NamedTuple):
     def kind(self) -> str:
         """What the message says it is, or what its fields show."""
         named = self.fields.get("event_type") or self.fields.get("type")
-        if named:
-            return str(named)
+        if named and isinstance(named, str):
+            return named
         if self.fields.keys() >= {"bids", "asks"} or self.fields.keys() >= {"buys", "sells"}:
             return "book"
         return "price_change" if {"price_changes", "changes"} & self.fields.keys() else "unknown"
