@@ -19,7 +19,7 @@ help:            ## what there is
 demo: $(VENV)/demo.stamp ## local service, a week of simulated books over HTTP, one chart
 	@$(BIN)/python -m marketdata.cli demo --out $(OUT)
 
-test: $(VENV)/test.stamp ## the test suite, the examples of the documentation included
+test: $(VENV)/test.stamp ## the test suite, the examples of the docstrings included
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with Dask, Spark and an S3 server
@@ -54,8 +54,8 @@ bench: $(VENV)/test.stamp $(VENV)/peer.stamp ## tables of speed, compared with o
 soak: $(VENV)/test.stamp ## long runs (QUICK=1: only to see that they start)
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider -m soak --hypothesis-profile=soak $(if $(QUICK),--collect-only) tests
 
-docs: $(VENV)/docs.stamp ## run the notebooks; the documentation site in docs/_build/html, without a warning
-	$(BIN)/python -m pytest -q -p no:cacheprovider -m notebooks tests/test_docs.py
+docs: $(VENV)/docs.stamp ## run the code of the pages and the notebooks; the documentation site in docs/_build/html, without a warning
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m docs tests/test_docs.py
 	$(BIN)/python -m sphinx -q -W -n --keep-going -j auto -b html docs docs/_build/html
 
 engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make test does not skip their tests

@@ -1,4 +1,4 @@
-"""The documentation runs: every Python block of a page, the gallery and, in ``make docs``, the notebooks."""
+"""The documentation runs: the README here; every other page and the notebooks in ``make docs``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize(
+    "page", [PAGES[0], *(pytest.param(page, marks=pytest.mark.docs) for page in PAGES[1:])], ids=name
+)
 def test_every_block_of_a_page_runs(page: Path) -> None:
     """Python blocks run in order, share their names, and print what the page shows."""
     examples.run(page.read_text(encoding="utf-8"), name(page))
@@ -77,7 +79,7 @@ def kernel() -> Iterator[Any]:
     manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.notebooks
+@pytest.mark.docs
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
 def test_a_notebook_shows_what_it_prints(path: Path, kernel: Any) -> None:
     """Each cell of a notebook runs and prints what is stored in the file."""
@@ -113,6 +115,7 @@ def test_the_gallery_has_a_page_for_every_chart() -> None:
         assert gallery.page(page, setup).count('    backend="plotly",\n)\n```') == len(page)
 
 
+@pytest.mark.docs
 def test_the_gallery_draws_its_pages(tmp_path: Path) -> None:
     """A page of the gallery is written with a picture, a thumbnail and an interactive chart."""
     head, *parts = re.split(r"(?m)^(?=## )", (ROOT / "docs/gallery.md").read_text(encoding="utf-8"))
@@ -121,6 +124,7 @@ def test_the_gallery_draws_its_pages(tmp_path: Path) -> None:
     assert files == {"ladder.html", "ladder.md"} | {f"ladder{n}{t}.png" for n in ("", "_small") for t in ("", "_dark")}
 
 
+@pytest.mark.docs
 def test_the_first_picture_is_what_its_lines_draw(tmp_path: Path) -> None:
     """The first lines of the README and of the site draw the picture beside them."""
     import matplotlib.pyplot as plt
