@@ -8,11 +8,14 @@ from typing import Any
 
 from marketdata.errors import MarketDataError, RequestError
 from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.plan_limits import usage_fields
 from marketdata.times import Range, to_text
 from marketdata.vendors import widths_in
 
-# A resolution that no service has, a page that none gives, and a market that none knows.
-_NO_RESOLUTION, _NO_LIMIT, _NO_MARKET = "7s", 1_000_000, "no-such-market-of-any-service"
+# No service has these.
+_NO_RESOLUTION, _NO_LIMIT, _NO_FILTER = "7s", 1_000_000, "no_such_filter"
+_NO_MARKET = "no-such-market-of-any-service"
+_NOT_TOLD = "not told"
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,10 @@ class ServiceTable:
 
 
 def service_table(transport: Transport, market: str, rng: Range) -> ServiceTable:
-    """What four requests that should be refused, and one of ``usage``, say about a service."""
+    """What five requests that should be refused, and one of ``usage``, say about a service."""
     history = {"start_ts": to_text(rng.start), "end_ts": to_text(rng.end), "resolution": "1h", "limit": "200"}
     prices = ("markets", market, "prices")
+    filters = _refusal(transport, ("markets",), {_NO_FILTER: "1", "limit": "1"})
     unknown = _refusal(transport, ("markets", _NO_MARKET), {})
     resolution = _refusal(transport, prices, {**history, "resolution": _NO_RESOLUTION})
     limit = _refusal(transport, prices, {**history, "limit": str(_NO_LIMIT)})
@@ -39,18 +43,19 @@ def service_table(transport: Transport, market: str, rng: Range) -> ServiceTable
     except MarketDataError as error:
         usage = {"plan": f"not told: {error.problem}"}
     service, limits = transport.service, transport.limits
+    days = str(usage_fields(usage).get("max_history_days") or _NOT_TOLD)
     names = service.resolutions or tuple(map(str, widths_in(resolution))) or tuple(map(str, limits.resolutions))
     rate = limits.requests_per_minute
     return ServiceTable(
         {
             "service": f"{service.name} at {transport.base_url}",
-            "plan": str(usage.get("plan")) if isinstance(usage, Mapping) else "not told",
-            "requests": f"{rate:,} a minute" if rate else "not told",
-            "requests a day": f"{limits.requests_per_day:,}" if limits.requests_per_day else "not told",
-            "resolutions": ", ".join(name for name in names if name != _NO_RESOLUTION) or "not told",
-            "plan allows": ", ".join(map(str, limits.resolutions)) or "not told",
-            "history": f"{limits.history_days:g} days" if limits.history_days else "not told",
-            "filters": ", ".join(service.filters) if service.filters else "not known",
+            "plan": str(usage_fields(usage).get("plan") or _NOT_TOLD),
+            "requests": f"{rate:,} a minute" if rate else _NOT_TOLD,
+            "requests a day": f"{limits.requests_per_day:,}" if limits.requests_per_day else _NOT_TOLD,
+            "resolutions": ", ".join(name for name in names if name != _NO_RESOLUTION) or _NOT_TOLD,
+            "plan allows": ", ".join(map(str, limits.resolutions)) or _NOT_TOLD,
+            "history": f"{limits.history_days:g} days" if limits.history_days else days,
+            "filters": ", ".join(service.filters) if service.filters else filters,
             "unknown market": unknown,
             "unknown resolution": resolution,
             "page too large": limit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,7 @@ class PlanLimits:
 
 def read_usage(usage: Any) -> PlanLimits:
     """The limits that an answer of ``usage`` names; what cannot be read is left out."""
-    fields = dict(_fields(usage)) if isinstance(usage, Mapping) else {}
+    fields = usage_fields(usage)
     rate = _number(fields.get("requests_per_minute"))
     remaining = _number(fields.get("requests_remaining"))
     daily = next((fields[name] for name in fields if re.search(r"per_day|daily", name) and "remain" not in name), None)
@@ -50,10 +50,12 @@ def read_usage(usage: Any) -> PlanLimits:
     )
 
 
-def _fields(usage: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def usage_fields(usage: Any) -> dict[str, Any]:
+    """All fields that an answer of ``usage`` has, those of its ``limits`` too."""
+    if not isinstance(usage, Mapping):
+        return {}
     limits = usage.get("limits")
-    yield from limits.items() if isinstance(limits, Mapping) else ()
-    yield from usage.items()
+    return {**(limits if isinstance(limits, Mapping) else {}), **usage}
 
 
 def _number(value: object) -> float | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,10 +14,11 @@ from reference.faults import FaultServer
 from reference.vendor_stub import FREE_PLAN_A, STARTER_B, Habits, VendorStub
 
 import marketdata as md
-from marketdata.errors import ConfigError, ContractError, PlanError
+from marketdata.errors import ConfigError, ContractError, PlanError, PlanWarning
 from marketdata.times import DAY, MINUTE, SECOND, Range, to_text
 
 KEY = "a-key-of-a-test-0123456789"
+HOUR = 60 * MINUTE
 habits = st.builds(
     Habits,
     error=st.sampled_from(["detail", "error", "message"]),
@@ -157,20 +159,48 @@ def test_a_free_plan_says_what_it_allows() -> None:
     assert any("10m and coarser" in part for part in plan.refused)
 
 
-def test_a_month_at_ten_requests_a_minute_takes_what_the_plan_needs() -> None:
-    """At least 95 % of the rate of the plan is used, and every row arrives."""
-    stub = VendorStub(FREE_PLAN_A)
+@pytest.mark.parametrize("markets", [2, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_month_on_a_free_plan_is_pulled_served_and_resampled(tmp_path: Path, markets: int) -> None:
+    """A pull uses 95 % of ten requests a minute, and the archive answers as the vendor and a plain loop do."""
+    stub = VendorStub(FREE_PLAN_A, markets)
     end = stub.now // DAY * DAY
     rng = Range(end - 28 * DAY, end)
-    names = [f"m{k}" for k in range(2)]
+    names = [f"m{k}" for k in range(markets)]
+    span, archive = times(rng), md.Archive(tmp_path / "archive")
     with service(stub) as client:
         began = stub.now
-        prices = client.prices(names, *times(rng), "10m")
-        metrics = client.metrics(names, *times(rng), "10m")
+        with pytest.warns(PlanWarning, match="10m at finest"):
+            archive.pull(client, names, views=["prices", "metrics"], start=span[0], end=span[1])
         minutes = (stub.now - began) / MINUTE
-    assert len(prices) == 2 * len(stub.rows("prices", "m1", "10m", rng))
-    assert len(metrics) == 2 * len(stub.rows("metrics", "m1", "10m", rng))
     assert minutes <= sum(stub.paths.values()) / 10 / 0.95
+    assert sum(stub.paths.values()) <= markets * (42 + 21) * 1.2 + 20
+    with md.serve(archive) as local, md.Client(local.base_url, local.api_key, frame="polars") as client:
+        for view, column in (("prices", "price"), ("metrics", "volume")):
+            served = getattr(client, view)(names[-1], *times(rng), "1h")
+            values: dict[tuple[str, int], list[float]] = {}
+            for label, ts, point in stub.rows(view, names[-1], "10m", rng):
+                values.setdefault((label, ts // HOUR * HOUR), []).append(point["p" if view == "prices" else column])
+            labels = served["token_label"] if view == "prices" else [stub.labels[0]] * len(served)
+            means = zip(zip(labels, served["ts"].dt.epoch("us"), strict=True), served[column], strict=True)
+            assert dict(means) == pytest.approx({key: statistics.fmean(some) for key, some in values.items()})
+
+
+@pytest.mark.fault("V1")
+def test_a_clamped_fetch_through_an_archive_says_what_was_not_allowed(tmp_path: Path) -> None:
+    """The frame begins where the plan does, and the coverage before that is not_allowed, not empty."""
+    stub = VendorStub(FREE_PLAN_A)
+    end = stub.now // DAY * DAY
+    span = times(Range(end - 60 * DAY, end))
+    archive = md.Archive(tmp_path / "archive", base="10m")
+    with service(stub, archive=archive) as client:
+        with pytest.raises(PlanError):
+            client.prices("m1", *span, "10m")
+        with pytest.warns(PlanWarning):
+            frame = client.prices("m1", *span, "10m", clamp=True)
+    assert abs(frame["ts"].dt.epoch("us").min() - (stub.now - 30 * DAY)) < 2 * HOUR
+    states = archive.coverage().sort_values("start")["state"].to_list()
+    assert states[0] == "not_allowed"
+    assert "final" in states
 
 
 @pytest.mark.fault("V2")

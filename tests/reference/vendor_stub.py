@@ -76,12 +76,12 @@ class VendorStub:
             act = ok(self.usage())
         elif parts == ["markets"]:
             act = self.listing(ask.params)
-        elif parts[0] == "markets" and not re.fullmatch(r"m\d+", parts[1]):
+        elif parts[0] == "markets" and not re.fullmatch(r"m?\d+", parts[1]):
             act = self.refuse(404, f"Market not found: {parts[1]}")
         elif parts[0] == "markets" and len(parts) == 2:
-            act = ok(self.record(int(parts[1][1:]), single=True))
+            act = ok(self.record(int(parts[1].removeprefix("m")), single=True))
         elif parts[0] == "markets" and len(parts) == 3:
-            act = self.history(parts[1], parts[2], ask.params)
+            act = self.history(parts[1].removeprefix("m"), parts[2], ask.params)
         else:
             act = self.refuse(404, "Not Found")
         return act.with_header("Date", format_datetime(datetime.fromtimestamp(self.now / SECOND, UTC), usegmt=True))
@@ -171,20 +171,20 @@ class VendorStub:
         }
         count = len(buckets) * (1 if self.habits.counts_buckets or view == "metrics" else len(self.labels))
         head = {
-            "market_id": market[1:],
+            "market_id": market,
             "resolution": resolution,
             "metadata": {"count": count, "limit": limit, "next_cursor": following},
         }
         if view == "metrics":
             return {**head, "data": points[self.labels[0]]}
         known = self.labels[: -1 if self.habits.lacks_token else None]
-        return {**head, "tokens": {label: f"{market[1:]}-{label}" for label in known}, "data": points}
+        return {**head, "tokens": {label: f"{market}-{label}" for label in known}, "data": points}
 
     def buckets(self, first: int, end: int, width: int) -> Iterator[int]:
         return (bucket for bucket in range(first, -(-end // width)) if bucket % MISSING_EVERY)
 
     def point(self, view: str, market: str, k: int, bucket: int) -> dict[str, Any]:
-        number = (bucket * 7 + k * 13 + int(market[1:]) * 3) % 89
+        number = (bucket * 7 + k * 13 + int(market) * 3) % 89
         if view == "prices":
             return {"p": (number + 5) / 100}
         if view == "metrics":
@@ -195,6 +195,7 @@ class VendorStub:
 
     def rows(self, view: str, market: str, resolution: str, rng: Range) -> list[tuple[Any, ...]]:
         """All points by a plain loop: label, time [microseconds] and the values of each."""
+        market = market.removeprefix("m")
         width = BucketWidth.of(resolution).micros
         return [
             (label, bucket * width, self.point(view, market, k, bucket))
