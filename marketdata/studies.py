@@ -121,7 +121,11 @@ def study(
         width=width,
     )  # fmt: skip
     results = frames.series(in_memory(returns), rules.Forward._fields[:-1])
-    tokens = [(token.market_id, str(token.token_id), token.token_label) for token in signals.tokens]
+    # A frame of signals may have no labels, which say what token counts for its market.
+    labels = {token[:2]: token.token_label for token in results.tokens}
+    tokens = [
+        (token.market_id, str(token.token_id), labels.get(token[:2], token.token_label)) for token in signals.tokens
+    ]
     if outcomes is not None:
         _refuse_payoffs(name, signals, Payoffs(outcomes, tokens).payoff)
     place = _matches(signals, results)

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from reference.bootstrap import studentized
 from reference.kinds import KINDS, close, of_kind
 from reference.markets import forecasts, in_kind
 
@@ -188,27 +189,6 @@ def test_calibration_equals_a_plain_walk(kind: str, columns: Any, bins: int, of:
         assert row[6] is None or 0 <= row[6] <= row[7] <= 1
 
 
-def studentized(sums: list[tuple[float, int]], seed: int, share: float, draws: int) -> tuple[float, float]:
-    """The interval by loops: pivots of samples of markets, turned around the ratio by the error of the jackknife."""
-    n, ratio = len(sums), sum(t for t, _ in sums) / sum(w for _, w in sums)
-    left = [
-        (sum(t for t, _ in sums) - sums[i][0]) / (sum(w for _, w in sums) - sums[i][1]) for i in range(n)
-    ]  # fmt: skip
-    error = math.sqrt((n - 1) / n * sum((one - sum(left) / n) ** 2 for one in left))
-    rng, pivots = np.random.default_rng(seed), []
-    for _ in range(draws):
-        times = rng.multinomial(n, np.full(n, 1 / n))
-        weight = sum(k * w for k, (_, w) in zip(times, sums, strict=True))
-        drawn = sum(k * t for k, (t, _) in zip(times, sums, strict=True)) / weight
-        own = math.sqrt(sum(k * (t - drawn * w) ** 2 for k, (t, w) in zip(times, sums, strict=True))) / weight
-        off = drawn - ratio
-        pivots.append(0.0 if abs(off) <= 1e-12 * ratio else off / own if own > 1e-9 else math.copysign(math.inf, off))
-    pivots.sort()
-    low, high = (pivots[max(math.ceil(draws * q) - 1, 0)] for q in ((1 - share) / 2, (1 + share) / 2))
-    ends = [min(max(ratio - pivot * error, 0.0), 1.0) for pivot in (high, low)]
-    return ends[0], ends[1]
-
-
 @given(
     sums=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 5)), min_size=4, max_size=7),
     seed=st.integers(0, 3),
@@ -220,7 +200,7 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
     total, weight = np.array(pairs, float).T
     got = intervals.mean_interval(total, weight, share, resamples=50, seed=seed, bounds=(0.0, 1.0))
     assume(len({t for t, _ in sums}) > 1)  # else the error is 0 but for rounding
-    assert np.allclose(got, studentized(pairs, seed, share, 50), atol=1e-6)
+    assert np.allclose(got, studentized(pairs, seed, share, 50, (0.0, 1.0)), atol=1e-6)
 
 
 def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> None:

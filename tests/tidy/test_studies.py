@@ -149,6 +149,18 @@ def test_a_study_equals_the_means_of_its_rows(kind: str) -> None:
         assert row["effective"] == pytest.approx(mean["effective"])
 
 
+def test_a_signal_without_labels_counts_the_token_that_the_books_label_yes() -> None:
+    """The labels of the books decide, so that a signal has the same table with and without them."""
+    books, signal = walk(12)
+    no = books.with_columns(
+        token_id=pl.lit("0") + pl.col("token_id"), token_label=pl.lit("No"), price=1 - pl.col("price")
+    )
+    no = no.with_columns(side=pl.when(side="bid").then(pl.lit("ask")).otherwise(pl.lit("bid")))
+    signal = pl.concat([signal, signal.with_columns(token_id=pl.lit("0") + pl.col("token_id"))])
+    both = md.study(pl.concat([books, no]), signal, "1m", quantiles=2, interval=None).table
+    assert both.equals(md.study(books, signal, "1m", quantiles=2, interval=None).table)
+
+
 def test_a_planted_edge_is_found_and_none_where_there_is_none() -> None:
     """The intervals of the best quantile tell them apart, before costs and after."""
     for edge, is_found in ((0.0, False), (0.02, True)):

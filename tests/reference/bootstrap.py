@@ -1,0 +1,35 @@
+"""The studentized bootstrap over clusters, by loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def studentized(
+    sums: Sequence[tuple[float, int]],
+    seed: int,
+    share: float,
+    draws: int,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> tuple[float, float]:
+    """Return the interval: pivots of samples of clusters, turned around the ratio by the error of the jackknife."""
+    n, total, weights = len(sums), sum(t for t, _ in sums), sum(w for _, w in sums)
+    ratio = total / weights
+    without = [(total - t) / (weights - w) for t, w in sums]
+    error = math.sqrt((n - 1) / n * sum((one - sum(without) / n) ** 2 for one in without))
+    rng, pivots = np.random.default_rng(seed), []
+    for _ in range(draws):
+        times = rng.multinomial(n, np.full(n, 1 / n)).tolist()
+        weight = sum(k * w for k, (_, w) in zip(times, sums, strict=True))
+        mean = sum(k * t for k, (t, _) in zip(times, sums, strict=True)) / weight
+        squares = sum(k * (t - mean * w) ** 2 for k, (t, w) in zip(times, sums, strict=True))
+        off, own_error = mean - ratio, math.sqrt(squares) / weight
+        is_same = abs(off) <= 1e-12 * sum(abs(t) for t, _ in sums) / weights
+        pivots.append(0.0 if is_same else off / own_error if own_error > 1e-9 else math.copysign(math.inf, off))
+    pivots.sort()
+    low, high = (pivots[max(math.ceil(draws * q) - 1, 0)] for q in ((1 - share) / 2, (1 + share) / 2))
+    first, last = (min(max(ratio - pivot * error, bounds[0]), bounds[1]) for pivot in (high, low))
+    return first, last
