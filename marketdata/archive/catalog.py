@@ -98,9 +98,9 @@ class Catalog:
 
     def find(self, id_or_slug: str) -> Record | None:
         """The record with this id, else with this slug."""
-        files = self._rows().values()
-        with_slug = [rows.record(rows.by_slug[id_or_slug]) for rows in files if id_or_slug in rows.by_slug]
-        return self.of_id(id_or_slug) or min(with_slug, key=_identity, default=None)
+        files = self._rows()
+        with_slug = [rows.record(rows.by_slug[id_or_slug]) for rows in files.values() if id_or_slug in rows.by_slug]
+        return _of_id(files, id_or_slug) or min(with_slug, key=_identity, default=None)
 
     def of_id(self, identity: str) -> Record | None:
         """The record with this id."""

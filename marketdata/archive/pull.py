@@ -106,7 +106,8 @@ class Pull:
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
         """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out."""
         known = [market for market in markets if self.store.catalog["markets"].find(market) is not None]
-        chosen = list(views)
+        chosen, whole_range = list(views), wanted
+        refused_views: dict[View, PlanError] = {}
         while todo := [
             (view, market, gap) for market in known for view in chosen for gap in self._gaps(view, market, wanted)
         ]:
@@ -121,7 +122,7 @@ class Pull:
             except PlanError as problem:
                 if problem.view in chosen:
                     chosen.remove(problem.view)
-                    self._leave_out([one for one in todo if one[0] == problem.view], problem)
+                    refused_views[problem.view] = problem
                 elif (finest := self._finest_allowed(problem)) is not None:
                     self.store.choose_base(finest)
                     self.__dict__.pop("clock", None)
@@ -136,7 +137,11 @@ class Pull:
                 else:
                     raise
                 continue
-            return
+            break
+        # Recorded at the end, because a record fixes the base of a new archive.
+        for view, problem in refused_views.items():
+            gaps = [(view, market, gap) for market in known for gap in self._gaps(view, market, whole_range)]
+            self._leave_out(gaps, problem)
 
     def _finest_allowed(self, problem: PlanError) -> BucketWidth | None:
         """The base for a new archive after a refused resolution; PlanError that says what to do for another archive."""

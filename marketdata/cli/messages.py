@@ -65,7 +65,10 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
             yield _OPTIONS.get(argument, "--" + argument.replace("_", "-"))
             yield problem.value
         yield problem.problem or type(problem).__name__
-        if problem.hint:
+        if isinstance(problem, errors.PlanError):
+            yield f"Pass --resolution {problem.minimum_resolution}." if problem.minimum_resolution else ""
+            yield "--clamp starts at the earliest time that it allows." if problem.history_days else ""
+        elif problem.hint:
             yield _HINTS.get((type(problem), argument)) or _HINTS.get((type(problem), None), "")
     elif hasattr(problem, "format_message"):  # of the option parser
         if hasattr(problem, "message"):

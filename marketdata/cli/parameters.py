@@ -22,14 +22,16 @@ Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or addres
 Start = Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
 End = Annotated[str | None, typer.Option(help="End, exclusive; now without it.")]
 Bucket = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--resolution",
         "-r",
         help="Width of a bucket: 1m, 10m, 1h, 6h, 1d, or another one that the source has.",
+        show_default="the finest from 1m on",
         autocompletion=lambda: [width.value for width in Resolution],
     ),
 ]
+Clamp = Annotated[bool, typer.Option("--clamp", help="Start at the earliest time that the plan allows.")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]
 RowsOption = Annotated[int | None, typer.Option(min=1, help="Rows to show.", show_default="10 in a terminal, else all")]

@@ -515,12 +515,39 @@ def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
     assert held.equals(pulled)
 
 
+def test_a_free_plan_is_enough(folder, market) -> None:
+    """Without books, minutes and older days, `fetch` and `pull` take what the plan allows."""
+    plan = {"resolutions": ["10m", "1h"], "views": ["prices", "metrics"], "max_history_days": 1}
+    archive = md.Archive(folder / "history")
+    with md.serve(
+        archive, keys={"a-free-key": "free"}, plans={"free": plan}, clock=lambda: 1_767_225_600 + 6 * 3600
+    ) as running:
+        free = {"MARKETDATA_BASE_URL": running.base_url, "MARKETDATA_API_KEY": "a-free-key"}
+        refused = marketdata("fetch", "prices", market, "--start", "2025-12-31", cwd=folder, **free)
+        assert refused.returncode == 3
+        assert "--clamp starts at the earliest time" in refused.stderr
+        refused = marketdata("fetch", "prices", market, *RANGE, "-r", "1m", cwd=folder, **free)
+        assert "Pass --resolution 10m." in refused.stderr
+        words = ("--start", "2025-12-31", "--end", "2026-01-01", "--clamp")
+        fetched = marketdata("fetch", "prices", market, *words, cwd=folder, **free)
+        assert {row["ts"][15:] for row in rows_of(fetched.stdout)} == {"0:00Z"}
+        pulled = marketdata("pull", "free", "--market", market, *words, "--json", cwd=folder, **free)
+        assert pulled.returncode == 0, pulled.stderr
+    states = {row["view"]: row["state"] for row in json.loads(pulled.stdout) if row["rows"] != 0}
+    assert states["books"] == "not_allowed"
+    stored = rows_of(marketdata("export", "free", "prices", cwd=folder).stdout)
+    assert {(row["ts"], row["price"]) for row in rows_of(fetched.stdout)} <= {
+        (row["ts"], row["price"]) for row in stored
+    }
+
+
 def test_verify_names_the_readings_of_a_service(folder, service, market) -> None:
     """With --service every reading is told, and the local service follows those that its data can show."""
     words = ("verify", "--service", market, "--start", "2025-12-31", "--end", "2026-01-01")
     assert "label     followed" in terminal(*words, cwd=folder, **service)
     told = json.loads(marketdata(*words, "--json", cwd=folder, **service).stdout)
-    assert list(told) == ["label", "averages", "books", "empty", "limit"]
+    assert list(told) == ["label", "averages", "books", "empty", "limit", "service"]
+    assert told["service"]["plan"] == "local"
     for wrong in (("verify",), ("verify", "history", "--service", market), ("verify", "--service", market)):
         refused = marketdata(*wrong, cwd=folder, **service)
         assert refused.returncode != 0

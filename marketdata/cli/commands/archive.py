@@ -14,6 +14,8 @@ from marketdata.cli import messages, output
 from marketdata.cli.commands.client import LISTED
 from marketdata.cli.parameters import (
     BaseUrl,
+    Bucket,
+    Clamp,
     Csv,
     Folder,
     Json,
@@ -45,6 +47,7 @@ def pull(
     market: Annotated[list[str] | None, typer.Option(help="Id or slug; may be given again.")] = None,
     event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
     series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag: all its markets; may be given again.")] = None,
     search: Annotated[str | None, typer.Option(help="Text: all markets that the service finds by it.")] = None,
     from_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.")
@@ -55,8 +58,18 @@ def pull(
             metavar="|".join(VIEWS), help="Only this view; may be given again.", autocompletion=lambda: list(VIEWS)
         ),
     ] = None,
+    resolution: Annotated[
+        str | None,
+        typer.Option(
+            "--resolution",
+            "-r",
+            help="Width of the points of a new archive.",
+            show_default="the finest of the plan from 1m on",
+        ),
+    ] = None,
     base_url: BaseUrl = None,
     *,
+    clamp: Clamp = False,
     every_market: Annotated[bool, typer.Option("--all", help="Every market that the service lists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be fetched.")] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Fetch also what is final.")] = False,
@@ -78,20 +91,18 @@ def pull(
       marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    given = [name for name, value in {
-        "--market": market, "--event": event, "--series": series, "--search": search, "--from-file": from_file,
-        "--all": every_market or None,
-    }.items() if value is not None]  # fmt: skip
+    selections = {
+        "--market": market, "--event": event, "--series": series, "--tag": tag, "--search": search,
+        "--from-file": from_file, "--all": every_market or None,
+    }  # fmt: skip
+    given = [option for option, value in selections.items() if value is not None]
     if len(given) != 1:
-        too_many = f"; these are {', '.join(given)}" if given else ""
-        raise ConfigError(
-            f"Give exactly one of --market, --event, --series, --search, --from-file and --all{too_many}."
-        )
+        raise ConfigError(f"Give exactly one of {', '.join(selections)}; given are {', '.join(given) or 'none'}.")
     from marketdata.archive import Archive
 
     chosen: dict[str, Any] = {
-        "event": event, "series": series, "search": search, "all_markets": every_market, "file": from_file,
-        "views": view or list(VIEWS), "start": start,
+        "event": event, "series": series, "tags": tag, "search": search, "all_markets": every_market,
+        "file": from_file, "views": view or list(VIEWS), "start": start, "resolution": resolution, "clamp": clamp,
     }  # fmt: skip
     if follow:
         useless = {"--end": end, "--dry-run": dry_run, "--refresh": refresh, "--json": as_json, "--csv": as_csv}
@@ -160,7 +171,8 @@ def verify(
         if start is None or end is None:
             raise ConfigError("--service needs --start and --end; a day is enough.")
         report = client(base_url).verify(service, start, end)
-        output.record({f.reading: f.found for f in report.findings}, as_json=as_json, text=str(report))
+        facts = {finding.reading: finding.found for finding in report.findings} | {"service": report.service.rows}
+        output.record(facts, as_json=as_json, text=str(report))
         if report.variants:
             raise typer.Exit(1)
         return
@@ -294,7 +306,7 @@ def export(
     ] = None,
     start: Annotated[str | None, typer.Option(help="Start, inclusive.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive.")] = None,
-    resolution: Annotated[str, typer.Option("--resolution", "-r", help="Width of a bucket.")] = "1m",
+    resolution: Bucket = None,
     out: Out = None,
     rows: RowsOption = None,
     *,

@@ -13,6 +13,7 @@ from marketdata.cli import output
 from marketdata.cli.parameters import (
     BaseUrl,
     Bucket,
+    Clamp,
     Csv,
     End,
     Json,
@@ -160,11 +161,12 @@ def fetch(
     market: MarketsArgument,
     start: Start,
     end: End = None,
-    resolution: Bucket = "1m",
+    resolution: Bucket = None,
     out: Out = None,
     rows: RowsOption = None,
     base_url: BaseUrl = None,
     *,
+    clamp: Clamp = False,
     as_json: Json = False,
     as_csv: Csv = False,
     as_ndjson: Ndjson = False,
@@ -180,13 +182,13 @@ def fetch(
     if out is not None:
         check_out(out)
     source: Any = client(base_url)
+    wanted = (market, start, end or dt.datetime.now(dt.UTC), resolution)
     if out is None and fmt == "ndjson":
-        parts = getattr(source, f"iter_{view}")(market, start, end or dt.datetime.now(dt.UTC), resolution)
-        output.stream(_with_partial(parts), rows)
+        output.stream(_with_partial(getattr(source, f"iter_{view}")(*wanted, clamp=clamp)), rows)
         return
     missing = None
     try:
-        frame = getattr(source, view)(market, start, end or dt.datetime.now(dt.UTC), resolution)
+        frame = getattr(source, view)(*wanted, clamp=clamp)
     except NotFoundError as problem:
         frame, missing = problem.partial, problem
         if not _has_rows(frame):
@@ -218,7 +220,7 @@ def plan(
     market: MarketsArgument,
     start: Start,
     end: End = None,
-    resolution: Bucket = "1m",
+    resolution: Bucket = None,
     base_url: BaseUrl = None,
     *,
     as_json: Json = False,
