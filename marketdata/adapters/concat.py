@@ -52,7 +52,7 @@ def below_each_other(frames: Sequence[Any]) -> Any:
 
 
 def _differing(frames: Sequence[Any]) -> str:
-    """What to do about the first column whose types differ between frames; empty if there is none."""
+    """Say what to do about the first column whose types differ between frames; empty if all agree."""
     types: dict[str, dict[str, int]] = {}
     for place, frame in enumerate(frames):
         for name in map(str, frame.columns if is_a(frame, "pandas.DataFrame") else names_of(frame)):

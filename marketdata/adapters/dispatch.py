@@ -1,9 +1,7 @@
-"""A native frame of any kind to the function of a verb, and its result back as that kind; lazy stays lazy.
+"""Call a function of frames in memory for a native frame of any kind, and return its result as that kind.
 
-pandas, polars, Arrow: the frame in memory;
-polars lazy: the same, once the query runs: the verb is one step of it;
-Dask: the same for each partition, after the rows of a token were brought together;
-Spark, DuckDB: the same for Arrow tables of whole tokens, which the engine gives in their order.
+pandas, polars and Arrow frames are in memory. The function is one step of a lazy polars query. Dask calls it for each
+partition, after the rows of a token were brought together. Spark and DuckDB call it for Arrow tables of whole tokens.
 """
 
 from __future__ import annotations
@@ -47,22 +45,22 @@ def run(
 ) -> F:
     """Call a function of a `Frame` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
 
-    NotTidyError if the frame is none of ``kinds`` (the first that the columns satisfy decides); ConfigError if the
-    function does not support its library. ``partition_by``: which rows of a Dask frame the function must see at once.
-    ``keep_extra``: whether it needs columns beyond those of the kind; if not, a lazy frame is cut to these before it is
-    read. ``reduce`` shortens any part of the rows without changing the result, so that a lazy frame larger than memory
-    streams through it; ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, as
-    parts of the rows can no longer be separated, the function gets all of them. ``on_times`` sees the
-    times of a frame in memory first, for warnings that all rows decide.
+    NotTidyError if the frame is none of ``kinds``; the first that the columns satisfy decides. ConfigError if the
+    function does not support its library. ``partition_by`` says which rows of a Dask frame the function must see at
+    once. Without ``keep_extra`` a lazy frame is cut to the columns of its kind before it is read.
+
+    ``reduce`` shortens any part of the rows without changing the result. So a lazy frame larger than memory streams
+    through it, and ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, the
+    function gets all rows. ``on_times`` sees the times of a frame in memory first, for warnings that all rows decide.
     """
     kinds = tuple(kinds)
     library = frames.library_of(frame)
     if library is not None:
-        own_frame = library(frame)
-        own_frame.kind = _kind(own_frame, kinds)
+        opened_frame = library(frame)
+        opened_frame.kind = _kind(opened_frame, kinds)
         if on_times is not None:
-            on_times(*own_frame.read("ts"))
-        return function(own_frame)  # type: ignore[no-any-return]
+            on_times(*opened_frame.read("ts"))
+        return function(opened_frame)  # type: ignore[no-any-return]
     refuse_narwhals(frame)
     again: Callable[[Native], Native] = partial(run, function=function, kinds=kinds)
     if is_dask(frame):
@@ -86,7 +84,7 @@ def run(
 
 
 def at_once(frame: F, function: Callable[[Native], Native]) -> F:
-    """A function of frames in memory for all rows of one of Dask, Spark or DuckDB."""
+    """Call a function for all rows of a Dask, Spark or DuckDB frame at once."""
     if is_dask(frame):
         return partitions.apply(frame, function, None, all_rows=True)  # type: ignore[no-any-return]
     return engines.apply(frame, function, (), all_rows=True)  # type: ignore[no-any-return]
@@ -198,7 +196,7 @@ def selected(native: Native, names: Sequence[str]) -> Native:
 
 
 def read(frame: F) -> F:
-    """An Arrow batch, or the batches of a reader, as a table; other frames as they are, those of narwhals refused."""
+    """Return an Arrow batch or reader as a table, other frames unchanged; NotTidyError for a narwhals frame."""
     refuse_narwhals(frame)
     return table_of(frame) if frames.library_of(frame) is ArrowFrame else frame
 
@@ -238,7 +236,7 @@ def is_dask(frame: object) -> bool:
 
 
 def is_in_memory(frame: object) -> bool:
-    """Whether a frame is one in memory, as those of pandas, polars and Arrow."""
+    """Whether a frame is in memory: pandas, polars or Arrow."""
     return frames.library_of(frame) is not None
 
 

@@ -27,7 +27,7 @@ Function = Callable[[Native], Native]
 _ROWS = 500_000
 _BATCH = 100_000
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-# Columns that mark a row's source frame after a union.
+# Columns of a union: the frame a row is from, the keys of both frames, and prefixes of their own columns.
 _OF, _KEY, _SIDES = "__of", "__key", ("__left_", "__right_")
 
 
@@ -44,7 +44,7 @@ def is_engine(frame: object) -> bool:
 
 
 def apply(frame: Native, function: Function, keys: Sequence[str], *, all_rows: bool = False) -> Native:
-    """Apply a function of Arrow tables to whole groups of equal `keys`, in order; ``all_rows``: to all at once."""
+    """Apply a function of Arrow tables to whole groups of equal `keys` in order; with ``all_rows`` to all at once."""
     keys = [c for c in keys if c in frame.columns]
     if is_spark(frame):
         return _in_spark(frame, function, keys, all_rows=all_rows)
@@ -131,7 +131,7 @@ def _result_types(schema: pa.Schema, function: Function) -> pa.Schema:
 def _parts(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, keys: Sequence[str], *, all_rows: bool
 ) -> Iterator[pa.Table]:
-    """Batches in the order of the keys as tables of many rows, none of which is cut between rows of equal keys."""
+    """Join batches, sorted by the keys, to tables of many rows that keep rows of equal keys together."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -172,7 +172,7 @@ def _applied(
 ) -> Iterator[pa.RecordBatch]:
     for part in _parts(batches, types[0], keys, all_rows=all_rows):
         with warnings.catch_warnings():
-            # A warning is about all rows of a frame, of which this is a part.
+            # Warnings are about whole frames; a part would repeat or contradict them.
             warnings.simplefilter("ignore", MarketDataWarning)
             rows = function(part)
         yield from rows.cast(types[1]).to_batches()

@@ -21,7 +21,7 @@ from marketdata.times import to_text
 Native = Any
 """A frame as its library has it."""
 _NUMBERS = {c for columns in COLUMNS.values() for c in columns} - {"ts", *ID_COLUMNS, "side", "level", *LISTS}
-# Columns of texts that come back in the type that the native frame has for them.
+# Texts keep the type that the native frame has for them.
 TEXTS = (*ID_COLUMNS, "side")
 
 
@@ -33,7 +33,7 @@ class Lists(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """A column of texts: entry i is ``texts[codes[i]]``, null where the code is -1; each ``lengths`` times over."""
+    """A column of texts: ``texts[codes[i]]``, null where the code is -1, repeated ``lengths[i]`` times."""
 
     codes: NDArray[np.integer]
     texts: list[str | None]
@@ -62,22 +62,22 @@ class Values(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """A column of a native frame, passed on in its own type: its rows (None: all as they are; -1: null)."""
+    """A column of a native frame in its own type, at these rows; None takes all rows, -1 gives a null."""
 
     frame: Frame
     name: str
     rows: Ints | None
 
 
-# Numbers with NaN, whole numbers, truth values, datetime64 in microseconds UTC, or one of the above.
+# An array has numbers with NaN, whole numbers, truth values, or datetime64 in microseconds UTC.
 Column = NDArray[Any] | list[Any] | Lists | Texts | Levels | Values | Passed
 
 
 class Frame:
     """Some rows of a native frame, in tidy order once their tokens are known; see `frames.rows`.
 
-    A library says in a class of its own how a column is read (`raw`) and a frame is made (`build`), and to be faster
-    which columns are as those of tidy frames, whose arrays it has already (`fast`).
+    The class of a library reads a column (`raw`) and makes a frame (`build`). To be faster it may give arrays that it
+    has already (`fast`).
     """
 
     def __init__(self, native: Native) -> None:
@@ -115,7 +115,7 @@ class Frame:
         """A native frame; texts of a column that this one has come in its type."""
 
     def fast(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:  # noqa: ARG002 a library may know better
-        """`read` of those of the columns that are of tidy types, for all rows, without a copy; see ``tidy``."""
+        """The columns that have tidy types already, for all rows and without a copy; they are noted in ``tidy``."""
         return {}
 
     def index_names(self) -> list[str]:
@@ -129,10 +129,10 @@ class Frame:
     # Methods that follow from these
 
     def read(self, *names: str) -> list[NDArray[Any]]:
-        """Columns by the rules of their names, without a copy where they are of tidy types.
+        """Columns as arrays, by the rule of each name; a column of a tidy type is not copied.
 
-        ``ts`` in microseconds UTC (a missing time is `NO_TIME`), ``side`` (0 for a bid, 1 for an ask), ``level`` (0
-        where null), ids as codes (-1 where one is missing), others as numbers (NaN where one is missing).
+        ``ts`` is in microseconds UTC, `NO_TIME` where it is missing. ``side`` is 0 for a bid and 1 for an ask.
+        ``level`` is 0 where it is null. Ids are codes, -1 where one is missing. Others are numbers, NaN where missing.
         """
         before, chosen = self.before
         new = [name for name in names if name not in self.arrays]
@@ -149,7 +149,7 @@ class Frame:
         return [self.arrays[name] for name in names]
 
     def take(self, rows: Ints, *, here: bool = False) -> Self:
-        """The rows at these positions, in this order; ``here``: this frame has them alone from now on."""
+        """The rows at these positions, in this order; with ``here`` this frame itself is cut to them."""
         out = self if here else copy.copy(self)
         out.before, out.arrays = (self.arrays, rows), {}
         out.rows = rows if self.rows is None else self.rows[rows]
@@ -204,7 +204,7 @@ class Frame:
         self.read(*(name for name in self.names if name in _NUMBERS))
 
     def comparable(self, name: str) -> NDArray[Any]:
-        """A column of any type as an array whose values are equal where those of the column are."""
+        """A column of any type as an array; two of its values are equal where the rows are equal."""
         if name in normalization.RULES and (self.kind == "books" or name not in ("side", "level")):
             return self.read(name)[0]
         raw = self.raw(name)

@@ -1,10 +1,9 @@
-"""Frames to columns and back: what a verb is between, ``to_frame(rule(columns(frame)), like=frame)``.
+"""Frames to columns and back; a function on frames is a rule on columns in between.
 
-`series` and `books` give the rows of a frame as `points` has them, normalised, checked and in tidy order: every row
-has a time and ids; a token is its market_id and token_id, with the label of its newest row that has one; equal rows of
-one key are deduplicated, different ones refused; levels of a side are 0, 1, 2, ... with the best price first, each with
-a price and a size. An empty side may be its sentinel row or no row. Rows that are in no tidy order, which one pass over
-the columns finds out, are sorted.
+`series` and `books` give the rows of a frame as `points` has them: normalised, checked and in tidy order. Every row has
+a time and ids. A token is its market_id and token_id, with the label of its newest row that has one. Equal rows of one
+key are deduplicated, different ones refused. Levels of a side are 0, 1, 2, ... with the best price first, each with a
+price and a size. An empty side may be its sentinel row or no row. Rows that are not in tidy order are sorted.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ class Rows(NamedTuple):
     edges: Ints
 
 
-# The class of each kind of frame in memory, by the package and the name of its type. To support a library is to write
-# its class, see `Frame`, and to add it here.
+# A new library needs its class, see `Frame`, and an entry here.
 LIBRARIES: dict[str, type[Frame]] = {
     "pandas.DataFrame": PandasFrame,
     "polars.DataFrame": PolarsFrame,
@@ -51,7 +49,7 @@ LIBRARIES: dict[str, type[Frame]] = {
 
 
 def is_a(native: object, *names: str) -> bool:
-    """Whether an object is of one of the types "package.Type", found by name, so that no library is imported."""
+    """Whether an object has one of these types, such as "pandas.DataFrame"; no library is imported for it."""
     return any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in names for kind in type(native).__mro__)
 
 
@@ -71,7 +69,7 @@ def new(library: str) -> Frame:
 def rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()) -> Columns:
     """An entry for each row of a frame, whose rows are put in order by token and time if they are not.
 
-    Of rows that are equal in all of ``keys`` one stays; NotTidyError if they differ in one of the columns ``same``.
+    One of several rows with equal ``keys`` stays; NotTidyError if they differ in one of the columns ``same``.
     """
     known = frame.entries
     if known is not None and not keys:
@@ -88,7 +86,7 @@ def rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()) -> Co
 
 
 def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None) -> Series:
-    """An entry for each token (market) and time with these numbers; ``same``: columns in which equal rows are equal."""
+    """An entry for each token (market) and time with these numbers; rows of one key must agree in columns ``same``."""
     entries = rows(frame, ("ts",), values if same is None else same)
     numbers = dict(zip(values, frame.read(*values), strict=True))
     return Series(entries.tokens, entries.bounds, entries.ts, numbers)
@@ -219,7 +217,7 @@ def _sorted(frame: Frame, keys: Sequence[str], same: Sequence[str]) -> Columns:
 
 
 def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[list[tuple[str | None, ...]], Ints]:
-    """Each combination of some ids, as texts, and which of them is that of each row; without names all are one."""
+    """The distinct combinations of ids, as texts, and the number of the combination of each row."""
     if not names:
         return [()] * min(len(frame), 1), np.zeros(len(frame), np.int64)
     codes = [frame.codes(name, nullable=name not in ID_COLUMNS) for name in names]
@@ -287,7 +285,7 @@ def _sides_of_lists(frame: Frame, snapshots: Columns, *, all_levels: bool) -> tu
 
 
 def _is_sound(side: Side, sign: int, *, all_levels: bool) -> bool:
-    """Whether levels are numbers, and prices get no better; ``sign``: 1 where they rise."""
+    """Whether levels are numbers, and prices get no better: ``sign`` is 1 where they should rise, else -1."""
     tops, deeper = side.begins[side.counts > 0], side.begins[side.counts > 1] + 1
     if all_levels:
         is_deeper = np.ones(len(side.price), bool)
@@ -339,14 +337,14 @@ def snapshot_columns(books: Books, *, per_level: bool) -> dict[str, Column]:
 def to_frame(
     frame: Frame, columns: Columns, values: Mapping[str, Column], names: Sequence[str] | None = None
 ) -> Native:
-    """A native frame like another one: a row an entry, its time and ids in tidy types, with values beside or in place.
+    """Build a native frame with one row per entry; ``values`` add or replace columns.
 
-    ``names``: columns in their order, by default time, ids and values. Further columns of the frame are as they are in
-    its rows, of which each is an entry then.
+    ``names`` gives the columns in their order, by default time, ids and values. Further columns of the frame are passed
+    on, if each of its rows is an entry.
     """
     passed, known = set[str](), frame.entries
     if known is not None and frame.rows is None:
-        # Without a selection of rows, ids are passed on as they are, and so are times that are those of the frame.
+        # Ids and times that did not change are passed on without a copy.
         same = [*(frame.ids if columns.bounds is known.bounds else ()), *(["ts"] if columns.ts is known.ts else ())]
         passed = frame.tidy.intersection(same)
     names = list(dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names)

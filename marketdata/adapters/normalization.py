@@ -1,4 +1,4 @@
-"""One rule for each column of a frame: times, ids, sides, levels and numbers of any type to those of tidy frames.
+"""One rule for each column of a frame: any type of times, ids, sides, levels and numbers becomes the tidy type.
 
 A column is a polars Series, or a list of Python objects where its library has no type for it. One that has its tidy
 type is returned without a copy; NotTidyError if it cannot be read.
@@ -23,13 +23,13 @@ from marketdata.points.resample import run_ends
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.times import to_micros
 
-# Fewer texts are cast before their runs are found.
+# Looking for runs in fewer texts costs more than the cast.
 _FEW = 10_000
 Raw = Any  # a polars Series, or a list of objects
 
 
 def times(raw: Raw, name: str) -> pl.Series:
-    """Times as UTC microseconds; without a zone they are UTC; nanoseconds are cut, a null is refused."""
+    """Times as UTC microseconds, also those without a zone; nanoseconds are cut, a null is refused."""
     if isinstance(raw, list):
         wrong = next((v for v in raw if not is_missing(v) and not isinstance(v, dt.datetime)), None)
         if wrong is not None:
@@ -211,7 +211,7 @@ def micros(raw: Raw, name: str) -> pl.Series:
     return times(raw, name).to_physical()
 
 
-# The function that reads a column of a tidy frame, by the column's name; others are read by `numbers`.
+# Columns with other names are read by `numbers`.
 RULES: dict[str, Callable[[Raw, str], pl.Series]] = {
     "ts": micros,
     "side": sides,
@@ -221,7 +221,7 @@ RULES: dict[str, Callable[[Raw, str], pl.Series]] = {
 
 
 def _cast(raw: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """A cast of texts, unknown ones to null, once per run of equal ones: in most frames neighbours are of one token."""
+    """Cast texts, unknown ones to null, once per run of equal neighbours."""
     if len(raw) < _FEW:
         return raw.cast(dtype, strict=False)
     whole = raw.to_physical()

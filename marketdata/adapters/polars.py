@@ -31,7 +31,7 @@ _TYPES: dict[str, pl.DataType] = {
 _SIDES = pl.Enum([BID, ASK])
 _CODED = (pl.Categorical, pl.Enum)
 _TIDY = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
-# The types that are read as Arrow; of readers the second is of files.
+# Types of Arrow that are read as tables.
 ARROW = ("Table", "RecordBatch", "RecordBatchReader", "RecordBatchFileReader")
 # Runs of one id as long as this are filled faster than their rows are looked up one by one.
 _LONG_RUN = 4_000

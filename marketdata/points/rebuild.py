@@ -27,7 +27,7 @@ EVENTS = ("change", "snapshot", "gap")
 BIDS, ASKS = 0, 1
 # Prices are told apart to a millionth; the finest tick of a venue is a ten-thousandth.
 _TICKS, _TICK_BITS = 1_000_000, 20
-# Parts of this many rows and tokens stay in the processor's cache; so many levels fit in memory.
+# Parts of this many rows and tokens stay in the processor's cache. Books are made for this many levels at a time.
 _PART_ROWS, _PART_TOKENS, _PART_LEVELS = 1 << 18, 256, 1 << 21
 _CLOCK_ERROR_MICROS = 30 * 10**6
 _STATED = ("stated_bid", "stated_ask")

@@ -135,7 +135,7 @@ def as_dict(books: Books) -> dict[tuple[str, int], Book]:
 
 
 def together(parts: list[Books]) -> dict[tuple[str, int], Book]:
-    """Of books that came twice the later one."""
+    """The books of all parts; the later one of two for the same bucket."""
     return {key: book for part in parts for key, book in as_dict(part).items()}
 
 

@@ -37,7 +37,7 @@ def test_trades_are_found_among_the_messages_of_a_recording(tmp_path: Path, writ
 
 
 def test_roles_tell_the_legs_of_a_fill(tmp_path: Path) -> None:
-    """Where a transaction has legs of makers and of a taker, those of the makers are the prints."""
+    """The makers' legs of a transaction are its prints, and the taker's leg is left out."""
     rows = {
         "tx_hash": ["a", "a", "a", "b"], "trader_side": ["TAKER", "MAKER", "MAKER", "TAKER"], "timestamp": [START] * 4,
         "asset_id": ["7"] * 4, "side": ["buy"] * 4, "price": [0.5, 0.4, 0.6, 0.3], "size": [2.0, 1.0, 1.0, 9.0],

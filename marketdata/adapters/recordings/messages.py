@@ -29,7 +29,7 @@ _DAMAGED = "damaged"
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 # The columns of `Changes` as one kind: numpy makes arrays of it three times as fast as of each column.
 _ENTRY: Any = np.dtype("i4, i8, i8, i1, i1, f8, f8, 2f8, i8")
-# Entries are kept as Python objects, so a part of so many takes some tens of megabytes.
+# Entries are Python objects, so a part of this length takes tens of megabytes.
 _PART_ENTRIES = 1 << 17
 _NOTHING = (float("nan"), float("nan"))
 
