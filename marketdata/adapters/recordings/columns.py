@@ -14,6 +14,7 @@ from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Ints, Token
 from marketdata.points.order import distinct
 from marketdata.points.rebuild import ASKS, BIDS
+from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.times import parse_iso, unix_scale
 
 # Our name of a column, and the names that publishers give to it, the best known first.
@@ -59,7 +60,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         name: (name,)
         for name in (
             "best_bid", "best_ask", "is_snapshot", "event_type", "event_id", "event_slug", "series_id", "series_slug",
-            "volume", "liquidity", "spread", "hash", "last_trade_price", "tick_size",
+            "volume", "liquidity", "spread", *SNAPSHOT_FIELDS,
         )
     },
 }  # fmt: skip
