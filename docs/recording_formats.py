@@ -11,7 +11,7 @@ def table() -> str:
     """What each format is, and which columns prove it, as Markdown."""
     lines = ["| format | rows | recognised by |", "|---|---|---|"]
     order = sorted(all_formats().values(), key=lambda one: (one.kind != "books", not one.changes, one.name))
-    lines += [f"| `{one.name}` | {one.description} | {one.needed} |" for one in order]
+    lines += [f"| `{one.name}` | {one.description} | {' or '.join(f'`{names}`' for names in one.needs)} |" for one in order]
     return "\n".join(lines) + "\n"
 
 

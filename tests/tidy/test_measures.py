@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.engines import ENGINES, Engine, fetched
+from reference.engines import ENGINES, Engine, fetched, ordered
 from reference.kinds import KINDS, close, few, of_kind, rows
 from reference.measured import looped
 from reference.measures import LOOPS, Levels, taken
@@ -106,6 +106,7 @@ def test_measures_on_an_engine(running: Engine) -> None:
         order = ["market_id", "token_id", "ts"]
         table = fetched(got).to_polars().with_columns(pl.col("market_id", "token_id", "token_label").cast(pl.String))
         assert close(rows(table.sort(order)), rows(md.features(books, asked)), digits=1e-9, least=1e-9)
+        assert close(ordered(best_gap(frame, levels=2)), ordered(best_gap(books, levels=2)))
 
 
 @given(kind=st.sampled_from(["pandas", "polars", "arrow"]), books=book_columns(), data=st.data())
