@@ -11,7 +11,9 @@ def table() -> str:
     """What each format is, and which columns prove it, as Markdown."""
     lines = ["| format | rows | recognised by |", "|---|---|---|"]
     order = sorted(all_formats().values(), key=lambda one: (one.kind != "books", not one.changes, one.name))
-    lines += [f"| `{one.name}` | {one.description} | {' or '.join(f'`{names}`' for names in one.needs)} |" for one in order]
+    for one in order:
+        needs = " or ".join(f"`{names}`" for names in one.needs)
+        lines.append(f"| `{one.name}` | {one.description} | {needs} |")
     return "\n".join(lines) + "\n"
 
 

@@ -109,7 +109,7 @@ def snapshot_rows(moments: list[tuple[int, float]], token: str = "7") -> list[di
     ]  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.sampled_from("78"), st.integers(0, 300_000), st.integers(2, 800)), min_size=1, max_size=30),
     st.integers(4, 40),
@@ -265,7 +265,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(EVENTS)
@@ -296,7 +296,7 @@ _CELLS = {
 }  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.sampled_from(["levels", "incremental", "snapshots", "prices"]))
 def test_every_row_is_stored_or_left_out_for_a_reason(tmp_path_factory: Any, data: Any, name: str) -> None:
     """Tables with missing, impossible and damaged cells are accounted for in each format, or refused whole."""
