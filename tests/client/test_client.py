@@ -245,13 +245,13 @@ def test_an_error_without_a_row_speaks_of_none() -> None:
 
 
 def waiting_service() -> tuple[FaultServer, threading.Event, threading.Event]:
-    """A market of many pages; what tells that answers are waited for, and what lets those behind the 20th come."""
+    """A market of many pages; what tells that answers are waited for, and what lets those behind the 200th come."""
     oracle, asked, over = Oracle.of_prices(20_000), threading.Event(), threading.Event()
 
     def answer(ask: Ask) -> Act:
         if ask.path == "/v1/usage":
             return ok({"limits": {"requests_per_minute": 6_000}})
-        if len(server.asks) > 20:
+        if len(server.asks) > 200:
             asked.set()
             over.wait(SOON)
         return oracle(ask)
