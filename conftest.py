@@ -25,14 +25,14 @@ PROJECT = tomllib.loads((Path(__file__).parent / "pyproject.toml").read_text(enc
 settings.register_profile(
     "house",
     deadline=None,
-    max_examples=20,
+    max_examples=12,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     derandomize=True,
     database=None,
 )
 settings.register_profile("soak", settings.get_profile("house"), derandomize=False, max_examples=2_000)
 # Few examples of everything, to try old versions of libraries.
-settings.register_profile("few", settings.get_profile("house"), max_examples=15)
+settings.register_profile("few", settings.get_profile("house"), max_examples=10)
 settings.load_profile("house")
 
 

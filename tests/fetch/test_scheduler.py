@@ -347,7 +347,7 @@ def ordered(keys: list[tuple[str, int]], order: str, first: int = 0) -> list[tup
 
 @pytest.mark.fault("P6")
 @pytest.mark.parametrize("order", ["label after label", "newest first", "newest pages first", "any"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_pages_in_another_order(server: Near, transport: Paced, order: str, seed: int) -> None:
     """Whatever is the order of pages, and however sparse a token, no row of the first page's range is missing."""
     draw = random.Random(seed)

@@ -79,7 +79,7 @@ def in_thirds(signal: dict[Key, float]) -> list[list[Key]]:
     return [[key for key in signal if third[signal[key]] == number] for number in range(3)]
 
 
-@pytest.mark.notebooks
+@pytest.mark.docs
 def test_each_number_of_the_notebook_equals_a_plain_loop() -> None:
     """Counts, means and intervals that the notebook stores come from its file without the package."""
     (first, _), *cells = code_cells()
