@@ -14,9 +14,12 @@ __version__ = "0.1.0"
 
 # The stub beside this file lists each public name once, for type checkers and for this module. A name is loaded on
 # first use, so importing the package loads no frame library and no web framework.
-_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-# The module of each public name, as the stub imports it.
-_MODULES = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", _STUB, re.MULTILINE)}
+_MODULES = {
+    name: module
+    for module, name in re.findall(
+        r"^from (\S+) import (\w+) as", Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"), re.MULTILINE
+    )
+}
 # "import *" takes no chart library
 __all__ = sorted(_MODULES.keys() - {"plot"})  # noqa: PLE0605  a list all the same
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec
 
 from marketdata import display
-from marketdata.adapters.dispatch import names_of
+from marketdata.adapters.dispatch import F, names_of
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Data
 from marketdata.points.measures import MEASURES
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 # The attribute of a frame that has the report of its fetch.
 _REPORT = "_marketdata_report"
-# The frame that has the accessor.
-F = TypeVar("F")
 # The further arguments of a function of frames.
 P = ParamSpec("P")
 
@@ -84,7 +83,7 @@ class _Suggestions:
             # Notebooks, unlike plain Python, suggest nothing by themselves.
             from difflib import get_close_matches
 
-            near = (f"; did you mean {one!r}?" for one in get_close_matches(name, dir(type(self)), n=1))
+            near = (f"; did you mean {one!r}?" for one in get_close_matches(name, [*dir(type(self)), *vars(self)], n=1))
             hint = instead_of(name) or "".join(near)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
@@ -173,50 +172,15 @@ for _name, _function in book_measures.FUNCTIONS.items():
 class Plots(_Suggestions):
     """``df.md.plot``: the functions of ``marketdata.plot`` on the frame."""
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
     def __init__(self, frame: Any) -> None:
         from marketdata import plot  # only who draws loads it
 
-        self._frame, self._plot = frame, plot
-
-    def prices(self, ax: Any = None, **more: Any) -> Any:
-        """The price of each token; see `marketdata.plot.prices`."""
-        return self._plot.prices(self._frame, ax, **more)
-
-    def candles(self, ax: Any = None, **more: Any) -> Any:
-        """The bars of `marketdata.ohlc` as candles; see `marketdata.plot.candles`."""
-        return self._plot.candles(self._frame, ax, **more)
-
-    def book(self, ts: Any = None, **more: Any) -> Any:
-        """The order book through time, and at one moment; see `marketdata.plot.book`."""
-        return self._plot.book(self._frame, ts, **more)
-
-    def depth(self, ax: Any = None, **more: Any) -> Any:
-        """Resting orders over time, as a heat map; see `marketdata.plot.depth`."""
-        return self._plot.depth(self._frame, ax, **more)
-
-    def metrics(self, ax: Any = None, **more: Any) -> Any:
-        """One metric over time; see `marketdata.plot.metrics`."""
-        return self._plot.metrics(self._frame, ax, **more)
-
-    def ladder(self, ts: Any = None, ax: Any = None, **more: Any) -> Any:
-        """The book of one token at one moment; see `marketdata.plot.ladder`."""
-        return self._plot.ladder(self._frame, ts, ax, **more)
-
-    def calibration(self, outcomes: Any, ax: Any = None, **more: Any) -> Any:
-        """How often tokens priced at p won; see `marketdata.plot.calibration`."""
-        return self._plot.calibration(self._frame, outcomes, ax, **more)
-
-    def outcomes(self, ax: Any = None, **more: Any) -> Any:
-        """The outcomes of a market or an event, stacked through time; see `marketdata.plot.outcomes`."""
-        return self._plot.outcomes(self._frame, ax, **more)
-
-    def account(self, **more: Any) -> Any:
-        """An account through time, with its drawdown; see `marketdata.plot.account`."""
-        return self._plot.account(self._frame, **more)
-
-    def coverage(self, ax: Any = None, **more: Any) -> Any:
-        """A coverage frame of an archive; see `marketdata.plot.coverage`."""
-        return self._plot.coverage(self._frame, ax, **more)
+        for name in plot.__all__:
+            setattr(self, name, MethodType(getattr(plot, name), frame))
 
 
 def register_pandas() -> None:

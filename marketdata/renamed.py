@@ -23,18 +23,12 @@ NAMES = {
     "pivot": 'frame.pivot(index="ts", columns="token_id", values="price") of pandas',
 }
 # Arguments of functions.
-_OF_EVENTS = {
-    name: dict.fromkeys(arguments, f"md.event_{name}(frame, markets)")
-    for name, arguments in (
-        ("overround", ("by", "events")),
-        ("arbitrage", ("by", "events", "size")),
-        ("probabilities", ("by", "events")),
-    )
-}
 _HISTORY = ("books", "prices", "metrics", "token_books", "token_prices", "iter_books", "iter_prices", "iter_metrics")
 ARGUMENTS = {
-    **_OF_EVENTS,
     **{name: {"report": "frame.md.report of the result"} for name in (*_HISTORY, "resume")},
+    "overround": dict.fromkeys(("by", "events"), "md.event_overround(frame, markets)"),
+    "arbitrage": dict.fromkeys(("by", "events", "size"), "md.event_arbitrage(frame, markets)"),
+    "probabilities": dict.fromkeys(("by", "events"), "md.event_probabilities(frame, markets)"),
     "account": {"resolution": "width", "events": "markets"},
     "align": {"resolution_of": "width"},
     "around": {"resolution": "width"},

@@ -38,7 +38,7 @@ class Resolution(StrEnum):
     @property
     def micros(self) -> int:
         """Width of the bucket [microseconds]."""
-        return _MICROS[self.value]
+        return BucketWidth.of(self.value).micros
 
     @classmethod
     def of(cls, value: object) -> Resolution:
@@ -54,16 +54,6 @@ class Resolution(StrEnum):
 
 # Lengths of the units of durations [microseconds].
 UNITS = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000, "w": 604_800_000_000}
-# Further spellings of units. "M" is none of them: pandas means a month by it.
-_SPELLINGS = {
-    "ms": 1_000,
-    **UNITS,
-    "sec": UNITS["s"],
-    "min": UNITS["m"],
-    "hr": UNITS["h"],
-    "H": UNITS["h"],
-    "D": UNITS["d"],
-}
 
 
 @dataclass(frozen=True)
@@ -90,8 +80,8 @@ class BucketWidth:
     @classmethod
     def of_micros(cls, micros: int) -> BucketWidth:
         """A width of whole milliseconds, its text in the largest unit that divides it: "1h", "250ms"."""
-        unit = next((unit for unit in "dhms" if micros % UNITS[unit] == 0), "ms")
-        return cls(f"{micros // _SPELLINGS[unit]}{unit}", micros)
+        unit = next((unit for unit in "dhms" if micros % UNITS[unit] == 0), None)
+        return cls(f"{micros // 1_000}ms" if unit is None else f"{micros // UNITS[unit]}{unit}", micros)
 
     @classmethod
     def of(cls, value: object, argument: str = "resolution") -> BucketWidth:
@@ -118,16 +108,15 @@ def _micros(value: object) -> int | None:
         if value != value or getattr(value, "nanoseconds", False):  # noqa: PLR0124
             return None
         return value // dt.timedelta(microseconds=1)
-    match = (
-        re.fullmatch(rf"([1-9][0-9]{{0,5}})({'|'.join(_SPELLINGS)})", value, re.ASCII)
-        if isinstance(value, str)
-        else None
-    )
-    return None if match is None or match[2] == "w" else int(match[1]) * _SPELLINGS[match[2]]
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([A-Za-z]+)", value, re.ASCII) if isinstance(value, str) else None
+    if match is None:
+        return None
+    # "M" is no unit: pandas means a month by it.
+    unit = {"sec": "s", "min": "m", "hr": "h", "H": "h", "D": "d"}.get(match[2], match[2])
+    length = 1_000 if unit == "ms" else UNITS.get(unit)
+    return None if length is None or unit == "w" else int(match[1]) * length
 
 
-# The length of each resolution, read once: pages ask for it often.
-_MICROS = {resolution.value: BucketWidth.of(resolution.value).micros for resolution in Resolution}
 # The one width whose buckets do not begin at the epoch.
 WEEK = BucketWidth.of("1w")
 # Widths of the points that an archive stores.

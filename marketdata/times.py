@@ -18,30 +18,10 @@ if TYPE_CHECKING:
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
 # Lengths of time [microseconds].
 SECOND, MINUTE, DAY = UNITS["s"], UNITS["m"], UNITS["d"]
-# Time 0; the first time, and the one after the last [microseconds].
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_FIRST = -62_135_596_800 * SECOND  # 0001-01-01
-_LAST = 253_402_300_800 * SECOND  # 10000-01-01
+_LAST = 253_402_300_800 * SECOND  # the start of the year 10000
 # 1e11 s is the year 5138, 1e11 ms is 1973: a larger number is milliseconds, not a far future.
-_MILLISECONDS_FROM = 100_000_000_000
-# The year from which on a number is refused [microseconds].
-TOO_FAR = _MILLISECONDS_FROM * SECOND
-
-# An hour alone needs its T: after a space it may be an offset whose plus was lost; and a date of 8 digits, which alone
-# could be a number. Some versions of Python read 24:00.
-_ISO = re.compile(
-    r"(?:\d{4}-\d\d-\d\d(?! \d\d(?!:))|\d{8}(?=T))"
-    r"(?:[Tt ](?!24)\d\d(?::?\d\d(?::?\d\d(?:[.,]\d{1,18})?)?)?(?:[Zz]|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?",
-    re.ASCII,
-)
-# Unix seconds as a text.
-_SECONDS = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
-
-# Allowed times, for hints of errors.
-ALLOWED = (
-    "an ISO 8601 text such as '2026-01-31' or '2026-01-31T12:00:00Z', a date, "
-    "a datetime (without a zone: UTC), or Unix seconds"
-)
+TOO_FAR = 100_000_000_000 * SECOND
 
 
 class Range(NamedTuple):
@@ -56,7 +36,12 @@ class Range(NamedTuple):
 
 def parse_iso(text: str) -> int:
     """Microseconds of an ISO 8601 text, digits below truncated; ValueError for another text or a leap second."""
-    if _ISO.fullmatch(text) is None:
+    # After a space an hour alone may be an offset whose plus was lost, and a date of 8 digits alone may be a number:
+    # both need the T. Some versions of Python read 24:00.
+    date = r"(?:\d{4}-\d\d-\d\d(?! \d\d(?!:))|\d{8}(?=T))"
+    time = r"[Tt ](?!24)\d\d(?::?\d\d(?::?\d\d(?:[.,]\d{1,18})?)?)?"
+    zone = r"[Zz]|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?"
+    if re.fullmatch(f"{date}(?:{time}(?:{zone})?)?", text, re.ASCII) is None:
         raise ValueError(f"{text[:80]!r} is not an ISO 8601 time{_dashed(text)}")
     return _of_datetime(dt.datetime.fromisoformat(text.upper()))
 
@@ -87,7 +72,7 @@ def _dashed(text: str) -> str:
 
 def parse_seconds(text: str) -> int:
     """Microseconds of a text of Unix seconds; ValueError if it is no plain number or must be milliseconds."""
-    if _SECONDS.fullmatch(text) is None:
+    if re.fullmatch(r"[+-]?\d{1,18}(?:\.\d{1,18})?", text, re.ASCII) is None:
         raise ValueError(f"{text[:80]!r} is not a number of seconds")
     whole, _, fraction = text.partition(".")
     micros = abs(int(whole)) * SECOND + int(fraction[:6].ljust(6, "0") if fraction else 0)
@@ -118,11 +103,14 @@ def to_micros(value: object, name: str) -> int:
     milliseconds), numpy datetime64, pandas or polars timestamp.
     """
     try:
-        micros = _read(value)
+        micros = _micros(value)
     except (ValueError, OverflowError, TypeError) as problem:
-        hint = f"Allowed: {ALLOWED}."
+        hint = (
+            "Allowed: an ISO 8601 text such as '2026-01-31' or '2026-01-31T12:00:00Z', a date, a datetime (without a "
+            "zone: UTC), or Unix seconds."
+        )
         raise ConfigError(f"cannot be read: {problem}.", argument=name, value=value, hint=hint) from None
-    if not _FIRST <= micros < _LAST:
+    if not -62_135_596_800 * SECOND <= micros < _LAST:
         raise ConfigError("is outside of the years 1 to 9999.", argument=name, value=value)
     return micros
 
@@ -130,7 +118,7 @@ def to_micros(value: object, name: str) -> int:
 def to_duration(value: object, name: str, *, least: str = "0s", most: str | None = None, numbers: bool = False) -> int:
     """Microseconds of ``name``, a timedelta, text ("2h") or number of seconds (if ``numbers``); else ConfigError."""
     micros = _duration(value)
-    if numbers and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MILLISECONDS_FROM:
+    if numbers and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < TOO_FAR // SECOND:
         micros = round(value * SECOND)
     if micros is None or micros < _duration(least) or (most is not None and micros > _duration(most)):
         kinds = "a timedelta, a number of seconds" if numbers else "a timedelta"
@@ -168,7 +156,7 @@ def to_datetime(micros: int) -> dt.datetime:
     return _EPOCH + dt.timedelta(microseconds=min(micros, _LAST - 1))
 
 
-def _read(value: Any) -> int:
+def _micros(value: Any) -> int:
     if type(value).__name__ == "datetime64":
         value = value.astype("datetime64[us]")
     if hasattr(value, "item"):  # of numpy
@@ -184,7 +172,7 @@ def _read(value: Any) -> int:
         raise TypeError(f"{'a truth value' if isinstance(value, bool) else type(value).__name__} is not a time")
     if not abs(value) < float("inf"):
         raise ValueError("it is not finite")
-    if abs(value) >= _MILLISECONDS_FROM:
+    if abs(value) >= TOO_FAR // SECOND:
         raise ValueError("it is too large for Unix seconds; is it milliseconds? Divide by 1000")
     if isinstance(value, int) and (hint := _dashed(str(value))):
         raise ValueError(f"as Unix seconds it is a day of 1970{hint}, as text, if it is a date")

@@ -39,19 +39,17 @@ __all__ = ["Frame", "FrameKind", "PandasFrame", "PolarsFrame", "PolarsLazyFrame"
 # The frame that a client answers with; a bare ``md.Client`` in an annotation is a client of any kind.
 Frame = TypeVar("Frame", default=Any)
 
-# The modules that define the names of this one at run time.
-_HOMES = {
-    "FrameKind": ("marketdata.tidy.frames", "FrameKind"),
-    "PandasFrame": ("pandas", "DataFrame"),
-    "PolarsFrame": ("polars", "DataFrame"),
-    "PolarsLazyFrame": ("polars", "LazyFrame"),
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home, kind = _HOMES[name]
-    return getattr(import_module(home), kind)
+    homes = {
+        "FrameKind": ("marketdata.tidy.frames", "FrameKind"),
+        "PandasFrame": ("pandas", "DataFrame"),
+        "PolarsFrame": ("polars", "DataFrame"),
+        "PolarsLazyFrame": ("polars", "LazyFrame"),
+    }
+    if name not in homes:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, kind = homes[name]
+    return getattr(import_module(module), kind)

@@ -9,7 +9,6 @@ from typing import Any
 
 import marketdata as md
 from marketdata import plot, testing
-from marketdata.accessor import Plots
 from marketdata.testing import fixtures, strategies
 
 SEE = re.compile(r"\b(?:[Ss]ee|[Aa]s)(?:\s+for)?\s+`([\w.]+)`")
@@ -46,7 +45,7 @@ DOCUMENTED = {
     **dict(functions(strategies, "md.testing.strategies")),
 }
 # A method of df.md names the function that is documented.
-METHODS = {**dict(members(md.Accessor, "df.md")), **dict(members(Plots, "df.md.plot"))}
+METHODS = dict(members(md.Accessor, "df.md"))
 
 
 def parameters(function: Any) -> list[str]:

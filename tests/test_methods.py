@@ -15,11 +15,10 @@ import pytest
 import marketdata as md
 import marketdata.pandas
 import marketdata.polars
-from marketdata.accessor import Accessor, Plots
+from marketdata.accessor import Accessor
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = [name for name, one in vars(Accessor).items() if inspect.isfunction(one) and not name.startswith("_")]
-CHARTS = [name for name, one in vars(Plots).items() if inspect.isfunction(one) and not name.startswith("_")]
 FRAMES = (pd.DataFrame(), pl.DataFrame(), pl.LazyFrame())
 
 
@@ -47,14 +46,6 @@ def test_completion_lists_what_fits_the_columns() -> None:
     assert set(dir(md.testing.markets().md)) >= {"outcomes", "without_answers"}
     assert "rebuild" in dir(md.diff(md.testing.books()).md)
     assert all(not name.startswith("_") for name in books | prices)
-
-
-def test_charts_of_a_frame_have_the_arguments_of_the_function() -> None:
-    """A chart of df.md.plot takes first what its function takes, and passes the rest on."""
-    for chart in CHARTS:
-        *named, (_, _, last_kind) = parameters(getattr(pd.DataFrame().md.plot, chart))
-        assert last_kind == inspect.Parameter.VAR_KEYWORD
-        assert named == parameters(getattr(md.plot, chart))[1 : len(named) + 1], chart
 
 
 def test_a_shell_completes_frames_of_the_archive(local_archive: md.Archive) -> None:

@@ -24,6 +24,8 @@ def checked_names(frame: Any, place: int) -> list[str]:
             f"frames[{place}] is a {type(frame).__name__}; allowed are pandas, polars and Arrow frames."
         ) from None
     check_names(names)
+    if is_a(frame, "pandas.DataFrame") and (in_index := {"ts", *ID_COLUMNS} & {*frame.index.names}):
+        raise NotTidyError(f"The index of frames[{place}] is {sorted(in_index)}: call frame.reset_index() first.")
     for name in (c for c in ID_COLUMNS if c in names):
         kind = _type_name(frame, name)
         if "float" in kind.lower() or "double" in kind:

@@ -6,7 +6,8 @@ partition, after the rows of a token were brought together. Spark and DuckDB cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -57,7 +58,8 @@ def run(
     library = frames.library_of(frame)
     if library is not None:
         opened_frame = library(frame)
-        opened_frame.kind = _kind(opened_frame, kinds)
+        with missing_in_index_named(opened_frame):
+            opened_frame.kind = kind_of(opened_frame.names, kinds)
         if on_times is not None:
             on_times(*opened_frame.read("ts"))
         return function(opened_frame)  # type: ignore[no-any-return]
@@ -135,14 +137,16 @@ def opened(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
     if kinds is None:
         check_names(frame.names)
     else:
-        frame.kind = _kind(frame, kinds)
+        with missing_in_index_named(frame):
+            frame.kind = kind_of(frame.names, kinds)
     return frame
 
 
-def _kind(frame: Frame, kinds: Iterable[Kind]) -> Kind:
-    """`kind_of` the columns; the error names a pandas index that has a missing column."""
+@contextmanager
+def missing_in_index_named(frame: Frame) -> Iterator[None]:
+    """An error about a missing column also says that it is the index of a pandas frame."""
     try:
-        return kind_of(frame.names, kinds)
+        yield
     except NotTidyError as problem:
         in_index = [name for name in problem.missing if name in frame.index_names()]
         if not in_index:
@@ -158,7 +162,8 @@ def in_memory(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
 def series_of(native: Native, what: str, wanted: Iterable[str]) -> Frame:
     """The columns of a frame of any kind, read into memory, that has these columns."""
     frame = in_memory(native)
-    require(what, wanted, frame.names)
+    with missing_in_index_named(frame):
+        require(what, wanted, frame.names)
     return frame
 
 

@@ -407,7 +407,7 @@ def lists(books: Books) -> dict[str, Column]:
     """The columns of lists of nested books."""
     out: dict[str, Column] = {}
     for name, side in ((BID, books.bids), (ASK, books.asks)):
-        at = side.levels if side.is_scattered else slice(None)
+        at = side.levels
         out |= {f"{name}_price": Lists(side.counts, side.price[at]), f"{name}_size": Lists(side.counts, side.size[at])}
     return out
 

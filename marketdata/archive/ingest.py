@@ -194,7 +194,7 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
     if isinstance(columns, Books):
         return columns
     if by_slug:
-        columns = columns.of_codes([Token(_id_of(token.market_id, markets)) for token in columns.tokens], columns.token)
+        columns = columns.grouped([Token(_id_of(token.market_id, markets)) for token in columns.tokens], columns.token)
     # Counts weigh the means of coarser frames; the archive stores base points.
     values = {k: v for k, v in columns.values.items() if not is_count(k, columns.values)}
     return dataclasses.replace(columns, values=values)
@@ -236,7 +236,7 @@ def identified(view: View, columns: Data, markets: Catalog) -> Data:
                 found = markets.token(token_id, market_id)
                 labels[market_id, token_id] = None if found is None else found[1]
             tokens[at] = Token(market_id, token_id, labels[market_id, token_id])
-    return columns if tuple(tokens) == columns.tokens else columns.of_codes(tokens, columns.token).sort()
+    return columns if tuple(tokens) == columns.tokens else columns.grouped(tokens, columns.token).sort()
 
 
 def _check_text(view: View, text: str) -> None:

@@ -93,7 +93,7 @@ class Query:
         for points in self.stored(self.width if in_parts or self.width != self.base else None):
             # Stored labels may be from before a record changed.
             tokens = [Token(m, token, known.get((m, token or ""), label)) for m, token, label in points.tokens]
-            out = points if tuple(tokens) == points.tokens else points.of_codes(tokens, points.token).sort()
+            out = points if tuple(tokens) == points.tokens else points.grouped(tokens, points.token).sort()
             if self.width != self.base:
                 out = resample_columns(out, self.width, counts=self.counts)
             if self.levels is not None and isinstance(out, Books):

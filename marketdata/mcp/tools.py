@@ -36,13 +36,13 @@ from marketdata.mcp.answers import (
 )
 from marketdata.points.arguments import whole
 from marketdata.points.measures import MEASURES
+from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.points.units import units_of
 from marketdata.points.views import View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.answers import without_answers
 from marketdata.tidy.frames import to_frame
 from marketdata.tidy.measures import features
-from marketdata.tidy.shapes import ladder
 from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
 # Descriptions and bounds of arguments, of which the schemas of the tools are made.
@@ -142,10 +142,7 @@ class Tools:
         end = minute.floor(moment if then is None else min(moment, then))
         span = to_text(end - _LATEST * minute.micros), to_text(end)
         most = whole("levels", levels)
-
-        def best_levels(frame: pl.DataFrame) -> pl.DataFrame:
-            return ladder(frame, ts=span[1]).filter(pl.col("level") < most)
-
+        best_levels = partial(_side_by_side, levels=most)
         answer = self._history("books", market, span, "1m", rows, as_of, outcome, best_levels)
         if not answer["rows"]:
             answer["notes"].append(f"No book in the {_LATEST} minutes before; `missing` of `books` shows gaps.")
@@ -306,6 +303,23 @@ class Tools:
             answer["next_start"] = next_start
             answer["notes"].append(f"The first {shown.height:,} of {made.height:,} rows; next_start has the others.")
         return answer
+
+
+def _side_by_side(books: pl.DataFrame, levels: int) -> pl.DataFrame:
+    """The last book of each token: a row per level, with the shares up to each level in the columns of totals."""
+    last = books.filter(pl.col("ts") == pl.col("ts").max().over("token_id"), pl.col("level") < levels)
+    bids, asks = (
+        last.filter(pl.col("side") == side).select(
+            "ts", *ID_COLUMNS, "level",
+            pl.col("size").cum_sum().over("token_id").alias(f"{side}_total"),
+            pl.col("size").alias(f"{side}_size"),
+            pl.col("price").alias(f"{side}_price"),
+        )
+        for side in (BID, ASK)
+    )  # fmt: skip
+    joined = bids.join(asks, on=["ts", *ID_COLUMNS, "level"], how="full", coalesce=True, nulls_equal=True)
+    ask_columns = [f"{ASK}_price", f"{ASK}_size", f"{ASK}_total"]
+    return joined.select(*bids.columns, *ask_columns).sort(*ID_COLUMNS, "level")
 
 
 def _stored_ranges(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -32,7 +32,6 @@ from marketdata.plot.figure import Look, draw
 from marketdata.plot.tokens import Questions, broken_at_gaps, market_name, questions_of, rank, token_name
 from marketdata.points.arguments import text, whole
 from marketdata.points.columns import Books
-from marketdata.points.ladder import ladder as ladder_of
 from marketdata.points.resample import buckets, means
 from marketdata.resolution import BucketWidth
 from marketdata.times import MINUTE, to_datetime, to_micros
@@ -251,21 +250,23 @@ def _ladder_marks(
     books: Books, moment: int, *, bid_sign: float = -1.0, in_legend: bool = True
 ) -> tuple[list[Mark], datetime | None]:
     """Bars of shares at each price and lines of running totals, and the time of the book."""
-    snapshot, levels = ladder_of(books, moment)
-    prices = np.concatenate([levels["bid_price"], levels["ask_price"]])
-    steps = np.diff(np.unique(prices[~np.isnan(prices)]))
+    at = int(np.searchsorted(books.ts, moment, side="right")) - 1
+    if at < 0:
+        return [], None
+    book = books.take(np.array([at]))
+    steps = np.diff(np.unique(book.levels()[0]))
     half = 0.4 * float(steps.min()) if len(steps) else 0.004
     marks: list[Mark] = []
-    for side, sign, colour in (("bid", bid_sign, BID), ("ask", 1.0, ASK)):
-        is_level = ~np.isnan(levels[f"{side}_price"])
-        price, size, total = (levels[f"{side}_{c}"][is_level] for c in ("price", "size", "total"))
+    for side, levels, sign, colour in (("bid", book.bids, bid_sign, BID), ("ask", book.asks, 1.0, ASK)):
+        price, size = levels.price[levels.levels], levels.size[levels.levels]
+        total = np.cumsum(size)
         details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]
         if len(price):
             bars = 0 * size, sign * size, price - half, price + half, colour, f"{side}s", details
             # The total stays that of the previous levels up to the next one.
             x, y = np.repeat(np.r_[0.0, sign * total], 2)[1:-1], np.repeat(price, 2)
             marks += [Bars(*bars, in_legend=in_legend), Line(x, y, f"{side} total", colour, 1.0, 0.6)]
-    return marks, to_datetime(int(snapshot.ts[0])) if len(snapshot) else None
+    return marks, to_datetime(int(book.ts[0]))
 
 
 def _share_ticks(marks: Sequence[Mark]) -> list[tuple[float, str]] | None:

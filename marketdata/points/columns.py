@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import compress
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -63,16 +63,10 @@ class Columns:
 
     def take(self, index: Ints) -> Self:
         """The entries at these positions, in this order within each token; a token without an entry is left out."""
-        if (index[1:] >= index[:-1]).all():
-            bounds = np.searchsorted(index, self.bounds)
-        else:
-            codes = np.searchsorted(self.bounds, index, side="right") - 1
-            if (codes[1:] < codes[:-1]).any():
-                order = np.argsort(codes, kind="stable")
-                index, codes = index[order], codes[order]
-            bounds = np.searchsorted(codes, np.arange(len(self.tokens) + 1))
-        out = replace(self._at(index), bounds=bounds)
-        return out if (bounds[1:] > bounds[:-1]).all() else out.of_tokens(self.tokens, bounds)
+        token = np.searchsorted(self.bounds, index, side="right") - 1
+        order = np.argsort(token, kind="stable")
+        bounds = np.searchsorted(token[order], np.arange(len(self.tokens) + 1))
+        return self._at(index[order]).with_tokens(self.tokens, bounds)
 
     def part(self, first: int, last: int) -> Self:
         """The entries of some tokens, from the ``first`` to the one before the ``last``; no copies of their values."""
@@ -80,24 +74,19 @@ class Columns:
         entries = self._at(slice(edges[0], edges[-1]))
         return replace(entries, tokens=self.tokens[first:last], bounds=edges - edges[0])
 
-    def of_tokens(self, tokens: Sequence[Token], bounds: Ints) -> Self:
+    def with_tokens(self, tokens: Sequence[Token], bounds: Ints) -> Self:
         """The same entries as those of other tokens; a token without an entry is left out."""
-        empty = bounds[1:] == bounds[:-1]
-        if empty.any():
-            tokens = [token for token, none in zip(tokens, empty.tolist(), strict=True) if not none]
-            bounds = bounds[np.append(~empty, True)]
-        return replace(self, tokens=tuple(tokens), bounds=bounds)
+        has_entries = np.diff(bounds) > 0
+        return replace(
+            self, tokens=tuple(compress(tokens, has_entries.tolist())), bounds=bounds[np.append(has_entries, True)]
+        )
 
-    def of_codes(self, tokens: Sequence[Token], token: NDArray[np.integer]) -> Self:
+    def grouped(self, tokens: Sequence[Token], token: NDArray[np.integer]) -> Self:
         """The same entries, entry i as one of ``tokens[token[i]]``, brought together by token; tokens may be equal."""
         place: dict[Token, int] = {}
-        same = [place.setdefault(t, len(place)) for t in tokens]
-        codes = np.asarray(token) if len(place) == len(same) else np.array(same)[token]
-        out = self
-        if (codes[1:] < codes[:-1]).any():
-            order = np.argsort(codes, kind="stable")
-            out, codes = self._at(order), codes[order]
-        return out.of_tokens(list(place), np.searchsorted(codes, np.arange(len(place) + 1)))
+        codes = np.array([place.setdefault(t, len(place)) for t in tokens], np.int64)[token]
+        order = np.argsort(codes, kind="stable")
+        return self._at(order).with_tokens(list(place), np.searchsorted(codes[order], np.arange(len(place) + 1)))
 
     def steps(self) -> Ints:
         """Time from each entry but the last to the next one [microseconds]; between two tokens the largest number."""
@@ -106,26 +95,20 @@ class Columns:
         out[borders - 1] = np.iinfo(np.int64).max
         return out
 
+    @cached_property
     def is_sorted(self) -> bool:
         """Whether entries are in tidy order."""
-        return self._is_sorted
-
-    @cached_property
-    def _is_sorted(self) -> bool:
         keys = [t.sort_key for t in self.tokens]
         return keys == sorted(keys) and bool((self.steps() >= 0).all())
 
     def sort(self) -> Self:
         """The same entries in tidy order; stable for equal times."""
-        if self.is_sorted():
+        if self.is_sorted:
             return self
         order = sorted(range(len(self.tokens)), key=lambda i: self.tokens[i].sort_key)
-        lengths = np.diff(self.bounds)[order]
-        index = ranges(self.starts[order], lengths)
-        token = np.repeat(np.arange(len(order)), lengths)
-        index = index[np.lexsort((self.ts[index], token))]
-        bounds = np.append(0, np.cumsum(lengths))
-        return replace(self._at(index), tokens=tuple(self.tokens[i] for i in order), bounds=bounds)
+        place = np.argsort(order)[self.token]
+        bounds = np.append(0, np.cumsum(np.diff(self.bounds)[order]))
+        return self._at(np.lexsort((self.ts, place))).with_tokens([self.tokens[i] for i in order], bounds)
 
     def between(self, start: int, end: int) -> Self:
         """The entries with start <= ts < end."""
@@ -178,12 +161,10 @@ class Side:
     @cached_property
     def top(self) -> tuple[Floats, Floats]:
         """Price and size of the best level of each book, NaN where there is none."""
-        empty, levels = self.counts == 0, (self.price, self.size)
-        if not empty.any():
-            return self.price[self.begins], self.size[self.begins]
-        at = np.minimum(self.begins, len(self.price) - 1)
-        none = np.full(len(self), np.nan)
-        price, size = (np.where(empty, none, values[at]) if len(values) else none for values in levels)
+        price, size = np.full((2, len(self)), np.nan)
+        has_levels = self.counts > 0
+        best = self.begins[has_levels]
+        price[has_levels], size[has_levels] = self.price[best], self.size[best]
         return price, size
 
     @property
@@ -202,9 +183,9 @@ class Side:
         return self.total(self.size)
 
     @property
-    def levels(self) -> Ints:
-        """Positions of all levels, book after book."""
-        return ranges(self.begins, self.counts)
+    def levels(self) -> Ints | slice:
+        """Where all levels are, book after book; a slice where they are stored so, which copies nothing."""
+        return positions(self.begins, self.counts, len(self.price))
 
     def take(self, index: Ints | slice) -> Side:
         """The books at these positions."""
@@ -217,22 +198,16 @@ class Side:
     def total(self, values: Floats) -> Floats:
         """Sums over the levels of each book of values that lie as ``price`` and ``size`` do; 0 for an empty side."""
         out = np.zeros(len(self.counts))
-        some = np.flatnonzero(self.counts)
-        if len(some):
-            begins, ends = self.begins[some], self.begins[some] + self.counts[some]
-            if (begins[1:] < ends[:-1]).any():  # levels of books in another order: brought together
-                return replace(self, begins=np.cumsum(self.counts) - self.counts).total(values[self.levels])
-            # numpy adds up between all borders: every second sum is of what lies between two books.
-            flat = np.stack((begins, ends), axis=1).ravel()
-            flat = flat[:-1] if flat[-1] == len(values) else flat
-            out[some] = np.add.reduceat(values, flat)[::2]
+        has_levels = self.counts > 0
+        begins, ends = self.begins[has_levels], (self.begins + self.counts)[has_levels]
+        if (begins[1:] < ends[:-1]).any():  # books in another order than their levels
+            return replace(self, begins=np.cumsum(self.counts) - self.counts).total(values[self.levels])
+        if len(begins):
+            # numpy adds up between all borders: every second sum is of what is stored between two books.
+            borders = np.stack((begins, ends), axis=1).ravel()
+            borders = borders[:-1] if borders[-1] == len(values) else borders
+            out[has_levels] = np.add.reduceat(values, borders)[::2]
         return out
-
-    @property
-    def is_scattered(self) -> bool:
-        """Whether levels do not lie book after book, or others lie among them."""
-        ends = np.cumsum(self.counts)
-        return int(self.counts.sum()) != len(self.price) or not (self.begins == ends - self.counts).all()
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,9 +239,7 @@ class Books(Columns):
         """
         begins = np.cumsum(counts) - counts
         bids, asks = (Side(begins[i::2], counts[i::2], price, size) for i in (0, 1))
-        out = cls(tuple(tokens), bounds, ts, bids, asks, values or {})
-        out.__dict__.update(counts=counts, _is_one_piece=True)  # known here, so that nobody has to look
-        return out
+        return cls(tuple(tokens), bounds, ts, bids, asks, values or {})
 
     @cached_property
     def counts(self) -> Ints:
@@ -276,29 +249,13 @@ class Books(Columns):
     def levels(self) -> tuple[Floats, Floats]:
         """Prices and sizes as `of_levels` takes them, without a copy where they lie so."""
         bids, asks, counts = self.bids, self.asks, self.counts
-        if self._is_one_piece:
-            return bids.price, bids.size
         if bids.price is asks.price and bids.size is asks.size:
-            at = ranges(self._begins, counts)
+            at = positions(np.stack((bids.begins, asks.begins), axis=1).ravel(), counts, len(bids.price))
             return bids.price[at], bids.size[at]
         price, size = np.empty((2, counts.sum()))
-        some = [one.levels if one.is_scattered else slice(None) for one in (bids, asks)]
-        lay_together(counts, bids.price[some[0]], asks.price[some[1]], price)
-        lay_together(counts, bids.size[some[0]], asks.size[some[1]], size)
+        interleave(counts, bids.price[bids.levels], asks.price[asks.levels], price)
+        interleave(counts, bids.size[bids.levels], asks.size[asks.levels], size)
         return price, size
-
-    @property
-    def _begins(self) -> Ints:
-        return np.stack((self.bids.begins, self.asks.begins), axis=1).ravel()
-
-    @cached_property
-    def _is_one_piece(self) -> bool:
-        """Whether levels lie as `of_levels` takes them."""
-        if self.bids.price is not self.asks.price or self.bids.size is not self.asks.size:
-            return False
-        counts, ends = self.counts, np.cumsum(self.counts)
-        begins = np.where(counts > 0, self._begins, ends - counts)
-        return int(counts.sum()) == len(self.bids.price) and bool((begins == ends - counts).all())
 
     def series(self, values: Mapping[str, NDArray[np.float64]]) -> Series:
         """Numbers of each entry as a series of the same tokens and times."""
@@ -353,6 +310,13 @@ class Page:
         return len(self.columns)
 
 
+def positions(begins: Ints, counts: Ints, stored: int) -> Ints | slice:
+    """Where the levels of books are; a slice where they are all that is stored, in this order."""
+    if counts.sum() == stored and (begins == np.cumsum(counts) - counts).all():
+        return slice(None)
+    return ranges(begins, counts)
+
+
 def ranges(starts: Ints, lengths: Ints) -> Ints:
     """Concatenated ``arange(start, start + length)`` of each pair."""
     ends = np.cumsum(lengths)
@@ -361,44 +325,29 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     return np.arange(total, dtype=np.int64) + steps
 
 
-def lay_together(counts: Ints, bids: Floats, asks: Floats, out: Floats) -> None:
+def interleave(counts: Ints, bids: Floats, asks: Floats, out: Floats) -> None:
     """Write values of all bids and of all asks, each book after book, into ``out`` as `Books.of_levels` takes them."""
     is_ask = np.repeat(np.tile(np.array([False, True]), len(counts) // 2), counts)
     out[~is_ask], out[is_ask] = bids, asks
 
 
 def joined(parts: Sequence[D]) -> D:
-    """All entries of all parts: tokens in tidy order, and those of a token part after part, which `sort` puts by time.
-
-    Pages have token after token, so slices of them are put together, and no entry is moved by itself.
-    """
+    """All entries of all parts, tokens in tidy order; the entries of a token are part after part, not by time."""
     if len(parts) == 1:
         return parts[0]
-    number = {t: i for i, t in enumerate(sorted({t for p in parts for t in p.tokens}, key=lambda t: t.sort_key))}
-    codes = np.array([number[token] for part in parts for token in part.tokens], np.int64)
-    order = np.argsort(codes, kind="stable")
-    lengths = np.concatenate([part.bounds[1:] - part.bounds[:-1] for part in parts])
-    index = ranges((np.cumsum(lengths) - lengths)[order], lengths[order])
-    bounds = np.append(0, np.cumsum(np.bincount(codes, lengths, len(number)).astype(np.int64)))
-    borders = [part.bounds for part in parts]
-
-    def together(arrays: Sequence[NDArray[Any]], borders: Sequence[Ints]) -> NDArray[Any]:
-        slices = [array[a:b] for array, edges in zip(arrays, borders, strict=True) for a, b in pairwise(edges.tolist())]
-        return np.concatenate([arrays[0][:0], *(slices[i] for i in order.tolist())])
-
-    head = (tuple(number), bounds, np.concatenate([part.ts for part in parts])[index])
-    known = {name: v.dtype for part in parts for name, v in part.values.items()}  # type: ignore[attr-defined]
-    values = {name: together([values_of(part, name, known[name]) for part in parts], borders) for name in known}
-    if isinstance(parts[0], Books):
-        books = [part for part in parts if isinstance(part, Books)]
-        every = np.concatenate([part.counts for part in books])
-        counts, ends = every.reshape(-1, 2)[index].ravel(), np.append(0, np.cumsum(every))
-        firsts = accumulate([0, *map(len, books[:-1])])
-        borders = [ends[2 * (first + part.bounds)] - ends[2 * first] for first, part in zip(firsts, books, strict=True)]
-        prices, sizes = zip(*(part.levels() for part in books), strict=True)
-        price, size = together(prices, borders), together(sizes, borders)
-        return Books.of_levels(*head, counts, price, size, values)  # type: ignore[return-value]
-    return Series(*head, values)  # type: ignore[return-value]
+    tokens = sorted({token for part in parts for token in part.tokens}, key=lambda token: token.sort_key)
+    number = {token: i for i, token in enumerate(tokens)}
+    codes = np.concatenate([np.array([number[token] for token in p.tokens], np.int64)[p.token] for p in parts])
+    ts, no_bounds = np.concatenate([part.ts for part in parts]), np.zeros(1, np.int64)
+    types = {name: v.dtype for part in parts for name, v in part.values.items()}
+    values = {name: np.concatenate([values_of(part, name, types[name]) for part in parts]) for name in types}
+    entries: Data = Series((), no_bounds, ts, values)
+    books = [part for part in parts if isinstance(part, Books)]
+    if books:
+        counts = np.concatenate([part.counts for part in books])
+        price, size = (np.concatenate(levels) for levels in zip(*(part.levels() for part in books), strict=True))
+        entries = Books.of_levels((), no_bounds, ts, counts, price, size, values)
+    return entries.grouped(tokens, codes)  # type: ignore[return-value]
 
 
 def values_of(columns: Any, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:

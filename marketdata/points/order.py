@@ -10,14 +10,10 @@ from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Codes, Floats, Ints, Side
-from marketdata.points.resample import group_starts, run_ends
+from marketdata.points.resample import BLOCK_ROWS
 
-# Blocks of this many rows stay in the processor's cache.
-_BLOCK_ROWS = 1 << 17
 NO_TIME = int(np.iinfo(np.int64).min)
 """The value of a missing time."""
-# numpy counts numbers of 16 bits, and merges long rising runs faster than it counts.
-_DIGIT_BITS, _LONG_RUN = 16, 100
 
 
 class LevelRows(NamedTuple):
@@ -32,22 +28,13 @@ class LevelRows(NamedTuple):
 
 def rises(ts: Ints, groups: Ints, *, strictly: bool) -> bool:
     """Whether times rise within groups, which begin at these positions."""
-    new = np.zeros(len(ts), bool)
-    new[groups] = True
-    for first in range(1, len(ts), _BLOCK_ROWS):
-        a, b = ts[first - 1 : first + _BLOCK_ROWS - 1], ts[first : first + _BLOCK_ROWS]
-        falls = np.flatnonzero(b <= a[: len(b)] if strictly else b < a[: len(b)])
-        if not new[falls + first].all():
-            return False
-    return True
+    falls = ts[1:] <= ts[:-1] if strictly else ts[1:] < ts[:-1]
+    falls[groups[1:] - 1] = False
+    return not falls.any()
 
 
 def distinct(codes: NDArray[np.integer]) -> tuple[Ints, Ints]:
     """A position of each value, and for each entry the number of its value."""
-    starts = group_starts(codes)
-    if 8 * len(starts) < len(codes):
-        first, which = distinct(codes[starts])
-        return starts[first], np.repeat(which, run_ends(starts, len(codes)) - starts)
     least, most = (int(codes.min()), int(codes.max())) if len(codes) else (0, 0)
     if most - least > 4 * len(codes) + 1000:
         return np.unique(codes, return_index=True, return_inverse=True)[1:]
@@ -57,46 +44,23 @@ def distinct(codes: NDArray[np.integer]) -> tuple[Ints, Ints]:
     return place[place >= 0], (np.cumsum(place >= 0) - 1)[shifted]
 
 
-def is_sorted(*keys: NDArray[np.integer]) -> bool:
-    """Whether entries are in the order of the first key, then of the second, and so on."""
-    equal = np.ones(max(len(keys[0]) - 1, 0), bool)
-    for key in keys:
-        if (equal & (key[1:] < key[:-1])).any():
-            return False
-        equal &= key[1:] == key[:-1]
-    return True
-
-
 def sorted_by(*keys: NDArray[np.integer]) -> Ints:
     """Positions in the order of the first key, then of the second, and so on; stable."""
-    order: Ints | None = None
-    if is_sorted(*keys):
-        return np.arange(len(keys[0]), dtype=np.int64)
-    for key in reversed(keys):
-        values = key if order is None else key[order]
-        falls = np.count_nonzero(values[1:] < values[:-1])
-        if not falls:
-            continue
-        if falls * _LONG_RUN < len(values) or values.dtype.itemsize <= _DIGIT_BITS // 8:  # merged, or counted
-            at: Ints = np.argsort(values, kind="stable")
-            order = at if order is None else order[at]
-            continue
-        values = values.astype(np.int64) - values.min()
-        step = int(np.gcd.reduce(values[:: max(1, len(values) // 1000)]))
-        if step > 1:
-            steps = values // step
-            values = steps if (steps * step == values).all() else values
-        bits = int(values.max()).bit_length()
-        if bits > 3 * _DIGIT_BITS:
-            at = np.argsort(values, kind="stable")
-            order = at if order is None else order[at]
-            continue
-        for shift in range(0, bits, _DIGIT_BITS):
-            now = values if shift == 0 else values[at]
-            digit = np.argsort((now >> shift).astype(np.uint16), kind="stable")
-            at = digit if shift == 0 else at[digit]
-        order = at if order is None else order[at]
-    return np.arange(len(keys[0]), dtype=np.int64) if order is None else order
+    equal, falls = np.ones(max(len(keys[0]) - 1, 0), bool), np.zeros(max(len(keys[0]) - 1, 0), bool)
+    for key in keys:
+        falls |= equal & (key[1:] < key[:-1])
+        equal &= key[1:] == key[:-1]
+    if not falls.any():
+        return np.arange(len(keys[0]))
+    return np.lexsort([_narrowed(key) for key in reversed(keys)])
+
+
+def _narrowed(key: NDArray[np.integer]) -> NDArray[np.integer]:
+    """A key in the smallest type that has its order: numpy counts 16 bits, which is faster than comparing."""
+    if not len(key):
+        return key
+    least = int(key.min())
+    return (key - least).astype(np.min_scalar_type(int(key.max()) - least))
 
 
 def same_as_before(*keys: NDArray[np.generic]) -> NDArray[np.bool_]:
@@ -132,8 +96,8 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
     """
     ts, side, level, price, size = rows
     tops, half, worse = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for a in range(0, len(level), _BLOCK_ROWS):
-        b = min(a + _BLOCK_ROWS, len(level))
+    for a in range(0, len(level), BLOCK_ROWS):
+        b = min(a + BLOCK_ROWS, len(level))
         first = max(a, 1)
         here, before = slice(first, b), slice(first - 1, b - 1)
         begins = np.ones(b - a, bool)

@@ -442,7 +442,7 @@ def _books(rows: Changes, runs: _Runs, levels: _Levels, width: BucketWidth, *, u
         times = bucket[low:high] * width.micros + width.offset
         values = _values(rows, levels.last_row[low:high])
         books = Books.of_levels((), np.zeros(1, np.int64), times, counts, price[pick], size[pick], values)
-        yield each_once(books.of_codes(rows.tokens, rows.token[runs.starts[run[low:high]]]))
+        yield each_once(books.grouped(rows.tokens, rows.token[runs.starts[run[low:high]]]))
 
 
 def _values(rows: Changes, last_row: Ints) -> dict[str, NDArray[Any]]:
@@ -555,7 +555,7 @@ def snapshots(changes: Changes, width: BucketWidth) -> tuple[Books, Ints]:
     values |= dict(zip(_STATED, changes.stated[kept].T, strict=True))
     price, size = changes.price[level], changes.size[level]
     books = Books.of_levels((), np.zeros(1, np.int64), ts[is_last], counts, price, size, values)
-    return books.of_codes(changes.tokens, token[is_last]), np.unique(changes.row[is_last[of]])
+    return books.grouped(changes.tokens, token[is_last]), np.unique(changes.row[is_last[of]])
 
 
 def diff(books: Books, width: BucketWidth) -> Changes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,27 +13,22 @@ from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series
 from marketdata.points.schema import COUNT, uncounted
 from marketdata.resolution import BucketWidth, Resolution
 
-# Rows that are compared at a time, so that what is made in between stays in the processor's cache.
-_BLOCK = 1 << 17
-# With at least this many rows per token, a search in each token is cheaper than a division of every row.
-_ROWS_WORTH_A_SEARCH = 2_000
-# One edge in this many is searched, those between are interpolated.
-_EDGES_PER_SEARCH = 64
-# An interpolated row may miss a whole number by up to this [rows].
-_ROUNDING = 1e-3
+# Rows that are compared at a time: what is made of them stays in the processor's cache.
+BLOCK_ROWS = 1 << 17
+# With fewer rows per search than this, a division of every row is cheaper than searches.
+_ROWS_PER_SEARCH = 50
 
 
 def group_starts(*keys: NDArray[np.generic]) -> Ints:
     """Positions where any key differs from the row before; the first row is one."""
-    count = len(keys[0])
-    found = [np.zeros(min(count, 1), np.int64)]
-    for first in range(1, count, _BLOCK):
-        blocks = [key[first - 1 : first + _BLOCK] for key in keys]
+    starts = [np.zeros(min(len(keys[0]), 1), np.int64)]
+    for first in range(1, len(keys[0]), BLOCK_ROWS):
+        blocks = [key[first - 1 : first + BLOCK_ROWS] for key in keys]
         # Most blocks are of one token, which is cheaper to see.
-        changed = [rows[1:] != rows[:-1] for rows in blocks if rows[0] != rows[-1] or not (rows == rows[0]).all()]
+        changed = [block[1:] != block[:-1] for block in blocks if not (block == block[0]).all()]
         if changed:
-            found.append(np.flatnonzero(np.logical_or.reduce(changed)) + first)
-    return np.concatenate(found)
+            starts.append(np.flatnonzero(np.logical_or.reduce(changed)) + first)
+    return np.concatenate(starts)
 
 
 def run_ends(starts: Ints, count: int) -> Ints:
@@ -48,33 +42,30 @@ def buckets(columns: Columns, width: BucketWidth) -> Ints:
     Entries ``edges[i]`` to ``edges[i + 1]`` are those of bucket i.
     """
     ts, micros = columns.ts - width.offset if width.offset else columns.ts, width.micros
-    if len(ts) < max(1, len(columns.tokens) * _ROWS_WORTH_A_SEARCH):
-        changed = np.diff(ts // micros, prepend=-1) != 0
-        changed[columns.bounds[:-1]] = True
-        return np.append(np.flatnonzero(changed), len(ts))
-    out = []
-    for a, b in pairwise(columns.bounds.tolist()):
-        first, last = int(ts[a]) // micros, int(ts[b - 1]) // micros
-        if last - first > b - a:
-            found = np.flatnonzero(np.diff(ts[a:b] // micros)) + 1
-        else:
-            edges = np.arange(first + 1, last + 1, dtype=np.int64) * micros
-            found = _places(ts[a:b], edges)
-            found = found[np.diff(found, prepend=0) != 0]  # a bucket without rows begins where the next one does
-        out += [[a], found + a]
-    return np.concatenate([*out, [len(ts)]])
+    starts, ends = columns.bounds[:-1], columns.bounds[1:]
+    first, last = ts[starts] // micros, ts[ends - 1] // micros
+    if len(ts) < _ROWS_PER_SEARCH * (len(starts) + (last - first).sum()):
+        begins = np.diff(ts // micros, prepend=-1) != 0
+        begins[starts] = True
+        return np.append(np.flatnonzero(begins), len(ts))
+    edges = []
+    for a, b, low, high in zip(starts.tolist(), ends.tolist(), first.tolist(), last.tolist(), strict=True):
+        places = _places(ts[a:b], np.arange(low + 1, high + 1) * micros)
+        # A bucket without rows begins where the next one does.
+        edges += [[a], places[np.diff(places, prepend=0) != 0] + a]
+    return np.concatenate([*edges, [len(ts)]])
 
 
 def _places(ts: Ints, edges: Ints) -> Ints:
-    """Positions of edges within times, both rising; interpolated where rows are evenly spaced, to search less."""
-    if len(edges) < 2 * _EDGES_PER_SEARCH:
-        return np.searchsorted(ts, edges, side="left")
-    known = np.append(np.arange(0, len(edges), _EDGES_PER_SEARCH), len(edges) - 1)
-    line = np.interp(edges, edges[known], np.searchsorted(ts, edges[known], side="left"))
-    out: Ints = np.ceil(line - _ROUNDING).astype(np.int64)
-    wrong = (ts[out] < edges) | (ts[out - 1] >= edges)
-    out[wrong] = np.searchsorted(ts, edges[wrong], side="left")
-    return out
+    """Positions of edges within times, both rising; of evenly spaced rows most are interpolated and not searched."""
+    if len(edges) < 128:
+        return np.searchsorted(ts, edges)
+    searched = np.append(edges[::64], edges[-1])
+    line = np.interp(edges, searched, np.searchsorted(ts, searched))
+    places = np.ceil(line - 1e-3).astype(np.int64)  # less a rounding
+    wrong = (ts[places] < edges) | (ts[places - 1] >= edges)
+    places[wrong] = np.searchsorted(ts, edges[wrong])
+    return places
 
 
 def last_of(columns: Columns, width: BucketWidth) -> Ints:
@@ -97,19 +88,12 @@ def means(values: Floats, weights: Floats | None, edges: Ints) -> tuple[Floats, 
     starts = edges[:-1]
     if len(starts) == 0:
         return np.empty(0), np.empty(0, np.int64)
-    if weights is None:
-        count = np.diff(edges)
-        total = np.add.reduceat(values, starts)
-        # A sum is NaN where a value is missing: most runs need no second pass.
-        if np.isnan(total).any():
-            missing = np.isnan(values)
-            count = count - np.add.reduceat(missing.astype(np.int64), starts)
-            total = np.add.reduceat(np.where(missing, 0.0, values), starts)
-    else:
+    total, count = np.add.reduceat(values, starts), np.diff(edges)
+    if weights is not None or np.isnan(total).any():  # a sum is NaN where a value is missing
         missing = np.isnan(values)
-        weights = np.where(missing | np.isnan(weights), 0.0, weights)
-        count = np.add.reduceat(weights, starts)
+        weights = np.where(missing, 0.0, 1.0 if weights is None else weights)
         total = np.add.reduceat(np.where(missing, 0.0, values) * weights, starts)
+        count = np.add.reduceat(weights, starts)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / count, np.nan), count.astype(np.int64)
 
@@ -117,11 +101,10 @@ def means(values: Floats, weights: Floats | None, edges: Ints) -> tuple[Floats, 
 def means_of(series: Series, values: Sequence[str], width: BucketWidth) -> Series:
     """Rules 3 and 4: the mean of each value in each bucket, by its counts if it has them, and the counts behind it."""
     edges = buckets(series, width)
-    found = {}
-    for name in values:
-        weights = _weights(series, name + COUNT)
-        found[name], found[name + COUNT] = means(series.values[name], weights, edges)  # type: ignore[assignment] # whole
-    return of_buckets(series, edges, width, {c: found[c] for c in sorted(found, key=lambda c: c not in values)})
+    averaged = {name: means(series.values[name], _weights(series, name + COUNT), edges) for name in values}
+    counts = {name + COUNT: count for name, (_, count) in averaged.items()}
+    out = {name: mean for name, (mean, _) in averaged.items()} | counts  # type: ignore[operator] # whole
+    return in_buckets(series, edges, width, out)
 
 
 def _weights(series: Series, name: str) -> Floats | None:
@@ -138,7 +121,7 @@ def _weights(series: Series, name: str) -> Floats | None:
     return counts
 
 
-def of_buckets(columns: Columns, edges: Ints, width: BucketWidth, values: Mapping[str, Floats]) -> Series:
+def in_buckets(columns: Columns, edges: Ints, width: BucketWidth, values: Mapping[str, Floats]) -> Series:
     """Numbers of each of the `buckets` of columns, as its first entry and at its start."""
     return Series(columns.tokens, np.searchsorted(edges, columns.bounds), width.floor(columns.ts[edges[:-1]]), values)
 
@@ -151,11 +134,11 @@ def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bo
         last = columns.take(last_of(columns, width))
         return replace(last, ts=width.floor(last.ts))
     edges = buckets(columns, width)
-    found = {name: means(column, None, edges) for name, column in columns.values.items()}
-    values = {name: mean for name, (mean, _) in found.items()}
+    averaged = {name: means(column, None, edges) for name, column in columns.values.items()}
+    values = {name: mean for name, (mean, _) in averaged.items()}
     if counts:
-        values |= {name + COUNT: found[name][1] for name in uncounted(found)}  # type: ignore[misc]  # whole numbers
-    return of_buckets(columns, edges, width, values)
+        values |= {name + COUNT: averaged[name][1] for name in uncounted(averaged)}  # type: ignore[misc] # whole
+    return in_buckets(columns, edges, width, values)
 
 
 def aggregate(columns: Data, resolution: Resolution | BucketWidth, rule: str) -> Data:

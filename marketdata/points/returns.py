@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from marketdata.points.columns import Floats, Series
-from marketdata.points.resample import buckets, of_buckets
+from marketdata.points.resample import buckets, in_buckets
 from marketdata.resolution import BucketWidth
 
 How = Literal["simple", "log", "change", "log_odds"]
@@ -29,7 +29,7 @@ def ohlc(series: Series, value: str, width: BucketWidth) -> Series:
         "close": values[ends - 1],
         "points": ends - starts,
     }
-    return of_buckets(series, edges, width, bars)  # type: ignore[arg-type] # a number of points is whole
+    return in_buckets(series, edges, width, bars)  # type: ignore[arg-type] # a number of points is whole
 
 
 def returns(series: Series, value: str, how: How, width: BucketWidth | None = None) -> Floats:

@@ -39,8 +39,11 @@ QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
 # The list columns of nested books: one row per snapshot.
 LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
 # The columns of tidy frames by kind.
-COLUMNS: dict[Kind, tuple[str, ...]] = {view: ("ts", *spec.ids, *spec.names) for view, spec in VIEWS.items()}
-COLUMNS |= {"bbo": BBO, "nested": ("ts", *ID_COLUMNS, *LISTS)}
+COLUMNS: dict[Kind, tuple[str, ...]] = {
+    **{view: ("ts", *spec.ids, *spec.names) for view, spec in VIEWS.items()},
+    "bbo": BBO,
+    "nested": ("ts", *ID_COLUMNS, *LISTS),
+}
 # Columns of level rows.
 BOOKS = COLUMNS["books"]
 
@@ -48,15 +51,6 @@ BOOKS = COLUMNS["books"]
 SNAPSHOT_FIELDS: dict[str, Literal["number", "text"]] = {
     "hash": "text", "last_trade_price": "number", "tick_size": "number"
 }  # fmt: skip
-# Names that others have for columns.
-_OTHER_NAMES = {
-    "ts": ("timestamp", "time", "datetime", "date", "t", "when"),
-    "market_id": ("condition_id", "conditionId", "market", "slug"),
-    "token_id": ("asset_id", "token", "asset", "clob_token_id"),
-    "token_label": ("outcome", "label"),
-    "price": ("p", "px", "probability"),
-    "size": ("quantity", "amount", "qty", "s"),
-}
 # Values of the column ``side``.
 BID, ASK = "bid", "ask"
 # Suffix of the names of count columns.
@@ -64,16 +58,14 @@ COUNT = "_count"
 
 TOLERANCE = 1e-9
 """Prices [probability] and sizes [relative] closer than this are equal: a sum depends on the order of its terms."""
-ROUNDING = 1e-6
-"""Sums and means of probabilities may be outside of 0 to 1 by up to this."""
 # The advice of messages about a price in cents.
 NOT_0_1 = "outside of 0 to 1; prices are probabilities: divide cents by 100."
 
 
 def outside_0_1(values: Floats) -> NDArray[np.bool_]:
-    """True for values that are no probabilities; False for NaN."""
-    out: NDArray[np.bool_] = (values < -ROUNDING) | (values > 1 + ROUNDING)
-    return out
+    """True for values that are no probabilities; False for NaN. Sums and means may be outside by a rounding."""
+    rounding = 1e-6
+    return np.asarray((values < -rounding) | (values > 1 + rounding))
 
 
 def refuse_cents(name: str, values: Floats) -> None:
@@ -93,9 +85,18 @@ def check_names(columns: Iterable[str]) -> None:
 
 def lacking(what: str, missing: Iterable[str], present: Iterable[str]) -> NotTidyError:
     """The error for missing columns, with those present that may be meant."""
+    names_of_others = {
+        "ts": ("timestamp", "time", "datetime", "date", "t", "when"),
+        "market_id": ("condition_id", "conditionId", "market", "slug"),
+        "token_id": ("asset_id", "token", "asset", "clob_token_id"),
+        "token_label": ("outcome", "label"),
+        "price": ("p", "px", "probability"),
+        "size": ("quantity", "amount", "qty", "s"),
+    }
     missing, present = list(missing), list(present)
-    others = {name: [other for other in _OTHER_NAMES.get(name, ()) if other in present] for name in missing}
-    return NotTidyError.from_missing(what, missing, present, {name: o[0] for name, o in others.items() if o})
+    candidates = {ours: [c for c in names_of_others.get(ours, ()) if c in present] for ours in missing}
+    likely = {ours: theirs[0] for ours, theirs in candidates.items() if theirs}
+    return NotTidyError.from_missing(what, missing, present, likely)
 
 
 def require(what: str, wanted: Iterable[str], present: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.points.columns import Columns, Floats, Ints, Series
-from marketdata.points.resample import buckets, of_buckets
+from marketdata.points.resample import buckets, in_buckets
 from marketdata.resolution import BucketWidth
 
 Bools = NDArray[np.bool_]
@@ -40,4 +40,4 @@ def vwap(rows: Columns, price: Floats, size: Floats, width: BucketWidth) -> Seri
     starts = edges[:-1]
     shares, notional = (np.add.reduceat(v, starts) if len(starts) else v for v in (size, size * price))
     counts: Ints = np.diff(edges)
-    return of_buckets(rows, edges, width, {"vwap": notional / shares, "size": shares, "trades": counts})  # type: ignore[dict-item]
+    return in_buckets(rows, edges, width, {"vwap": notional / shares, "size": shares, "trades": counts})  # type: ignore[dict-item]

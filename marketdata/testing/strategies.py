@@ -123,7 +123,7 @@ def book_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> Book
         bounds.append(len(ts))
     price, size = np.array(levels, np.float64).reshape(-1, 2).T
     edges = np.array(bounds)
-    return Books.of_levels((), edges, np.array(ts, np.int64), np.array(counts, np.int64), price, size).of_tokens(
+    return Books.of_levels((), edges, np.array(ts, np.int64), np.array(counts, np.int64), price, size).with_tokens(
         tokens, edges
     )
 
@@ -140,7 +140,7 @@ def _series(draw: st.DrawFn, tokens: list[Token], names: tuple[str, ...], step: 
         bounds.append(len(ts))
     values = {name: np.array([draw(nullable) for _ in ts], np.float64) for name in names}
     edges = np.array(bounds)
-    return Series((), edges, np.array(ts, np.int64), values).of_tokens(tokens, edges)
+    return Series((), edges, np.array(ts, np.int64), values).with_tokens(tokens, edges)
 
 
 @st.composite

@@ -11,7 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import collected, in_query, is_dask, is_lazy, kind_name, names_of, opened, read, run
+from marketdata.adapters.dispatch import (
+    collected,
+    in_query,
+    is_dask,
+    is_lazy,
+    kind_name,
+    missing_in_index_named,
+    names_of,
+    opened,
+    read,
+    run,
+)
 from marketdata.adapters.engines import apply, apply_to_both, in_order_of, is_engine
 from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.errors import ConfigError, NotTidyError
@@ -196,7 +207,8 @@ def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: s
 def _join(left: Native, right: Native, how: _Join) -> Native:
     """Join two frames in memory."""
     rows, known_rows = opened(left), opened(right)
-    keys = _keys(rows.names, known_rows.names, how)
+    with missing_in_index_named(rows), missing_in_index_named(known_rows):
+        keys = _keys(rows.names, known_rows.names, how)
     rows.check_numbers()
     known_rows.check_numbers()
     key, known_key = _codes(rows, known_rows, keys)

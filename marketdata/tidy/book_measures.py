@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
+from marketdata.adapters.dispatch import F
 from marketdata.points.measures import MEASURES
 from marketdata.tidy.measures import on_frames
-
-F = TypeVar("F")
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: on_frames(measure) for name, measure in MEASURES.items() if measure.is_function

@@ -22,12 +22,11 @@ from marketdata.tidy.grids import refuse_off_grid, widths
 from marketdata.times import TimeLike, to_micros, to_range
 
 Fill = Literal["null", "forward"] | None
-_FILL_VALUES = ("null", "forward")
 
 
 def check_fill(frame: object, fill: Fill) -> None:
     """ConfigError if a fill does not exist, or is not supported for the frame."""
-    choice("fill", fill, (None, *_FILL_VALUES), "None (no row), 'null' and 'forward'")
+    choice("fill", fill, (None, "null", "forward"), "None (no row), 'null' and 'forward'")
     if not (is_in_memory(frame) or is_lazy(frame)):
         raise ConfigError(
             f"A regular grid needs a pandas, polars or Arrow frame, not a {kind_name(frame)}; resample without fill, "

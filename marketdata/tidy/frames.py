@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import in_memory
+from marketdata.adapters.dispatch import in_memory, missing_in_index_named
 from marketdata.adapters.frame import Frame, Native
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Series
@@ -42,7 +42,8 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     """
     table, spec = in_memory(frame), VIEWS[view]
     nest = view == "books" and set(LISTS) <= set(table.names) and "level" not in table.names
-    require(f"A {view} frame", ("ts", *(("token_id", *LISTS) if nest else spec.required)), table.names)
+    with missing_in_index_named(table):
+        require(f"A {view} frame", ("ts", *(("token_id", *LISTS) if nest else spec.required)), table.names)
     for name in (c for c in ID_COLUMNS if c not in spec.ids):
         table = table.without(name)
     table.kind = "nested" if nest else view

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +14,6 @@ from marketdata.points.columns import Ints
 from marketdata.resolution import UNITS, WEEK, BucketWidth, Resolution, Width
 from marketdata.times import to_datetime
 
-# Times are on a grid by chance once in ratio ** n; three rows are enough between resolutions of the interface.
-_ENOUGH, _CHANCES = 3, 4**3
-# Six minutes drawn at random are all on a grid of 10m once in a million cases.
-_SURE = 6
-# Times that are looked at first, which tell most grids, and rows at a time of a look at all.
-_SAMPLE, _BLOCK = 64, 1 << 17
 # The finest width that the service aggregates to.
 COARSE = Resolution.M10.micros
 
@@ -71,25 +64,29 @@ def widths(resolution: Width, width: Width | None, *, fill: bool = False) -> Wid
 
 def coarser_grid(ts: Ints, width: BucketWidth) -> Grid | None:
     """The widest grid that all times are on, if not by chance and if it does not divide a width."""
-    step, micros, first, is_week = 0, 0, int(ts[0]) if len(ts) else 0, False
-    for a, b in pairwise([0, *range(_SAMPLE, len(ts), _BLOCK), len(ts)]):
-        apart = ts[a:b] - first
-        if step and not (apart % step).any():
-            continue
-        step = math.gcd(step, int(np.gcd.reduce(apart)))
-        # The widest buckets that begin at the first time and at all steps from it.
-        is_week = step % WEEK.micros == 0 and WEEK.floor(first) == first
-        micros = WEEK.micros if is_week else math.gcd(first, step)
-        micros = micros if micros % UNITS["d"] == 0 else math.gcd(micros, UNITS["d"])
-        is_cut = width.micros % micros or (width.offset - WEEK.offset * is_week) % micros if micros else False
+    for times in (ts[:64], ts[:: len(ts) // 1000 + 1], ts):  # a few times tell most grids
+        grid = _widest_grid(times)
         # Further times only make it finer.
-        if not is_cut or micros % UNITS["s"]:
+        if grid is None or grid.divides(width):
             return None
-    # Tokens rise, and runs that rise are merged: np.unique, which looks each time up, takes ten times as long.
-    count = 1 + int(np.count_nonzero(np.diff(np.sort(ts, kind="stable"))))
-    if count < _ENOUGH or (micros // math.gcd(micros, width.micros)) ** count < _CHANCES:
+    count = len(np.unique(ts))
+    # Times are on a grid by chance once in ratio ** count; three rows are enough between resolutions of the interface.
+    if count < 3 or (grid.micros // math.gcd(grid.micros, width.micros)) ** count < 4**3:
         return None
-    return Grid(WEEK if is_week else BucketWidth.of_micros(micros), count)
+    return Grid(grid, count)
+
+
+def _widest_grid(ts: Ints) -> BucketWidth | None:
+    """The widest buckets, of whole seconds, that begin at each of the times."""
+    if not len(ts):
+        return None
+    first = int(ts[0])
+    step = int(np.gcd.reduce(ts - first))
+    if step % WEEK.micros == 0 and WEEK.floor(first) == first:
+        return WEEK
+    micros = math.gcd(first, step)
+    micros = micros if micros % UNITS["d"] == 0 else math.gcd(micros, UNITS["d"])
+    return BucketWidth.of_micros(micros) if micros % UNITS["s"] == 0 else None
 
 
 def check_target(ts: Ints, target: BucketWidth) -> None:
@@ -98,7 +95,8 @@ def check_target(ts: Ints, target: BucketWidth) -> None:
     if grid is None:
         return
     seen = f"All {grid.times:,} distinct times of the frame are on a grid of {grid.width}"
-    if COARSE <= grid.width.micros < target.micros and grid.times >= _SURE:
+    # Six minutes drawn at random are all on a grid of 10m once in a million cases.
+    if COARSE <= grid.width.micros < target.micros and grid.times >= 6:
         raise ConfigError(
             f"is refused: {seen}, which does not divide {target}, so rows would be in a bucket that ends before they "
             f"were known. Give a multiple of {grid.width}, or width= with the width of the rows if they are finer.",
@@ -131,8 +129,7 @@ def check_starts(ts: Ints, width: BucketWidth) -> None:
 
 def off_grid(ts: Ints, width: BucketWidth) -> Ints:
     """The times that are no start of a bucket."""
-    off: Ints = ts[width.floor(ts) != ts]
-    return off
+    return np.asarray(ts[width.floor(ts) != ts])
 
 
 def refuse_off_grid(ts: Ints, width: BucketWidth, advice: str) -> None:

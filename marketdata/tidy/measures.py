@@ -22,9 +22,8 @@ from marketdata.points.measures.quotes import bbo
 from marketdata.points.schema import BBO, Kind
 
 KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
-# A measure by its name or as `measure` returned it, alone or with its arguments.
-Name = str | Callable[..., Any]
-Feature = Name | tuple[Name, Mapping[str, Any]]
+# A measure by its name or as `measure` returned it; alone, or with its arguments.
+Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str, Any]]
 
 
 class _Chosen(NamedTuple):

@@ -23,7 +23,7 @@ from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
 
-_RESAMPLED_KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
+KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
 _AVERAGED_KINDS: tuple[Kind, ...] = ("prices", "metrics")
 _LAST_TS_COLUMN = "__last"
 
@@ -66,13 +66,12 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
         out = _means(part, grid) if part.kind in _AVERAGED_KINDS else _last(part, grid)
         return out if fill is None else filled(opened(out, [part.kind]), grid.target, fill)
 
+    reduce, finish = None, None
     if fill is not None:
         check_fill(frame, fill)
-        return run(frame, resampled, _RESAMPLED_KINDS, keep_extra=True, on_times=grid.on_times)
-    reduce, finish = partial(_reduced, width=grid.target), partial(_of_parts, function=resampled)
-    return run(
-        frame, resampled, _RESAMPLED_KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times
-    )
+    else:
+        reduce, finish = partial(_reduced, width=grid.target), partial(_of_parts, function=resampled)
+    return run(frame, resampled, KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
 
 
 def _means(frame: Frame, grid: Widths) -> Native:

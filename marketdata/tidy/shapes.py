@@ -1,53 +1,22 @@
-"""Books in other shapes: the book at one moment, one wide or nested row per snapshot."""
+"""Books in other shapes: one wide or nested row per snapshot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, is_lazy, run
 from marketdata.adapters.engines import is_engine
-from marketdata.adapters.frame import Column, Frame, Levels, Native
+from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.points import ladder as rules
 from marketdata.points.arguments import whole
 from marketdata.points.order import same_as_before
 from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS
-from marketdata.times import to_micros
 
 KEYS = ("ts", *ID_COLUMNS)
-# Each level is four columns, and a price has fewer ticks.
-_MOST_LEVELS = 10_000
-# A lazy frame is not read to count its levels.
-_NO_LEVELS = "levels is missing; a lazy frame needs it, for example to_wide(levels=10)."
-
-
-def ladder(frame: F, ts: Any) -> F:
-    """The book of each token as it was at one moment, bids and asks side by side.
-
-    One row per (token, level): ``ts market_id token_id token_label level bid_total bid_size bid_price ask_price
-    ask_size ask_total``: prices [probability 0 to 1], sizes and running totals from the best level [shares]. Null where
-    a side has no such level; an empty book has no row. By token, then level. ``ts`` is a time as for `Client.books`;
-    the last snapshot counts whose ``ts``, the start of its bucket, is not later.
-    """
-    moment = to_micros(ts, "ts")
-
-    def at_moment(part: Frame) -> Native:
-        entries, columns = rules.ladder(frames.books(part), moment)
-        level = Levels(columns["level"].astype(np.int32), np.zeros(len(entries), bool))
-        return frames.to_frame(part, entries, {**columns, "level": level}, [*KEYS, *columns])
-
-    return run(frame, at_moment, ["books"])
-
-
-def _wide_names(levels: int) -> list[str]:
-    """The value columns of a wide frame: price and size of each level, best first."""
-    parts = ("bid_px", "ask_px", "bid_sz", "ask_sz")
-    return [f"{part}_{level:02d}" for level in range(levels) for part in parts]
 
 
 def to_wide(frame: F, levels: int | None = None) -> F:
@@ -63,24 +32,23 @@ def to_wide(frame: F, levels: int | None = None) -> F:
     ['bid_px_00', 'ask_px_00', 'bid_sz_00', 'ask_sz_00']
     """
     if levels is not None:
-        whole("levels", levels, most=_MOST_LEVELS)
+        whole("levels", levels, most=10_000)  # each is four columns, and a price has fewer ticks
     elif is_lazy(frame) or is_engine(frame):
-        raise ConfigError(_NO_LEVELS)
+        raise ConfigError("levels is missing; a lazy frame needs it, for example to_wide(levels=10).")
     return run(frame, partial(_wide, levels=levels), ["books"], partition_by="snapshot")
 
 
 def _wide(frame: Frame, levels: int | None) -> Native:
     books = frames.books(frame)
     most = int(max(books.counts.max(initial=0), 1)) if levels is None else levels
-    sides = {BID: books.bids, ASK: books.asks}
     values: dict[str, Column] = {}
-    for name in _wide_names(most):
-        side, what, level = name.split("_")
-        one = sides[side]
-        there = one.counts > int(level)
-        column = np.full(len(books), np.nan)
-        column[there] = (one.price if what == "px" else one.size)[one.begins[there] + int(level)]
-        values[name] = column
+    for level in range(most):
+        for what in ("px", "sz"):
+            for name, side in ((BID, books.bids), (ASK, books.asks)):
+                has_level = side.counts > level
+                column = np.full(len(books), np.nan)
+                column[has_level] = (side.price if what == "px" else side.size)[side.begins[has_level] + level]
+                values[f"{name}_{what}_{level:02d}"] = column
     return frames.to_frame(frame, books, values, [*KEYS, *values])
 
 

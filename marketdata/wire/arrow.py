@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
-from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, lay_together
+from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, interleave
 from marketdata.points.schema import ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View, ViewSpec, empty, view_of
 
@@ -77,7 +77,7 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
         values = {name: _values(chunks, name) for name in (*standard, *names)}
         filled = {n: v for n, v in values.items() if of_one_market or n in standard or not np.isnan(v).all()}
         out = Series((), np.zeros(1, np.int64), ts, filled)
-    return out.of_codes(tokens, codes)
+    return out.grouped(tokens, codes)
 
 
 def _joined(chunks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -168,7 +168,7 @@ def _levels(chunks: Sequence[pa.RecordBatch]) -> tuple[Ints, Floats, Floats]:
     for chunk, counts, end in zip(chunks, every, ends.tolist(), strict=True):
         for out, what in zip(levels, ("price", "size"), strict=True):
             bids, asks = (chunk.column(f"{side}_{what}").flatten().to_numpy(zero_copy_only=False) for side in _SIDES)
-            lay_together(counts, bids, asks, out[end - counts.sum() : end])
+            interleave(counts, bids, asks, out[end - counts.sum() : end])
     return np.concatenate(every), levels[0], levels[1]
 
 

@@ -124,7 +124,7 @@ def decode_page(view: View, body: bytes, *, checked: bool = True) -> Page:
     else:
         data = top["data"]
         columns = Series((), bounds, ts, _metrics(data if isinstance(data, list) else next(iter(data.values())), notes))
-    columns = columns.of_tokens(tokens, bounds)
+    columns = columns.with_tokens(tokens, bounds)
     columns = check(columns, page.resolution, notes) if checked else columns
     meta = page.metadata
     return Page(columns, page.market_id, page.resolution, labels, meta.count, meta.limit, meta.next_cursor, notes)

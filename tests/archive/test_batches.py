@@ -50,7 +50,7 @@ def test_parts_are_the_read_and_cut_no_bucket(
     for market, first in added:
         rows = prices(M, first, 90)
         tokens = tuple(t._replace(market_id=market) for t in rows.tokens)
-        archive.add(prices=rows.of_codes(tokens, rows.token))
+        archive.add(prices=rows.grouped(tokens, rows.token))
     table, step = archive._store.points["prices"], BucketWidth.of(width)
     wanted = Range(START + span[0] * MINUTE, START + sum(span) * MINUTE)
     ids = None if some is None else sorted(some)

@@ -14,7 +14,6 @@ import pytest
 
 import marketdata as md
 from marketdata import plot, testing
-from marketdata.tidy.shapes import ladder as at_moment
 
 mpl.use("Agg")
 go = pytest.importorskip("plotly.graph_objects")
@@ -490,9 +489,10 @@ def test_a_book_has_the_mid_and_the_levels_of_its_moment(books) -> None:
     main, side = plot.book(books, moment, token="Yes").axes[:2]
     _, _, mid = next(line for line in lines(main) if len(line[1]) > 2)
     np.testing.assert_allclose(np.array(mid)[~np.isnan(mid)], touch["mid"].dropna())
-    ladder = at_moment(yes, moment)
+    earlier = yes[yes["ts"] <= moment]
+    shown = earlier[earlier["ts"] == earlier["ts"].max()].dropna(subset="size")
     widths = sorted(bar.get_width() for bar in side.patches)
-    np.testing.assert_allclose(widths, sorted([*ladder["bid_size"].dropna(), *ladder["ask_size"].dropna()]))
+    np.testing.assert_allclose(widths, sorted(shown["size"]))
     assert side.get_title("left") == f"book at {moment:%-d %b %H:%M}"
 
 

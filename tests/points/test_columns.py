@@ -22,7 +22,7 @@ def books(rows: list[Row]) -> Books:
     counts = np.array([len(side) for _, _, sides in rows for side in sides], np.int64)
     ts = np.array([ts for _, ts, _ in rows], np.int64)
     out = Books.of_levels((), np.zeros(1, np.int64), ts, counts, price, size)
-    return out.of_codes(TOKENS, np.array([code for code, _, _ in rows], np.int64))
+    return out.grouped(TOKENS, np.array([code for code, _, _ in rows], np.int64))
 
 
 def rows_of(columns: Books) -> list[Row]:
@@ -39,12 +39,12 @@ def rows_of(columns: Books) -> list[Row]:
 
 @given(ROWS)
 def test_entries_in_any_order_are_brought_together_by_token(rows: list[Row]) -> None:
-    """`of_codes` keeps the order within a token, `sort` the tidy order, and every entry its levels."""
+    """`grouped` keeps the order within a token, `sort` the tidy order, and every entry its levels."""
     made = books(rows)
     assert rows_of(made) == sorted(rows, key=lambda row: row[0])
     assert len(set(made.tokens)) == len(made.tokens) == len(made.bounds) - 1
     assert rows_of(made.sort()) == sorted(rows, key=lambda row: row[:2])
-    assert made.sort().is_sorted()
+    assert made.sort().is_sorted
 
 
 @given(ROWS, st.data())

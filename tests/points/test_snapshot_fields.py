@@ -40,7 +40,7 @@ def test_parts_with_and_without_a_value_are_joined() -> None:
     plain, whole = to_columns("books", books.drop("hash")), to_columns("books", books)
     assert isinstance(plain, Books)
     assert isinstance(whole, Books)
-    others = plain.of_codes([token._replace(token_id=f"{token.token_id}b") for token in plain.tokens], plain.token)
+    others = plain.grouped([token._replace(token_id=f"{token.token_id}b") for token in plain.tokens], plain.token)
     rows = to_frame(joined([whole, others]), "polars")
     is_other = pl.col("token_id").cast(pl.String).str.ends_with("b")
     assert rows.filter(is_other)["hash"].to_list() == [None] * len(books)

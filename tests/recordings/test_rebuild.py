@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 import marketdata as md
-from marketdata.tidy.shapes import ladder
 
 MS = 1_767_225_600_000
 BOOK: dict[str, Any] = {
@@ -165,8 +164,7 @@ def test_unchanged_buckets_are_left_out_on_request() -> None:
     assert tops(some, unchanged=False) == [(0.48, 0.52), (0.5, 0.52)]
 
 
-def test_rebuilt_frames_and_ladders_have_the_types_of_books() -> None:
+def test_rebuilt_frames_have_the_types_of_books() -> None:
     """A level has the same type in every frame of pandas, whether one is missing or not."""
     books = md.testing.books()
-    for frame in (md.rebuild(md.diff(books), "1m"), ladder(books, books["ts"].max())):
-        assert frame["level"].dtype == books["level"].dtype
+    assert md.rebuild(md.diff(books), "1m")["level"].dtype == books["level"].dtype

@@ -186,7 +186,7 @@ def books_of(drawn: dict, width: BucketWidth) -> Books:
     counts = np.array([len(side) for side in sides], np.int64)
     tokens = tuple(Token("m", f"t{i}", None) for i in range(3))
     out = Books.of_levels((), np.zeros(1, np.int64), ts, counts, levels[:, 0], levels[:, 1])
-    return out.of_codes(tokens, np.array([token for token, _ in keys], np.int32))
+    return out.grouped(tokens, np.array([token for token, _ in keys], np.int32))
 
 
 @settings(max_examples=30, deadline=None)
@@ -201,7 +201,7 @@ def test_books_from_the_changes_between_books_are_the_books(drawn: dict, every: 
     assert together(parts) == as_dict(given_books)
     if parts:
         out = joined(parts).sort()
-        assert out.is_sorted()
+        assert out.is_sorted
 
 
 @pytest.mark.parametrize(("stated", "wrong"), [((0.4, 1.0), 0), ((0.41, 1.0), 1), ((0.4, 0.5), 1)])

@@ -13,12 +13,12 @@ from marketdata.points.columns import Books, Floats, Ints, Series, Token
 
 def coded_books(tokens: Sequence[Token], token: Any, ts: Ints, counts: Ints, levels: Floats) -> Books:
     """Books, entry i of ``tokens[token[i]]``; levels are (price, size) pairs, bids and asks of an entry in turns."""
-    return Books.of_levels((), np.zeros(1, np.int64), ts, counts, *levels.T).of_codes(tokens, token)
+    return Books.of_levels((), np.zeros(1, np.int64), ts, counts, *levels.T).grouped(tokens, token)
 
 
 def coded_series(tokens: Sequence[Token], token: Any, ts: Ints, values: Mapping[str, Floats]) -> Series:
     """Numbers, entry i of ``tokens[token[i]]``."""
-    return Series((), np.zeros(1, np.int64), ts, values).of_codes(tokens, token)
+    return Series((), np.zeros(1, np.int64), ts, values).grouped(tokens, token)
 
 
 @lru_cache(maxsize=8)

@@ -5,14 +5,17 @@ They are built natively, as from a CSV file or a database. Some have a fault tha
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from marketdata.points.schema import LISTS
@@ -52,7 +55,6 @@ NESTED_FAULTS = (
     "a size without a price",
     "no lists",
 )
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _BASES = (1_767_225_600, -86_400 * 400, 0, 1_700_000_040)
 _ZONES = ("UTC", "America/New_York", "Asia/Kolkata", None)
 Rows = list[dict[str, Any]]
@@ -73,51 +75,26 @@ class Foreign:
     how: dict[str, Any] = field(default_factory=dict)
 
 
-def prices(
-    *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
-) -> st.SearchStrategy[Foreign]:
-    """Strategy of `Foreign` prices in these ``containers``, some with ``faults``, on a grid of ``width`` [seconds]."""
-    return _strategy("prices", containers, width, faults=faults)
+@st.composite
+def drawn(draw: st.DrawFn, view: str, *, faults: bool = True, width: int = 60) -> Foreign:
+    """Strategy of `Foreign` frames of a view, some with ``faults``, on a grid of ``width`` [seconds].
 
-
-def metrics(
-    *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
-) -> st.SearchStrategy[Foreign]:
-    """Strategy of `Foreign` metrics of one or two markets; see `prices`."""
-    return _strategy("metrics", containers, width, faults=faults)
-
-
-def books(
-    *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
-) -> st.SearchStrategy[Foreign]:
-    """Strategy of `Foreign` books: one-sided, empty, crossed, locked, with sizes of zero; see `prices`."""
-    return _strategy("books", containers, width, faults=faults)
-
-
-def nested(
-    *, faults: bool = True, containers: tuple[str, ...] = CONTAINERS, width: int = 60
-) -> st.SearchStrategy[Foreign]:
-    """Strategy of nested books: a row per snapshot, a list per side; ``rows`` are those of levels; see `books`."""
-    return _strategy("nested", containers, width, faults=faults)
-
-
-def _strategy(view: str, containers: tuple[str, ...], width: int, *, faults: bool) -> st.SearchStrategy[Foreign]:
+    Books are one-sided, empty, crossed or locked, and have sizes of zero; the rows of nested ones are those of levels.
+    """
+    container = draw(st.sampled_from(CONTAINERS))
     wrong = _VIEWS[view].faults if faults else ()
-
-    @st.composite
-    def drawn(draw: st.DrawFn) -> Foreign:
-        container = draw(st.sampled_from(containers))
-        fault = draw(st.sampled_from([None, *wrong])) if draw(st.booleans()) else None
-        return made(view, draw(st.integers(0, 2**32 - 1)), container, fault, width)
-
-    return drawn()
+    fault = draw(st.sampled_from([None, *wrong])) if draw(st.booleans()) else None
+    return made(view, draw(st.integers(0, 2**32 - 1)), container, fault, width)
 
 
-def of_seed(view: str, seed: int, containers: tuple[str, ...] = CONTAINERS) -> Foreign:
+prices, metrics, books, nested = (partial(drawn, view) for view in ("prices", "metrics", "books", "nested"))
+
+
+def of_seed(view: str, seed: int) -> Foreign:
     """The foreign frame of a number, half of them with a fault, for runs of many thousands."""
     rng = random.Random(seed)
     fault = rng.choice(_VIEWS[view].faults) if rng.random() < 0.5 else None
-    return made(view, rng.getrandbits(32), rng.choice(containers), fault)
+    return made(view, rng.getrandbits(32), rng.choice(CONTAINERS), fault)
 
 
 def made(view: str, seed: int, container: str, fault: str | None, width: int = 60) -> Foreign:
@@ -326,8 +303,6 @@ def _spoil(rng: random.Random, table: Rows, fault: str, how: dict[str, Any], con
 def _with_twice(frame: Any) -> Any:
     if hasattr(frame, "append_column"):
         return frame.append_column("ts", frame.column("ts"))
-    import pandas as pd
-
     return pd.concat([frame, frame[["market_id"]]], axis=1)
 
 
@@ -339,126 +314,40 @@ def _numbers(values: list[Any], how: str) -> list[Any]:
     return values
 
 
-def _float_ids(values: list[Any]) -> list[float | None]:
-    return [None if v is None else float(len(v)) for v in values]
+def _pandas(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> pd.DataFrame:
+    style = container.partition(" ")[2]
+    if style == "pyarrow" and how["ids"] == "view":  # pandas cannot put rows of them in another order
+        how = {**how, "ids": "large"}
+    arrow = _arrow(table, columns, container, how)
+    mappers: dict[str, Any] = {"pyarrow": pd.ArrowDtype, "nullable": _NULLABLE_TYPES.get}
+    frame = arrow.to_pandas(types_mapper=mappers.get(style))
+    for name in (c for c in columns if style != "pyarrow"):
+        if pa.types.is_dictionary(arrow.schema.field(name).type):
+            frame[name] = pd.Categorical(frame[name], categories=_categories(table, name))
+        elif name in LISTS and how["lists"] == "list":
+            frame[name] = frame[name].map(list, na_action="ignore")
+    if style == "object":
+        frame = frame.astype(object).where(frame.notna(), None)
+    return frame.set_axis([f"r{i % 3}" for i in range(len(table))], axis=0) if how["index"] else frame
 
 
-def _pandas(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    out = {}
-    for name in columns:
-        values = [row[name] for row in table]
-        out[name] = _pandas_column(name, values, container.partition(" ")[2], how)
-    index = [f"r{i % 3}" for i in range(len(table))] if how["index"] else None
-    return pd.DataFrame({name: pd.Series(column) for name, column in out.items()}).set_axis(
-        index if index is not None else range(len(table)), axis=0
-    )
+def _categories(table: Rows, name: str) -> list[str]:
+    return ["unused", *sorted({row[name] for row in table if row[name] is not None}, reverse=True)]
 
 
-def _pandas_column(name: str, values: list[Any], style: str, how: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    if name == "ts":
-        unit, zone = how["ts"]
-        if style == "object":
-            return pd.Series(
-                [None if v is None else pd.Timestamp(v, unit="ns", tz="UTC") for v in values], dtype=object
-            )
-        in_unit: Any = f"datetime64[{unit}, UTC]"
-        times = pd.to_datetime(pd.Series(values, dtype="Int64"), unit="ns", utc=True).astype(in_unit)
-        times = times.dt.tz_convert(zone)
-        if style == "pyarrow":
-            import pyarrow as pa
-
-            return times.astype(pd.ArrowDtype(pa.timestamp(unit, zone)))
-        return times
-    if name in (*IDS, "side", "note"):
-        if how["ids"] == "float" and name == "token_id":
-            return pd.Series(_float_ids(values), dtype="float64")
-        if how["ids"] == "category" and name != "note":
-            present = sorted({v for v in values if v is not None}, reverse=True)
-            return pd.Categorical(values, categories=["unused", *present])
-        kinds: dict[str, Any] = {"nullable": "string[python]", "pyarrow": "string[pyarrow]", "object": object}
-        return pd.Series(values, dtype=kinds.get(style, "str"))
-    if name == "level":
-        if style == "object":
-            return pd.Series(values, dtype=object)
-        if style == "pyarrow":
-            return pd.Series(values, dtype="uint8[pyarrow]" if how["levels"] == "unsigned" else "int64[pyarrow]")
-        if how["levels"] == "float" or not style:
-            return pd.Series(values, dtype="float64")
-        return pd.Series(values, dtype="UInt8" if how["levels"] == "unsigned" else "Int32")
-    kind = how["numbers"]
-    if name in LISTS and how["lists"] != "none":
-        if style == "pyarrow":
-            arrow = _arrow_lists(values, how)
-            return pd.Series(pd.array(arrow, dtype=pd.ArrowDtype(arrow.type)))
-        if how["lists"] == "array" and kind not in ("decimal", "text"):
-            import numpy as np
-
-            values = [None if v is None else np.array(v, "f4" if kind == "float32" else "f8") for v in values]
-        else:
-            values = [None if v is None else _numbers(v, kind) for v in values]
-        return pd.Series(values, dtype=object)
-    if kind in ("decimal", "text") or style == "object":
-        return pd.Series(_numbers(values, kind), dtype=object)
-    width = "32" if kind == "float32" else "64"
-    types: dict[str, Any] = {
-        "nullable": f"Float{width}",
-        "pyarrow": f"{'float' if width == '32' else 'double'}[pyarrow]",
-    }
-    return pd.Series(values, dtype=types.get(style, f"float{width}"))
-
-
-def _polars(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> Any:
-    import polars as pl
-
-    series = [_polars_column(name, [row[name] for row in table], how) for name in columns]
-    frame = pl.DataFrame(series)
+def _polars(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> pl.DataFrame | pl.LazyFrame:
+    arrow = _arrow(table, columns, container, how)
+    frame = pl.DataFrame(arrow)
+    if how["ids"] == "enum":
+        frame = frame.with_columns(
+            pl.col(name).cast(pl.Enum(_categories(table, name)))
+            for name in columns
+            if pa.types.is_dictionary(arrow.schema.field(name).type)
+        )
     return frame.lazy() if container == "polars lazy" else frame
 
 
-def _polars_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
-    import polars as pl
-
-    if name == "ts":
-        unit, zone = how["ts"]
-        unit = "ms" if unit == "s" else unit
-        size = {"ns": 1, "us": 1000, "ms": 10**6}[unit]
-        kind: Any = unit
-        times = pl.Series(name, [None if v is None else v // size for v in values], dtype=pl.Int64)
-        times = times.cast(pl.Datetime(kind))
-        if zone is None:
-            return times
-        return times.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-    if name in (*IDS, "side", "note"):
-        if how["ids"] == "float" and name == "token_id":
-            return pl.Series(name, _float_ids(values), dtype=pl.Float64)
-        dtype: Any = pl.String
-        if how["ids"] == "category":
-            dtype = pl.Categorical
-        elif how["ids"] == "enum":
-            dtype = pl.Enum(["unused", *sorted({v for v in values if v is not None}, reverse=True)])
-        return pl.Series(name, values, dtype=dtype)
-    if name == "level":
-        types: dict[str, Any] = {"int": pl.Int32, "int64": pl.Int64, "float": pl.Float64, "unsigned": pl.UInt8}
-        return pl.Series(name, values, dtype=types[how["levels"]])
-    kind = how["numbers"]
-    if name in LISTS and how["lists"] != "none":
-        inner: Any = {"decimal": pl.Decimal(20, 6), "text": pl.String, "float32": pl.Float32}.get(kind, pl.Float64)
-        return pl.Series(name, [None if v is None else _numbers(v, kind) for v in values], dtype=pl.List(inner))
-    if kind == "decimal":
-        return pl.Series(name, _numbers(values, kind), dtype=pl.Decimal(20, 6))
-    if kind == "text":
-        return pl.Series(name, _numbers(values, kind), dtype=pl.String)
-    values = [float("nan") if v is None and kind == "nan" else v for v in values]
-    return pl.Series(name, values, dtype=pl.Float32 if kind == "float32" else pl.Float64)
-
-
 def _arrow(table: Rows, columns: list[str], container: str, how: dict[str, Any]) -> Any:
-    import pyarrow as pa
-
     cuts = sorted({0, len(table), *(len(table) * k // how["chunks"] for k in range(1, how["chunks"]))})
     parts = [table[a:b] for a, b in pairwise(cuts)] or [[]]
     out = {
@@ -469,15 +358,13 @@ def _arrow(table: Rows, columns: list[str], container: str, how: dict[str, Any])
 
 
 def _arrow_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
-    import pyarrow as pa
-
     if name == "ts":
         unit, zone = how["ts"]
         size = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}[unit]
         return pa.array([None if v is None else v // size for v in values], pa.int64()).cast(pa.timestamp(unit, zone))
     if name in (*IDS, "side", "note"):
         if how["ids"] == "float" and name == "token_id":
-            return pa.array(_float_ids(values), pa.float64())
+            return pa.array([None if v is None else float(len(v)) for v in values], pa.float64())
         types = {"large": pa.large_string(), "view": pa.string_view()}
         column = pa.array(values, types.get(how["ids"], pa.string()))
         # Each chunk has a dictionary of its own.
@@ -495,14 +382,20 @@ def _arrow_column(name: str, values: list[Any], how: dict[str, Any]) -> Any:
 
 
 def _arrow_lists(values: list[Any], how: dict[str, Any]) -> Any:
-    import pyarrow as pa
-
     kind = how["numbers"]
     inner = {"decimal": pa.decimal128(20, 6), "text": pa.string(), "float32": pa.float32()}.get(kind, pa.float64())
     of = pa.large_list if how["lists"] == "large" else pa.list_
     return pa.array([None if v is None else _numbers(v, kind) for v in values], of(inner))
 
 
+_NULLABLE_TYPES: dict[pa.DataType, Any] = {
+    pa.float64(): pd.Float64Dtype(),
+    pa.float32(): pd.Float32Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.uint8(): pd.UInt8Dtype(),
+    pa.string(): pd.StringDtype("python"),
+}
 _BUILD: dict[str, Callable[..., Any]] = {"pandas": _pandas, "polars": _polars, "arrow": _arrow}
 
 

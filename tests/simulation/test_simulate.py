@@ -163,8 +163,8 @@ def test_markets_of_three_and_of_210_tokens_exist() -> None:
         market, part = whole(by_size[size])
         assert np.allclose(market.path.probability.sum(axis=1), 1.0)
         assert len(part.books.tokens) == size
-        assert part.books.is_sorted()
-        assert part.prices.is_sorted()
+        assert part.books.is_sorted
+        assert part.prices.is_sorted
 
 
 def test_a_long_life_is_drawn_in_stretches_of_bounded_size() -> None:

@@ -86,14 +86,6 @@ def test_the_top_of_the_book_is_the_same(running: Engine, verb: str) -> None:
         assert close(ordered(got), ordered(getattr(md, verb)(other)))
 
 
-@drawn
-@given(books=book_columns(most=6))
-def test_the_top_of_drawn_books_is_the_same(running: Engine, books: Any) -> None:
-    """Best bid and ask, mid and spread of any books are those of the kernel."""
-    polar = to_frame(books, "polars")
-    assert close(ordered(md.bbo(running.frame(polar))), ordered(md.bbo(polar)))
-
-
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
 def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine, view: str) -> None:
     """What a service answers at 1h and 6h is what its 1m answer resamples to on the engine."""
@@ -123,16 +115,6 @@ def test_means_compose(running: Engine) -> None:
     frame = running.frame(to_frame(rich("prices"), "polars"))
     steps = md.resample(md.resample(md.resample(frame, "10m"), "1h"), "1d")
     assert close(ordered(steps), ordered(md.resample(frame, "1d")))
-
-
-def test_tidy_order_is_kept(running: Engine) -> None:
-    """What comes out is in tidy order over the whole frame, partitions included."""
-    polar = to_frame(rich("books"), "polars")
-    for result, want in (
-        (md.resample(running.frame(polar), "1h"), md.resample(polar, "1h")),
-        (md.bbo(running.frame(polar)), md.bbo(polar)),
-    ):
-        assert close(rows(fetched(result)), rows(want))
 
 
 @pytest.mark.parametrize("running", ["duckdb"], indirect=True)

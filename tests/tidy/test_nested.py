@@ -180,3 +180,9 @@ def test_a_verb_gives_of_nested_books_what_it_gives_of_levels(name: str, kind: s
     levels = levels.to_arrow() if kind == "arrow" else levels
     got, want = (OTHERS[name](f) for f in (md.nest(levels), levels))
     assert got.equals(want) if hasattr(got, "equals") else got == want
+
+
+def test_to_wide_of_a_lazy_frame_needs_the_number_of_levels() -> None:
+    """Without it the columns of a lazy frame are unknown, and the error says what to give."""
+    with pytest.raises(md.errors.ConfigError, match="levels=10"):
+        md.to_wide(md.testing.books("polars").lazy())

@@ -35,13 +35,6 @@ def test_parts_that_share_a_row_are_not_averaged(starts: tuple[int, int], overla
         assert_frame_equal(run(parts, finish, ["prices"]), md.resample(whole, "1h"), check_exact=False)
 
 
-def test_lazy_prices_with_ids_in_the_types_of_tidy_frames_keep_their_ids() -> None:
-    """Means of parts of a lazy frame have the ids of its tokens, as those of the frame have."""
-    whole = md.testing.prices("polars", buckets=70)
-    got = md.resample(whole.lazy(), "1h").collect()
-    assert got.rows() == md.resample(whole, "1h").rows()
-
-
 @pytest.mark.parametrize("kind", ["polars", "duckdb"])
 def test_values_with_an_unknown_count_weigh_one(kind: str) -> None:
     """A count that is missing is that of one point, whatever computes the mean, and further counts are kept."""

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.columns import coded_series
-from reference.kinds import KINDS, close, few, of_kind, rows
+from reference.kinds import few, of_kind, rows
 
 import marketdata as md
 from marketdata.points.columns import Series, Token
-from marketdata.points.views import VIEWS, view_of
-from marketdata.resolution import Resolution
-from marketdata.testing.strategies import MINUTE, START, metric_columns, nullable, price_columns
+from marketdata.testing.strategies import MINUTE, START, nullable
 from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
 
@@ -37,37 +32,6 @@ def ticks(draw: st.DrawFn, most: int = 40) -> Series:
         np.array([START + k * MINUTE for _, k in found], np.int64),
         {"price": np.array([draw(nullable) for _ in found], float)},
     )
-
-
-def points(columns: Series) -> list[tuple[int, Token, float | None]]:
-    values = (None if math.isnan(p) else float(p) for p in columns.price)
-    return [(int(t), columns.tokens[i], p) for t, i, p in zip(columns.ts, columns.token, values, strict=True)]
-
-
-@given(
-    kind=st.sampled_from(KINDS),
-    left=ticks(),
-    right=ticks(),
-    exact=st.booleans(),
-    resolution=st.sampled_from(["1m", "10m"]),
-)
-def test_a_join_sees_what_was_known_and_no_more(kind: str, left: Any, right: Any, exact: bool, resolution: str) -> None:
-    """Each row meets the last row of its token whose bucket had ended, as a plain search finds it."""
-    width = Resolution.of(resolution).micros
-    want = []
-    for ts, token, price in points(left):
-        known = [(t, p) for t, who, p in points(right) if who == token and (t + width < ts + exact)]
-        at, value = max(known, default=(None, None), key=lambda k: k[0])
-        want.append((ts, *token, price, at, value, None if at is None else at + width))
-    out = md.asof_join(of_kind(left, kind), of_kind(right, kind), width=resolution, allow_exact_matches=exact)
-    assert [stamped(row) for row in rows(out)] == want
-
-
-def stamped(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Times as microseconds, what is not a time or number as None."""
-    zero, one = to_datetime(0), to_datetime(1)
-    plain = (None if v is None or str(v) in {"NaT", "nan"} else v for v in row)
-    return tuple((v - zero) // (one - zero) if hasattr(v, "tzinfo") else v for v in plain)
 
 
 @given(
@@ -109,22 +73,17 @@ def test_series_do_not_look_ahead(columns: Any, cut: int, how: str) -> None:
 
 def test_metrics_join_prices_by_market() -> None:
     """A frame without tokens is joined by market, and its ids are not doubled."""
-    archive = md.simulate(events=1, days=1)
-    market = archive.records("markets")[0]["id"]
-    polars_archive = md.Archive(archive.location, frame="polars")
-    prices, metrics = polars_archive.prices(market), polars_archive.metrics(market)
+    prices, metrics = md.testing.prices("polars"), md.testing.metrics("polars")
     out = md.asof_join(prices, metrics, width="1m")
     names = ["ts", "market_id", "token_id", "token_label", "price"]
     assert out.columns == [*names, "ts_right", "volume", "liquidity", "spread", "available_at"]
     assert out.select(names).equals(prices.select(names))
-    assert (out["available_at"] < out["ts"]).all()
+    assert (out["available_at"].is_null() | (out["available_at"] < out["ts"])).all()
 
 
 def test_a_join_refuses_what_it_can_not_know() -> None:
     """Books, two kinds of frames and an unknown bucket width each have their error."""
-    archive = md.simulate(events=1, days=1, frame="polars")
-    market = archive.records("markets")[0]["id"]
-    books, prices = (getattr(archive, v)(market) for v in ("books", "prices"))
+    books, prices = md.testing.books("polars"), md.testing.prices("polars")
     with pytest.raises(md.errors.NotTidyError, match="bbo"):
         md.asof_join(prices, books, width="1m")
     with pytest.raises(md.errors.ConfigError, match="available_at"):
@@ -134,44 +93,6 @@ def test_a_join_refuses_what_it_can_not_know() -> None:
     with pytest.raises(md.errors.NotTidyError, match="moment"):
         md.asof_join(prices, prices, width="1m", on="moment")
     assert len(md.asof_join(prices, md.bbo(books), width="1m")) == len(prices)
-
-
-@given(kind=st.sampled_from(KINDS), columns=st.one_of(price_columns(), metric_columns()))
-def test_gaps_are_the_missing_minutes(kind: str, columns: Any) -> None:
-    """Rows and holes of a token together cover every minute from its first to its last row, once."""
-    holes = nw.from_native(md.gaps(of_kind(columns, kind), "1m"))
-    out = rows(holes.rename({"start": "ts"}).to_native())
-    ids = len(VIEWS[view_of(columns)].ids)
-    have: dict[Any, set[int]] = {}
-    for i, ts in enumerate(columns.ts):
-        have.setdefault(tuple(columns.tokens[columns.token[i]])[:ids], set()).add(int(ts) // MINUTE)
-    missing: dict[Any, set[int]] = {}
-    for row in out:
-        start, who, end, count = row[0], row[1 : 1 + ids], row[1 + ids], row[2 + ids]
-        hole = set(range(start // MINUTE, stamped((end,))[0] // MINUTE))
-        assert len(hole) == count
-        missing.setdefault(who, set()).update(hole)
-    for who, minutes in have.items():
-        assert missing.get(who, set()) == set(range(min(minutes), max(minutes))) - minutes
-
-
-@given(
-    kind=st.sampled_from(["pandas", "polars", "lazy", "arrow", "shuffled pandas"]),
-    columns=ticks(),
-    fill=st.sampled_from(["null", "forward"]),
-)
-def test_a_grid_holds_every_minute_and_says_what_was_seen(kind: str, columns: Any, fill: str) -> None:
-    """Each token has each minute; a filled row repeats the whole row before, or is null, and is marked."""
-    seen = {(token, ts): price for ts, token, price in points(columns)}
-    stamps = [ts for _, ts in seen]
-    want = []
-    for token in sorted({t for t, _ in seen}):
-        last = None
-        for ts in range(min(stamps), max(stamps) + 1, MINUTE):
-            there = (token, ts) in seen
-            last = seen[token, ts] if there else last if fill == "forward" else None
-            want.append((ts, *token, last, there))
-    assert rows(md.align(of_kind(columns, kind), "1m", fill=fill)) == want
 
 
 def test_align_refuses_what_does_not_fit() -> None:
@@ -193,45 +114,9 @@ def test_align_refuses_what_does_not_fit() -> None:
     ]
 
 
-@given(kind=st.sampled_from(KINDS), columns=price_columns(), resolution=st.sampled_from(list(Resolution)))
-def test_ohlc_equals_a_plain_walk(kind: str, columns: Any, resolution: Resolution) -> None:
-    """First, greatest, least and last value of each bucket that has one."""
-    found: dict[Any, list[float]] = {}
-    for ts, token, price in points(columns):
-        if price is not None:
-            found.setdefault((token, ts // resolution.micros * resolution.micros), []).append(price)
-    want = [(ts, *token, v[0], max(v), min(v), v[-1], len(v)) for (token, ts), v in sorted(found.items())]
-    assert rows(md.ohlc(of_kind(columns, kind), resolution)) == want
-
-
-@given(kind=st.sampled_from(KINDS), columns=price_columns(), near=st.booleans())
-def test_returns_equal_a_loop(kind: str, columns: Any, near: bool) -> None:
-    """Each move is exact, from the row before of the token; null where a value is, or across a hole if asked."""
-    frame = of_kind(columns, kind)
-    moves: dict[str, list[Any]] = {"simple": [], "change": [], "log": [], "log_odds": []}
-    before: dict[Token, tuple[int, float | None]] = {}
-    odds = [None if p is None or not 0 < p < 1 else math.log(p / (1 - p)) for _, _, p in points(columns)]
-    logs: dict[Token, float | None] = {}
-    for at, (ts, token, v) in enumerate(points(columns)):
-        last, u = before.get(token, (ts, None))
-        if near and ts - last != MINUTE:
-            u = None
-        both = v is not None and u is not None
-        moves["change"].append(float(Fraction(v) - Fraction(u)) if both else None)
-        moves["simple"].append(float(Fraction(v) / Fraction(u) - 1) if both and u else None)
-        moves["log"].append(math.log(v / u) if both and u > 0 and v > 0 else None)  # type: ignore[operator]
-        o, p = odds[at], logs.get(token)
-        moves["log_odds"].append(o - p if both and o is not None and p is not None else None)
-        before[token], logs[token] = (ts, v), o
-    for how, want in moves.items():
-        got = [r[-1] for r in rows(md.returns(frame, how=how, width="1m" if near else None))]
-        assert close([(g,) for g in got], [(w,) for w in want], digits=1e-9, least=1e-12)
-
-
 def test_a_value_that_is_not_there_is_refused() -> None:
     """The columns of numbers are named; of metrics one has to be chosen."""
-    archive = md.simulate(events=1, days=1, frame="polars")
-    metrics = archive.metrics(archive.records("markets")[0]["id"])
+    metrics = md.testing.metrics("polars")
     with pytest.raises(md.errors.ConfigError, match="volume, liquidity, spread"):
         md.ohlc(metrics, "1h")
     with pytest.raises(md.errors.ConfigError, match="volume, liquidity, spread"):
@@ -243,27 +128,15 @@ def test_a_value_that_is_not_there_is_refused() -> None:
         md.gaps(pl.DataFrame({"market_id": ["m"]}), "1m")
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
-def test_a_bucket_is_known_at_its_end(kind: str) -> None:
-    """available_at is the start of the bucket and its width, whatever the zone of the frame."""
-    columns = coded_series(TOKENS, np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
-    for resolution in Resolution:
-        (row,) = rows(md.available_at(of_kind(columns, kind), resolution))
-        assert stamped(row)[-1] == START + resolution.micros
-
-
 @pytest.mark.parametrize("lazy", [False, True])
 def test_ids_that_are_texts_join_ids_that_are_categories(*, lazy: bool) -> None:
     """A frame of a scan or of one's own, whose ids are plain text, joins one of a client, and the other way round."""
-    archive = md.simulate(events=1, days=1)
-    market = archive.records("markets")[0]["id"]
-    polars_archive = md.Archive(archive.location, frame="polars")
-    prices = polars_archive.prices(market, resolution="1h").select("ts", "token_id", "price")
+    prices = md.testing.prices("polars").select("ts", "token_id", "price")
     plain = prices.with_columns(pl.col("token_id").cast(pl.String))
-    want = md.asof_join(prices, prices.rename({"price": "before"}), width="1h")
+    want = md.asof_join(prices, prices.rename({"price": "before"}), width="1m")
     for left, right in ((plain, prices), (prices, plain)):
         a, b = (f.lazy() if lazy else f for f in (left, right.rename({"price": "before"})))
-        got = md.asof_join(a, b, width="1h")
+        got = md.asof_join(a, b, width="1m")
         out = got.collect() if lazy else got
         assert out.schema["token_id"] == left.schema["token_id"]
         assert out["before"].to_list() == want["before"].to_list()

@@ -114,7 +114,7 @@ def test_pages_read_together_are_the_rows_of_each(pages: list[bytes]) -> None:
     columns, _ = decode_pages("books", pages)
     decoded = rows_of(Page(columns, "m", "1m", {}, 0, 0, None))
     assert sorted(decoded, key=repr) == sorted(rows, key=repr)
-    assert columns.is_sorted()
+    assert columns.is_sorted
 
 
 @given(st.data())

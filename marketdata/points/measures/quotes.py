@@ -8,8 +8,6 @@ from marketdata.points.columns import Books, Floats
 from marketdata.points.measures.registry import Values, measure
 from marketdata.points.ratios import ratio
 
-_ONE_SIDED = "a side is missing"
-
 
 @measure(
     needs="top",
@@ -37,7 +35,7 @@ def bbo(books: Books) -> dict[str, Floats]:
     return {**top, "mid": books.mid, "spread": books.spread}
 
 
-@measure(needs="top", units={"mid": "probability"}, null=_ONE_SIDED)
+@measure(needs="top", units={"mid": "probability"}, null="a side is missing")
 def mid(books: Books) -> Values:
     """Mid price of every book: (best_bid + best_ask) / 2.
 
@@ -49,7 +47,7 @@ def mid(books: Books) -> Values:
     return books.mid
 
 
-@measure(needs="top", units={"spread": "probability, below 0 if crossed"}, null=_ONE_SIDED)
+@measure(needs="top", units={"spread": "probability, below 0 if crossed"}, null="a side is missing")
 def spread(books: Books) -> Values:
     """Spread of every book: best_ask - best_bid. The metric ``spread`` of a market is another number.
 
@@ -64,7 +62,7 @@ def spread(books: Books) -> Values:
 @measure(
     needs="top",
     units={"microprice": "probability"},
-    null=_ONE_SIDED,
+    null="a side is missing",
     source='Gatheral and Oomen (2010), "Zero-intelligence realized variance estimation"',
 )
 def microprice(books: Books) -> Values:
