@@ -12,15 +12,15 @@ from pathlib import Path
 
 __version__ = "0.1.0"
 
-# The stub beside this file lists each public name once, for type checkers and for this module. A name is loaded on
-# first use, so importing the package loads no frame library and no web framework.
+# Type checkers and this module read the names from the stub, so each is listed only once. A name is loaded on first
+# use, so importing the package loads no frame library and no web framework.
 _MODULES = {
     name: module
     for module, name in re.findall(
         r"^from (\S+) import (\w+) as", Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"), re.MULTILINE
     )
 }
-# "import *" takes no chart library
+# "import *" must not load a chart library.
 __all__ = sorted(_MODULES.keys() - {"plot"})  # noqa: PLE0605  a list all the same
 
 # Names that need an extra, and its packages.

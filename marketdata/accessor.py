@@ -1,14 +1,15 @@
-"""``df.md``: the functions on tidy frames as methods; stateless, each checks the frame."""
+"""``df.md``: the functions on tidy frames as methods. They keep nothing, and each checks the frame."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal
 
 from marketdata import display
 from marketdata.adapters.dispatch import F, names_of
 from marketdata.errors import NotTidyError
+from marketdata.points.arguments import P
 from marketdata.points.columns import Data
 from marketdata.points.measures import MEASURES
 from marketdata.points.schema import Kind, kind_of
@@ -33,14 +34,13 @@ from marketdata.tidy import (
     returns,
     shapes,
 )
+from marketdata.tidy.measures import KINDS as _TOP
+from marketdata.tidy.returns import KINDS as _ANY
 
 if TYPE_CHECKING:
     from marketdata.fetch.checkpoint import Report
 
-# The attribute of a frame that has the report of its fetch.
 _REPORT = "_marketdata_report"
-# The further arguments of a function of frames.
-P = ParamSpec("P")
 
 
 def _method(
@@ -63,7 +63,7 @@ def _method(
 
 
 def _fits(names: list[str], kinds: tuple[Any, ...]) -> bool:
-    """Whether a frame with these columns is of one of the kinds."""
+    """Whether a frame with these columns has one of the kinds."""
     if "records" in kinds:
         return "market_id" in names and "ts" not in names
     if "changes" in kinds:
@@ -88,11 +88,8 @@ class _Suggestions:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
 
-# Kinds of frames by what functions take.
 _BOOKS: tuple[Kind, ...] = ("books", "nested")
-_TOP: tuple[Kind, ...] = (*_BOOKS, "bbo")
 _PRICES: tuple[Kind, ...] = (*_TOP, "prices")
-_ANY: tuple[Kind, ...] = (*_BOOKS, "series")
 
 
 class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
@@ -117,7 +114,7 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
         methods = {name: getattr(Accessor, name) for name in dir(Accessor) if not name.startswith("_")}
         return [name for name, method in methods.items() if _fits(names, getattr(method, "kinds", ()))]
 
-    # A method hides the module of its name, so it comes behind the others of that module.
+    # A method hides the module of its name, so it must come after the other functions of the module.
     resample = _method(resample.resample, *_TOP, "prices", "metrics", "quotes")
     features = _method(measures.features, *_TOP)
     to_wide = _method(shapes.to_wide, *_BOOKS)
@@ -155,7 +152,7 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
 
     @property
     def report(self) -> Report | None:
-        """The report of the fetch that made this frame; None for copies and others; see `marketdata.Client.books`."""
+        """The report of the fetch that made this frame, None for copies and others; see `marketdata.Client.books`."""
         report: Report | None = getattr(self._frame, _REPORT, None)
         return report
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
 
 from marketdata import errors
 from marketdata.errors import ConfigError
+from marketdata.points.arguments import P, T
 
-Result = TypeVar("Result")
-Parameters = ParamSpec("Parameters")
-
-# Names at the top of the package, and methods of df.md.
 NAMES = {
     "crossed": 'md.features(frame, ["crossed"])',
     "from_wide": "nested books: one list of prices and one of sizes per side, as md.nest(books) has them",
@@ -22,7 +18,6 @@ NAMES = {
     "log_odds": "numpy.log(p / (1 - p))",
     "pivot": 'frame.pivot(index="ts", columns="token_id", values="price") of pandas',
 }
-# Arguments of functions.
 _HISTORY = ("books", "prices", "metrics", "token_books", "token_prices", "iter_books", "iter_prices", "iter_metrics")
 ARGUMENTS = {
     **{name: {"report": "frame.md.report of the result"} for name in (*_HISTORY, "resume")},
@@ -52,12 +47,12 @@ def instead_of(name: str) -> str:
     return f"; write {instead}" if instead else ""
 
 
-def renamed(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def renamed(function: Callable[P, T]) -> Callable[P, T]:
     """The function, which refuses its old arguments and names the new ones."""
     new_names = ARGUMENTS[function.__name__]
 
     @wraps(function)
-    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         for old in new_names.keys() & kwargs.keys():
             new = new_names[old]
             raise ConfigError(f"is now {new if ' ' in new else new + '='}.", argument=old)

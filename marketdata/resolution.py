@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 from marketdata.errors import ConfigError
 
-# What users write as a width: "1h", "60min", a timedelta or a pandas Timedelta.
 Width: TypeAlias = str | dt.timedelta
 
 
@@ -52,7 +51,7 @@ class Resolution(StrEnum):
         raise ConfigError(text, argument="resolution", value=value)
 
 
-# Lengths of the units of durations [microseconds].
+# Microseconds, so that no width needs a fraction.
 UNITS = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000, "w": 604_800_000_000}
 
 
@@ -119,5 +118,4 @@ def _micros(value: object) -> int | None:
 
 # The one width whose buckets do not begin at the epoch.
 WEEK = BucketWidth.of("1w")
-# Widths of the points that an archive stores.
 BASES = {base: BucketWidth.of(base) for base in ("1s", "1m")}

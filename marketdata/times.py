@@ -14,9 +14,7 @@ from marketdata.resolution import UNITS
 if TYPE_CHECKING:
     import numpy as np
 
-# Types that arguments take as a time; a number is Unix seconds.
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
-# Lengths of time [microseconds].
 SECOND, MINUTE, DAY = UNITS["s"], UNITS["m"], UNITS["d"]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST = 253_402_300_800 * SECOND  # the start of the year 10000

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Frame", "FrameKind", "PandasFrame", "PolarsFrame", "PolarsLazyFrame"]
 
-# The frame that a client answers with; a bare ``md.Client`` in an annotation is a client of any kind.
+# With the default, a bare ``md.Client`` in an annotation allows any kind of frame.
 Frame = TypeVar("Frame", default=Any)
 
 

@@ -28,7 +28,6 @@ def outcomes(
     frame: Any,
     ax: Any = None,
     *,
-    events: Any = None,
     markets: Questions = None,
     **look: Unpack[Look],
 ) -> Any:
@@ -36,9 +35,9 @@ def outcomes(
 
     Returns the chart, y: `marketdata.probabilities` one upon the other [0 to 1], the greatest at the end lowest, x:
     time [UTC]. A time at which an outcome has no price is a gap. The legend is in the order of the stack, with the last
-    value of each; of more than six outcomes all others are one area. With ``events``, records as for
-    `marketdata.event_overround`, the outcomes are the Yes of the markets of one event. They are named by the questions
-    of ``markets``, else of the records. For the others see `prices`.
+    value of each. Beyond six outcomes, all others are one area. If the frame has several markets, the outcomes are the
+    Yes of each. They need ``markets``, records as for `marketdata.event_overround`, whose questions name them. For the
+    other parameters see `prices`.
 
     Examples
     --------
@@ -46,16 +45,22 @@ def outcomes(
     >>> [line.get_label() for line in ax.lines]
     ['No 57.0%', 'Yes 43.0%']
     """
+    if "events" in look:
+        raise ConfigError("is now markets=.", argument="events")
     rows = collected(frame)
-    shares = probabilities(rows) if events is None else event_probabilities(rows, events)
-    stacked = list(token_series(opened(shares, ["series"]), ["probability"]))
-    if events is None and (several := len({token.market_id for token in stacked})) > 1:
-        raise ConfigError(f"One market is drawn, the frame has {several}; filter it on one market_id, or give events=.")
-    questions, _ = questions_of(markets if markets is not None else events)
+    stacked = list(token_series(opened(probabilities(rows), ["series"]), ["probability"]))
+    count = len({token.market_id for token in stacked})
+    if count > 1 and markets is None:
+        raise ConfigError(
+            f"One market is drawn, the frame has {count}; filter it on one market_id, or give markets=, the records of "
+            "the markets of an event."
+        )
+    if count > 1:
+        stacked = list(token_series(opened(event_probabilities(rows, markets), ["series"]), ["probability"]))
+    questions, _ = questions_of(markets)
     panel = Panel("probability", y_range=(0.0, 1.0), legend_outside=True, legend_reversed=True)
-    panel.marks.extend(_stack(stacked, None if events is None else questions))
-    one_market = bool(stacked) and events is None
-    name = market_name(questions, stacked[0].market_id, 200) if one_market else f"{len(stacked)} markets of an event"
+    panel.marks.extend(_stack(stacked, questions if count > 1 else None))
+    name = market_name(questions, stacked[0].market_id, 200) if count == 1 else f"{len(stacked)} markets of an event"
     return draw([[panel]], ax, name=name, **look)
 
 

@@ -15,9 +15,7 @@ import numpy as np
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats
 
-# One of the values that an argument may have, or what a function returns.
 T = TypeVar("T")
-# The arguments of a function.
 P = ParamSpec("P")
 
 
@@ -57,17 +55,17 @@ def numbers(**given: object) -> list[Floats]:
 
 
 def choice(name: str, value: object, allowed: Iterable[T], shown: str | None = None) -> T:
-    """The argument, if it is one of those allowed, which a message has as ``shown``; anything else is a ConfigError."""
-    known = {one: one for one in allowed}
+    """The argument, if it is allowed; else a ConfigError, which lists the ``allowed`` values or says ``shown``."""
+    values = {one: one for one in allowed}
     try:
-        return known[value]  # type: ignore[index]
+        return values[value]  # type: ignore[index]
     except (KeyError, TypeError):  # a frame or a list is no key at all
-        problem = f"does not exist; allowed are {shown or ', '.join(map(str, known))}."
+        problem = f"does not exist; allowed are {shown or ', '.join(map(str, values))}."
         raise ConfigError(problem, argument=name, value=value) from None
 
 
 def flag(name: str, value: object) -> bool:
-    """The argument, if it is True or False; anything else, such as "no", which would count as true: ConfigError."""
+    """The argument, if it is True or False; anything else is a ConfigError, as "no" would count as true."""
     if not isinstance(value, bool | np.bool_):
         raise ConfigError("does not exist; allowed are False, True.", argument=name, value=value)
     return bool(value)
@@ -103,11 +101,11 @@ def text(name: str, value: object, what: str) -> str:
 
 def texts(name: str, value: object, what: str) -> list[str]:
     """The argument, a text or several, as a list of each once; anything else is a ConfigError."""
-    some = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
-    for one in some:
+    items = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    for one in items:
         if not isinstance(one, str) or not one:
             raise ConfigError(f"is refused; pass {what} as text, or a list of them.", argument=name, value=one)
-    return list(dict.fromkeys(map(str, some)))
+    return list(dict.fromkeys(map(str, items)))
 
 
 def names(name: str, value: object, what: str = "an id or slug") -> list[str]:

@@ -1,4 +1,4 @@
-"""The data of every layer: numpy arrays with one entry per point, those of a token beside each other.
+"""The data of every layer: numpy arrays with one entry per point, the entries of a token adjacent.
 
 Pages, frames, files and engines are read into `Series` (prices, metrics, any numbers) and `Books`; every rule is a
 function of these. Times are microseconds since the epoch UTC; a missing number is NaN.
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Entries ``bounds[i]`` to ``bounds[i + 1]`` are those of ``tokens[i]``, at the times ``ts``; tokens are distinct.
+    """Entries ``bounds[i]`` to ``bounds[i + 1]`` belong to ``tokens[i]``; ``ts`` has their times, tokens are distinct.
 
     In tidy order (`sort`) tokens are by their sort key, and the times of each rise.
     """
@@ -53,7 +53,7 @@ class Columns:
 
     @property
     def starts(self) -> Ints:
-        """Where the entries of each token begin."""
+        """The first entry of each token."""
         return self.bounds[:-1]
 
     @cached_property
@@ -75,14 +75,14 @@ class Columns:
         return replace(entries, tokens=self.tokens[first:last], bounds=edges - edges[0])
 
     def with_tokens(self, tokens: Sequence[Token], bounds: Ints) -> Self:
-        """The same entries as those of other tokens; a token without an entry is left out."""
+        """Give the entries to other tokens; a token without an entry is left out."""
         has_entries = np.diff(bounds) > 0
         return replace(
             self, tokens=tuple(compress(tokens, has_entries.tolist())), bounds=bounds[np.append(has_entries, True)]
         )
 
     def grouped(self, tokens: Sequence[Token], token: NDArray[np.integer]) -> Self:
-        """The same entries, entry i as one of ``tokens[token[i]]``, brought together by token; tokens may be equal."""
+        """Give entry i to ``tokens[token[i]]`` and make the entries of a token adjacent; tokens may be equal."""
         place: dict[Token, int] = {}
         codes = np.array([place.setdefault(t, len(place)) for t in tokens], np.int64)[token]
         order = np.argsort(codes, kind="stable")
@@ -145,7 +145,7 @@ class Series(Columns):
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side of many books: levels ``begins[i]`` to ``begins[i] + counts[i]`` are those of book i, best first.
+    """One side of many books: levels ``begins[i]`` to ``begins[i] + counts[i]`` belong to book i, best first.
 
     Levels are never moved: both sides of all books may be in one array of prices and one of sizes.
     """
@@ -184,7 +184,7 @@ class Side:
 
     @property
     def levels(self) -> Ints | slice:
-        """Where all levels are, book after book; a slice where they are stored so, which copies nothing."""
+        """Positions of all levels, book after book; a slice, which copies nothing, if they are stored so."""
         return positions(self.begins, self.counts, len(self.price))
 
     def take(self, index: Ints | slice) -> Side:
@@ -196,14 +196,14 @@ class Side:
         return replace(self, counts=np.minimum(self.counts, levels))
 
     def total(self, values: Floats) -> Floats:
-        """Sums over the levels of each book of values that lie as ``price`` and ``size`` do; 0 for an empty side."""
+        """Sums over the levels of each book of values in the order of ``price``; 0 for an empty side."""
         out = np.zeros(len(self.counts))
         has_levels = self.counts > 0
         begins, ends = self.begins[has_levels], (self.begins + self.counts)[has_levels]
         if (begins[1:] < ends[:-1]).any():  # books in another order than their levels
             return replace(self, begins=np.cumsum(self.counts) - self.counts).total(values[self.levels])
         if len(begins):
-            # numpy adds up between all borders: every second sum is of what is stored between two books.
+            # numpy adds up between all borders, and every second sum is between two books.
             borders = np.stack((begins, ends), axis=1).ravel()
             borders = borders[:-1] if borders[-1] == len(values) else borders
             out[has_levels] = np.add.reduceat(values, borders)[::2]
@@ -234,8 +234,8 @@ class Books(Columns):
     ) -> Books:
         """Books of levels in one piece.
 
-        ``counts[2 * i]`` bid levels and ``counts[2 * i + 1]`` ask levels belong to entry i, best first: bids of entry
-        i, its asks, bids of entry i + 1, and so on.
+        ``counts[2 * i]`` bid levels and ``counts[2 * i + 1]`` ask levels belong to entry i, best first. Its bids come
+        before its asks, and both before the levels of the next entry.
         """
         begins = np.cumsum(counts) - counts
         bids, asks = (Side(begins[i::2], counts[i::2], price, size) for i in (0, 1))
@@ -247,7 +247,7 @@ class Books(Columns):
         return np.stack((self.bids.counts, self.asks.counts), axis=1).ravel()
 
     def levels(self) -> tuple[Floats, Floats]:
-        """Prices and sizes as `of_levels` takes them, without a copy where they lie so."""
+        """Prices and sizes as `of_levels` takes them, without a copy if they are stored so."""
         bids, asks, counts = self.bids, self.asks, self.counts
         if bids.price is asks.price and bids.size is asks.size:
             at = positions(np.stack((bids.begins, asks.begins), axis=1).ravel(), counts, len(bids.price))
@@ -281,9 +281,8 @@ class Books(Columns):
 
 
 Data = Books | Series
-# Columns of one kind.
 D = TypeVar("D", bound=Columns)
-# The columns of every metrics frame, and the fields of its points: pages, archive, service and charts follow.
+# Pages, archive, service and charts follow these names, so a further metric needs no other line.
 METRICS = ("volume", "liquidity", "spread")
 
 
@@ -291,8 +290,8 @@ METRICS = ("volume", "liquidity", "spread")
 class Page:
     """A page of a history endpoint (interface 2.2 to 2.6), points in its order, label by label.
 
-    ``labels``: token label to token id, also without points, empty for metrics. ``next_cursor`` None: the last page; an
-    empty text is kept, as it says neither. ``notes``: number of repairs and oddities by name.
+    ``labels`` has the token id of each label, also without points, and is empty for metrics. ``next_cursor`` is None on
+    the last page; an empty text is kept, as it says neither. ``notes`` counts repairs and diagnostics by name.
     """
 
     columns: Data
@@ -311,7 +310,7 @@ class Page:
 
 
 def positions(begins: Ints, counts: Ints, stored: int) -> Ints | slice:
-    """Where the levels of books are; a slice where they are all that is stored, in this order."""
+    """Positions of the levels of books, book after book; a slice if all that is stored is in this order."""
     if counts.sum() == stored and (begins == np.cumsum(counts) - counts).all():
         return slice(None)
     return ranges(begins, counts)

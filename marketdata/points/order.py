@@ -91,7 +91,7 @@ class Snapshots(NamedTuple):
 def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snapshots | None:
     """The snapshots of tokens that begin at ``groups``; None where rows are in no tidy order.
 
-    All prices and sizes are looked at, or those of the best two levels of each side. Snapshots begin with their bids,
+    All prices and sizes are checked, or only the best two levels of each side. Snapshots begin with their bids,
     be there any or none.
     """
     ts, side, level, price, size = rows
@@ -113,7 +113,7 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
             # A sum is NaN where a number is: most blocks need no second look.
             if np.isnan(price[a:b].sum() + size[a:b].sum()):
                 half.append(np.flatnonzero(np.isnan(price[a:b]) != np.isnan(size[a:b])) + a)
-            # The price of an ask rises from level to level, that of a bid falls.
+            # From level to level the price of an ask rises and the price of a bid falls.
             with np.errstate(invalid="ignore"):
                 step = price[here] - price[before]
             is_ask = side[here] != 0

@@ -13,9 +13,9 @@ from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series
 from marketdata.points.schema import COUNT, uncounted
 from marketdata.resolution import BucketWidth, Resolution
 
-# Rows that are compared at a time: what is made of them stays in the processor's cache.
+# Intermediate arrays of more rows would not stay in the processor's cache.
 BLOCK_ROWS = 1 << 17
-# With fewer rows per search than this, a division of every row is cheaper than searches.
+# With fewer rows per search than this, searches would cost more than a division of every row.
 _ROWS_PER_SEARCH = 50
 
 
@@ -24,7 +24,7 @@ def group_starts(*keys: NDArray[np.generic]) -> Ints:
     starts = [np.zeros(min(len(keys[0]), 1), np.int64)]
     for first in range(1, len(keys[0]), BLOCK_ROWS):
         blocks = [key[first - 1 : first + BLOCK_ROWS] for key in keys]
-        # Most blocks are of one token, which is cheaper to see.
+        # Most blocks have one token, and one comparison shows it.
         changed = [block[1:] != block[:-1] for block in blocks if not (block == block[0]).all()]
         if changed:
             starts.append(np.flatnonzero(np.logical_or.reduce(changed)) + first)
@@ -39,7 +39,7 @@ def run_ends(starts: Ints, count: int) -> Ints:
 def buckets(columns: Columns, width: BucketWidth) -> Ints:
     """The first entry of each bucket of each token, whose times rise, and at the end the number of entries.
 
-    Entries ``edges[i]`` to ``edges[i + 1]`` are those of bucket i.
+    Entries ``edges[i]`` to ``edges[i + 1]`` belong to bucket i.
     """
     ts, micros = columns.ts - width.offset if width.offset else columns.ts, width.micros
     starts, ends = columns.bounds[:-1], columns.bounds[1:]
@@ -127,7 +127,7 @@ def in_buckets(columns: Columns, edges: Ints, width: BucketWidth, values: Mappin
 
 
 def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bool = False) -> Data:
-    """The rule of `resample`; a bucket without a point has no entry; ``counts`` of means."""
+    """Resample columns; a bucket without a point has no entry, and ``counts`` adds the counts of means."""
     width = BucketWidth.of(resolution)
     columns = columns.sort()
     if isinstance(columns, Books):
@@ -144,8 +144,8 @@ def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bo
 def aggregate(columns: Data, resolution: Resolution | BucketWidth, rule: str) -> Data:
     """`resample_columns` under another reading of what the interface leaves open.
 
-    ``rule``: "points" (and "last" for books) is `resample_columns`; "means" averages the means of the finer
-    resolutions; "first" and "last" take one point of each bucket.
+    ``rule`` "points" (and "last" for books) is `resample_columns`. "means" averages the means of the finer
+    resolutions. "first" and "last" take one point of each bucket.
     """
     if rule in ("first", "last"):
         width, columns = BucketWidth.of(str(resolution)), columns.sort()

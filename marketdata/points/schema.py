@@ -27,38 +27,30 @@ from marketdata.errors import NotTidyError
 from marketdata.points.columns import Floats, Token
 from marketdata.points.views import VIEWS, View
 
-# A series has a time, a market or a token, and any columns beside them.
+# "series" needs only a time, and a market or a token.
 Kind = View | Literal["bbo", "quotes", "series", "nested"]
 
-# Columns that say what a row is about.
 ID_COLUMNS = Token._fields
-# The columns of best prices.
 BBO = ("ts", *ID_COLUMNS, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
-# Columns of bbo, some of which ``mid`` and ``spread`` return; they are aggregated like the books they come from.
+# ``mid`` and ``spread`` return only some of them; they are aggregated like the books they come from.
 QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
-# The list columns of nested books: one row per snapshot.
 LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
-# The columns of tidy frames by kind.
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     **{view: ("ts", *spec.ids, *spec.names) for view, spec in VIEWS.items()},
     "bbo": BBO,
     "nested": ("ts", *ID_COLUMNS, *LISTS),
 }
-# Columns of level rows.
 BOOKS = COLUMNS["books"]
 
-# Values of a whole snapshot that books may have beside their levels: pages, frames, archives and recordings follow.
+# Pages, frames, archives and recordings follow this table, so a further value of a snapshot needs only a line here.
 SNAPSHOT_FIELDS: dict[str, Literal["number", "text"]] = {
     "hash": "text", "last_trade_price": "number", "tick_size": "number"
 }  # fmt: skip
-# Values of the column ``side``.
 BID, ASK = "bid", "ask"
-# Suffix of the names of count columns.
 COUNT = "_count"
 
 TOLERANCE = 1e-9
 """Prices [probability] and sizes [relative] closer than this are equal: a sum depends on the order of its terms."""
-# The advice of messages about a price in cents.
 NOT_0_1 = "outside of 0 to 1; prices are probabilities: divide cents by 100."
 
 

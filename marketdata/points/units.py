@@ -1,4 +1,4 @@
-"""The unit of each column of tidy frames; those of measures are in their registry."""
+"""The unit of each column of tidy frames; the registry of measures has the others."""
 
 from __future__ import annotations
 

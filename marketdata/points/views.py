@@ -14,9 +14,11 @@ View = Literal["books", "prices", "metrics"]
 class ViewSpec(NamedTuple):
     """All that is particular to a view.
 
-    ``ids``: what a row is about, a token of a market or a market; ``names``: columns of a tidy frame after the ids;
-    ``fields``: JSON fields of a point to columns, empty for books; ``point_bytes``: size in a tidy frame, a book of
-    40 levels; ``optional``: whether a field may be absent, its column then null.
+    - ``ids``: the columns that identify a row, by a token of a market or by a market
+    - ``names``: the columns of a tidy frame after the ids
+    - ``fields``: the column of each JSON field of a point, empty for books
+    - ``point_bytes``: the size of a point in a tidy frame [bytes], with 40 levels of a book
+    - ``optional``: whether a field may be absent, its column then null
     """
 
     columns: type[Data]
@@ -37,7 +39,7 @@ class ViewSpec(NamedTuple):
         return ("token_id" if self.has_tokens else "market_id", *(() if self.optional else self.names))
 
 
-# Every view: pages, frames, archives and the service follow this table.
+# Pages, frames, archives and the service follow this table, so a view is defined only here.
 VIEWS: dict[View, ViewSpec] = {
     "books": ViewSpec(Books, Token._fields, ("side", "level", "price", "size"), {}, 1700),
     "prices": ViewSpec(Series, Token._fields, ("price",), {"p": "price"}, 40),
@@ -55,7 +57,7 @@ def empty(view: View) -> Data:
 
 
 def view_of(columns: Data) -> View:
-    """The view that columns are of: the first value of a series names it."""
+    """The view of columns; the first value of a series names it."""
     if isinstance(columns, Books):
         return "books"
     first = next(iter(columns.values))

@@ -19,18 +19,18 @@ def around(
 ) -> tuple[Ints, Ints]:
     """Moments and the entries in the window of each, by moment and then entry.
 
-    ``owners``: the ids of each moment, ``keys`` their names; without names a moment is one of every token.
+    ``owners`` has the ids of each moment and ``keys`` their names. Without names a moment belongs to every token.
     """
     wanted, (before, after) = defaultdict(list), reach
     for i, key in enumerate(owners):
         wanted[key].append(i)
-    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for token, a, b in zip(columns.tokens, columns.bounds[:-1].tolist(), columns.bounds[1:].tolist(), strict=True):
-        some = np.array(wanted.get(tuple(getattr(token, key) for key in keys), ()), np.int64)
-        if len(some):
-            first = a + np.searchsorted(columns.ts[a:b], moments[some] - before)
-            lengths = a + np.searchsorted(columns.ts[a:b], moments[some] + after) - first
-            found.append((np.repeat(some, lengths), ranges(first, lengths)))
-    at, rows = (np.concatenate(part) for part in zip(*found, strict=True))
+        of_token = np.array(wanted.get(tuple(getattr(token, key) for key in keys), ()), np.int64)
+        if len(of_token):
+            first = a + np.searchsorted(columns.ts[a:b], moments[of_token] - before)
+            lengths = a + np.searchsorted(columns.ts[a:b], moments[of_token] + after) - first
+            pairs.append((np.repeat(of_token, lengths), ranges(first, lengths)))
+    at, rows = (np.concatenate(part) for part in zip(*pairs, strict=True))
     order = np.lexsort((rows, at))
     return at[order], rows[order]

@@ -27,10 +27,10 @@ def without_answers(markets: F, *, keep: str | Iterable[str] = (), dry: bool = F
     A record has the newest value of each field. A feature made of a field that changed after the market opened looks
     ahead. So only these columns stay:
 
-    - ids, slugs, tokens, question, description, tags, category;
-    - the scheduled dates ``start_date`` and ``end_date``, and ``created_at``;
-    - whether the markets of an event exclude each other;
-    - ``available_at``, and the columns of ``keep``.
+    - ids, slugs, tokens, question, description, tags, category
+    - the scheduled dates ``start_date`` and ``end_date``, and ``created_at``
+    - whether the markets of an event exclude each other
+    - ``available_at``, and the columns of ``keep``
 
     Parameters
     ----------

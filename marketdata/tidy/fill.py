@@ -54,8 +54,8 @@ def align(
 ) -> F:
     """Put every token on one common grid of buckets.
 
-    One row per token (market) and bucket: the columns of the frame, and ``observed``, false where the row was filled
-    in; also for a token without a row in the grid. Takes one row per (token, ts), already on the grid (of books `bbo`
+    One row per token (market) and bucket, also for a token without a row in the grid: the columns of the frame, and
+    ``observed``, false if the row was filled in. Takes one row per (token, ts), already on the grid (of books `bbo`
     or `to_wide`), of pandas, polars or Arrow. ConfigError if a row is off the grid, or ``start`` is not before ``end``.
 
     Parameters

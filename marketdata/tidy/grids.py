@@ -14,7 +14,7 @@ from marketdata.points.columns import Ints
 from marketdata.resolution import UNITS, WEEK, BucketWidth, Resolution, Width
 from marketdata.times import to_datetime
 
-# The finest width that the service aggregates to.
+# The service aggregates to no finer width, so means on this grid must be its own.
 COARSE = Resolution.M10.micros
 
 

@@ -22,7 +22,6 @@ from marketdata.points.measures.quotes import bbo
 from marketdata.points.schema import BBO, Kind
 
 KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
-# A measure by its name or as `measure` returned it; alone, or with its arguments.
 Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str, Any]]
 
 
@@ -48,8 +47,8 @@ class _Chosen(NamedTuple):
 def features(frame: F, measures: Iterable[Feature]) -> F:
     """Many measures of every book in one pass over its levels.
 
-    One row per (token, ts): ts, ids and the columns of each measure, with the units and nulls of the function of that
-    name. Columns of a measure with arguments have these in their names: ``imbalance_levels_5``. ConfigError if two
+    One row per (token, ts): ts, ids and the columns of each measure, whose units and nulls its own function says.
+    Columns of a measure with arguments have these in their names: ``imbalance_levels_5``. ConfigError if two
     columns have one name.
 
     Parameters
@@ -86,8 +85,8 @@ def measure(
     """Turn a formula on books into a function of frames of any kind.
 
     Returns a decorator, or with a formula the function itself: one row per (token, ts) with ts, ids and the columns of
-    the formula. The function works on pandas, polars (lazy too), Arrow, Dask, Spark, DuckDB and nested books, and in
-    `features`, by itself or by its name.
+    the formula. The function works on pandas, polars (lazy too), Arrow, Dask, Spark, DuckDB and nested books.
+    `features` takes it, or its name.
 
     Parameters
     ----------

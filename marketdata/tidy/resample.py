@@ -1,4 +1,4 @@
-"""The aggregation rules of the service (interface 4.2 to 4.4), those of `points.resample` on frames.
+"""The aggregation rules of the service (interface 4.2 to 4.4) on frames; `points.resample` has the rules.
 
 Means compose, as each has the count of its base points beside it, in ``<value>_count``.
 """
@@ -32,24 +32,25 @@ _LAST_TS_COLUMN = "__last"
 def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | None = None) -> F:
     """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind (interface 4.2 to 4.4).
 
-    Books and bbo: the rows of the last snapshot of each token and bucket. Prices and metrics: one row per token
-    (market) and bucket: the mean of each value, nulls left out, and in ``<value>_count`` the number of base points
-    behind it. ``ts`` is the bucket start [UTC, microseconds]. A bucket without a point has no row; with ``fill`` it has
+    Books and bbo keep the rows of the last snapshot of each token and bucket. Prices and metrics have one row per token
+    (market) and bucket, with the mean of each value, nulls left out. ``<value>_count`` is the number of base points
+    behind it. ``ts`` is the bucket start [UTC, microseconds]. A bucket without a point has no row. With ``fill`` it has
     one, where ``observed`` is false and counts are 0.
 
-    Warns with UnweightedMeanWarning if means without counts are averaged again, with CoarseGridWarning if all times
-    look like buckets of another width that does not divide ``resolution`` (frames in memory), and with LeftOutWarning
-    if further columns are left out of means, as they are not numbers. ConfigError if ``width`` does not divide
-    ``resolution``.
+    ConfigError if ``width`` does not divide ``resolution``. Warnings:
+
+    - UnweightedMeanWarning: means without counts are averaged again
+    - CoarseGridWarning: all times of a frame in memory look like buckets of a width that does not divide ``resolution``
+    - LeftOutWarning: further columns are left out of means, as they are not numbers
 
     Parameters
     ----------
     resolution : str or timedelta
-        Whole seconds, minutes or hours that divide a day ("10s", "1m", "4h"), whole days ("1d", "2d"), or "1w" from
+        Bucket width: from 250ms if it divides a day ("10s", "5min", "1H", "4h"), whole days ("1d", "2d"), or "1w" from
         Monday.
     fill : {None, "null", "forward"}
-        For a bucket without data between the first and the last row of the frame: no row; nulls, of books the marker
-        rows of both sides; or the row (snapshot) before. pandas, polars and Arrow only.
+        A bucket without data between the first and the last row gets no row, nulls (sentinel rows of both sides of
+        books), or the row (snapshot) before. pandas, polars and Arrow only.
     width : str or timedelta, optional
         Bucket width of the rows of the frame. By default not wider than 1m, nor than ``resolution``. Rows wider than
         ``resolution`` need ``fill``, which places each where its own bucket ends, when it was known.
@@ -90,7 +91,7 @@ def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
 
 
 def _reduced(frame: Frame, width: BucketWidth) -> Native:
-    """Fewer rows with the same result: last rows of books; means and counts, with their first and last time."""
+    """Fewer rows with the same result: the last rows of books, or means with counts and times."""
     if frame.kind not in _AVERAGED_KINDS:
         rows = frames.rows(frame)
         last = rules.last_of(rows, width)

@@ -59,9 +59,9 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
     """First, greatest, least and last value of each bucket.
 
     One row per token (market) and bucket: ``ts`` (bucket start, UTC), ids, ``open high low close`` and ``points``, the
-    number of values. ``value`` is a column of the frame, or of `bbo` for books; by default ``price``, or the ``mid`` of
-    books; ``resolution`` and ``width`` are bucket widths as in `resample`. Nulls are left out; a bucket without
-    a value has no row. Of prices at 1m these are extremes of means over a minute, not of trades.
+    number of values. ``value`` is a column of the frame, or of `bbo` for books. It is ``price`` by default, or the
+    ``mid`` of books. ``resolution`` and ``width`` are bucket widths as in `resample`. Nulls are left out; a bucket
+    without a value has no row. Bars of prices at 1m show extremes of means over a minute, not of trades.
 
     Examples
     --------

@@ -14,17 +14,15 @@ from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import whole
 from marketdata.points.order import same_as_before
-from marketdata.points.schema import ASK, BID, BOOKS, ID_COLUMNS, LISTS
-
-KEYS = ("ts", *ID_COLUMNS)
+from marketdata.points.schema import ASK, BID, BOOKS, COLUMNS, ID_COLUMNS, LISTS
 
 
 def to_wide(frame: F, levels: int | None = None) -> F:
     """Books with one row per snapshot and the levels side by side.
 
-    One row per (token, ts): ts, ids, ``bid_px_00 ask_px_00 bid_sz_00 ask_sz_00 bid_px_01 ...`` [probability, shares],
-    00 the best; names and order as in databento's ``mbp-10``. Null where a side has no such level. Levels beyond
-    ``levels`` are cut; the default is that of the deepest book, but a lazy frame needs it.
+    One row per (token, ts): ts, ids, ``bid_px_00 ask_px_00 bid_sz_00 ask_sz_00 bid_px_01 ...`` [probability, shares].
+    00 is the best; names and order follow databento's ``mbp-10``. Null where a side has no such level. Levels beyond
+    ``levels`` are cut; the default shows the deepest book whole, but a lazy frame needs it.
 
     Examples
     --------
@@ -49,11 +47,11 @@ def _wide(frame: Frame, levels: int | None) -> Native:
                 column = np.full(len(books), np.nan)
                 column[has_level] = (side.price if what == "px" else side.size)[side.begins[has_level] + level]
                 values[f"{name}_{what}_{level:02d}"] = column
-    return frames.to_frame(frame, books, values, [*KEYS, *values])
+    return frames.to_frame(frame, books, values, ["ts", *ID_COLUMNS, *values])
 
 
 def explode(frame: F) -> F:
-    """Tidy books of nested ones: one row per level instead of lists; further columns are repeated. See `nest`.
+    """Tidy books of nested ones: one row per level instead of lists. Further columns are repeated. See `nest`.
 
     The inverse of `nest`; most verbs take nested books as they are. A null list is an empty one. Rows are in tidy
     order, of frames that are not in memory within each part. NotTidyError if the lists of a side differ in length or
@@ -64,7 +62,7 @@ def explode(frame: F) -> F:
 
 def _exploded(frame: Frame) -> Native:
     rows = frames.level_rows(frame)
-    # Further columns are those of the snapshot.
+    # Every level repeats the further columns of its snapshot.
     repeated = frame.take(np.repeat(np.arange(len(frame)), np.diff(rows.edges[::2])))
     values = frames.level_values(rows.levels)
     return frames.to_frame(repeated, rows.entries, values, _replaced(frame.names, LISTS, BOOKS[4:]))
@@ -91,7 +89,7 @@ def _nested(frame: Frame) -> Native:
     books, names = frames.books(frame), frame.names
     if frame.kind == "books":
         names = _replaced(names, BOOKS[4:], LISTS)
-        for name in (c for c in names if c not in (*KEYS, *LISTS)):
+        for name in (c for c in names if c not in COLUMNS["nested"]):
             differs = ~same_as_before(frame.comparable(name))
             differs[books.bids.begins] = False
             if differs.any():

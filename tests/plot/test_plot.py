@@ -705,13 +705,15 @@ def test_a_time_without_one_outcome_is_a_gap_of_all(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_outcomes_of_an_event_are_named_by_their_questions(backend: str) -> None:
-    """With events= the areas are the Yes of each market; several markets without it are refused."""
+    """The areas are the Yes of each market; several markets without their records are refused."""
     prices, records = testing.prices("polars", markets=3), testing.markets("polars", markets=3)
     events = records.with_columns(exclusive=True, open_list=False)
-    names = [name.rpartition(" ")[0] for name, _, _ in lines(plot.outcomes(prices, events=events, backend=backend))]
+    names = [name.rpartition(" ")[0] for name, _, _ in lines(plot.outcomes(prices, markets=events, backend=backend))]
     assert names == [f"Will there be {m} tomorrow?" for m in ("wind", "snow", "rain")]
     with pytest.raises(md.errors.ConfigError, match="the frame has 3"):
         plot.outcomes(prices, backend=backend)
+    with pytest.raises(md.errors.ConfigError, match="is now markets="):
+        plot.outcomes(prices, events=events)
 
 
 def test_outcomes_of_many_are_six_and_the_rest(many) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books
 
-# One value per book, or such an array by name of column: float64 with NaN for null, or bool.
+# Each array must have one value per book: a number, NaN for null, or a truth value.
 Values = NDArray[Any] | Mapping[str, NDArray[Any]]
 Formula = TypeVar("Formula", bound=Callable[..., Values])
 
@@ -49,7 +49,6 @@ class Measure:
         return {name: array if array.dtype == bool else array.astype(float) for name, array in arrays.items()}
 
 
-# Every measure by name.
 MEASURES: dict[str, Measure] = {}
 
 

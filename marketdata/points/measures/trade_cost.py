@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,12 +14,9 @@ from marketdata.points.measures.registry import Values, measure
 from marketdata.points.ratios import ratio
 from marketdata.points.schema import TOLERANCE
 
-# The side of the book that an argument ``side`` trades with.
-SIDES: dict[str, Literal["asks", "bids"]] = {"ask": "asks", "buy": "asks", "bid": "bids", "sell": "bids"}
-
 
 class Filled(NamedTuple):
-    """What orders got from one side of each book."""
+    """The result of one order on one side of each book."""
 
     shares: Floats
     paid: Floats
@@ -104,7 +101,8 @@ def sweep(
     if (size is None) == (notional is None):
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
     wanted = number("size", size) if notional is None else number("notional", notional)
-    levels: Side = getattr(books, SIDES[choice("side", side, SIDES)])
+    sides = {"ask": books.asks, "buy": books.asks, "bid": books.bids, "sell": books.bids}
+    levels = sides[choice("side", side, sides)]
     charge = None if fees is None else schedule(fees).charge_for(books)
     shares, paid, available, fee = fill_orders(levels, wanted, money=size is None, charge=charge)
     filled, short = np.full(len(books), wanted), available < wanted * (1 - TOLERANCE)
