@@ -89,8 +89,9 @@ class BucketWidth:
             return value
         if isinstance(value, str) and value == "1w":  # from Monday on; the epoch was a Thursday
             return cls("1w", UNITS["w"], 4 * UNITS["d"])
-        micros, day = _micros(value), UNITS["d"]
-        if micros is not None and micros >= 250_000 and (day % micros == 0 or micros % day == 0):
+        micros, day = micros_of(value), UNITS["d"]
+        is_weeks = isinstance(value, str) and value.endswith("w")
+        if micros is not None and micros >= 250_000 and (day % micros == 0 or micros % day == 0) and not is_weeks:
             return cls.of_micros(micros)
         raise ConfigError(
             "does not exist; allowed are widths from 250ms that divide a day (250ms 1s 30s 1m 5min 1h 4h ...), whole "
@@ -100,20 +101,21 @@ class BucketWidth:
         )
 
 
-def _micros(value: object) -> int | None:
-    """The length of a text or timedelta; None for anything else."""
+def micros_of(value: object) -> int | None:
+    """The length of a text such as "90s" or "2h", or of a timedelta [microseconds]; None for anything else."""
     if isinstance(value, dt.timedelta):
         # Only a pandas Timedelta has nanoseconds; NaT is a timedelta in name only.
         if value != value or getattr(value, "nanoseconds", False):  # noqa: PLR0124
             return None
         return value // dt.timedelta(microseconds=1)
-    match = re.fullmatch(r"([1-9][0-9]{0,5})([A-Za-z]+)", value, re.ASCII) if isinstance(value, str) else None
+    match = re.fullmatch(r"([0-9]{1,9})([A-Za-z]+)", value, re.ASCII) if isinstance(value, str) else None
     if match is None:
         return None
     # "M" is no unit: pandas means a month by it.
     unit = {"sec": "s", "min": "m", "hr": "h", "H": "h", "D": "d"}.get(match[2], match[2])
-    length = 1_000 if unit == "ms" else UNITS.get(unit)
-    return None if length is None or unit == "w" else int(match[1]) * length
+    length = 1_000 if unit == "ms" else UNITS.get(unit, 0)
+    micros = int(match[1]) * length
+    return micros if length and micros < 2**62 else None  # a sum with a time has 64 bits
 
 
 # The one width whose buckets do not begin at the epoch.

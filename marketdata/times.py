@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from marketdata.errors import ConfigError
-from marketdata.resolution import UNITS
+from marketdata.resolution import UNITS, micros_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,23 +116,17 @@ def to_micros(value: object, name: str) -> int:
 
 def to_duration(value: object, name: str, *, least: str = "0s", most: str | None = None, numbers: bool = False) -> int:
     """Microseconds of ``name``, a timedelta, text ("2h") or number of seconds (if ``numbers``); else ConfigError."""
-    micros = _duration(value)
+    micros = micros_of(value)
     if numbers and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < TOO_FAR // SECOND:
         micros = round(value * SECOND)
-    if micros is None or micros < _duration(least) or (most is not None and micros > _duration(most)):
+    shortest, longest = micros_of(least) or 0, math.inf if most is None else micros_of(most) or 0
+    if micros is None or not shortest <= micros <= longest:
         kinds = "a timedelta, a number of seconds" if numbers else "a timedelta"
         limits = f"from {least}" if most is None else f"from {least} to {most}"
         raise ConfigError(
             f"is refused; allowed are {kinds} and texts such as 90s 30m 2h 1d 1w, {limits}.", argument=name, value=value
         )
-    return int(micros)
-
-
-def _duration(value: object) -> Any:
-    if isinstance(value, dt.timedelta):
-        return value // dt.timedelta(microseconds=1)
-    match = re.fullmatch(r"([0-9]{1,9})([smhdw])", value, re.ASCII) if isinstance(value, str) else None
-    return None if match is None else int(match[1]) * UNITS[match[2]]
+    return micros
 
 
 def to_range(start: TimeLike, end: TimeLike) -> Range:
