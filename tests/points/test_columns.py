@@ -1,4 +1,4 @@
-"""The data form: entries of tokens beside each other, levels that never move."""
+"""The data form: entries of a token are adjacent, and levels never move."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_joined_parts_have_all_entries(first: list[Row], second: list[Row]) -> N
 
 @given(ROWS, st.data())
 def test_levels_in_one_piece_are_those_of_the_sides(rows: list[Row], data: st.DataObject) -> None:
-    """`levels` writes out what `of_levels` takes, after any choice of entries, and sums are those of each book."""
+    """`of_levels` takes what `levels` returns, after any choice of entries, and each book has its own sums."""
     made = books(rows)
     index = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)) if rows else []
     taken = made.take(np.array(index, np.int64)).cut(2)

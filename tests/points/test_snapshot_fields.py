@@ -35,7 +35,7 @@ def test_values_of_a_snapshot_pass_through_columns(kind: Any) -> None:
 
 
 def test_parts_with_and_without_a_value_are_joined() -> None:
-    """Where a part has no hash, it is missing."""
+    """A part without a hash has missing hashes in the whole."""
     books = books_with_values()
     plain, whole = to_columns("books", books.drop("hash")), to_columns("books", books)
     assert isinstance(plain, Books)

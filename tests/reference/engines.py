@@ -110,7 +110,7 @@ ENGINES = list(_STARTED_BY)
 
 
 def java_home() -> Path | None:
-    """Where Java 17 is: JAVA_HOME, one of Debian's packages, or what ``java`` on the path is."""
+    """The home of Java 17: JAVA_HOME, a package of Debian, or ``java`` on the path."""
     if os.environ.get("JAVA_HOME"):
         return Path(os.environ["JAVA_HOME"])
     for found in sorted(_JAVA.glob("java-17-openjdk-*")):

@@ -25,7 +25,7 @@ __all__ = ["CONTAINERS", "FAULTS", "Foreign", "books", "metrics", "nested", "pri
 
 IDS = ("market_id", "token_id", "token_label")
 CONTAINERS = ("pandas", "pandas nullable", "pandas pyarrow", "pandas object", "polars", "polars lazy", "arrow")
-# What no rule repairs: such a frame is refused by an error that says what to do.
+# No rule can repair these: such a frame is refused by an error that says what to do.
 FAULTS = (
     "null ts",
     "null market",
@@ -79,7 +79,7 @@ class Foreign:
 def drawn(draw: st.DrawFn, view: str, *, faults: bool = True, width: int = 60) -> Foreign:
     """Strategy of `Foreign` frames of a view, some with ``faults``, on a grid of ``width`` [seconds].
 
-    Books are one-sided, empty, crossed or locked, and have sizes of zero; the rows of nested ones are those of levels.
+    Books are one-sided, empty, crossed or locked, and have sizes of zero; the rows of nested ones have a level each.
     """
     container = draw(st.sampled_from(CONTAINERS))
     wrong = _VIEWS[view].faults if faults else ()

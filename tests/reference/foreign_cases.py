@@ -189,7 +189,7 @@ CASES |= {
 }
 
 
-# Rows that a call refuses.
+# These calls refuse some rows, which must not count as a wrong result.
 REFUSED: dict[str, Callable[[Rows], bool]] = {
     "complement": alone,
 }

@@ -15,7 +15,7 @@ from marketdata.points.columns import Books
 from marketdata.points.views import VIEWS, view_of
 
 KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
-# For tests that run over every kind: each kind adds its examples.
+# Each kind adds its examples, so tests over every kind need fewer.
 few = settings(max_examples=max(8, settings().max_examples // 5))
 ID_COLUMNS = ["market_id", "token_id", "token_label"]
 

@@ -238,7 +238,7 @@ def overround(rows: Rows) -> Rows:
 
 
 def arbitrage(rows: Rows) -> Rows:
-    """Where a set of all tokens costs less, or brings more, than 1."""
+    """The times at which a set of all tokens costs less, or brings more, than 1."""
     tops, out = bbo(rows), []
     for row in overround(rows):
         here = [r for r in tops if (r["market_id"], r["ts"]) == (row["market_id"], row["ts"])]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-# Levels of one side, best first: price and size.
 Levels = list[tuple[Fraction, Fraction]]
 Loop = Callable[..., dict[str, Any]]
 SLACK = Fraction(1, 10**9)

@@ -1,4 +1,4 @@
-"""Functions of nested books beside those of level rows."""
+"""Functions of nested books and of level rows."""
 
 from __future__ import annotations
 

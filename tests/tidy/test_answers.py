@@ -1,4 +1,4 @@
-"""What was known then: records without columns that leak, and the markets of a time."""
+"""Records without columns that leak the outcome, and the markets of a time."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_universe_of_a_time_by_a_plain_walk(markets: list[Any], at: int) -> 
 
 @pytest.mark.parametrize("kind", ["polars", "pandas"])
 def test_an_archive_knows_the_markets_of_a_time(kind: Any) -> None:
-    """Those that had begun and had not closed, without any answer, and none before the first."""
+    """It lists markets that had begun and had not closed, without leaking columns, and none before the first."""
     archive = md.simulate(events=3, days=1, frame=kind)
     records = {m["id"]: m for m in archive.records("markets")}
     for at in ("2025-12-31T01:00:00Z", "2025-12-31T12:00:00Z", "2025-12-31T23:30:00Z"):
@@ -140,7 +140,7 @@ def m_is_open(record: dict[str, Any], at: str) -> bool:
 
 
 def test_a_market_without_dates_begins_with_its_rows(tmp_path: Any) -> None:
-    """A market of which nothing is stored either is not known to have existed."""
+    """A market without dates and without rows is not known to have existed."""
     archive = md.Archive(tmp_path, frame="polars")
     markets = md.testing.markets("polars", markets=2).drop("start_date", "end_date", "closed_at", "status")
     archive.add(markets=markets, prices=md.testing.prices("polars", buckets=2))

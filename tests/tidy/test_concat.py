@@ -29,7 +29,7 @@ def as_polars(frame: Any) -> pl.DataFrame:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("view", VIEWS)
 def test_rows_stay_as_they_are_and_ids_stay_categorical(view: str, kind: str) -> None:
-    """The rows are those of the frames one after the other, and ids are dictionary encoded in each kind."""
+    """The rows of the frames follow each other, and ids are dictionary encoded in each kind."""
     parts = [VIEWS[view](markets=1), VIEWS[view](markets=3, buckets=5), VIEWS[view](markets=2, buckets=0)]
     out: Any = md.concat(KINDS[kind](part) for part in parts)
     assert as_polars(out).equals(pl.concat([as_polars(part) for part in parts]))
@@ -72,7 +72,7 @@ TWICE = pd.concat([md.testing.prices(), md.testing.prices()[["market_id"]]], axi
 
 
 def test_what_was_put_together_takes_every_verb() -> None:
-    """Measures of the whole are those of the parts."""
+    """Measures of the whole equal the measures of the parts."""
     parts = [md.testing.books(markets=3).query("market_id == @name") for name in ("rain", "snow", "wind")]
     whole = md.concat([part.assign(market_id=part["market_id"].cat.remove_unused_categories()) for part in parts])
     assert as_polars(md.bbo(whole)).equals(as_polars(md.bbo(md.testing.books(markets=3))))

@@ -37,7 +37,6 @@ def forward_returns(books: Any) -> Any:
     )
 
 
-# Each takes frames of books, prices and metrics.
 VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "features": lambda b, p, m: md.features(b, ["mid", "imbalance", ("depth", {"within": 0.2})]),
     "to_wide": lambda b, p, m: md.to_wide(b, 3),
@@ -125,7 +124,7 @@ def test_a_complement_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -
 
 
 def test_joins_and_grids_say_where_they_do_not_go(running: Engine, polar: list[pl.DataFrame]) -> None:
-    """What an engine cannot do is a ConfigError, not an answer."""
+    """A join or grid that an engine cannot do is a ConfigError, not a result."""
     _, prices, metrics = (running.frame(f) for f in polar)
     with pytest.raises(md.errors.ConfigError, match="polars"):
         md.align(prices, "1m")

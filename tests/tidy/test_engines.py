@@ -26,7 +26,7 @@ from marketdata.testing.strategies import book_columns, metric_columns, price_co
 from marketdata.tidy.frames import to_frame
 
 VERBS = ["bbo", "mid", "spread"]
-# An example takes a second on an engine, so a failing one is shown as it was drawn.
+# An example takes a second on an engine, so a failing one must not be shrunk.
 drawn = settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
 
@@ -37,7 +37,7 @@ def running(request: Any, engine: Any) -> Engine:
 
 
 def same(running: Engine, columns: Any, resolution: Resolution) -> None:
-    """The engine's rows are those of the plain walk (books), or of the kernel that is held against exact fractions."""
+    """The engine's rows equal those of polars, and for books also those of a loop."""
     polar = to_frame(columns, "polars")
     frame = running.frame(polar)
     got = md.resample(frame, str(resolution))
@@ -88,7 +88,7 @@ def test_the_top_of_the_book_is_the_same(running: Engine, verb: str) -> None:
 
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
 def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine, view: str) -> None:
-    """What a service answers at 1h and 6h is what its 1m answer resamples to on the engine."""
+    """An answer of a service at 1h and 6h equals its answer at 1m, resampled on the engine."""
     archive = MemoryArchive()
     fill(archive, view, of_one_market(rich(view, 40)))
     with md.serve(archive, requests_per_minute=1_000_000) as service:
@@ -103,7 +103,7 @@ def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine
 
 
 def of_one_market(columns: Any) -> Any:
-    """The same points, those of further markets left out; labels that are missing are the ids."""
+    """The points of the first market; a missing label becomes the id."""
     tokens = tuple(Token(MARKET, t.token_id, t.token_label or t.token_id) for t in columns.tokens)
     if columns.tokens[0].token_id is None:
         return replace(columns.take(np.flatnonzero(columns.token == 0)), tokens=(Token(MARKET),))
@@ -141,7 +141,7 @@ def test_nan_is_a_null(running: Engine) -> None:
 
 @pytest.mark.fault("FR8")
 def test_equal_rows_count_once(running: Engine) -> None:
-    """Rows that are given twice count once: depth and means are those of the rows given once."""
+    """Rows that are given twice count once in depth and means."""
     books, prices = (to_frame(rich(view), "polars") for view in ("books", "prices"))
     twice = running.frame(pl.concat([books, books]))
     assert close(ordered(md.depth(twice)), ordered(md.depth(books)))
@@ -232,7 +232,7 @@ def test_spark_in_another_zone_is_refused(running: Engine) -> None:
 @pytest.mark.parametrize("running", ["duckdb"], indirect=True)
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/St_Johns"])
 def test_duckdb_gives_utc_buckets_in_any_zone(running: Engine, zone: str) -> None:
-    """DuckDB keeps the zone in the connection; the buckets are those of UTC in every one."""
+    """DuckDB keeps the zone in the connection, and buckets are UTC in each."""
     before = running.native.sql("SELECT current_setting('TimeZone')").fetchall()[0][0]
     running.native.execute(f"SET TimeZone = '{zone}'")
     try:

@@ -1,4 +1,4 @@
-"""Frames that the library did not write: every verb gives what a plain loop gives, or refuses and says what to do."""
+"""Foreign frames: every function returns what a plain loop returns, or an error that says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slips with frames of other makers, one by one: each is right, or refused with what to do."""
+"""User errors with frames of other libraries: the result is right, or an error says what to do."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OF_MINUTES = {
 @pytest.mark.parametrize("kind", ["polars", "pandas", "arrow"])
 @pytest.mark.fault("FR3")
 def test_hours_called_minutes_are_warned_of_with_the_evidence(verb: str, kind: str) -> None:
-    """Where all times look like wider buckets, the warning has their number, their grid and the argument to give."""
+    """If all times look like wider buckets, the warning has their number, their grid and the argument to give."""
     given: Any = {"polars": hourly(), "pandas": hourly().to_pandas(), "arrow": hourly().to_arrow()}[kind]
     with pytest.warns(md.errors.CoarseGridWarning, match="All 4 distinct times.* grid of 1h,.*Give width='1h'"):
         OF_MINUTES[verb](given)
@@ -75,7 +75,7 @@ def test_one_sparse_token_changes_nothing_for_the_others(verb: str) -> None:
     assert of_first(OF_MINUTES[verb](pl.concat([dense, sparse]))) == of_first(OF_MINUTES[verb](dense))
 
 
-def test_events_are_of_the_width_that_the_rows_have() -> None:
+def test_events_have_the_width_of_the_rows() -> None:
     """Hours called minutes are warned of, rows off the grid refused; widths of archives are taken, seconds too."""
 
     def export(frame: pl.DataFrame, width: str) -> Any:
@@ -156,7 +156,7 @@ def test_finer_rows_need_a_fill(verb: str) -> None:
 
 
 def test_a_given_width_is_not_warned_of() -> None:
-    """With width= the frame is of that width, whatever its times look like."""
+    """With width= the frame has that width, whatever its times look like."""
     rows = md.resample(hourly(), "1m", width="1m").select("ts", "price").rows()
     assert rows == hourly().select("ts", "price").rows()
     assert md.align(hourly(), "1h", width="1h")["observed"].all()
@@ -173,7 +173,7 @@ def test_upsampled_rows_are_not_there_before_they_were_known() -> None:
 
 
 @pytest.mark.parametrize("seconds", [1, 5, 10, 30])
-def test_verbs_take_seconds(seconds: int) -> None:
+def test_functions_take_seconds(seconds: int) -> None:
     """Recordings of seconds are resampled, aligned, joined, replayed and counted as such."""
     frame, width = prices([i * seconds / 60 for i in (0, 1, 2, 7)]), f"{seconds}s"
     assert md.resample(frame, width)["ts"].to_list() == frame["ts"].to_list()
@@ -375,7 +375,7 @@ def test_arrow_texts_of_the_newer_kind_are_ids() -> None:
 
 
 def test_a_frame_of_another_library_is_refused_by_its_name() -> None:
-    """What narwhals knows and verbs do not take is refused with what to give, not with an error of an engine."""
+    """A frame of narwhals is refused with the call that unwraps it, not with an error of an engine."""
     frame = prices([0, 1])
     for given in (nw.from_native(frame), nw.from_native(frame.lazy())):
         for verb in (lambda f: md.resample(f, "1h"), lambda f: md.concat([f])):
@@ -460,7 +460,7 @@ def test_arrow_times_with_a_fixed_offset_are_instants(zone: str) -> None:
 @pytest.mark.parametrize("zone", ["Europe/Berlin", None])
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 def test_frames_of_two_zones_are_concatenated_as_instants(kind: str, zone: str | None) -> None:
-    """Times of another zone, and of none, which are UTC, are UTC beside those of UTC."""
+    """Times of another zone become UTC, and times without a zone are UTC."""
     one, minute = prices([0, 1]), dt.timedelta(minutes=2)
     zoned = pl.col("ts").dt.convert_time_zone(zone) if zone else pl.col("ts").dt.replace_time_zone(None)
     other = one.with_columns(pl.col("ts") + minute).with_columns(zoned)
@@ -501,7 +501,7 @@ class ToyTable:
 
 
 class ToyFrame(PolarsFrame):
-    """What supports it; see "Add a frame kind" of the documentation."""
+    """The class that supports it; see "Add a frame kind" of the documentation."""
 
     def __init__(self, native: ToyTable) -> None:
         super().__init__(pl.DataFrame(native.columns))

@@ -29,7 +29,6 @@ from marketdata.times import to_datetime
 
 RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded" / "books.parquet"
 EPOCH = to_datetime(0)
-# Measures with the arguments of their loops.
 CALLS = [(name, arguments) for name, (_, trials) in LOOPS.items() for arguments in trials]
 WRONG_ARGUMENTS = [
     ("depth", {"levels": 1, "within": 0.1}, "exclude each other"),
@@ -62,7 +61,7 @@ def test_every_measure_has_a_loop() -> None:
 @pytest.mark.parametrize(("name", "arguments"), CALLS, ids=str)
 @pytest.mark.parametrize("nested", [False, True], ids=["levels", "nested"])
 def test_a_measure_equals_its_loop(name: str, arguments: Any, nested: bool) -> None:
-    """Of every kind of frame, in any order of rows, with missing sides, as levels and as lists."""
+    """Every kind of frame, in any order of rows, with missing sides, as levels and as lists, gives the same."""
     measure, (loop, _) = MEASURES[name], LOOPS[name]
 
     @few
@@ -233,7 +232,7 @@ def test_measures_of_the_recorded_books_equal_their_loops() -> None:
 @few
 @given(kind=st.sampled_from(KINDS), books=book_columns(), levels=st.integers(1, 3))
 def test_a_measure_of_a_user_works_as_ours_do(kind: str, books: Any, levels: int) -> None:
-    """A formula with an argument, as a function and in `features` by itself and by its name, levels or nested."""
+    """A formula with an argument is a function, and `features` takes it or its name, for levels and nested books."""
 
     @md.measure(needs="levels", units={"cost": "USD"}, null="never")
     def cost(books: Any, *, levels: int) -> Any:

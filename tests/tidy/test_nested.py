@@ -1,4 +1,4 @@
-"""Nested books: explode and nest are each other's way back, and every verb gives what it gives on rows of levels."""
+"""Nested books: explode and nest are inverse, and every function returns what it returns for rows of levels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.view == "books"])
-def test_a_verb_takes_nested_books_of_any_make(name: str) -> None:
+def test_a_function_takes_nested_books_of_any_library(name: str) -> None:
     """Whatever library, types of lists, order and faults: the rows of the loop over levels, or a NotTidyError."""
     case, seen = CASES[name], Counter[str]()
 
@@ -81,7 +81,7 @@ def test_lists_that_differ_in_length_are_refused(kind: str) -> None:
 
 
 def test_a_column_that_differs_within_a_snapshot_is_not_nested() -> None:
-    """Nothing is lost without a word: such a column is refused by name; one that does not differ is kept."""
+    """Such a column is refused by name. One that does not differ is kept."""
     books = md.testing.books("polars", buckets=1)
     with pytest.raises(md.errors.NotTidyError, match="orders differs within a snapshot"):
         md.nest(books.with_columns(orders=pl.col("level") + 1))
@@ -90,8 +90,8 @@ def test_a_column_that_differs_within_a_snapshot_is_not_nested() -> None:
     assert md.explode(kept)["source"].to_list() == ["feed"] * books.height
 
 
-def test_what_is_made_for_values_says_what_to_do_with_nested_books() -> None:
-    """What takes no books refuses nested ones and names md.explode; what is no nested frame is not exploded."""
+def test_functions_of_values_say_what_to_do_with_nested_books() -> None:
+    """Functions of values refuse nested books and name md.explode, which refuses any other frame."""
     for verb in (md.explode, md.nest):
         with pytest.raises(md.errors.NotTidyError, match="price"):
             verb(md.testing.prices())
@@ -102,7 +102,7 @@ def test_what_is_made_for_values_says_what_to_do_with_nested_books() -> None:
 
 
 def test_rows_of_one_snapshot_stay_one_row() -> None:
-    """What has one row per token and time is worked on as it is: nothing is exploded, the lists are handed on."""
+    """Functions of one row per token and time pass the lists on and explode nothing."""
     frame = two()
     for got in (
         md.resample(frame, "1h"),
@@ -132,14 +132,14 @@ def test_a_lazy_frame_is_worked_on_in_parts(verb: Callable[[Any], Any]) -> None:
 
 
 def test_a_reader_of_batches_is_an_arrow_frame() -> None:
-    """What an engine gives batch by batch goes into the verbs, and a table comes out."""
+    """Functions take batches of an engine and return a table."""
     table = two().to_arrow()
     for verb in (md.bbo, md.depth, md.nest, md.check, md.explode):
         assert verb(table.to_reader()).equals(verb(table))
 
 
 WON = {"rain": "11"}
-# What plain loops have no line for: each takes books.
+# Functions of books without a plain loop.
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "probabilities": md.probabilities,
     "spread_bps": md.spread_bps,
@@ -174,7 +174,7 @@ def one_token(frame: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
 @pytest.mark.parametrize("name", OTHERS)
-def test_a_verb_gives_of_nested_books_what_it_gives_of_levels(name: str, kind: str) -> None:
+def test_a_function_returns_the_same_for_nested_books_and_levels(name: str, kind: str) -> None:
     """Scores, joins, reports, trades, exports and charts do not depend on how the books lie."""
     levels: Any = md.testing.books("pandas" if kind == "pandas" else "polars", buckets=3)
     levels = levels.to_arrow() if kind == "arrow" else levels

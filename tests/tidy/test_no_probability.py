@@ -54,7 +54,7 @@ def computed(frame: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "view"), CASES)
 def test_cents_are_refused_by_verbs_of_probabilities(name: str, view: str, kind: str, one: bool) -> None:
-    """Whether all prices are cents or those of one time: NotTidyError, which names the value and what to do."""
+    """One price in cents is enough for NotTidyError, which names the value and what to do."""
     frame = KINDS[kind](in_cents(view, one=one))
     with pytest.raises(
         md.errors.NotTidyError, match="outside of 0 to 1; prices are probabilities: divide cents by 100"
@@ -65,7 +65,7 @@ def test_cents_are_refused_by_verbs_of_probabilities(name: str, view: str, kind:
 @pytest.mark.parametrize("name", ["duckdb", "spark"])
 @pytest.mark.parametrize("view", ["prices", "books"])
 def test_an_engine_refuses_cents_when_it_computes(name: str, view: str, engine: Any) -> None:
-    """The error is that of the engine, with the same text."""
+    """The engine raises its own error, with the same text."""
     frame = engine(name).frame(in_cents(view))
     verbs = OF_PRICES if view == "prices" else {name: OF_BOOKS[name] for name in OF_BOOKS.keys() - OF_PRICES.keys()}
     for verb in verbs.values():

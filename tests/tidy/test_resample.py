@@ -37,7 +37,7 @@ def test_parts_that_share_a_row_are_not_averaged(starts: tuple[int, int], overla
 
 @pytest.mark.parametrize("kind", ["polars", "duckdb"])
 def test_values_with_an_unknown_count_weigh_one(kind: str) -> None:
-    """A count that is missing is that of one point, whatever computes the mean, and further counts are kept."""
+    """A missing count weighs one point, whatever computes the mean, and other counts are kept."""
     duckdb = pytest.importorskip("duckdb", reason="duckdb computes means by expressions")
     frame = prices([0, 1, 2], [0.25, 0.5, 1.0]).with_columns(price_count=pl.Series([3, None, 2], dtype=pl.Int64))
     if kind == "polars":
@@ -60,7 +60,7 @@ def test_a_grid_is_coarse_if_all_rows_are_on_it() -> None:
 
 
 def test_prices_and_bbo_in_one_frame_are_refused() -> None:
-    """One of them is averaged and of the other the last row is kept, so they are resampled each by itself."""
+    """Prices are averaged and bbo keeps the last row, so each is resampled alone."""
     both = md.bbo(pl.concat([book(n) for n in range(3)]))
     with pytest.raises(md.errors.NotTidyError, match="select the columns of one of them"):
         md.resample(both.with_columns(price=0.5), "1h")

@@ -144,7 +144,7 @@ def test_ids_that_are_texts_join_ids_that_are_categories(*, lazy: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_a_join_takes_the_column_that_tells_when_rows_are_known(kind: Any) -> None:
-    """With available_at on the right, no resolution is needed, and rows are those of the join with one."""
+    """With available_at on the right, the join needs no width and has the same rows."""
     prices = md.testing.prices(kind)
     known = md.available_at(prices, "1m")
     told, width = md.asof_join(prices, known), md.asof_join(prices, prices, width="1m")

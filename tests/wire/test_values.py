@@ -296,7 +296,15 @@ def test_arithmetic_is_exact_utc_everywhere() -> None:
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1w", 604_800), ("0s", 0), ("999999999s", 999_999_999)],
+    [
+        ("90s", 90),
+        ("30min", 1800),
+        ("2H", 7200),
+        ("1d", 86_400),
+        ("1w", 604_800),
+        ("0s", 0),
+        ("999999999s", 999_999_999),
+    ],
 )
 def test_a_duration_is_a_text_or_a_timedelta(value: str, seconds: int) -> None:
     """Both are exact microseconds; a number of seconds only where it is said to be one, within the limits."""
