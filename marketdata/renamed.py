@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from marketdata import errors
 from marketdata.errors import ConfigError
-from marketdata.points.arguments import P, T
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 NAMES = {
     "crossed": 'md.features(frame, ["crossed"])',

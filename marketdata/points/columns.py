@@ -338,7 +338,7 @@ def joined(parts: Sequence[D]) -> D:
     number = {token: i for i, token in enumerate(tokens)}
     codes = np.concatenate([np.array([number[token] for token in p.tokens], np.int64)[p.token] for p in parts])
     ts, no_bounds = np.concatenate([part.ts for part in parts]), np.zeros(1, np.int64)
-    types = {name: v.dtype for part in parts for name, v in part.values.items()}
+    types = {name: v.dtype for part in parts for name, v in part.values.items()}  # type: ignore[attr-defined]
     values = {name: np.concatenate([values_of(part, name, types[name]) for part in parts]) for name in types}
     entries: Data = Series((), no_bounds, ts, values)
     books = [part for part in parts if isinstance(part, Books)]

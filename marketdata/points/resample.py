@@ -102,8 +102,8 @@ def means_of(series: Series, values: Sequence[str], width: BucketWidth) -> Serie
     """Rules 3 and 4: the mean of each value in each bucket, by its counts if it has them, and the counts behind it."""
     edges = buckets(series, width)
     averaged = {name: means(series.values[name], _weights(series, name + COUNT), edges) for name in values}
-    counts = {name + COUNT: count for name, (_, count) in averaged.items()}
-    out = {name: mean for name, (mean, _) in averaged.items()} | counts  # type: ignore[operator] # whole
+    out = {name: mean for name, (mean, _) in averaged.items()}
+    out |= {name + COUNT: count for name, (_, count) in averaged.items()}  # type: ignore[misc] # whole
     return in_buckets(series, edges, width, out)
 
 

@@ -64,6 +64,7 @@ def widths(resolution: Width, width: Width | None, *, fill: bool = False) -> Wid
 
 def coarser_grid(ts: Ints, width: BucketWidth) -> Grid | None:
     """The widest grid that all times are on, if not by chance and if it does not divide a width."""
+    grid = None
     for times in (ts[:64], ts[:: len(ts) // 1000 + 1], ts):  # a few times tell most grids
         grid = _widest_grid(times)
         # Further times only make it finer.
@@ -71,7 +72,7 @@ def coarser_grid(ts: Ints, width: BucketWidth) -> Grid | None:
             return None
     count = len(np.unique(ts))
     # Times are on a grid by chance once in ratio ** count; three rows are enough between resolutions of the interface.
-    if count < 3 or (grid.micros // math.gcd(grid.micros, width.micros)) ** count < 4**3:
+    if grid is None or count < 3 or (grid.micros // math.gcd(grid.micros, width.micros)) ** count < 4**3:
         return None
     return Grid(grid, count)
 

@@ -26,22 +26,18 @@ Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str
 
 
 class _Chosen(NamedTuple):
-    """A measure with its arguments, and one of its columns alone if that was asked for."""
+    """A measure with its arguments; one of its columns alone if that was asked for, and what follows the names."""
 
     measure: Measure
     arguments: Mapping[str, Any]
     column: str | None = None
+    suffix: str = ""
 
     def columns(self, books: Books) -> dict[str, Any]:
-        """The columns of the measure by their own names."""
+        """The columns of the measure by their names in the result."""
         columns = self.measure.columns(books, self.arguments)
-        return columns if self.column is None else {self.column: columns[self.column]}
-
-    def named_columns(self, books: Books) -> dict[str, Any]:
-        """The columns by names that tell the arguments: ``imbalance_levels_5``."""
-        told = ((k, v) for k, v in self.arguments.items() if isinstance(v, str | int | float))
-        suffix = "".join(f"_{name}_{value}" for name, value in told)
-        return {f"{name}{suffix}": column for name, column in self.columns(books).items()}
+        names = columns if self.column is None else [self.column]
+        return {name + self.suffix: columns[name] for name in names}
 
 
 def features(frame: F, measures: Iterable[Feature]) -> F:
@@ -71,7 +67,7 @@ def features(frame: F, measures: Iterable[Feature]) -> F:
     chosen = [_chosen(measure) for measure in measures]
     if not chosen:
         raise ConfigError(f"measures is empty; allowed are {', '.join(map(repr, MEASURES))}.")
-    return _evaluated(frame, chosen, _Chosen.named_columns)
+    return _evaluated(frame, chosen)
 
 
 def measure(
@@ -127,7 +123,7 @@ def on_frames(measure: Measure) -> Callable[..., Any]:
     """The function of frames that a measure is to users."""
 
     def function(frame: F, *args: Any, **kwargs: Any) -> F:
-        return _evaluated(frame, [_Chosen(measure, _bound(measure, args, kwargs))], _Chosen.columns)
+        return _evaluated(frame, [_Chosen(measure, _bound(measure, args, kwargs))])
 
     takes = signature(measure.formula)
     frame = Parameter("frame", Parameter.POSITIONAL_OR_KEYWORD)
@@ -148,21 +144,19 @@ def top(frame: Frame) -> Series:
     return books.series(bbo(books))
 
 
-def _evaluated(frame: F, chosen: Sequence[_Chosen], columns_of: Callable[[_Chosen, Books], dict[str, Any]]) -> F:
+def _evaluated(frame: F, chosen: Sequence[_Chosen]) -> F:
     """One row per (token, ts): ts, ids and the columns of the measures."""
     all_levels = any(one.measure.needs == "levels" for one in chosen)
     kinds, reduce = (KINDS[:2], None) if all_levels else (KINDS, _best_rows)
-    rule = partial(_rows, chosen=chosen, columns_of=columns_of, all_levels=all_levels)
+    rule = partial(_rows, chosen=chosen, all_levels=all_levels)
     return run(frame, rule, kinds, partition_by="snapshot", reduce=reduce)
 
 
-def _rows(
-    frame: Frame, chosen: Sequence[_Chosen], columns_of: Callable[[_Chosen, Books], dict[str, Any]], *, all_levels: bool
-) -> Native:
+def _rows(frame: Frame, chosen: Sequence[_Chosen], *, all_levels: bool) -> Native:
     books = frames.books(frame, all_levels=all_levels)
     values: dict[str, Column] = {}
     for one in chosen:
-        columns = columns_of(one, books)
+        columns = one.columns(books)
         doubled = sorted(columns.keys() & values.keys())
         if doubled:
             raise ConfigError(f"measures gives {', '.join(map(repr, doubled))} twice; give each measure once.")
@@ -192,7 +186,9 @@ def _chosen(feature: object) -> _Chosen:
         rule, column = MEASURES[name], None
     else:
         rule, column = _of_column(name), name
-    return _Chosen(rule, _bound(rule, (), arguments), column)
+    bound = _bound(rule, (), arguments)
+    suffix = "".join(f"_{name}_{value}" for name, value in bound.items() if isinstance(value, str | int | float))
+    return _Chosen(rule, bound, column, suffix)
 
 
 def _of_column(name: str) -> Measure:
