@@ -85,7 +85,8 @@ class _Suggestions:
 
             near = (f"; did you mean {one!r}?" for one in get_close_matches(name, [*dir(type(self)), *vars(self)], n=1))
             hint = instead_of(name) or "".join(near)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+            owner = "df.md" if isinstance(self, Accessor) else "df.md.plot"
+            raise AttributeError(f"{owner} has no {name!r}{hint}")
 
 
 _BOOKS: tuple[Kind, ...] = ("books", "nested")

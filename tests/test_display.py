@@ -79,7 +79,13 @@ def test_objects_say_what_a_person_wants_to_know() -> None:
         record = client.market(client.markets()["slug"][0])
         report = client.prices(record.id, "2025-12-31", "2026-01-01").md.report
         fees = md.Fees.quadratic(0.04)
-        shown = [(client, service.base_url), (record, record.question), (report, "requests"), (fees, "0.04 x price")]
+        shown = [
+            (client, service.base_url),
+            (record, record.question),
+            (record, "Yes "),
+            (report, "requests"),
+            (fees, "0.04 x price"),
+        ]
         for thing, text in shown:
             for seen in (repr(thing), thing._repr_html_()):
                 assert text in seen

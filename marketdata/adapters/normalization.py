@@ -125,7 +125,10 @@ def sides(raw: Raw, name: str = "side") -> pl.Series:
             return pl.Series(name, is_ask.view(np.int8))
     unknown = sorted({*raw.drop_nulls().cast(pl.String).unique()} - {BID, ASK})
     if unknown:
-        hint = f" Write them in lower case: {name}.str.lower()." if {*map(str.lower, unknown)} <= {BID, ASK} else ""
+        lower_case = {*map(str.lower, unknown)}
+        hint = f" Write them in lower case: {name}.str.lower()." if lower_case <= {BID, ASK} else ""
+        if lower_case <= {"buy", "sell"}:
+            hint = f" Resting orders to buy are {BID!r}, to sell {ASK!r}."
         raise NotTidyError(f"{name} is {BID!r} or {ASK!r}; the frame also contains {unknown}.{hint}")
     raise NotTidyError(f"{name} is null in {raw.null_count()} rows; every level is of a {BID} or an {ASK}.")
 

@@ -512,7 +512,7 @@ def add_files(
             if chosen.kind == "trades":
                 raise ConfigError(
                     f"{path.name!r} has trades ({chosen.needed}), which an archive does not store: md.read_trades "
-                    "reads them."
+                    "reads them. If its rows are changes of books, add a column is_snapshot."
                 )
             is_table = chosen.kind != "books" or chosen.name == "books"
             (tables if is_table else recordings).append((file, chosen))

@@ -40,7 +40,7 @@ def line(store: ArchiveStore) -> str:
         return f"Archive({store.root!r})"
     if not views:
         return f"Archive({store.root!r}): {markets:,} markets, no points"
-    what = f"{', '.join(views)} of {markets:,} markets"
+    what = f"{', '.join(views)} of {markets:,} market{'s' if markets != 1 else ''}"
     return f"Archive({store.root!r}): {what}, {span} UTC at {store.base}, {size}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from marketdata.display import described, html_table
+from marketdata.display import described, html_table, without_middle
 from marketdata.errors import BadRequestError, ParameterError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
@@ -29,10 +29,19 @@ class Record(dict[str, Any]):
         return [*super().__dir__(), *self]
 
     def __repr__(self) -> str:
-        return described("Record", self.items())
+        return described("Record", self._shown().items())
 
     def _repr_html_(self) -> str:
-        return html_table(self.items())
+        return html_table(self._shown().items())
+
+    def _shown(self) -> dict[str, Any]:
+        """The fields, with a label and a short id for each token."""
+        tokens = [
+            f"{token.get('label')} {without_middle(str(token.get('id')), 16)}"
+            for token in self.get("tokens") or ()
+            if isinstance(token, dict)
+        ]
+        return {**self, "tokens": ", ".join(tokens)} if tokens else self
 
 
 def record(transport: Transport, segments: tuple[str, ...], model: type[BaseModel]) -> Record:

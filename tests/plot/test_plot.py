@@ -447,7 +447,7 @@ def test_a_frame_of_the_wrong_kind_is_refused(ax) -> None:
         plot.depth(testing.metrics(), ax)
     with pytest.raises(md.errors.NotTidyError, match="takes metrics"):
         plot.metrics(testing.books(), ax)
-    with pytest.raises(md.errors.NotTidyError, match="price"):
+    with pytest.raises(md.errors.NotTidyError, match=r"give md.bbo\(books\)"):
         plot.prices(testing.books(), ax)
     with pytest.raises(md.errors.NotTidyError, match="volume"):
         plot.metrics(testing.prices(), ax)

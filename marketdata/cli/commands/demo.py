@@ -178,7 +178,7 @@ def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> 
 
 def _left_out(count: int, what: str) -> None:
     if count > 0:
-        print(f"  Left out: {count:,} {what}.")
+        print(f"  Left out: {what}: {count:,}.")
 
 
 def _step(text: str) -> None:

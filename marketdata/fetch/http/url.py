@@ -31,7 +31,10 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
         raise refused(f"is a text such as 'https://host', not {type(given).__name__}.")
     if not given:
         keys = " or ".join(vendor.key_variable for vendor in VENDORS)
-        hint = f"Pass base_url=... or set {BASE_URL}, or {keys} alone. md.serve(md.simulate()) is a service to try."
+        hint = (
+            f"Pass base_url=... or set {BASE_URL}. With {keys} the address is known. "
+            "To begin without a key, use md.serve(md.simulate())."
+        )
         raise refused("is missing.", hint)
     try:
         parts = urlsplit(given.strip())
