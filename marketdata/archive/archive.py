@@ -842,7 +842,9 @@ class Archive(Generic[Frame]):
             )
         if start is None or end is None:
             raise ConfigError("on_missing='fetch' needs start= and end=.")
-        run = Pull(self._store, self._client, PullOptions(progress=self._progress, clamp=self._clamp))
+        run = Pull(
+            self._store, self._client, PullOptions(progress=self._progress, clamp=self._clamp, must_have_views=True)
+        )
         markets = run.run(Selection(self._store, self._client, markets=market), [view], start, end)
         return dict.fromkeys(markets, to_range(start, end))
 

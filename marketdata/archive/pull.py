@@ -64,6 +64,7 @@ class PullOptions(NamedTuple):
     refresh: bool = False
     progress: bool | None = None
     stop: threading.Event | None = None
+    must_have_views: bool = False
 
 
 @dataclass
@@ -108,6 +109,7 @@ class Pull:
         known = [market for market in markets if self.store.catalog["markets"].find(market) is not None]
         chosen, whole_range = list(views), wanted
         refused_views: dict[View, PlanError] = {}
+        refusals: list[tuple[list[tuple[View, str, Gap]], PlanError]] = []
         while todo := [
             (view, market, gap) for market in known for view in chosen for gap in self._gaps(view, market, wanted)
         ]:
@@ -120,7 +122,7 @@ class Pull:
             try:
                 self._fetch(todo)
             except PlanError as problem:
-                if problem.view in chosen:
+                if problem.view in chosen and not self.options.must_have_views:
                     chosen.remove(problem.view)
                     refused_views[problem.view] = problem
                 elif (finest := self._finest_allowed(problem)) is not None:
@@ -128,12 +130,9 @@ class Pull:
                     self.__dict__.pop("clock", None)
                     warn(f"The plan allows {finest} at finest, so that is the base of the new archive.", PlanWarning)
                 elif (earliest := self._earliest_allowed(problem, wanted)) is not None:
-                    refused = Range(wanted.start, earliest)
-                    self._leave_out(
-                        [(v, m, g._replace(end=min(g.end, earliest))) for v, m, g in todo if g.start < earliest],
-                        problem,
-                    )
-                    wanted = Range(refused.end, wanted.end)
+                    early = [(v, m, g._replace(end=min(g.end, earliest))) for v, m, g in todo if g.start < earliest]
+                    refusals.append((early, problem))
+                    wanted = Range(earliest, wanted.end)
                 else:
                     raise
                 continue
@@ -141,7 +140,9 @@ class Pull:
         # Recorded at the end, because a record fixes the base of a new archive.
         for view, problem in refused_views.items():
             gaps = [(view, market, gap) for market in known for gap in self._gaps(view, market, whole_range)]
-            self._leave_out(gaps, problem)
+            refusals.append((gaps, problem))
+        for refused, problem in refusals:
+            self._leave_out(refused, problem)
 
     def _finest_allowed(self, problem: PlanError) -> BucketWidth | None:
         """The base for a new archive after a refused resolution; PlanError that says what to do for another archive."""
@@ -183,7 +184,9 @@ class Pull:
                 end = min(gap.end, self.clock.edge)
                 ranges.setdefault(market, []).append(Range(gap.start, end))
                 self.fetched.append(FetchedRange(view, market, gap.start, end, CoverageState.NOT_ALLOWED, None, width))
-            self.store.refuse(view, ranges, now)
+            # A record would fix the base of a new archive before the plan has said which it allows.
+            if not self._is_base_open or self.store.stored_base is not None:
+                self.store.refuse(view, ranges, now)
         warn(f"The plan does not allow {', '.join(views)} of a part of this pull: {problem.problem}", PlanWarning)
 
     def raise_unknown(self, markets: Sequence[str]) -> None:

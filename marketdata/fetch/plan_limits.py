@@ -61,6 +61,6 @@ def usage_fields(usage: Any) -> dict[str, Any]:
 def _number(value: object) -> float | None:
     """A number that is not negative, also as the first one of a text such as "30 days"."""
     if isinstance(value, str):
-        match = re.match(r"\s*(\d{1,12}(?:\.\d{1,6})?)(?![\w.])", value, re.ASCII)
-        value = float(match[1]) if match is not None else None
+        match = re.match(r"\s*(\d{1,3}(?:,\d{3})+|\d{1,12}(?:\.\d{1,6})?)(?![\w.,])", value, re.ASCII)
+        value = float(match[1].replace(",", "")) if match is not None else None
     return float(value) if type(value) in (int, float) and 0 <= value < 1e15 else None  # type: ignore[operator,arg-type]

@@ -169,11 +169,18 @@ def test_a_month_on_a_free_plan_is_pulled_served_and_resampled(tmp_path: Path, m
     span, archive = times(rng), md.Archive(tmp_path / "archive")
     with service(stub) as client:
         began = stub.now
-        with pytest.warns(PlanWarning, match="10m at finest"):
-            archive.pull(client, names, views=["prices", "metrics"], start=span[0], end=span[1])
+        with pytest.warns(PlanWarning) as told:
+            archive.pull(client, names, start=span[0], end=span[1])
         minutes = (stub.now - began) / MINUTE
     assert minutes <= sum(stub.paths.values()) / 10 / 0.95
     assert sum(stub.paths.values()) <= markets * (42 + 21) * 1.2 + 20
+    assert [str(warning.message)[:26] for warning in told] == [
+        "The plan allows 10m at fin",
+        "The plan does not allow bo",
+    ]
+    states = archive.coverage().groupby("view", observed=True)["state"].unique()
+    assert states["books"].tolist() == ["not_allowed"]
+    assert states["prices"].tolist() == ["final"]
     with md.serve(archive) as local, md.Client(local.base_url, local.api_key, frame="polars") as client:
         for view, column in (("prices", "price"), ("metrics", "volume")):
             served = getattr(client, view)(names[-1], *times(rng), "1h")
@@ -195,6 +202,8 @@ def test_a_clamped_fetch_through_an_archive_says_what_was_not_allowed(tmp_path: 
     with service(stub, archive=archive) as client:
         with pytest.raises(PlanError):
             client.prices("m1", *span, "10m")
+        with pytest.raises(PlanError, match="order books"):
+            client.books("m1", *span, "10m")
         with pytest.warns(PlanWarning):
             frame = client.prices("m1", *span, "10m", clamp=True)
     assert abs(frame["ts"].dt.epoch("us").min() - (stub.now - 30 * DAY)) < 2 * HOUR

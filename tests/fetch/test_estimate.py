@@ -62,6 +62,7 @@ def test_a_daily_quota_is_a_part_of_the_plan() -> None:
     plan = make_plan([WEEK], {}, limits, START)
     assert plan.days == 6
     assert "6 days at 20 requests a day" in repr(plan)
+    assert read_usage({"requests_per_day": "1,000 (UTC)"}).requests_per_day == 1000
 
 
 def test_a_plan_escapes_html() -> None:
