@@ -1,17 +1,10 @@
-"""What a user installs: its name, and that the extra `all` is enough for every page and notebook."""
+"""What a user installs: its name, and what the extra `all` has."""
 
 from __future__ import annotations
 
-import ast
-import doctest
-import json
 import re
-import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-
-import examples
 
 import marketdata as md
 
@@ -29,7 +22,6 @@ TEXTS = [
         and not {"_build", "_made"} & set(path.relative_to(ROOT).parts)
     ),
 ]
-PAGES = [path for path in TEXTS if path.suffix in {".md", ".ipynb"}]
 
 
 def name(path: Path) -> str:
@@ -63,43 +55,6 @@ def test_every_hint_installs_this_distribution() -> None:
     for path in TEXTS:
         for extras in named.findall(path.read_text(encoding="utf-8")):
             assert set(extras.split(",")) <= EXTRAS.keys(), name(path)
-
-
-def imported(code: str) -> Iterator[str]:
-    """The top-level packages that code imports; not those that it looks for first."""
-    todo: list[ast.AST] = [ast.parse(code)]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.If) and "find_spec" in ast.unparse(node.test):
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield (node.module or "").partition(".")[0]
-        todo += ast.iter_child_nodes(node)
-
-
-def codes(path: Path) -> list[str]:
-    """The code of a page or notebook that runs wherever the package is installed."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".ipynb":
-        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-    blocks = [block for block in examples.blocks(text) if not re.match(r"(?:>>> )?# needs: ", block)]
-    return [_shown_code(block) if ">>>" in block else block for block in blocks]
-
-
-def _shown_code(block: str) -> str:
-    """Return the code of examples with a prompt, without those that are not run."""
-    shown = doctest.DocTestParser().get_examples(block)
-    return "".join(example.source for example in shown if not example.options.get(doctest.SKIP))
-
-
-def test_all_is_enough_for_every_page_and_notebook() -> None:
-    """What a page or notebook imports without looking for it first is part of the extra `all`."""
-    core = {package(requirement) for requirement in PROJECT["dependencies"]}
-    installed = {md.__name__, "IPython", *sys.stdlib_module_names, *core, *packages_of("all")}
-    missing = {name(page): set().union(*map(imported, codes(page))) - installed for page in PAGES}
-    assert {page: packages for page, packages in missing.items() if packages} == {}
 
 
 def test_the_tests_add_nothing_that_an_extra_brings() -> None:

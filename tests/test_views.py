@@ -1,12 +1,8 @@
-"""A view, a resolution and a field of a record are one line each: every public place has what the table has."""
+"""Each view has its place in client, archive, samples and docs, and each column is explained."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -46,53 +42,3 @@ def test_every_column_is_explained() -> None:
         for owner in (md.Client, md.Archive):
             words = set(re.findall(r"\w+", getattr(owner, kind).__doc__))
             assert [name for name in COLUMNS[kind] if name not in words] == []
-
-
-FIELDS = """        Field("halted_at", "date", "when it was stopped [UTC]", searched=True, stored=True, leaks=True),
-        Field("rules", "text", "what else holds", "market"),
-"""
-# The module, a line of it, and what is added before that line.
-ADDED = (
-    ("resolution.py", '    D1 = "1d"\n', '    H12 = "12h"\n'),
-    ("points/records.py", '        Field("tokens", ', FIELDS),
-)
-USED = """
-import tempfile, marketdata as md, requests
-
-archive = md.simulate(events=1, days=1, markets=1)
-market = archive.records("markets")[0]["id"]
-day = "2025-12-31", "2026-01-01"
-with md.serve(archive) as service, md.Client(service.base_url, service.api_key) as client:
-    assert len(client.prices(market, *day, "12h")) == 4
-    assert client.plan("prices", market, *day, "12h").refused == ()
-    assert "12h" in client.usage().limits.granularity_allowed
-    refusal = requests.get(f"{service.base_url}/v1/markets/{market}/prices?start_ts=0&end_ts=1&resolution=2m",
-                           headers={"X-API-Key": service.api_key})
-    assert "12h" in refusal.json()["detail"][0]["msg"]
-
-mine = md.Archive(tempfile.mkdtemp())
-mine.add(markets=[{"id": "m", "tokens": []}, {"id": "n", "halted_at": "2026-01-01", "rules": 7}])
-first, second = mine.records("markets")
-assert first["halted_at"] is None and second["halted_at"] == "2026-01-01" and second["rules"] == "7"
-assert str(mine.markets()["halted_at"].dtype) == "datetime64[us, UTC]"
-assert str(mine.sql("select halted_at from markets order by market_id")["halted_at"][1]).startswith("2026-01-01")
-assert "halted_at" in md.without_answers(mine.markets(), dry=True)
-with md.serve(mine) as service, md.Client(service.base_url, service.api_key, frame="polars") as client:
-    listed = client.markets(search="2026-01-01")
-    assert listed["market_id"].to_list() == ["n"] and listed.schema["halted_at"].time_zone == "UTC"
-    assert client.market("m").halted_at is None and client.market("m").rules is None
-"""
-
-
-def test_a_resolution_and_a_field_are_one_line(tmp_path: Path) -> None:
-    """Client, plans, archive, SQL and service take a resolution and fields of markets that a line each adds."""
-    shutil.copytree(ROOT / "marketdata", tmp_path / "marketdata", ignore=shutil.ignore_patterns("__pycache__"))
-    for module, line, added in ADDED:
-        table = tmp_path / "marketdata" / module
-        text = table.read_text(encoding="utf-8")
-        assert text.count(line) == 1
-        table.write_text(text.replace(line, added + line), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", USED]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
