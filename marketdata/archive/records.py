@@ -123,8 +123,11 @@ def _typed(kind: str, value: Any, what: str) -> Any:
     if kind == "texts":
         return [str(one) for one in ([value] if isinstance(value, str) else value) if one is not None]
     if kind == "tokens":
-        ids = (text_id(t.get("id", t.get("token_id")), "token id") for t in value)
-        return [{**t, "id": identity, "label": t.get("label")} for t, identity in zip(value, ids, strict=True)]
+        tokens = []
+        for token in value:
+            identity, label = token.get("id", token.get("token_id")), token.get("label", token.get("outcome"))
+            tokens.append({**token, "id": text_id(identity, "token id"), "label": label})
+        return tokens
     return text_id(value, what) if kind == "id" else str(value) if kind == "text" else value
 
 

@@ -66,6 +66,27 @@ def test_ids_of_ladders_are_derived(tmp_path: Path) -> None:
     assert market["resolved_token_id"] == "m:Yes"
 
 
+def test_tokens_of_a_record_may_be_objects(tmp_path: Path) -> None:
+    """A token is ``{token_id, outcome}``, and the outcome is its label."""
+    path = tmp_path / "markets.json"
+    path.write_text('[{"condition_id": "m", "question": "?", "tokens": [{"token_id": "7", "outcome": "Yes"}]}]')
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    archive.add_files(path)
+    assert archive.markets().select("token_ids", "token_labels").row(0) == (["7"], ["Yes"])
+
+
+def test_cells_of_several_shapes_are_read_one_by_one(tmp_path: Path) -> None:
+    """A cell that no side of a book can be is damaged; pairs, a mapping and nothing are sides."""
+    rows = [
+        '{"ticker": "m", "ts": 1767225600, "yes_levels": [["0.41", "1"]], "no_levels": "x"}',
+        '{"ticker": "m", "ts": 1767225660, "yes_levels": {"0.42": 3}, "no_levels": null}',
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    assert archive.add_files(tmp_path / "rows.jsonl")["reasons"].to_list() == ["1 damaged"]
+    assert archive.books("m").filter(token_label="Yes", side="bid")["price"].to_list() == [0.42]
+
+
 def test_equal_scores_name_both_formats(tmp_path: Path) -> None:
     """A table that is two things is refused with their names, until one is chosen."""
     path = tmp_path / "both.parquet"

@@ -156,7 +156,11 @@ class RecordingFile:
         def table(rows: list[Any]) -> pl.DataFrame:
             # A line that is no object counts as a row without values.
             objects = [_with_text_ids(row) if isinstance(row, dict) else {} for row in rows]
-            return pl.DataFrame(objects, infer_schema_length=None, strict=False)
+            try:
+                return pl.DataFrame(objects, infer_schema_length=None, strict=False)
+            except (pl.exceptions.PolarsError, TypeError):  # a column has values of several shapes
+                texts = [{name: _as_text(value) for name, value in row.items()} for row in objects]
+                return pl.DataFrame(texts, infer_schema_length=None, strict=False)
 
         rows: list[Any] = []
         damage = None
@@ -228,6 +232,11 @@ def _value(line: bytes) -> Any:
         return msgspec.json.decode(line)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
+
+
+def _as_text(value: Any) -> Any:
+    """Lists and objects as JSON; other values unchanged."""
+    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
 
 
 def _with_text_ids(row: Mapping[str, Any]) -> dict[str, Any]:

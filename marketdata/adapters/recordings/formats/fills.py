@@ -11,7 +11,6 @@ from marketdata.adapters.recordings.columns import numbers
 from marketdata.adapters.recordings.files import RecordingFile
 from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
 from marketdata.adapters.recordings.trades import trades_of_rows
-from marketdata.points.columns import Floats
 
 _ASSETS = ("maker_asset_id", "taker_asset_id")
 # Amounts in whole numbers are millionths of a share and of a dollar.
@@ -23,7 +22,9 @@ def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
     for frame, batch in FORMAT.rows(file, options):
         rows = frame.with_columns(pl.col(_ASSETS).cast(pl.String).fill_null(""))
         maker_pays, taker_pays = (rows[asset] == "0" for asset in _ASSETS)
-        given, received = _amounts(rows["maker_amount"]), _amounts(rows["taker_amount"])
+        texts = rows.select(pl.col("maker_amount", "taker_amount").cast(pl.String))
+        has_decimals = any(column.str.contains(r"[.eE]").any() for column in texts)
+        given, received = (numbers(column) / (1 if has_decimals else _UNITS) for column in texts)
         money, shares = np.where(maker_pays, given, received), np.where(maker_pays, received, given)
         with np.errstate(divide="ignore", invalid="ignore"):
             price = money / shares
@@ -37,11 +38,6 @@ def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
         if not is_trade.all():
             batch.left_out["not of a token against money"] += int((~is_trade).sum())
         yield trades_of_rows(rows.filter(is_trade), batch)
-
-
-def _amounts(column: pl.Series) -> Floats:
-    is_whole = not column.cast(pl.String).str.contains(r"[.eE]").any()
-    return numbers(column) / _UNITS if is_whole else numbers(column)
 
 
 FORMAT = Format(
