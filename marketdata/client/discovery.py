@@ -35,13 +35,16 @@ class Record(dict[str, Any]):
         return html_table(self._shown().items())
 
     def _shown(self) -> dict[str, Any]:
-        """The fields, with a label and a short id for each token."""
+        """The fields, those of a field too, with a label and a short id for each token."""
         tokens = [
             f"{token.get('label')} {without_middle(str(token.get('id')), 16)}"
             for token in self.get("tokens") or ()
             if isinstance(token, dict)
         ]
-        return {**self, "tokens": ", ".join(tokens)} if tokens else self
+        shown: dict[str, Any] = {}
+        for name, value in self.items():
+            shown |= {f"{name}.{inner}": v for inner, v in value.items()} if type(value) is dict else {name: value}
+        return {**shown, "tokens": ", ".join(tokens)} if tokens else shown
 
 
 def record(transport: Transport, segments: tuple[str, ...], model: type[BaseModel]) -> Record:
