@@ -9,16 +9,17 @@ from typing import Literal
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, is_in_memory, is_lazy, kind_name, run
-from marketdata.adapters.frame import Frame, Levels, Native, Texts
+from marketdata.adapters.dispatch import F, is_in_memory, is_lazy, kind_name, opened, run
+from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Columns, Ints, ranges
+from marketdata.points.columns import Columns, Ints
 from marketdata.points.grid import on_grid
-from marketdata.points.schema import ASK, BID, ID_COLUMNS, is_count
+from marketdata.points.schema import ID_COLUMNS, is_count
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import refuse_off_grid, widths
+from marketdata.tidy.shapes import exploded, nested
 from marketdata.times import TimeLike, to_micros, to_range
 
 Fill = Literal["null", "forward"] | None
@@ -36,10 +37,13 @@ def check_fill(frame: object, fill: Fill) -> None:
 
 def filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     """Resampled rows, and marked ones for the buckets between the first and the last row that have none."""
-    columns = frames.rows(frame) if frame.kind == "books" else frames.series(frame)
+    if frame.kind == "books":  # a nested book is one row, and a null list explodes to a sentinel row
+        snapshots = opened(nested(frame), ["nested"])
+        return exploded(opened(filled(snapshots, width, fill), ["nested"]))
+    columns = frames.series(frame)
     ts = columns.ts
     grid = np.arange(ts.min(), ts.max() + 1, width.micros) if len(ts) else ts
-    return _books(frame, grid, fill) if frame.kind == "books" else _on_grid(frame, columns, grid, fill)
+    return _on_grid(frame, columns, grid, fill)
 
 
 @renamed
@@ -106,27 +110,3 @@ def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
         count = np.append(np.nan_to_num(frame.numbers(name)), 0)[np.where(observed, shown, -1)]
         values[name] = count.astype(np.int64)
     return frames.rows_to_frame(frame, shown, {**values, "observed": observed})
-
-
-def _books(frame: Frame, grid: Ints, fill: Fill) -> Native:
-    """A snapshot of each token at each time of the grid; one that is missing is a sentinel row for each side."""
-    rows, levels, edges = frames.level_rows(frame)
-    starts = edges[:-1:2]
-    entries, shown, observed = on_grid(rows.take(starts), grid, forward=fill == "forward")
-    there = shown >= 0
-    lengths = np.where(there, np.append(np.diff(edges[::2]), 0)[shown], 2)
-    at = ranges(np.append(starts, 0)[shown], lengths)
-    made = np.repeat(~there, lengths)
-    side = np.append(levels.side, 0)[at * ~made].astype(np.int8)
-    side[made] = np.tile(np.array([0, 1], np.int8), int((~there).sum()))
-    at[made] = -1
-    price, size = (np.append(values, np.nan)[at] for values in (levels.price, levels.size))
-    bounds = np.append(0, np.cumsum(lengths))[entries.bounds]
-    whole = Columns(entries.tokens, bounds, np.repeat(entries.ts, lengths))
-    values = frames.entry_columns(whole, frame.names) | {
-        "side": Texts(side, [BID, ASK]),
-        "level": Levels(np.append(levels.level, 0)[at], np.isnan(price)),
-        "price": price,
-        "size": size,
-    }
-    return frames.rows_to_frame(frame, at, {**values, "observed": np.repeat(observed, lengths)})

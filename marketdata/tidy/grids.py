@@ -87,7 +87,7 @@ def _widest_grid(ts: Ints) -> BucketWidth | None:
         return WEEK
     micros = math.gcd(first, step)
     micros = micros if micros % UNITS["d"] == 0 else math.gcd(micros, UNITS["d"])
-    return BucketWidth.of_micros(micros) if micros % UNITS["s"] == 0 else None
+    return BucketWidth.of_micros(micros) if micros and micros % UNITS["s"] == 0 else None
 
 
 def check_target(ts: Ints, target: BucketWidth) -> None:

@@ -57,10 +57,10 @@ def explode(frame: F) -> F:
     order, of frames that are not in memory within each part. NotTidyError if the lists of a side differ in length or
     levels are not best first.
     """
-    return run(frame, _exploded, ["nested"], partition_by="row", keep_extra=True)
+    return run(frame, exploded, ["nested"], partition_by="row", keep_extra=True)
 
 
-def _exploded(frame: Frame) -> Native:
+def exploded(frame: Frame) -> Native:
     rows = frames.level_rows(frame)
     # Every level repeats the further columns of its snapshot.
     repeated = frame.take(np.repeat(np.arange(len(frame)), np.diff(rows.edges[::2])))
@@ -82,10 +82,10 @@ def nest(frame: F) -> F:
     >>> books["bid_price"].to_list(), len(md.explode(books))
     ([[0.39, 0.38], [0.59, 0.58]], 8)
     """
-    return run(frame, _nested, ["nested", "books"], keep_extra=True)
+    return run(frame, nested, ["nested", "books"], keep_extra=True)
 
 
-def _nested(frame: Frame) -> Native:
+def nested(frame: Frame) -> Native:
     books, names = frames.books(frame), frame.names
     if frame.kind == "books":
         names = _replaced(names, BOOKS[4:], LISTS)

@@ -111,12 +111,12 @@ CASES: dict[str, Case] = {
     "fill books": Case(
         "books",
         lambda f: md.resample(f, "1h", fill="forward"),
-        lambda r: plain.on_grid(plain.resampled_books(r, 3600), 3600, True, blank_books),
+        lambda r: plain.on_grid(plain.resampled_books(plain.with_markers(r), 3600), 3600, True, blank_books),
     ),
     "fill books with nulls": Case(
         "books",
         lambda f: md.resample(f, "1h", fill="null"),
-        lambda r: plain.on_grid(plain.resampled_books(r, 3600), 3600, False, blank_books),
+        lambda r: plain.on_grid(plain.resampled_books(plain.with_markers(r), 3600), 3600, False, blank_books),
     ),
     "fill prices": Case(
         "prices",

@@ -74,3 +74,9 @@ def test_a_count_that_counts_no_points_is_refused(kind: str, count: float) -> No
     frame = prices.to_pandas() if kind == "pandas" else prices
     with pytest.raises(md.errors.NotTidyError, match=f"price_count has {count:g}; it is the number of base points"):
         md.resample(frame, "1h")
+
+
+def test_rows_at_the_epoch_alone_are_on_no_grid() -> None:
+    """One time tells no width, and the epoch is a start of all of them."""
+    epoch = prices([0.0]).with_columns(ts=pl.lit(0).cast(pl.Datetime("us", "UTC")))
+    assert md.resample(epoch, "1h")["price_count"].to_list() == [1]
