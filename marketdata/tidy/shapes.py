@@ -61,6 +61,7 @@ def explode(frame: F) -> F:
 
 
 def exploded(frame: Frame) -> Native:
+    """`explode` for an opened frame."""
     rows = frames.level_rows(frame)
     # Every level repeats the further columns of its snapshot.
     repeated = frame.take(np.repeat(np.arange(len(frame)), np.diff(rows.edges[::2])))
@@ -86,6 +87,7 @@ def nest(frame: F) -> F:
 
 
 def nested(frame: Frame) -> Native:
+    """`nest` for an opened frame."""
     books, names = frames.books(frame), frame.names
     if frame.kind == "books":
         names = _replaced(names, BOOKS[4:], LISTS)
