@@ -162,13 +162,13 @@ class NotFoundError(RequestError):
 
 
 class ParameterError(RequestError):
-    """422: a parameter does not validate; ``problems`` has one ``{"loc", "msg", "type"}`` per parameter."""
+    """422, a parameter does not validate; ``problems`` has one ``{"loc", "msg", "type"}`` per parameter."""
 
     problems: Sequence[dict[str, Any]] = ()
 
 
 class RateLimitError(RequestError):
-    """429: the requests per minute are spent; ``retry_at`` is when the service takes more [Unix seconds], or None."""
+    """429, the requests per minute are spent; ``retry_at`` is when the service takes more [Unix seconds], or None."""
 
     retry_at: float | None = None
 
@@ -209,7 +209,7 @@ class NotTidyError(MarketDataError, ValueError):
     def from_missing(
         cls, needed_for: str, missing: Iterable[str], present: Iterable[str], likely: Mapping[str, str] | None = None
     ) -> NotTidyError:
-        """Name what is missing beside what is there; ``likely``: present columns that may be the missing ones."""
+        """Name missing and present columns; ``likely`` are present ones that may be the missing ones."""
         names = sorted(missing)
         guesses = ", ".join(f"{theirs!r} is {ours!r}" for ours, theirs in (likely or {}).items())
         advice = f"If {guesses}, rename it" if guesses else "Rename your own columns to these"
@@ -273,7 +273,7 @@ class RecordingWarning(MarketDataWarning):
 
 
 class ServiceOddityWarning(MarketDataWarning):
-    """The data is returned as it came, but something about it looks odd."""
+    """The data is returned unchanged, but something about it looks odd."""
 
 
 class EmptyRangeWarning(MarketDataWarning):
@@ -307,7 +307,7 @@ class FewMarketsWarning(MarketDataWarning):
 def not_installed(user: str, package: str, extra: str | None = None) -> ModuleNotFoundError:
     """The error for an optional package that is absent, with the command that installs what is missing.
 
-    With ``extra`` the command has all missing libraries of that extra.
+    With ``extra`` the command has all missing libraries of the extra.
     """
     needed = _requirements(extra)
     missing = [text for name, text in needed.items() if name == package or (extra is not None and _is_missing(name))]

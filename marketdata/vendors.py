@@ -62,7 +62,6 @@ VENDORS = (
 OTHER = Service("another service", None, API_KEY, None, 1000)
 # Records of a page of any listing.
 LARGEST_LISTING = 1000
-# Filters of listings of all services, and the values of those that have few.
 FILTERS = (*_SHARED, "include_closed", "category")
 _CHOICES = {"order": ("asc", "desc"), "category": ("crypto", "sports")}
 

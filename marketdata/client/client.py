@@ -134,7 +134,7 @@ class Client(Generic[Frame]):
         self._report: Report | None = None  # of a read through the archive
 
     def close(self) -> None:
-        """Close idle connections, as ``with md.Client(...)`` does; a later call opens new ones; see `Client`."""
+        """Close idle connections, as ``with md.Client(...)`` does. A later call opens new ones; see `Client`."""
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -209,7 +209,7 @@ class Client(Generic[Frame]):
         *,
         clamp: bool = False,
     ) -> Frame:
-        """Prices of all tokens of a market: the mean of each bucket (interface 4.1, 4.3); see `books`.
+        """Prices of all tokens of a market, the mean of each bucket (interface 4.1, 4.3); see `books`.
 
         One row per token and bucket with points: ``ts market_id token_id token_label price`` [probability 0 to 1].
         """
@@ -225,9 +225,9 @@ class Client(Generic[Frame]):
         *,
         clamp: bool = False,
     ) -> Frame:
-        """Metrics of a market, such as volume: the mean of each bucket (interface 4.1, 4.4); see `books`.
+        """Metrics of a market such as volume, the mean of each bucket (interface 4.1, 4.4); see `books`.
 
-        One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics; ``spread``
+        One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics. ``spread``
         is the service's number for the market, not the one of a book.
         """
         return self._get("metrics", "market", market, (start, end), resolution, clamp=clamp)
@@ -345,9 +345,9 @@ class Client(Generic[Frame]):
     ) -> Verification:
         """The behaviour of the service where the interface leaves a choice (interface 2.3, 4.1 to 4.4); see `books`.
 
-        Returns a Verification with one finding per choice, each followed, a named variant, or undecided: ``label`` (the
-        time that ``t`` names), ``averages`` (the values behind a mean), ``books`` (the book of a bucket), ``empty``
-        (the points of an empty bucket) and ``limit`` (its unit). Pages of the resolutions ``fine`` and ``coarse`` are
+        Returns a Verification with one finding per choice, each followed, a named variant, or undecided. ``label`` is
+        the time that ``t`` names, ``averages`` the values behind a mean, and ``books`` the book of a bucket. ``empty``
+        is the points of an empty bucket, and ``limit`` its unit. Pages of the resolutions ``fine`` and ``coarse`` are
         compared over at least two coarse buckets. A ``market`` of two tokens with gaps decides most. By default they
         are 1m, or the finest that the plan allows, and 1h. The report also has a table of the service, and goes on
         without a view that the plan does not allow.
@@ -394,7 +394,7 @@ class Client(Generic[Frame]):
         params: Mapping[str, str] | None = None,
         **unknown: object,
     ) -> Frame:
-        """Series: broad themes or recurring categories (interface 4.5); for errors see `books`.
+        """Series, which are broad themes or recurring categories (interface 4.5); for errors see `books`.
 
         One row per series: ``series_id slug title status start_date end_date`` [UTC] and further fields.
 
@@ -430,7 +430,7 @@ class Client(Generic[Frame]):
         params: Mapping[str, str] | None = None,
         **unknown: object,
     ) -> Frame:
-        """Events: happenings inside a series, of one (``series_slug`` or ``series_id``) or all; see `series`.
+        """Events, which are happenings inside a series, of one (``series_slug`` or ``series_id``) or all; see `series`.
 
         One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and further fields.
         """
@@ -458,7 +458,7 @@ class Client(Generic[Frame]):
         params: Mapping[str, str] | None = None,
         **unknown: object,
     ) -> Frame:
-        """Markets: tradable questions inside an event, of one (``event_slug`` or ``event_id``) or all; see `series`.
+        """Tradable questions inside an event, of one event (``event_slug`` or ``event_id``) or all; see `series`.
 
         One row per market: ``market_id slug question status start_date end_date`` [UTC] ``token_ids token_labels``
         (lists) and further fields, as `Archive.add` takes them.
@@ -514,7 +514,7 @@ class Client(Generic[Frame]):
             raise
 
     def market_records(self, names: Iterable[str]) -> list[Record]:
-        """The records of markets (``names``: ids or slugs) in that order, without the unknown ones; see `market`."""
+        """The records of markets (ids or slugs in ``names``) in that order, without the unknown ones; see `market`."""
         records_by_name: dict[str, Record] = {}
 
         def fetch(name: str) -> None:
@@ -527,7 +527,7 @@ class Client(Generic[Frame]):
         return [records_by_name[name] for name in wanted if name in records_by_name]
 
     def tokens(self, id_or_slug: str) -> Frame:
-        """One row per token of a market: ``market_id token_id token_label`` and further fields; see `market`."""
+        """One row per token of a market, ``market_id token_id token_label`` and further fields; see `market`."""
         market = self.market(id_or_slug)
         rows = [
             {"market_id": market["id"], **{"token_label" if k == "label" else k: v for k, v in token.items()}}
@@ -552,7 +552,7 @@ class Client(Generic[Frame]):
         return record(self._transport, ("health",), models.Health)
 
     def server_time(self) -> datetime | None:
-        """The service's clock [UTC] by an answer of the last ten minutes; None if that has no date; see `health`."""
+        """The service's clock [UTC] by an answer of the last ten minutes, or None if that has no date; see `health`."""
         date = self._transport.server_time
         if date is None:
             date = self._transport.get(("health",)).date

@@ -60,7 +60,7 @@ class Offer:
 
     @property
     def resolutions(self) -> list[BucketWidth]:
-        """Those that service and plan have, the finest first."""
+        """The resolutions that service and plan have, the finest first."""
         limits = self._transport.limits
         offered = {*(self._resolutions or _INTERFACE), *limits.resolutions}
         allowed = [width for width in offered if limits.allows(width)]

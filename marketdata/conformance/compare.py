@@ -16,7 +16,7 @@ from marketdata.points.resample import aggregate
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
-# In how many buckets a reading explains the coarse answer, of how many.
+# Buckets that a reading explains, and all buckets.
 Votes = tuple[int, int]
 _NOTHING = "no view that decides it is allowed by the plan"
 _LEAST = 0.9  # of the buckets must agree before a choice is named
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 def pairs(rng: Range, fine: BucketWidth, coarse: BucketWidth, near: Data, far: Data) -> Iterator[Pair]:
-    """A pair for each column of numbers; of books the number of a point is that of its levels."""
+    """A pair for each column of numbers; a book is numbered by its levels."""
     codes: dict[bytes, int] = {}
     series = [_numbered(columns.sort(), codes) for columns in (near, far)]
     for name in series[0].values:
@@ -185,7 +185,7 @@ def readings_of_limit(near: Series, limit: int) -> tuple[set[tuple[int, Token]],
 
 
 def find_limit(near: Series, page: Page | None) -> Finding:
-    """Whether a page has so many points as its limit, or so many distinct times."""
+    """The unit of a limit: the points of a page, or its distinct times."""
     if page is None or page.limit is None:
         return Finding("limit", None, "a market of one token, or too many for a page")
     limit, found = page.limit, {(t, token) for token, t in _points(cast("Series", page.columns))}

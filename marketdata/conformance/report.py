@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from marketdata.conformance.service_table import ServiceTable
 from marketdata.times import Range
 
-# Open point -> the question, then this library's answer and the others that data can distinguish, in words.
+# The first answer to each question is the one of this library.
 READINGS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "label": ("what t names", {"start": "the start of the bucket", "end": "the end of the bucket"}),
     "averages": (

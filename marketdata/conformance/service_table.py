@@ -12,7 +12,7 @@ from marketdata.fetch.plan_limits import usage_fields
 from marketdata.times import Range, to_text
 from marketdata.vendors import widths_in
 
-# No service has these.
+# A service refuses these, and says what it allows.
 _NO_RESOLUTION, _NO_LIMIT, _NO_FILTER = "7s", 1_000_000, "no_such_filter"
 _NO_MARKET = "no-such-market-of-any-service"
 _NOT_TOLD = "not told"
@@ -30,7 +30,7 @@ class ServiceTable:
 
 
 def service_table(transport: Transport, market: str, rng: Range) -> ServiceTable:
-    """What five requests that should be refused, and one of ``usage``, say about a service."""
+    """The table by five requests that a service should refuse, and one of ``usage``."""
     history = {"start_ts": to_text(rng.start), "end_ts": to_text(rng.end), "resolution": "1h", "limit": "200"}
     prices = ("markets", market, "prices")
     filters = _refusal(transport, ("markets",), {_NO_FILTER: "1", "limit": "1"})

@@ -20,7 +20,7 @@ _TRUE_OF_REAL_MARKETS = frozenset({"null_value", "crossed_book", "locked_book", 
 
 @dataclass(repr=False)
 class Report:
-    """Repairs, diagnostics and cost of a fetch: ``frame.md.report``; see `marketdata.Client.books`.
+    """Repairs, diagnostics and cost of a fetch, as ``frame.md.report`` has them; see `marketdata.Client.books`.
 
     ``repairs`` (such as dropped duplicates), ``warnings`` (suspect data that was kept) and ``observed`` (null values,
     crossed books) are counts by name. The numbers are ``requests``, which include ``retries``, ``restarts`` (windows

@@ -14,7 +14,7 @@ from marketdata.fetch.windows import MarketInfo, Spans, Window
 from marketdata.times import Range
 from marketdata.wire.models import LARGEST_LIMIT
 
-# A chunk is in memory as a whole, and is fetched again if a page fails.
+# A chunk stays in memory, and a failed page costs the whole chunk.
 MAX_CHUNK_PAGES = 16
 
 
@@ -137,7 +137,7 @@ class Stream:
         return max(0, -(-end // width) - start // width) / self.spans.buckets
 
     def next_chunk(self, parts: int, longest: int | None) -> Chunk:
-        """The next chunk, if the rest may become so many ``parts`` of at most ``longest`` pages."""
+        """The next chunk: one of ``parts`` of the rest, with at most ``longest`` pages."""
         rest = self.unrequested_ranges.pop(0)
         # The first request has no end, so that it finds the first point.
         end = self._cut(rest, parts, longest) if self.spans.is_known else rest.end
@@ -149,7 +149,7 @@ class Stream:
         return chunk
 
     def divide(self, chunk: Chunk, parts: int) -> None:
-        """Leave the later of so many ``parts`` of a chunk to other workers."""
+        """Leave all but the first of ``parts`` of a chunk to other workers."""
         rest = self._remaining_range(chunk)
         end = self._cut(rest, parts, None)
         if end < rest.end:

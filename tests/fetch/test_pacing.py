@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from reference.clocks import SOON, stop_time
@@ -247,44 +246,6 @@ def test_limits_are_learnt(
     assert transport.retries <= refused
     assert [a.path for a in server.asks].count("/v1/usage") == 1
     assert transport.pacer.requests_per_minute == 100 or not usage
-
-
-def test_asking_for_usage_tells_the_pacer(server: FaultServer, transport: Transport, clock: Clock) -> None:
-    """Whoever reads usage, the pacer follows it."""
-    server.answer = limited(120, clock)
-    transport.get_json(["usage"])
-    assert transport.pacer.requests_per_minute == 120
-
-
-def test_nothing_is_sent_inside_of_a_pause(
-    server: FaultServer, transport: Transport, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once a pause is known, none of eight threads draws a slot inside of it."""
-    events: list[tuple[str, float]] = []
-    numbers = itertools.count(1)
-    server.answer = lambda ask: refuse(429, Retry_After="20") if next(numbers) % 40 == 0 else ok({})
-    pacer = transport.pacer
-    pacer.allow(600)
-    wait, pause = pacer.wait, pacer.pause
-
-    def paused(seconds: float, *, refused: bool = True) -> None:
-        end = clock.monotonic() + seconds
-        pause(seconds, refused=refused)
-        events.append(("pause", end))
-
-    def waited(stop: threading.Event | None = None) -> None:
-        wait(stop)
-        events.append(("go", clock.monotonic()))
-
-    monkeypatch.setattr(pacer, "pause", paused)
-    monkeypatch.setattr(pacer, "wait", waited)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: transport.get(["x"]), range(300)))
-    pauses = [(k, end) for k, (name, end) in enumerate(events) if name == "pause"]
-    assert len(pauses) >= 7
-    for k, end in pauses:
-        inside = [t for name, t in events[k:] if name == "go" and t < end - 0.01]
-        assert len(inside) <= 7, "each of the other threads may have drawn its slot just before"
 
 
 @pytest.mark.parametrize(

@@ -578,17 +578,6 @@ def test_a_cursor_that_never_ends(server: Near, transport: Paced) -> None:
 
 
 @pytest.mark.fault("P19")
-@pytest.mark.parametrize("count", [3, 200])
-def test_markets_of_many_tokens(server: Near, transport: Paced, count: int) -> None:
-    """A market of 3 tokens, and one of 200 of which a page holds a single bucket, arrive whole."""
-    oracle = Oracle.of_prices(240 if count == 3 else 30, [f"t{i:03}" for i in range(count)])
-    total = 240 if count == 3 else 30
-    served(server, oracle, Oracle.__call__)
-    assert sorted(rows(fetch(transport, oracle.request(total), strict=True))) == expected(oracle.points)
-    assert len(history(server)) <= 1.12 * -(-total // (200 // count)) + 3
-
-
-@pytest.mark.fault("P19")
 @pytest.mark.parametrize(("tokens", "limit", "share", "count"), [(3, 4, 0.002, 1400), (100, 200, 0.01, 3000)])
 def test_few_points_of_many_tokens(
     server: Near, transport: Paced, tokens: int, limit: int, share: float, count: int

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from fetch.markets import wide
 from reference.faults import FaultServer, ok, refuse
-from reference.oracle import MINUTE, START, Oracle, expected, fetch, minutes, rows
+from reference.oracle import Oracle, expected, fetch, minutes, rows
 
 from marketdata.client import Client
 from marketdata.errors import PlanError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.markets import Markets
-from marketdata.times import to_text
 
 
 @pytest.mark.parametrize("workers", [1, 3, 16])
@@ -28,20 +27,6 @@ def test_every_row_arrives_once(
     assert sorted(rows(got)) == expected(oracle.points)
     assert not in_order or all(a.window.rng.end == b.window.rng.start for a, b in itertools.pairwise(got))
     assert len(server.asks) <= 2 * 30
-
-
-def test_what_arrived_before_a_failure_is_kept(server: FaultServer, transport: Transport) -> None:
-    """The rows that came and those of the resume are all, each once."""
-    oracle = Oracle.of_prices(3000)
-    bad = to_text(START + 1400 * MINUTE)
-    server.answer = lambda ask: refuse(403) if ask.params.get("start_ts", "") >= bad else oracle(ask)
-    got: list[Any] = []
-    with pytest.raises(PlanError) as caught:
-        got.extend(fetch(transport, oracle.request(3000), workers=4))
-    server.answer = oracle
-    assert caught.value.resume is not None
-    got.extend(fetch(transport, *caught.value.resume.windows, workers=4))
-    assert sorted(rows(got)) == expected(oracle.points)
 
 
 @pytest.mark.fault("P20")

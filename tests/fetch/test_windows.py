@@ -192,14 +192,6 @@ def test_pages_that_end_inside_of_a_bucket(server: FaultServer, transport: Trans
     assert fetched(transport, oracle.request(40, limit=size)) == expected(oracle.points)
 
 
-@pytest.mark.fault("P3")
-def test_label_after_label(server: FaultServer, transport: Transport) -> None:
-    """Where points come label after label, a walk that lost its cursor begins anew, for time says nothing then."""
-    oracle = Oracle.of_prices(40, ["A", "B", "C"])
-    server.answer = expiring(9, in_order(oracle, sorted(oracle.points), 20))
-    assert fetched(transport, oracle.request(40, limit=20)) == expected(oracle.points)
-
-
 def refusing(number: int, page: Callable[[Ask], Act]) -> Callable[[Ask], Act]:
     """One request with a cursor is refused as expired."""
     calls = itertools.count(1)
@@ -450,17 +442,12 @@ def test_token_id_changes(server: FaultServer, transport: Transport, oracle: Ora
 
 
 @pytest.mark.fault("P13")
-@pytest.mark.parametrize("change", [{"market_id": "other"}, {"resolution": "10m"}])
-def test_identity(server: FaultServer, transport: Transport, oracle: Oracle, change: Body) -> None:
-    """Another market or resolution than before is an error, however right the rest looks."""
-    server.answer = bend(oracle, on_page(2, lambda body: body.update(change)))
-    fails(transport, oracle.request(COUNT), ContractError)
-
-
-@pytest.mark.fault("P13")
-def test_wrong_from_the_start(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
-    """The first page too must have the resolution that was asked."""
-    server.answer = bend(oracle, lambda body, ask: body.update(resolution="1h"))
+@pytest.mark.parametrize(
+    ("page", "change"), [(2, {"market_id": "other"}), (2, {"resolution": "10m"}), (1, {"resolution": "1h"})]
+)
+def test_identity(server: FaultServer, transport: Transport, oracle: Oracle, page: int, change: Body) -> None:
+    """Another market or resolution than requested or answered before is an error."""
+    server.answer = bend(oracle, on_page(page, lambda body: body.update(change)))
     fails(transport, oracle.request(COUNT), ContractError)
 
 
@@ -473,13 +460,6 @@ def test_metadata(server: FaultServer, transport: Transport, oracle: Oracle, met
     server.answer = bend(oracle, on_page(2, lambda body: body.update(metadata=metadata)))
     error = fails(transport, oracle.request(COUNT), ContractError)
     assert (len(server.asks), error.attempts) == (3, 2)
-
-
-def test_metadata_missing_once(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
-    """One page without metadata costs one request."""
-    server.answer = bend(oracle, once(lambda body, ask: body.pop("metadata"), lambda ask: "cursor" in ask.params))
-    assert fetched(transport, oracle.request(COUNT), strict=True) == expected(oracle.points)
-    assert len(server.asks) == 6
 
 
 @pytest.mark.fault("P15")
@@ -556,30 +536,6 @@ def test_empty_pages_without_end(server: FaultServer, transport: Transport, orac
     server.answer = lambda ask: ok(oracle.body([], cursor=next(names)))
     fails(transport, oracle.request(COUNT), PaginationStalledError)
     assert len(server.asks) <= 170
-
-
-@pytest.mark.fault("P18")
-def test_limit_clamped(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
-    """A service that gives smaller pages than asked is walked to its end, with one warning."""
-    oracle.largest = 20
-    server.answer = oracle
-    report = Report()
-    assert fetched(transport, oracle.request(COUNT), report=report) == expected(oracle.points)
-    assert (report.pages, report.warnings) == (45, {"limit_clamped": 1})
-
-
-@pytest.mark.fault("P18")
-def test_short_pages(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
-    """A page with fewer points than its limit is not the end while there is a cursor."""
-
-    def short(body: Body, ask: Ask) -> None:
-        limit = ask.params["limit"]
-        body["metadata"]["limit"] = int(limit)
-
-    oracle.largest = 6
-    server.answer = bend(oracle, short)
-    want = [r for r in expected(oracle.points) if r[1] < START + 140 * MINUTE]
-    assert fetched(transport, oracle.request(140), strict=True) == want
 
 
 TOO_SMALL = "limit too small for this market. Minimum required: {}"
@@ -753,8 +709,12 @@ def ends(transport: Transport, window: Window, kind: type[MarketDataError]) -> t
     return caught.value, rows(got)
 
 
-def midway(server: FaultServer, transport: Transport, oracle: Oracle, status: int, kind: type[MarketDataError]) -> None:
-    """Refused in the third window; what came is kept, and the rest is fetched by the resume."""
+@pytest.mark.fault("P23", "P24")
+@pytest.mark.parametrize(("status", "kind"), [(403, PlanError), (404, NotFoundError)])
+def test_a_refusal_in_the_middle_keeps_the_pages_before_it(
+    server: FaultServer, transport: Transport, oracle: Oracle, status: int, kind: type[MarketDataError]
+) -> None:
+    """The third page is refused; the resume fetches the rest, and nothing twice."""
     calls = itertools.count()
     server.answer = lambda ask: refuse(status, "no") if next(calls) == 2 else oracle(ask)
     error, got = ends(transport, oracle.request(COUNT), kind)
@@ -774,18 +734,6 @@ def test_resume_in_words(server: FaultServer, transport: Transport, oracle: Orac
     many = Resume(error.resume.windows * 900)
     assert len(repr(many)) < 400
     assert repr(many).endswith("and 897 more>")
-
-
-@pytest.mark.fault("P23")
-def test_plan_border(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
-    """A 403 in the middle keeps the pages before it, and the rest can be fetched later."""
-    midway(server, transport, oracle, 403, PlanError)
-
-
-@pytest.mark.fault("P24")
-def test_not_found_midway(server: FaultServer, transport: Transport, oracle: Oracle) -> None:
-    """A 404 in the middle keeps the pages before it, and the rest can be fetched later."""
-    midway(server, transport, oracle, 404, NotFoundError)
 
 
 @pytest.mark.fault("P25")

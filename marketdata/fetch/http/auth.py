@@ -76,8 +76,8 @@ def check_key(key: object) -> Secret:
 class KeyProvider:
     """The key from a text, a callable, or (None) the environment, read again after a 401; no pickle has the key.
 
-    The environment variable is MARKETDATA_API_KEY, or else the ``variable`` of a vendor. A key of a vendor is sent to
-    the address of that vendor only.
+    The environment variable is MARKETDATA_API_KEY, or else the ``variable`` of a vendor. A vendor receives
+    its own key only.
     """
 
     __slots__ = ("_key", "_lock", "_source", "_variable")

@@ -83,15 +83,6 @@ class _TimedResponse(http.client.HTTPResponse):
         self.fp.close()
         self.fp = _Answer(sock)
 
-    _interim_answers = 0
-
-    def _read_status(self) -> tuple[str, int, str]:
-        version, status, reason = super()._read_status()  # type: ignore[misc]
-        self._interim_answers += 100 <= status < 200
-        if self._interim_answers > 1000:
-            raise http.client.HTTPException("the service sends interim answers without end")
-        return version, status, reason
-
     def begin(self) -> None:
         super().begin()
         while 101 < self.status < 200:  # http.client passes over 100 alone
@@ -158,23 +149,6 @@ class Sessions:
             session.close()
 
 
-class _BytesInMemory:
-    """Bytes of the answers that all threads are reading."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._total = 0
-
-    def add(self, size: int) -> int:
-        """Add ``size`` bytes; return the total."""
-        with self._lock:
-            self._total += size
-            return self._total
-
-
-_BYTES_IN_MEMORY = _BytesInMemory()
-
-
 def read_body(raw: Any, encoding: str, policy: Policy) -> bytes:
     """Read an answer of urllib3 to its verified end.
 
@@ -196,23 +170,14 @@ def read_body(raw: Any, encoding: str, policy: Policy) -> bytes:
 
 
 def _whole(read: Callable[[int], bytes], most: int, policy: Policy) -> bytes:
-    """Read to the end in small steps; stop above the limits of one answer and of all answers."""
+    """Read to the end in small steps; stop above ``most`` bytes."""
     parts, size = [], 0
-    try:
-        while part := read(_STEP):
-            parts.append(part)
-            size += len(part)
-            total = _BYTES_IN_MEMORY.add(len(part))
-            if size > most:
-                raise PayloadTooLargeError(
-                    f"The answer is larger than {policy.largest_body} bytes, or grows more than "
-                    f"{policy.largest_ratio}-fold; reading stopped."
-                )
-            if size > policy.total_from and total > policy.largest_total:
-                raise PayloadTooLargeError(
-                    f"Answers read at once are larger than {policy.largest_total} bytes together, and this one than "
-                    f"{policy.total_from}; reading stopped."
-                )
-        return b"".join(parts)
-    finally:
-        _BYTES_IN_MEMORY.add(-size)
+    while part := read(_STEP):
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise PayloadTooLargeError(
+                f"The answer is larger than {policy.largest_body} bytes, or grows more than "
+                f"{policy.largest_ratio}-fold; reading stopped."
+            )
+    return b"".join(parts)

@@ -14,7 +14,6 @@ from marketdata.errors import MarketDataError
 
 RETRYABLE_STATUSES = frozenset({408, 500, 502, 503, 504})
 Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
-# Other failures wait from 0.5 to 20 seconds.
 _BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
     "soon": (0.1, 0.8),
     "throttled": (1.0, 60.0),
@@ -65,8 +64,7 @@ class Policy:
 
     An attempt may take ``connect`` to connect, ``silence`` between two bytes, and ``total`` in all [s]. A Retry-After
     above ``longest_wait`` [s] is an error. Reading stops at ``largest_body`` decoded bytes. After ``ratio_from`` bytes,
-    it stops where the decoded size is ``largest_ratio`` times the sent size. If all answers being read have
-    ``largest_total`` bytes, it stops for answers above ``total_from`` bytes.
+    it stops where the decoded size is ``largest_ratio`` times the sent size.
     """
 
     attempts: int = 5
@@ -77,8 +75,6 @@ class Policy:
     largest_body: int = 64 << 20
     largest_ratio: int = 200
     ratio_from: int = 1 << 20
-    largest_total: int = 64 << 20
-    total_from: int = 4 << 20
 
 
 class Outage:

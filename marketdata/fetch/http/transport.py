@@ -51,7 +51,7 @@ _DATED_FOR = 600.0  # how long the Date of an answer tells the server's time [s]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer with status 200; ``date`` is of the server [Unix s], and ``notes`` has harmless diagnostics."""
+    """A whole answer with status 200; ``date`` is the server's [Unix s], and ``notes`` has harmless diagnostics."""
 
     body: bytes = field(repr=False)  # it may be long, and may repeat the key
     date: float | None
@@ -63,8 +63,8 @@ class Answer:
 class Transport:
     """GET requests to one service with one key (interface 5, 7); arguments as for `Client`, else a ConfigError.
 
-    ``pacer`` is by default the one of this process for this key; ``policy`` has attempts, deadlines and caps;
-    ``latency``: smoothed seconds from request to whole answer [s], None before the first.
+    ``pacer`` is by default the one of this process for this key. ``policy`` has attempts, deadlines and caps.
+    ``latency`` is the smoothed time from request to whole answer [s], None before the first.
     """
 
     def __init__(
