@@ -75,6 +75,9 @@ def test_an_answer_is_of_one_outcome_and_few_levels(archive, market) -> None:
     book = tools.order_book(market, at, outcome="Yes", levels=2)
     assert {row[book["columns"].index("token_label")] for row in book["rows"]} == {"Yes"}
     assert len(book["rows"]) <= 2
+    cut = tools.order_book(market, at, rows=1)
+    assert len(cut["rows"]) == 1
+    assert any("ask for one `outcome`" in note for note in cut["notes"])
     token = tools.prices(market, START, END)["tokens"]["Yes"]
     assert tools.prices(market, START, END, outcome=token) == tools.prices(market, START, END, outcome="Yes")
     with pytest.raises(ConfigError, match=r"outcome='Maybe' does not exist; some outcomes are No, Yes"):

@@ -20,7 +20,7 @@ import polars as pl
 import polars.selectors as cs
 from pydantic import Field
 
-from marketdata.errors import ConfigError, NotArchivedError
+from marketdata.errors import ConfigError, MarketDataWarning, NotArchivedError, warn
 from marketdata.mcp.answers import (
     MOST_ROWS,
     Answer,
@@ -52,7 +52,9 @@ End = Annotated[str, Field(description="End, exclusive.")]
 Outcome = Annotated[str | None, Field(description="Only this outcome: its label or token id.")]
 Width = Annotated[Literal["1s", "1m", "5m", "10m", "15m", "1h", "6h", "1d"], Field(description="Width of a bucket.")]
 Levels = Annotated[int, Field(ge=1, le=1000, description="Levels of each side, best first.")]
-Rows = Annotated[int, Field(ge=1, le=MOST_ROWS, description="Most rows of the answer; `next_start` is for the rest.")]
+Rows = Annotated[
+    int, Field(ge=1, le=MOST_ROWS, description="Most rows, but all of one time; `next_start` is for the rest.")
+]
 AsOf = Annotated[str | None, Field(description="Hide what was known only after this time.")]
 
 # Columns that tell markets apart, without the ids and texts that are most of a record.
@@ -130,7 +132,7 @@ class Tools:
         at: Annotated[str, Field(description="The moment: ISO 8601 (UTC without a zone) or Unix seconds.")],
         outcome: Outcome = None,
         levels: Levels = 10,
-        rows: Rows = 500,
+        rows: Annotated[int, Field(ge=1, le=MOST_ROWS, description="Most rows of the answer.")] = 200,
         as_of: AsOf = None,
     ) -> Answer:
         """The order book of each outcome of a market as it was at a time, best levels only.
@@ -141,8 +143,14 @@ class Tools:
         minute = BucketWidth.of("1m")
         end = minute.floor(moment if then is None else min(moment, then))
         span = to_text(end - _LATEST * minute.micros), to_text(end)
-        most = whole("levels", levels)
-        best_levels = partial(_side_by_side, levels=most)
+        most, most_rows = whole("levels", levels), whole("rows", rows)
+
+        def best_levels(frame: pl.DataFrame) -> pl.DataFrame:
+            book = _side_by_side(frame, levels=most)
+            if book.height > most_rows:
+                warn(f"The first {most_rows:,} of {book.height:,} rows; ask for one `outcome`.", MarketDataWarning)
+            return book.head(most_rows)
+
         answer = self._history("books", market, span, "1m", rows, as_of, outcome, best_levels)
         if not answer["rows"]:
             answer["notes"].append(f"No book in the {_LATEST} minutes before; `missing` of `books` shows gaps.")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
 from reference.memory import MemoryArchive
 from reference.web import LONG_ID, START, Web, in_process, window
 
 from marketdata.errors import ArchiveCorruptError
-from marketdata.service import create_application
 
 BOOKS = "/v1/markets/{id_or_slug}/books"
 
@@ -136,38 +134,3 @@ def test_every_answer_is_in_its_schema(web: Web, document: dict) -> None:
             answer = web.get(target, **params)
             schema = item["get"]["responses"][str(answer.status)]["content"]["application/json"]["schema"]
             jsonschema.validate(answer.body, {**schema, "components": document["components"]})
-
-
-def test_drawn_requests_find_no_fault(archive: MemoryArchive) -> None:
-    """Requests drawn from the description: no 5xx, declared and in their schema; wrong data refused; 401 without a key.
-
-    A limit above 200 is 400 although the description names the largest one.
-    """
-    schemathesis = pytest.importorskip("schemathesis", reason="schemathesis comes with make engines")
-    checks = pytest.importorskip("schemathesis.specs.openapi.checks")
-    key = "key"
-    api = schemathesis.openapi.from_asgi("/openapi.json", create_application(archive, {key: "local"}))
-    api.config.checks.negative_data_rejection.expected_statuses.extend(["400"])
-    tried = [
-        schemathesis.checks.not_a_server_error,
-        checks.status_code_conformance,
-        checks.content_type_conformance,
-        checks.response_schema_conformance,
-        checks.negative_data_rejection,
-    ]
-    count = 0
-    for operation in api.get_all_operations():
-        for mode in schemathesis.GenerationMode:
-
-            @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-            @given(operation.ok().as_strategy(generation_mode=mode))
-            def ask(case) -> None:
-                nonlocal count
-                count += 1
-                # A case whose fault is the missing key stays one.
-                negative = mode is schemathesis.GenerationMode.NEGATIVE  # noqa: B023  called before the next turn
-                wrong = negative and "X-API-Key" not in (case.headers or {})
-                case.call_and_validate(headers={} if wrong else {"X-API-Key": key}, checks=tried)
-
-            ask()
-    assert count > 40

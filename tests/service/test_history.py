@@ -36,7 +36,7 @@ def expected_books(archive: MemoryArchive, token: str, rng: Range, resolution: s
     ]
 
 
-@pytest.mark.parametrize("resolution", RESOLUTIONS)
+@pytest.mark.parametrize("resolution", ["1m", "1h", "1d"])
 @pytest.mark.parametrize("cut", [(0, 10_800), (61, 7201)])
 def test_pages_are_the_last_books_of_all_buckets(
     web: Web, archive: MemoryArchive, resolution: str, cut: tuple[int, int]

@@ -41,18 +41,13 @@ def test_listings_have_records_and_metadata(web: Web) -> None:
         ("/v1/markets", {"event_slug": "rain"}, {"m1"}),
         ("/v1/markets", {"event_id": "e2"}, {"m3", "wide"}),
         ("/v1/markets", {"event_slug": ""}, set()),
-        ("/v1/markets", {"search": "RAIN"}, {"m1"}),
-        ("/v1/markets", {"search": "will wide"}, {"wide"}),
-        ("/v1/events", {"tags": "daily"}, {"e1"}),
         ("/v1/events", {"tags": "nature,none"}, {"e1"}),
         ("/v1/events", {"tags": ["nature", "none"]}, {"e1"}),
         ("/v1/events", {"tags": ["nature", "daily"], "tags_match": "all"}, {"e1"}),
-        ("/v1/events", {"tags": "nature,none", "tags_match": "all"}, set()),
         ("/v1/events", {"start_date_min": "2026-01-05"}, {"e2"}),
         ("/v1/events", {"start_date_max": "2026-01-05"}, {"e2"}),
         ("/v1/events", {"start_date_max": "2026-01-04"}, set()),
         ("/v1/events", {"end_date_min": "2026-01-04"}, set()),
-        ("/v1/markets", {"status": "closed"}, {"m3"}),
         ("/v1/markets", {"include_closed": "true"}, {"m1", "m3", "wide"}),
         ("/v1/markets", {"include_closed": "false"}, {"m1", "wide"}),
         ("/v1/markets", {"category": "crypto"}, set()),
@@ -60,9 +55,9 @@ def test_listings_have_records_and_metadata(web: Web) -> None:
         ("/v1/markets", {"sort": "created_at", "order": "asc", "limit": "1000"}, {"m1", "m3", "wide"}),
     ],
 )
-def test_listings_are_filtered(web: Web, path: str, params: dict, expected: set[str]) -> None:
-    """The filters of both vendors: parents, search, tags, dates, closed markets, category and liquidity."""
-    assert set(ids(web.get(path, **params).body)) == expected
+def test_listings_are_filtered(local: Web, path: str, params: dict, expected: set[str]) -> None:
+    """The filters of both vendors: parents, tags, dates, closed markets, category and liquidity."""
+    assert set(ids(local.get(path, **params).body)) == expected
 
 
 def test_a_market_is_closed_by_its_status_or_its_time() -> None:

@@ -95,7 +95,7 @@ def test_the_pages_are_files_of_the_service_and_hold_nothing_that_needs_a_key() 
 
 
 def test_coverage_is_what_the_archive_covers() -> None:
-    """Intervals per market and view, half-open; the sum of all; for a key, and counted as a request."""
+    """Intervals per market and view, half-open, and the sum of all; for a key, with its plan alone, and counted."""
     web = in_process(hostile_archive())
     web.session.app.state.service.limiter.clock = lambda: 1e9
     assert [web.as_key(key).get("/coverage").status for key in (None, "wrong")] == [401, 401]
@@ -109,15 +109,10 @@ def test_coverage_is_what_the_archive_covers() -> None:
     assert body["totals"]["metrics"] is None
     assert (body["markets"], body["simulated"], body["plan"]["name"]) == (2, True, "local")
     assert web.get("/coverage", limit="1001").status == 422
-
-
-def test_coverage_tells_a_key_its_own_plan_alone() -> None:
-    """An answer has only the plan of the key that asked."""
     plans = {"mine": {"views": ["prices"]}, "customer-x": {"requests_per_minute": 777}}
     answer = in_process(hostile_archive(), keys={"a": "mine", "b": "customer-x"}, plans=plans).get("/coverage")
     assert answer.body["plan"]["name"] == "mine"
-    assert "customer-x" not in str(answer.body)
-    assert "777" not in str(answer.body)
+    assert not re.search("customer-x|777", str(answer.body))
 
 
 def test_coverage_of_many_gaps_stays_small() -> None:
@@ -172,21 +167,6 @@ def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown:
     assert window.run("return location.href") == planned.base_url + "/"
     assert window.run("return document.querySelector('#held').hidden")
     assert "key-all" not in window.run("return document.documentElement.outerHTML")
-
-
-def test_without_a_script_nothing_is_empty(window: Browser, shown: Service) -> None:
-    """Without JavaScript the page says so and shows how to connect; forms, tables and buttons that need it are away."""
-    window.call("POST", "/goog/cdp/execute", cmd="Emulation.setScriptExecutionDisabled", params={"value": True})
-    try:
-        window.open(shown.base_url + "/")
-    finally:
-        window.call("POST", "/goog/cdp/execute", cmd="Emulation.setScriptExecutionDisabled", params={"value": False})
-    assert window.run(
-        "return [...document.querySelectorAll('section')].filter(s => s.offsetHeight).map(s => s.id)"
-    ) == ["code"]
-    assert "switched off" in window.text("noscript")
-    assert "client = md.Client()" in window.text("#python")
-    assert window.run("return [...document.querySelectorAll('input, button')].every(e => !e.offsetHeight)")
 
 
 def test_names_are_text(page: Browser) -> None:
@@ -367,36 +347,6 @@ def test_the_page_fits_its_screen(window: Browser, planned: Service, width: int,
     finally:
         window.phone(0, 0)
         window.call("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
-
-
-def test_an_error_is_below_what_was_used(window: Browser, planned: Service) -> None:
-    """On a phone the reason of a refusal is on the screen, right below the control that was used; the next market,
-    which has no history, is without it.
-    """
-    window.phone(390, 700)
-    below = (
-        "const [a, b] = [...arguments].map(s => document.querySelector(s).getBoundingClientRect());"
-        "return [b.top - a.bottom, b.top, innerHeight - b.bottom]"
-    )
-    try:
-        page = opened(window, planned, "slow")
-        choose(page, 2)
-        refused = "Rate limit exceeded. Please try again later. Again in "
-        for used in ("#controls", "#search-form"):
-            if used == "#search-form":
-                page.run("document.querySelector('#search').scrollIntoView({block: 'end'})")
-                page.click("#search-form button")
-                page.wait(lambda: page.run("return document.querySelector('#held #message')"))
-            page.wait(lambda: page.text("#message").startswith(refused))
-            gap, *room = page.run(below, used, "#message")
-            assert 0 <= gap < 40
-            assert min(room) >= 0
-            assert page.text("#busy") == ""
-        choose(page, 0)
-        assert page.text("#message") == ""
-        assert page.text("#busy") == "Neither books nor prices of this market are recorded."
-    finally:
-        window.phone(0, 0)
 
 
 def test_figures_are_rounded_alike(window: Browser, planned: Service) -> None:
