@@ -11,12 +11,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.kinds import KINDS, close, few, of_kind, rows
+from reference.kinds import KINDS, close, of_kind, rows
 from reference.markets import forecasts, in_kind, pairs, tops
 
 import marketdata as md
 from marketdata.points.columns import Token
-from marketdata.testing.strategies import book_columns, prices
 from marketdata.tidy.frames import to_frame
 
 
@@ -37,30 +36,6 @@ def test_a_complement_mirrors_the_other_book(kind: str, books: Any) -> None:
     out = md.complement(frame)
     assert rows(out) == want
     assert close(rows(md.complement(out)), rows(to_frame(books, "polars")))
-
-
-@few
-@given(books=pairs())
-def test_measures_of_a_complement_are_the_mirror(books: Any) -> None:
-    """Seen through the other token the mid is 1 - mid, the spread is the same, the imbalance has the other sign."""
-    frame = to_frame(books, "polars")
-    swap = {"label 0": "label 1", "label 1": "label 0"}
-    seen = md.complement(frame)
-
-    def by_token(out: Any, flip: bool) -> dict[Any, Any]:
-        return {(r[0], r[1], swap[r[3]] if flip else r[3]): r[4] for r in rows(out)}
-
-    for verb, mirror in (
-        (md.mid, lambda v: 1 - v),
-        (md.microprice, lambda v: 1 - v),
-        (md.spread, lambda v: v),
-        (md.imbalance, lambda v: -v),
-    ):
-        a, b = by_token(verb(frame), flip=False), by_token(verb(seen), flip=True)
-        assert a.keys() == b.keys()
-        for key, v in a.items():
-            assert (v is None) == (b[key] is None)
-            assert v is None or math.isclose(mirror(v), b[key], abs_tol=1e-12)
 
 
 @given(kind=st.sampled_from(KINDS), books=pairs(tokens=3))
@@ -110,18 +85,6 @@ def test_probabilities_sum_to_one_or_are_null(kind: str, columns: Any) -> None:
             assert got is None
         else:
             assert math.isclose(got, all_[token] / total, rel_tol=1e-12)
-
-
-@given(books=book_columns(), p=prices)
-def test_markets_without_two_tokens_have_no_complement(books: Any, p: float) -> None:
-    """The error names one."""
-    tokens = {books.tokens[i] for i in books.token}
-    frame = to_frame(books, "polars")
-    if len(tokens) in (0, 2):
-        assert len(md.complement(frame)) == len(frame)
-    else:
-        with pytest.raises(md.errors.ConfigError, match="two tokens"):
-            md.complement(frame)
 
 
 def one_token(frame: Any, label: str = "Yes") -> Any:
@@ -178,17 +141,6 @@ def test_a_complement_is_refused_where_the_market_has_more_tokens() -> None:
         md.complement(md.testing.books("polars"), tokens=3)
     with pytest.raises(md.errors.ConfigError, match="two tokens"):
         md.complement(one_token(md.testing.books("polars")), tokens=2)
-
-
-@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
-def test_nan_is_a_missing_price(kind: str) -> None:
-    """NaN in a frame of any kind is null to every measure of a market."""
-    frame = pl.DataFrame({
-        "ts": [1, 1, 2, 2], "market_id": ["m"] * 4, "token_id": ["1", "2"] * 2, "token_label": ["Yes", "No"] * 2,
-        "price": [0.5, math.nan, 0.5, 0.5],
-    }).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))  # fmt: skip
-    got = {(row[0], row[2]): row[-1] for row in rows(md.probabilities(in_kind(frame, kind)))}
-    assert got == {(1, "1"): None, (1, "2"): None, (2, "1"): 0.5, (2, "2"): 0.5}
 
 
 def test_ids_are_pairs() -> None:

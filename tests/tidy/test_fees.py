@@ -24,39 +24,30 @@ from marketdata.testing.strategies import book_columns
 rates = st.sampled_from([0.0, 0.02, 0.05, 0.072])
 
 
-@given(kind=st.sampled_from(KINDS), books=book_columns(), size=amounts, rate=rates)
+@given(kind=st.sampled_from(KINDS), books=book_columns(), size=st.none() | amounts, rate=rates)
 @pytest.mark.parametrize("formula", ["flat", "quadratic"])
-def test_fees_of_a_sweep_equal_a_plain_sum(formula: str, kind: str, books: Any, size: float, rate: float) -> None:
+def test_fees_equal_a_plain_sum(formula: str, kind: str, books: Any, size: float | None, rate: float) -> None:
     """The fee is the sum over the levels taken; a fill price is net of it, null where the size is not there."""
     fees = md.Fees.flat(rate) if formula == "flat" else md.Fees.quadratic(rate, decimals=None)
-    wanted = Fraction(size)
 
-    def of(side: list[Any], sign: int) -> float | None:
+    def price(side: list[Any], sign: int) -> float | None:
+        there = sum(s for _, s in side)
+        wanted = there if size is None else Fraction(size)
+        if not side or there < wanted * (1 - SLACK):
+            return None
         taken = legs(side, wanted)
         shares = sum(s for _, s in taken)
-        if not side or sum(s for _, s in side) < wanted * (1 - SLACK):
-            return None
         return float((sum(p * s for p, s in taken) + sign * sum(exact(formula, rate, *t) for t in taken)) / shares)
 
     frame = of_kind(books, kind)
-    want = looped(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
-    assert close(rows(md.fill_price(frame, size, fees=fees)), want, digits=1e-9)
-    want = looped(books, lambda bids, asks: (float(sum(exact(formula, rate, *t) for t in legs(asks, wanted))),))
-    got = [(*row[:4], row[-1]) for row in rows(md.sweep(frame, "buy", size=size, fees=fees))]
-    assert close(got, want, digits=1e-9)
-
-
-@given(books=book_columns(), rate=rates)
-def test_fees_of_a_whole_side_equal_a_plain_sum(books: Any, rate: float) -> None:
-    """Without a size every level pays its fee."""
-    fees = md.Fees.quadratic(rate, decimals=None)
-
-    def of(side: list[Any], sign: int) -> float | None:
-        shares = sum(s for _, s in side)
-        return float(sum(p * s + sign * exact("quadratic", rate, p, s) for p, s in side) / shares) if shares else None
-
-    want = looped(books, lambda bids, asks: (of(bids, -1), of(asks, 1)))
-    assert close(rows(md.fill_price(of_kind(books, "polars"), fees=fees)), want, digits=1e-9, least=1e-12)
+    want = looped(books, lambda bids, asks: (price(bids, -1), price(asks, 1)))
+    assert close(rows(md.fill_price(frame, size, fees=fees)), want, digits=1e-9, least=1e-12)
+    if size is not None:
+        want = looped(
+            books, lambda bids, asks: (float(sum(exact(formula, rate, *t) for t in legs(asks, Fraction(size)))),)
+        )
+        swept = [(*row[:4], row[-1]) for row in rows(md.sweep(frame, "buy", size=size, fees=fees))]
+        assert close(swept, want, digits=1e-9)
 
 
 @given(price=st.floats(0, 1), shares=st.floats(0, 1e6), rate=rates, decimals=st.integers(0, 6), up=st.booleans())
@@ -101,10 +92,9 @@ def test_a_market_pays_its_own_fee(kind: str) -> None:
         rows(md.sweep(frame, "buy", size=100, fees=md.Fees.of(records.head(2).with_columns(feesEnabled=False))))
 
 
-@pytest.mark.parametrize("frame", ["pandas", "polars"])
-def test_fields_of_the_venue_come_through_archive_and_service(frame: Any, tmp_path: Path) -> None:
+def test_fields_of_the_venue_come_through_archive_and_service(tmp_path: Path) -> None:
     """Fees and baskets need no other records than those that an archive keeps and a service serves."""
-    archive = md.Archive(tmp_path, frame=frame)
+    archive = md.Archive(tmp_path, frame="polars")
     facts = {"negRisk": True, "negRiskAugmented": False, "event_id": "9", "event_slug": "e", "question": "q"}
     archive.add(markets=[
         {"id": "rain", "slug": "a", "tokens": [{"id": "12", "label": "Yes"}, {"id": "11", "label": "No"}],
@@ -112,7 +102,7 @@ def test_fields_of_the_venue_come_through_archive_and_service(frame: Any, tmp_pa
         {"id": "snow", "slug": "b", "tokens": [{"id": "21", "label": "Yes"}, {"id": "22", "label": "No"}],
          "feesEnabled": False, **facts},
     ])  # fmt: skip
-    with md.serve(archive) as service, md.Client(service.base_url, service.api_key, frame=frame) as client:
+    with md.serve(archive) as service, md.Client(service.base_url, service.api_key, frame="polars") as client:
         served = client.markets()
     books = md.testing.books("polars", markets=2, buckets=1)
     for markets in (archive.markets(), served):
@@ -120,19 +110,6 @@ def test_fields_of_the_venue_come_through_archive_and_service(frame: Any, tmp_pa
         assert [fees.of_market(market).rate for market in ("rain", "snow")] == [0.05, 0.0]
         cost = md.event_arbitrage(books, markets, fees=fees, size=10)["yes_cost"].to_list()
         assert cost == [pytest.approx(10 * (0.61 + 0.51 + 0.05 * 0.61 * 0.39))]
-
-
-def test_orders_pay_the_fee_of_their_market() -> None:
-    """Each fill is charged by level and market."""
-    books = md.testing.books("polars", markets=2, buckets=2)
-    orders = books.md.mid().filter(pl.col("ts") == pl.col("ts").min(), token_label="Yes")
-    orders = orders.select("ts", "market_id", "token_id", side=pl.lit("buy"), size=350.0)
-    fees = md.Fees.of(md.testing.markets("polars", markets=2).with_columns(fd=pl.Series(['{"r": 0.05}', '{"r": 0}'])))
-    got = dict(md.execute(orders, books, "1m", fees=fees).fills.select("market_id", "fee").rows())
-    assert got == {
-        "rain": pytest.approx(round(300 * 0.05 * 0.42 * 0.58, 5) + round(50 * 0.05 * 0.43 * 0.57, 5)),
-        "snow": 0,
-    }
 
 
 @pytest.mark.parametrize("name", ["feesEnabled", "fees_enabled"])

@@ -21,7 +21,7 @@ from reference.kinds import KINDS, close, of_kind
 from reference.markets import forecasts, in_kind
 
 import marketdata as md
-from marketdata.points import intervals, scores
+from marketdata.points import intervals
 from marketdata.tidy.outcomes import resolution_times
 
 pytestmark = [
@@ -110,21 +110,6 @@ def parts(forecasts_: list[tuple[Fraction, int]], error: Any) -> tuple[float | N
     )
     n = len(forecasts_)
     return float((own - of_best) / n), float((of_base - of_best) / n), float(of_base / n)
-
-
-@given(
-    forecasts_=st.lists(st.tuples(st.integers(0, 20), st.sampled_from([0, 0.25, 0.5, 1])), min_size=1, max_size=12),
-    log=st.booleans(),
-)
-def test_the_parts_of_a_score_add_up_to_it(forecasts_: list[tuple[int, float]], log: bool) -> None:
-    """Miscalibration - discrimination + uncertainty is the mean loss, and neither of the first two is negative."""
-    p, y, weight = np.array([[(k + 1) / 22, y, 1 + k % 3] for k, y in forecasts_]).T
-    loss = scores.log_loss if log else scores.squared_error
-    miscalibration, discrimination, uncertainty = scores.decomposed(p, y, weight, loss)
-    mean = np.average(loss(p, y), weights=weight)
-    assert math.isclose(miscalibration - discrimination + uncertainty, mean, rel_tol=1e-12, abs_tol=1e-15)
-    assert min(miscalibration, discrimination) >= -1e-12
-    assert (np.diff(scores.recalibrated(p, y, weight)[np.argsort(p, kind="stable")]) >= -1e-15).all()
 
 
 def exact(error: Any, p: Fraction, outcome: int) -> Fraction:
@@ -375,15 +360,6 @@ def test_a_token_of_another_market_did_not_win(way: str) -> None:
         md.brier(prices, won if way == "mapping" else frame)
 
 
-@pytest.mark.parametrize("seed", ["x", None, -1, 1.5])
-def test_a_seed_is_a_whole_number(seed: Any) -> None:
-    """Another one is refused before anything is computed."""
-    prices, markets = md.testing.prices("polars", markets=2), md.testing.markets("polars", markets=2)
-    for score in (md.brier, md.log_score):
-        with pytest.raises(md.errors.ConfigError, match=r"seed=.* is refused; allowed are whole numbers from 0"):
-            score(prices, markets, seed=seed)
-
-
 @pytest.mark.parametrize(
     ("outcomes", "said"),
     [
@@ -415,6 +391,8 @@ def test_arguments_of_scores_are_checked() -> None:
         lambda: md.brier(frame, markets, of="pair"),  # type: ignore[arg-type]
         lambda: md.brier(frame, markets, of="all", interval=95),
         lambda: md.brier(frame, markets, of="all", resamples=0),
+        lambda: md.brier(frame, markets, seed=-1),
+        lambda: md.log_score(frame, markets, seed=1.5),  # type: ignore[arg-type]
         lambda: md.log_score(frame, markets, clip=0.5),
         lambda: md.log_score(frame, markets, clip=0),
         lambda: md.calibration(frame, markets, bins=0),
@@ -530,8 +508,10 @@ def test_records_of_open_markets_have_outcomes_of_none() -> None:
     records = shares().drop("payoffs")
     is_open = records.with_columns(resolved_token_id=pl.lit(None, pl.String))
     assert md.outcomes(is_open)["payoff"].null_count() == len(md.outcomes(is_open)) > 0
-    with pytest.raises(md.errors.NotTidyError, match="resolved_token_id"):
-        md.outcomes(records)
+    for lacking in ("resolved_token_id", "token_ids"):
+        markets = md.testing.markets("polars").drop("resolved_token_label", lacking)
+        with pytest.raises(md.errors.NotTidyError, match=lacking):
+            md.outcomes(markets)
     assert md.outcomes(records.clear()).columns == md.outcomes(is_open).columns
 
 
@@ -545,27 +525,6 @@ def test_times_of_an_open_market_are_those_of_its_record() -> None:
     assert got["closed_at"].null_count() == 0
     assert resolution_times(got) == resolution_times(markets) == {"tie": 1_767_398_400_000_000}
     assert resolution_times(got.drop("resolved_at")) == {"tie": 1_767_312_000_000_000}
-
-
-def test_an_archive_gives_the_outcomes_of_its_markets() -> None:
-    """One row per token, as the records say: one winner per resolved market, at the time when it closed."""
-    archive = md.simulate(events=2, days=1, frame="polars")
-    got, markets = md.outcomes(archive.markets()), archive.markets()
-    assert got.equals(md.outcomes(markets))
-    assert len(got) == markets["token_ids"].list.len().sum()
-    closed = {m["id"]: (m["resolved_token_id"], m["closed_at"]) for m in archive.records("markets")}
-    assert any(won for won, _ in closed.values())
-    for market, token, _, payoff, ends_at, closed_at, resolved_at in got.rows():
-        won, at = closed[market]
-        assert payoff == (None if won is None else float(won == token))
-        assert (closed_at is None) == (won is None)
-        assert closed_at is None or closed_at == pd.Timestamp(at)
-        assert ends_at is not None
-        assert resolved_at is None
-    with_prices = archive.prices(
-        next(m for m, (won, _) in closed.items() if won), resolution="1h", on_missing="partial"
-    )
-    assert md.brier(with_prices, got, of="token")["outcome"].sum() == 1
 
 
 @pytest.mark.parametrize(
@@ -585,11 +544,3 @@ def test_records_that_contradict_themselves_are_refused(change: dict[str, Any], 
     good = {"market_id": ["m"], "token_ids": [["1", "2"]], "token_labels": [["Yes", "No"]], "resolved_token_id": [None]}
     with pytest.raises(md.errors.NotTidyError, match=said):
         md.outcomes(pl.DataFrame({**good, **change}))
-
-
-def test_records_without_an_outcome_are_refused() -> None:
-    """The error names the column that is missing."""
-    for lacking, named in (("resolved_token_id", "resolved_token_id"), ("token_ids", "token_ids")):
-        markets = md.testing.markets("polars").drop("resolved_token_label", lacking)
-        with pytest.raises(md.errors.NotTidyError, match=named):
-            md.outcomes(markets)

@@ -185,10 +185,15 @@ def test_a_sold_signal_is_the_mirror_of_the_move() -> None:
     "name", ["payoff", "resolved_at", "closed_at", "status", "outcome", "winningToken", "time_to_resolution", "net"]
 )
 def test_a_signal_that_leaks_is_refused(name: str) -> None:
-    """By the name of a column, and by its values where it is the payoff under another name."""
+    """The name of its column tells."""
     books, signal = walk(3, minutes=6)
     with pytest.raises(md.errors.ConfigError, match="leaks the outcome"):
         md.study(books, signal.rename({"signal": name}), "1m")
+
+
+def test_a_signal_that_is_the_payoff_is_refused() -> None:
+    """Its values tell, whatever its name is."""
+    books, signal = walk(3, minutes=6)
     outcomes = pl.DataFrame({"market_id": ["m000", "m001"], "token_id": ["m000", "m001"], "payoff": [1.0, 0.0]})
     hidden = signal.filter(pl.col("market_id") != "m002").with_columns(
         signal=(pl.col("market_id") == "m000").cast(pl.Float64)
