@@ -28,7 +28,7 @@ from marketdata.tidy.outcomes import Payoffs
 
 @dataclass(frozen=True)
 class Study:
-    """The result of a study: its ``table``, a frame of the kind of the books, and what was asked; see `study`."""
+    """The result of a study, see `study`: its ``table`` and what was asked."""
 
     table: Any
     signal: str
@@ -67,28 +67,18 @@ def study(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Study:
-    """Whether a signal predicts what a trade earns: a `Study`, whose ``table`` has one row per quantile of the signal.
+    """A `Study`, whose table says whether a signal predicts what a trade earns, net of costs.
 
-    The columns of the table are ``quantile signal_from signal_to rows tokens markets effective`` and means of
-    `forward_returns`, each with the ends of its interval (see `cluster_mean`):
-
-    - ``gross gross_low gross_high``: the move of the mid in favour of the trade [probability];
-    - ``net net_low net_high``: after spread and fees, of rows that have an exit [probability per share];
-    - ``net_worst net_worst_low net_worst_high``: the same, with missing exits at their worst;
-    - ``no_entry missing_exits``: how many rows could not be entered, and how many were entered and have no exit.
-
-    Quantile 1 has the smallest values, from ``signal_from`` to ``signal_to``; equal values are in one quantile. Of each
-    market one token counts, Yes or the one with the smallest id. Quantiles are those of the whole sample, which nobody
-    knew at the time: a study asks whether a signal predicts, and is no trading rule. ``Study.plot()`` draws the table.
+    A study asks whether a signal predicts, and is no trading rule: nobody knew the quantiles of the whole sample at the
+    time. ``Study.plot()`` draws the table.
 
     Parameters
     ----------
     books
         Tidy or nested books of any kind of frame.
     signal : str, pair or frame
-        A measure of books by name ("imbalance", or ("depth", {"levels": 5}) as for `features`), if it has one column;
-        or a frame with ``ts market_id token_id`` and one more column of numbers, known at the end of its bucket.
-        ConfigError for a frame with a column that leaks the outcome, and for a signal that equals the payoff.
+        A measure of books by name, if it has one column: "imbalance", or ("depth", {"levels": 5}) as for `features`.
+        Or a frame with ``ts market_id token_id`` and one more column of numbers, known at the end of its bucket.
     horizon : str or timedelta
         From the entry to the exit.
     quantiles : int
@@ -98,6 +88,29 @@ def study(
     cluster : str
         "market_id", or a column of the frame ``outcomes`` whose markets share their luck, such as "event_slug".
     interval, resamples, seed
+        As for `cluster_mean`.
+
+    Returns
+    -------
+    Study
+        Its ``table`` has one row per quantile. Equal values of the signal are in one quantile. One token counts per
+        market: Yes, or the token with the smallest id.
+
+        - ``quantile signal_from signal_to``: quantile 1 has the smallest values of the signal.
+        - ``rows tokens markets effective``: how many there are, and `cluster_mean` says what is effective.
+        - ``gross gross_low gross_high``: the move of the mid in favour of the trade [probability].
+        - ``net net_low net_high``: after spread and fees, of rows that have an exit [probability per share].
+        - ``net_worst net_worst_low net_worst_high``: the same, with missing exits at their worst.
+        - ``no_entry missing_exits``: rows that could not be entered, and rows that were entered and have no exit.
+
+    Raises
+    ------
+    ConfigError
+        A column of the signal leaks the outcome, or the signal equals the payoff.
+
+    Warns
+    -----
+    FewMarketsWarning, MissingValuesWarning
         As for `cluster_mean`.
 
     Examples

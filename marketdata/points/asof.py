@@ -25,7 +25,7 @@ def insertion(key: Keys, at: Ints, known_key: Keys, known_at: Ints, side: Litera
 
 
 def latest(key: Keys, at: Ints, known_key: Keys, known_at: Ints, *, exact: bool) -> Ints:
-    """The last known row before each time of the same key (``exact``: or at it); -1 for none."""
+    """The last known row of the same key before each time, or at it if ``exact``; -1 for none."""
     row = insertion(key, at, known_key, known_at, "right" if exact else "left") - 1
     return np.where((row >= 0) & (np.append(known_key, -1)[row] == key), row, -1)
 

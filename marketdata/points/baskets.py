@@ -1,4 +1,4 @@
-"""Events whose markets exclude each other, as baskets of Yes or of No: rules on numpy arrays."""
+"""Rules on baskets of all Yes, or all No, of an event whose markets exclude each other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Legs:
-    """Rows of tokens, such as books, as legs of events: the event of each (-1: none), which side, and when."""
+    """Rows of tokens, such as books, as legs of events: the event (-1 for none), side and time of each."""
 
     events: Sequence[Event]
     event: Ints
@@ -105,7 +105,7 @@ def costs(legs: Legs, books: Books, fees: Schedule, size: float | None = None) -
 
 
 def probabilities(legs: Legs, values: Floats) -> Floats:
-    """The price of each Yes over the sum of those of its event at that time; NaN where that is null or 0."""
+    """The price of each Yes over the sum of its event at that time; NaN where the sum is null or 0."""
     _, _, place = legs.groups()
     total = legs.sums(values, YES)
     scale = np.where(legs.side == YES, np.append(total, np.nan)[place], np.nan)

@@ -102,7 +102,7 @@ def _after_fees(best: Series, fees: Schedule) -> Series:
 
 
 def shares(series: Series, value: str, counts: Counts) -> Floats:
-    """Each value over the sum of those of its market at the time; NaN unless all of its tokens have one."""
+    """Each value over the sum of its market at the time; NaN unless all tokens of the market have one."""
     values = series.values[value]
     has = np.repeat(numbers_of_tokens(series.tokens, counts), np.diff(series.bounds))
     _, order, starts = _by_market(series)
@@ -120,7 +120,7 @@ def _sums(values: Floats | Ints, starts: Ints) -> Floats:
 
 
 def complement(rows: Columns, levels: LevelRows, edges: Ints, counts: Counts) -> tuple[Columns, LevelRows]:
-    """Level rows of each token as those of the other token of its market imply them.
+    """The level rows of each token that the other token of its market implies.
 
     ``edges``: where the bids and the asks of each snapshot begin, and behind them the number of rows.
     """

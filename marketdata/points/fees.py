@@ -18,16 +18,15 @@ from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
 from marketdata.points.schema import NOT_0_1, outside_0_1
 
-# Prices and shares to fees [USD].
 Formula = Callable[[Floats, Floats], Floats]
-# Prices, shares and the number of the book to fees [USD].
+# The third array has the number of the book of each trade, as fees differ by market.
 Charge = Callable[[Floats, Floats, Ints], Floats]
 ALLOWED = (
     "allowed are a share of the notional (0 where there are none), md.Fees.flat(rate), md.Fees.quadratic(rate), "
     "md.Fees.of(markets), and a function of the prices and shares of trades"
 )
 _DEFAULT_DECIMALS = 5
-# Rounding error of a product of decimals [last digits of a fee]: it moves no fee to another digit.
+# A product of decimals is off by less than this in the last digit of a fee, so no fee is rounded by its error.
 _LAST_BITS = 1e-7
 
 
@@ -74,7 +73,7 @@ class Schedule:
     def __call__(self, price: float, shares: float) -> float: ...
 
     def __call__(self, price: Floats | float, shares: Floats | float) -> Floats | float:
-        """Fees of trades of so many ``shares`` at a ``price`` [USD each]: a number or an array."""
+        """Fees of trades of ``shares`` at a ``price`` [USD each]: a number or an array."""
         if self.formula is None:
             raise ConfigError("These fees differ by market; fees.of_market(market_id) gives those of one.")
         p, s = numbers(price=price, shares=shares)
@@ -108,7 +107,7 @@ class Schedule:
         return self.markets[market_id]
 
     def charge_for(self, books: Books) -> Charge:
-        """Fees of trades with books, each of those of its market."""
+        """Fees of trades with books, by the market of each book."""
         if self.markets is None:
             return lambda price, shares, _book: self(price, shares)
         each = [self.of_market(token.market_id) for token in books.tokens]
@@ -125,17 +124,17 @@ class Schedule:
 
     @classmethod
     def flat(cls, rate: float) -> Self:
-        """Fees that are a share of the notional: rate * price * shares; 0 says that there are none."""
+        """Fees that are a share of the notional, rate * price * shares; 0 says that there are none."""
         rate = number("rate", rate, least=0.0, most=1.0)
         return cls(f"{rate:g} x price x shares" if rate else "none", partial(flat, rate=rate), rate)
 
     @classmethod
     @with_flags("up")
     def quadratic(cls, rate: float, *, decimals: int | None = _DEFAULT_DECIMALS, up: bool = False) -> Self:
-        """Fees of shares * rate * price * (1 - price) for each trade, rounded to ``decimals``; ``up``: always up.
+        """Fees of shares * rate * price * (1 - price) for each trade, rounded to ``decimals``.
 
-        A half is rounded up; ``decimals=None`` does not round;
-        ``quadratic(0.07, decimals=2, up=True)`` rounds up to the cent, as some venues do.
+        A half is rounded up, and with ``up`` every digit behind. ``decimals=None`` does not round. Some venues round up
+        to the cent, as ``quadratic(0.07, decimals=2, up=True)`` does.
         """
         rate = number("rate", rate, least=0.0, most=1.0)
         if decimals is not None:

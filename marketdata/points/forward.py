@@ -1,4 +1,4 @@
-"""What a trade at each snapshot earns until a later one: entry, exit, costs, and how it ended."""
+"""Forward returns: entry, exit and costs of a trade at each snapshot, and how it ended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Forward(NamedTuple):
 
 
 class _Quotes(NamedTuple):
-    """What each snapshot offers for a trade: the price per share, the fee, and both if missing shares cost most."""
+    """Price and fee per share that each snapshot offers for a trade, and both if missing shares cost most."""
 
     price: Floats
     fee: Floats
@@ -135,7 +135,7 @@ def _fees(trade: Trade, price: Floats | float, shares: Floats) -> Floats:
 
 
 def quantile_of(values: Floats, quantiles: int) -> NDArray[np.int64]:
-    """The quantile of each value, from 0, by the share of values below it and half of those equal to it."""
+    """The quantile of each value, from 0, by the share of values below it and half of the equal ones."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     share = (np.cumsum(counts) - counts / 2) / max(len(values), 1)
     return np.floor(share * quantiles).astype(np.int64)[which]

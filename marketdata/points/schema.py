@@ -28,7 +28,7 @@ from marketdata.points.columns import Floats, Token
 from marketdata.points.views import VIEWS, View
 
 # "series" needs only a time, and a market or a token.
-Kind = View | Literal["bbo", "quotes", "series", "nested"]
+Kind = View | Literal["bbo", "quotes", "series", "nested", "trades"]
 
 ID_COLUMNS = Token._fields
 BBO = ("ts", *ID_COLUMNS, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
@@ -105,6 +105,8 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     Nested books are also books (as level rows, unless nested is wanted) and, with one row per token and time, a series.
     """
     present, wanted = list(columns), tuple(wanted)
+    if "trades" in wanted:  # the side of a trade is no side of a book
+        return "trades"
     if len({*present}) < len(present):
         check_names(present)
     lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted if kind in COLUMNS}

@@ -43,7 +43,7 @@ class Forecasts(NamedTuple):
         return {int(ordered.group[a]): ordered.take(slice(a, b)) for a, b in runs}
 
     def in_bins(self, bins: int) -> Forecasts:
-        """The forecasts in groups of a group and one of so many equal bins from 0 to 1."""
+        """The forecasts in finer groups: each group is cut into equal bins of the price from 0 to 1."""
         bin_of_price = np.clip(np.floor(self.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
         return self._replace(group=self.group * bins + bin_of_price)
 

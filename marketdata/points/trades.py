@@ -17,7 +17,7 @@ def repeated_legs(transaction: Codes, maker: Codes, taker: Codes, role: Codes) -
     """Legs of takers that repeat the sum of the makers' legs of their transaction.
 
     Accounts and transactions are codes, -1 where one is not known; a role is 0 for a maker, 1 for a taker. A leg
-    repeats others if its maker is the taker of another leg, or if it is of a taker and another leg is of a maker.
+    repeats others if its maker is the taker of another leg. So does the leg of a taker beside the leg of a maker.
     """
     span = int(max(maker.max(initial=0), taker.max(initial=0))) + 1
     known = (transaction >= 0) & (maker >= 0) & (taker >= 0)

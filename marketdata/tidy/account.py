@@ -31,7 +31,7 @@ _FILL_COLUMNS = ("ts", "market_id", "token_id", "side", "shares", "notional", "f
 
 
 class Account(NamedTuple):
-    """Result of `account`: frames of the kind of the prices; ``events`` is None without ``markets=``."""
+    """Result of `account`, frames of the kind of the prices; ``events`` is None without ``markets=``."""
 
     total: Any
     markets: Any
@@ -80,12 +80,12 @@ def account(
 
         ``total`` has one row per ``ts`` of prices, fills and payoffs:
 
-        - ``cash``, and ``value``: the positions at the mid;
+        - ``cash``, and ``value``: the positions at the mid.
         - ``sale``: what a sale into the bids would bring, level by level. It is null for a frame of prices, and where
-          the bids have too few shares;
-        - ``equity``: cash + value;
+          the bids have too few shares.
+        - ``equity``: cash + value.
         - ``profit``, ``profit_sold``: equity less the ``cash`` of the beginning, and the same with ``sale`` for
-          ``value``;
+          ``value``.
         - ``drawdown``: the greatest equity so far less equity.
 
         ``markets`` has one row per ``ts`` and market from its first fill on: ``ts market_id value sale profit``. Here

@@ -107,8 +107,8 @@ def asof_join(
         The rows of ``left`` by ids, then by the time ``on``, with further columns. They are null where nothing was
         known yet:
 
-        - the columns of ``right``, with ``suffix`` where ``left`` has one of that name;
-        - ``ts_right``, the ``ts`` of the match with ``suffix``, even if ``left`` has no ``ts``;
+        - the columns of ``right``, with ``suffix`` where ``left`` has one of that name.
+        - ``ts_right``, the ``ts`` of the match with ``suffix``, even if ``left`` has no ``ts``.
         - ``available_at`` of the match, the greatest below ``on``.
 
     Raises

@@ -30,15 +30,8 @@ _EVENT_ID_FIELDS = ("event_id", "event_slug")
 def event_overround(frame: F, markets: Any) -> F:
     """The price of the Yes of all markets of an event, beyond the 1 that exactly one of them pays.
 
-    One row per (event, ts) of books or bbo, with the columns
-
-    - ``ts event_id``
-    - ``markets``: number of markets with a book of Yes at that ``ts``
-    - ``bid_sum mid_sum ask_sum``: sums of best bids, mids and best asks [probability]
-    - ``overround``: ask_sum - 1
-
-    Sums are null where a market lacks the value or the book, and where the event is no basket. It is a basket if its
-    markets exclude each other and its list is closed: in an open list an outcome without a market may win.
+    An event is a basket if its markets exclude each other and its list is closed: in an open list an outcome without a
+    market may win.
 
     Parameters
     ----------
@@ -46,6 +39,18 @@ def event_overround(frame: F, markets: Any) -> F:
         One row per market of the event, those without a book too: ``market_id``, ``token_ids`` (two, Yes first),
         ``event_id`` (or ``event_slug``), and of its event ``exclusive`` and ``open_list`` (the venue's own fields
         ``negRisk`` and ``negRiskAugmented`` are read too). NotTidyError where records lack them or contradict.
+
+    Returns
+    -------
+    frame
+        One row per (event, ts) of books or bbo:
+
+        - ``ts event_id``.
+        - ``markets``: number of markets with a book of Yes at that ``ts``.
+        - ``bid_sum mid_sum ask_sum``: sums of best bids, mids and best asks [probability].
+        - ``overround``: ask_sum - 1.
+
+        Sums are null where a market lacks the value or the book, and where the event is no basket.
 
     Examples
     --------
@@ -64,23 +69,29 @@ def event_overround(frame: F, markets: Any) -> F:
 def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = None) -> F:
     """The cost and the certain payoff of all Yes, and of all No, of an event, net of fees and depth.
 
-    One row per (event, ts) of books or bbo, with the columns
-
-    - ``ts event_id``, and ``legs``: the number n of markets
-    - ``yes_size no_size``: sets of shares
-    - ``yes_cost no_cost``: what the sets cost, best asks first, with fees [USD]
-    - ``yes_payoff no_payoff``: their certain payoff [USD], as one Yes pays 1 and n - 1 No pay 1 each
-    - ``yes_edge no_edge``: payoff - cost [USD]
-
-    Null where a market lacks the book or the shares, and where the event is no basket; `event_overround` says what
-    ``markets`` need. A market that pays something else than 0 or 1 breaks the sum.
+    A market that pays something else than 0 or 1 breaks the sum.
 
     Parameters
     ----------
+    markets : frame of market records
+        As for `event_overround`.
     fees : Fees, float or function
         What a taker pays, see `Fees`; 0 says that there are none.
     size : float, optional
         Sets to buy [shares of each leg]; by default the smallest size at the best ask of the legs.
+
+    Returns
+    -------
+    frame
+        One row per (event, ts) of books or bbo:
+
+        - ``ts event_id``, and ``legs``: the number n of markets.
+        - ``yes_size no_size``: sets of shares.
+        - ``yes_cost no_cost``: what the sets cost, best asks first, with fees [USD].
+        - ``yes_payoff no_payoff``: their certain payoff [USD], as one Yes pays 1 and n - 1 No pay 1 each.
+        - ``yes_edge no_edge``: payoff - cost [USD].
+
+        Null where a market lacks the book or the shares, and where the event is no basket.
 
     Examples
     --------

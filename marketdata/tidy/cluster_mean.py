@@ -19,9 +19,6 @@ from marketdata.points.columns import Ints
 from marketdata.points.forward import one_token_per_market
 from marketdata.points.schema import ID_COLUMNS, require
 
-# The share of rows without a value from which on a mean is doubtful.
-OFTEN_MISSING = 0.05
-
 
 def cluster_mean(
     frame: F,
@@ -35,25 +32,15 @@ def cluster_mean(
 ) -> F:
     """The mean of a column, with an interval for rows that depend on each other within a market.
 
-    One row per group of ``by``, in order: the columns of ``by`` and ``markets points effective mean low high``.
-
-    - ``markets``, ``points``: markets and rows that have a value.
-    - ``effective``: the number of equal clusters with as much information, (sum w)^2 / sum w^2. w is the number of rows
-      of a cluster.
-    - ``mean``: over rows. One token counts per market, Yes or the one with the smallest id, because Yes and No cancel
-      each other.
-    - ``low``, ``high``: a studentized bootstrap interval over clusters, null with fewer than two.
-
-    Rows without a value are left out. A FewMarketsWarning says where fewer than ten clusters are effective, and a
-    MissingValuesWarning where more than 5 percent of the rows have no value. Cameron, Gelbach, Miller (2008),
-    "Bootstrap-based improvements for inference with clustered errors".
+    Rows of one market, or of one event, share their luck, so the bootstrap draws whole clusters. One token counts per
+    market, because Yes and No cancel each other: Yes, or the token with the smallest id.
 
     Parameters
     ----------
     frame
         Rows with ``market_id``, of any kind of frame; the columns that are needed are read into memory.
     value : str
-        A column of numbers, such as ``net`` of `forward_returns`.
+        A column of numbers, such as ``net`` of `forward_returns`. Rows without a value are left out.
     cluster : str
         Column of rows that share their luck: "market_id", or "event_slug" where markets of one event do.
     by : str or list of str, optional
@@ -62,6 +49,28 @@ def cluster_mean(
         Probability that the interval covers [0 to 1]; None leaves ``low`` and ``high`` out.
     resamples, seed : int
         Number of bootstrap samples, and their seed.
+
+    Returns
+    -------
+    frame
+        One row per group, by the values of the columns ``by``, which come first.
+
+        - ``markets``, ``points``: markets and rows that have a value.
+        - ``effective``: the number of equal clusters with as much information, (sum w)^2 / sum w^2. A cluster has w
+          rows.
+        - ``mean``: the mean over rows.
+        - ``low``, ``high``: a studentized bootstrap interval over clusters, null with fewer than two.
+
+    Warns
+    -----
+    FewMarketsWarning
+        Fewer than ten clusters are effective.
+    MissingValuesWarning
+        More than 5 percent of the rows have no value.
+
+    References
+    ----------
+    Cameron, Gelbach, Miller (2008), "Bootstrap-based improvements for inference with clustered errors".
 
     Examples
     --------
@@ -109,7 +118,7 @@ def checked_share(interval: float | None) -> float | None:
 
 
 def stands_for_its_market(rows: Frame) -> NDArray[np.bool_]:
-    """Whether each row is of the one token that counts for its market; all rows if the frame has no token_id."""
+    """Which rows are of the one token that counts for its market; all rows if the frame has no token_id."""
     if "token_id" not in rows.names:
         return np.ones(len(rows), bool)
     names = [name for name in ID_COLUMNS if name in rows.names]
@@ -152,7 +161,7 @@ def _sortable(raw: Any) -> list[tuple[bool, Any]]:
 def warn_of_means(name: str, share: float | None, effective: Sequence[float], missing: Sequence[float]) -> None:
     """Warnings for intervals over few clusters, and for means that leave many rows out."""
     warn_of_few(name, share, effective)
-    often = [one for one in missing if one > OFTEN_MISSING]
+    often = [share_missing for share_missing in missing if share_missing > 0.05]
     if often:
         warn(
             f"Up to {max(often):.0%} of the rows have no {name}, in {len(often)} of {len(missing)} groups; the mean "

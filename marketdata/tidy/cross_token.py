@@ -51,16 +51,24 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 def overround(frame: F, *, tokens: Any = None) -> F:
     """The price of all tokens of a market together, beyond the 1 that exactly one of them pays.
 
-    One row per (market, ts) of books or bbo, by market and ts: ``ts market_id tokens bid_sum mid_sum ask_sum
-    overround``. ``tokens`` is the number of tokens with a row at that ``ts``. The sums are of their best bids, mids and
-    best asks [probability]. overround = ask_sum - 1. Null where a token lacks the value or the book at ``ts``, where
-    only one token is known, and where the frame has more than ``tokens``.
-
     Parameters
     ----------
     tokens : int or frame, optional
         Number of tokens of a market: one number for all (from 2), market records (``market_id token_ids``) or the
         result of `outcomes`. By default the number of tokens that the frame has anywhere.
+
+    Returns
+    -------
+    frame
+        One row per (market, ts) of books or bbo, by market and ts:
+
+        - ``ts market_id``.
+        - ``tokens``: the number of tokens with a row at that ``ts``.
+        - ``bid_sum mid_sum ask_sum``: sums of their best bids, mids and best asks [probability].
+        - ``overround``: ask_sum - 1.
+
+        Sums are null where a token lacks the value or the book at ``ts``, and where only one token is known. They are
+        null too where the frame has more than ``tokens``.
 
     Examples
     --------
@@ -76,18 +84,30 @@ def overround(frame: F, *, tokens: Any = None) -> F:
 
 @renamed
 def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
-    """Where all tokens of a market could be bought below, or sold above, the 1 that one of them pays; see `overround`.
+    """Flags where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
 
-    One row per (market, ts) of books or bbo: ``ts market_id buy_all sell_all size gain``:
+    Snapshots of one ``ts`` may be of different moments of the bucket.
 
-    - ``buy_all``: ask_sum < 1 - 1e-9, false where `overround` is null;
-    - ``sell_all``: bid_sum > 1 + 1e-9, false where `overround` is null;
-    - ``size``: the smallest best size on the side of the flag [shares];
-    - ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set].
+    Parameters
+    ----------
+    tokens : int or frame, optional
+        As for `overround`.
+    fees : Fees, float or function, optional
+        What a taker pays, see `Fees`: asks cost the fee of one share more, and bids bring it less. Without it the gain
+        is before fees.
 
-    With ``fees`` (see `Fees`) asks cost the fee of one share more, and bids bring it less; without them the gain is
-    before fees. Size and gain are null without a flag, and those of buying if both are set. Snapshots of one ``ts`` may
-    be of different moments of the bucket.
+    Returns
+    -------
+    frame
+        One row per (market, ts) of books or bbo:
+
+        - ``ts market_id``.
+        - ``buy_all``: ask_sum < 1 - 1e-9, false where `overround` is null.
+        - ``sell_all``: bid_sum > 1 + 1e-9, false where `overround` is null.
+        - ``size``: the smallest best size on the side of the flag [shares], null without a flag.
+        - ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set], null without a flag.
+
+        If both flags are set, size and gain are for buying.
 
     Examples
     --------
@@ -138,9 +158,9 @@ def _token_counts(tokens: Any) -> Counts:
 def probabilities(frame: F, *, tokens: Any = None) -> F:
     """Prices (of books or bbo: mids) scaled so that the tokens of a market sum to 1.
 
-    One row per (token, ts): ts, ids and ``probability``: price / sum of prices of the market at that ``ts`` [0 to 1].
-    Null where a token of the market lacks its value or its row, or all are 0, where only one token is known, and where
-    the frame has more than ``tokens``; see `overround`.
+    One row per (token, ts): ts, ids and ``probability``, the price over the sum of the prices of the market at that
+    ``ts`` [0 to 1]. It is null where a token of the market lacks its value or its row, and where all are 0. It is null
+    too where only one token is known, or the frame has more than ``tokens`` (see `overround`).
 
     Examples
     --------

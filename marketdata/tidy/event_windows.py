@@ -27,8 +27,8 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     """Add the time from each row to the resolution of its market.
 
     Returns the tidy frame, rows as they were, with ``time_to_resolution`` [s]. It counts from ``ts``, the start of the
-    bucket, to ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records). Where that is null it
-    counts to ``closed_at``. It is negative after the resolution and null while the market is open. It was not known at
+    bucket, to ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records), or to ``closed_at`` where
+    that is null. It is negative after the resolution and null while the market is open. It was not known at
     the time, so group or filter a study by it, but do not trade on it.
 
     Examples

@@ -62,10 +62,10 @@ def execute(
     orders
         A frame of any kind with one row per order:
 
-        - ``ts``: the bucket at whose end the order was decided [UTC];
-        - ``market_id token_id``;
-        - ``side``: "buy" or "sell";
-        - ``size`` [shares];
+        - ``ts``: the bucket at whose end the order was decided [UTC].
+        - ``market_id token_id``.
+        - ``side``: "buy" or "sell".
+        - ``size`` [shares].
         - ``limit``, optional: the worst price [probability]. It is compared up to 1e-9, so that 0.06 + 0.01 reaches
           0.07.
     books
@@ -91,18 +91,18 @@ def execute(
 
         ``fills`` has one row per order, exits included, by token and time:
 
-        - ``ts``, ``signal_ts``: the buckets of the book and of the signal [UTC];
-        - ``market_id token_id token_label side``;
-        - ``requested``, ``shares``: shares wanted, and shares filled;
-        - ``average_price`` [probability], ``notional`` and ``fee`` [USD];
+        - ``ts``, ``signal_ts``: the buckets of the book and of the signal [UTC].
+        - ``market_id token_id token_label side``.
+        - ``requested``, ``shares``: shares wanted, and shares filled.
+        - ``average_price`` [probability], ``notional`` and ``fee`` [USD].
         - ``status``: "filled", "partial", "no book", "no liquidity", "no position" or "resolved".
 
         ``positions`` has one row per token:
 
-        - ``market_id token_id token_label``;
-        - ``bought sold position`` [shares], ``paid received fees`` [USD], ``payoff`` [USD per share];
-        - ``settled``: position * payoff [USD];
-        - ``profit``: received - paid - fees + settled [USD], null while an open position has no payoff;
+        - ``market_id token_id token_label``.
+        - ``bought sold position`` [shares], ``paid received fees`` [USD], ``payoff`` [USD per share].
+        - ``settled``: position * payoff [USD].
+        - ``profit``: received - paid - fees + settled [USD], null while an open position has no payoff.
         - ``open_at_last_bid``: an open position without a payoff at the best bid of the last book [USD], 0 without a
           bid. The profit does not contain it.
 

@@ -12,21 +12,21 @@ from marketdata.points.fees import Schedule
 from marketdata.points.schema import require
 from marketdata.tidy.records import columns_of
 
-# Fields of market records that have a schedule of fees, and those that say whether there are fees.
+# Venues and their interfaces write these fields differently.
 _SCHEDULES = ("feeSchedule", "fee_schedule", "fd")
 _SWITCHES = ("feesEnabled", "fees_enabled")
 
 
 class Fees(Schedule):
-    """What a taker pays for a trade: one formula for all markets, or one per market.
+    """The fees of a taker: one formula for all markets, or one per market.
 
-    An argument ``fees`` takes any of these:
+    An argument ``fees`` takes any of these.
 
-    - ``Fees.flat(rate)`` is a share of the notional;
-    - ``Fees.quadratic(rate)`` is shares * rate * price * (1 - price), rounded to 5 decimals;
-    - ``Fees.of(markets)`` has the rates of market records;
-    - a number is the rate of ``Fees.flat``, and 0 says that there are no fees;
-    - a function takes arrays of prices and shares, and gives the fee of each trade [USD].
+    - ``Fees.flat(rate)`` is a share of the notional.
+    - ``Fees.quadratic(rate)`` is shares * rate * price * (1 - price), rounded to 5 decimals.
+    - ``Fees.of(markets)`` has the rates of market records.
+    - A number is the rate of ``Fees.flat``, and 0 says that there are no fees.
+    - A function takes arrays of prices and shares, and gives the fee of each trade [USD].
 
     Each level of a book that is filled counts as one trade. A market whose fee is not known is a ConfigError. Makers
     pay nothing. ``fees(price, shares)`` gives the fee [USD], and ``fees.of_market(market_id)`` the fees of one market.

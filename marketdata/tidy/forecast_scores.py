@@ -44,28 +44,13 @@ def brier(
 ) -> F:
     """Mean squared error of prices (of books or bbo: mids) as forecasts of the outcomes.
 
-    Rows and columns depend on ``of``; with ``by`` there is one such row per group:
-
-    - "market": one row per market, ``market_id points brier``: the number of forecasts and mean((p - payoff)^2)
-      [0 to 1; 0.25: always 0.5];
-    - "token": one row per token, ``market_id token_id token_label outcome points brier``; ``outcome`` is the payoff;
-    - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty``.
-
     Null prices are no forecasts. The two tokens of a market are the same forecast, so one of them counts, except with
-    ``of="token"``: Yes, or the first of the market's record, or of a mapping the smallest id. Markets that are open, or
-    not among the outcomes, are left out.
+    ``of="token"``. It is Yes, else the first token of the market's record, else the smallest id. Markets that are open,
+    or not among the outcomes, are left out.
 
     The score is miscalibration - discrimination + uncertainty. Miscalibration is what the best rising function of the
     prices would gain. Discrimination is what that function gains over the base rate. Uncertainty is the score of the
     base rate.
-
-    The interval is a studentized bootstrap over clusters of markets. It is null with fewer than two clusters, and where
-    all payoffs are alike. A FewMarketsWarning says so, and warns below ten effective clusters. With "all" an
-    OpenMarketsWarning says how many markets of the frame are open.
-
-    Brier (1950), "Verification of forecasts expressed in terms of probability". Dimitriadis, Gneiting, Jordan (2021),
-    "Stable reliability diagrams for probabilistic classifiers". Cameron, Gelbach, Miller (2008), "Bootstrap-based
-    improvements for inference with clustered errors".
 
     Parameters
     ----------
@@ -82,6 +67,36 @@ def brier(
         Of "all": probability that the interval covers [0 to 1]; None leaves it out.
     resamples, seed : int
         Of "all": number of bootstrap samples, and their seed.
+
+    Returns
+    -------
+    frame
+        Rows depend on ``of``; with ``by`` there is one such row per group.
+
+        - "market": one row per market, ``market_id points brier``.
+        - "token": one row per token, ``market_id token_id token_label outcome points brier``.
+        - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty``.
+
+        The columns are these.
+
+        - ``points``: the number of forecasts.
+        - ``brier``: mean((p - payoff)^2) [0 to 1; 0.25: always 0.5].
+        - ``outcome``: the payoff.
+        - ``brier_low``, ``brier_high``: a studentized bootstrap interval over clusters of markets. It is null with
+          fewer than two clusters, and where all payoffs are alike.
+
+    Warns
+    -----
+    FewMarketsWarning
+        An interval rests on fewer than ten effective clusters, or is null as all payoffs are alike.
+    OpenMarketsWarning
+        Markets of the frame are open, with "all".
+
+    References
+    ----------
+    Brier (1950), "Verification of forecasts expressed in terms of probability". Dimitriadis, Gneiting, Jordan (2021),
+    "Stable reliability diagrams for probabilistic classifiers". Cameron, Gelbach, Miller (2008), "Bootstrap-based
+    improvements for inference with clustered errors".
 
     Examples
     --------
@@ -111,9 +126,9 @@ def log_score(
 ) -> F:
     """Mean negative log-likelihood of the outcomes by the prices: mean(-payoff ln p - (1 - payoff) ln(1 - p)).
 
-    Rows, parameters, errors and warnings as `brier`, with ``log_score`` in place of ``brier`` [natural logarithm;
-    0.693: always 0.5]. Prices are clipped to ``clip`` and 1 - ``clip`` [above 0, below 0.5], as 0 for the winner would
-    score infinity. Good (1952), "Rational decisions".
+    Rows, parameters, errors and warnings are as for `brier`, with ``log_score`` in place of ``brier``. It is a natural
+    logarithm; prices that are always 0.5 have 0.693. Prices are clipped to ``clip`` and 1 - ``clip`` [above 0, below
+    0.5], as 0 for the winner would score infinity. Good (1952), "Rational decisions".
     """
     least = number("clip", clip)
     if least >= 0.5:
@@ -134,14 +149,30 @@ def calibration(
 ) -> F:
     """How often tokens priced at p won.
 
-    One row per bin that has a forecast: ``bin_start bin_end points forecast outcome``. ``bins`` equal bins from 0 to 1
-    have the borders [start, end), and the last includes 1. ``forecast`` is the mean of the forecasts, and ``outcome``
-    the share that came true (the mean payoff). With ``interval`` also ``markets outcome_low outcome_high``: the markets
-    in the bin, and the interval of the share, null with fewer than two clusters. Other parameters, errors and warnings
-    as `brier`.
+    Other parameters, errors and warnings are as for `brier`.
 
-    The interval is Wilson's over as many clusters as weigh the same as those of the bin: (sum w)^2 / sum w^2 of w
-    forecasts each. Wilson (1927), "Probable inference"; Kish (1965), "Survey sampling".
+    Parameters
+    ----------
+    bins : int
+        Number of equal bins from 0 to 1.
+    interval : float, optional
+        Probability that the interval of a share covers [0 to 1].
+
+    Returns
+    -------
+    frame
+        One row per bin that has a forecast, with ``by`` per group and bin:
+
+        - ``bin_start bin_end``: the borders [start, end); the last bin includes 1.
+        - ``points``, ``forecast``: the number and the mean of the forecasts.
+        - ``outcome``: the mean payoff, which is the share that is true in the end.
+        - ``markets``, only with ``interval``: the markets in the bin.
+        - ``outcome_low outcome_high``, only with ``interval``: Wilson's interval of the share, null with fewer than two
+          clusters. It is over (sum w)^2 / sum w^2 clusters, where a cluster of the bin has w forecasts.
+
+    References
+    ----------
+    Wilson (1927), "Probable inference". Kish (1965), "Survey sampling".
 
     Examples
     --------
@@ -277,7 +308,7 @@ def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> Pa
             is_yes, is_first = str(label).casefold() == "yes", token == resolved.first.get(market)
             by_market[market].append((not is_yes, not is_first, token))
         for market, ranked in by_market.items():
-            # The frame may lack tokens of a market of three, of which no two are the same forecast.
+            # A frame may have two tokens of a market of three, and these are different forecasts.
             if len(ranked) == 2 and len(resolved.named.get(market, ())) <= 2:
                 payoffs.pop((market, max(ranked)[-1]), None)
     return payoffs
@@ -340,7 +371,7 @@ def _forecasts_and_markets(part: Native) -> tuple[Frame, Forecasts, list[str]]:
 
 def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
     frame, forecasts, markets = _forecasts_and_markets(part)
-    # Without columns to group by all are one group, of no forecast too.
+    # Without columns to group by there is one group, even if it has no forecast.
     groups = forecasts.by_group() if options.groups.by else {0: forecasts}
     sampling = options.sampling(markets)
     rows = [scores.overall(one, score.loss, sampling, score.bounds) for one in groups.values()]

@@ -1,4 +1,4 @@
-"""What a trade at each snapshot earns until later: forward returns, net of costs."""
+"""Forward returns: the result of a trade at each snapshot, net of costs."""
 
 from __future__ import annotations
 
@@ -44,25 +44,7 @@ def forward_returns(
     tolerance: Duration | None = None,
     width: str = "1m",
 ) -> F:
-    """What a taker earns who buys (or sells) after each snapshot and trades back one horizon later.
-
-    One row per (token, ts, horizon): ``ts market_id token_id token_label horizon entry exit move net net_low status``.
-
-    - ``entry``: the best ask at ts + latency, or with ``size`` the average price of its levels [probability];
-    - ``exit``: the same of the bids one horizon later, or the payoff of a market that ended first;
-    - ``move``: the mid at the exit less the mid at the entry;
-    - ``net``: exit - entry - fees [probability per share]; of a seller, who enters at bids, entry - exit - fees;
-    - ``net_low``: as ``net``, but a missing exit counts. Shares that nobody buys are worth 0, and a seller buys missing
-      shares back at 1;
-    - ``status``: see below.
-
-    Each row has one status:
-
-    - "exit": both trades met a book with enough shares.
-    - "settled": the market resolved before the exit, and its payoff counts.
-    - "no_entry": the book at ts + latency is missing or too small, or the market had resolved. All values are null.
-    - "no_exit_book": there is no book within ``tolerance``. ``exit`` and ``net`` are null.
-    - "no_exit_bid" (of a seller "no_exit_ask"): the book has too few shares. ``exit`` and ``net`` are null.
+    """The return of a taker who buys (or sells) after each snapshot and trades back one horizon later.
 
     A missing exit is not missing at random: a token that falls has no bid. So a mean of ``net`` needs the mean of
     ``net_low`` beside it. No row after ts + latency + horizon + tolerance changes a row.
@@ -88,6 +70,26 @@ def forward_returns(
         How much later than the horizon the book of an exit may be; by default not at all.
     width : str
         Bucket width of the books. CoarseGridWarning if their times look like wider buckets.
+
+    Returns
+    -------
+    frame
+        One row per (token, ts, horizon), of the kind of ``books``. Prices and returns are probabilities per share.
+
+        - ``ts market_id token_id token_label horizon``.
+        - ``entry``: the best ask at ts + latency, or with ``size`` the average price of its levels.
+        - ``exit``: the same of the bids one horizon later, or the payoff of a market that ended first.
+        - ``move``: the mid at the exit less the mid at the entry.
+        - ``net``: exit - entry - fees. A seller enters at bids, and earns entry - exit - fees.
+        - ``net_low``: as ``net``, but a missing exit counts. Shares that nobody buys are worth 0, and a seller buys
+          missing shares back at 1.
+        - ``status``: how the trade ended, one of these texts.
+
+          - "exit": both trades met a book with enough shares.
+          - "settled": the market resolved before the exit, and its payoff counts.
+          - "no_entry": no book at ts + latency has enough shares, or the market had resolved. All values are null.
+          - "no_exit_book": there is no book within ``tolerance``. ``exit`` and ``net`` are null.
+          - "no_exit_bid" (of a seller "no_exit_ask"): the book has too few shares. ``exit`` and ``net`` are null.
 
     Examples
     --------

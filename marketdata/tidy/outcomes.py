@@ -20,7 +20,6 @@ from marketdata.tidy.records import columns_of
 from marketdata.times import to_datetime, to_micros
 
 T = TypeVar("T")
-# A frame of outcomes or of market records, or what each market resolved to.
 Outcomes = Native | Mapping[str, object]
 Tokens = Iterable[tuple[str, str, str | None]]
 _RECORD_COLUMNS = ("market_id", "token_ids", "token_labels")
@@ -31,19 +30,36 @@ _COLUMNS_READ = (*ID_COLUMNS, *_RECORD_COLUMNS[1:], *_OUTCOME_COLUMNS, "payoff",
 
 
 def outcomes(markets: F) -> F:
-    """What each token of resolved markets paid, and when its market ended.
+    """The payoff of each token of resolved markets, and when its market ended.
 
-    One row per token, by market, tokens as in its record: ``market_id token_id token_label payoff ends_at closed_at
-    resolved_at``. ``payoff`` [USD per share, 0 to 1]: of ``payoffs``, or 1 for the token that the market resolved to
-    and 0 for its others; null while it is open. ``ends_at`` is the scheduled end (or ``end_date`` of the record),
-    ``closed_at`` the end of trading, ``resolved_at`` when the outcome was known [UTC]; null where the record lacks it.
-    Where functions need the time of resolution and ``resolved_at`` is null, they use ``closed_at`` of a market with
-    payoffs.
+    Functions that need the time of resolution use ``resolved_at``. Where it is null they use ``closed_at`` of a market
+    with payoffs.
 
-    ``markets`` are market records of any frame kind, as from `Archive.markets` or `Client.markets`: ``market_id
-    token_ids token_labels``, and one of ``resolved_token_id``, ``resolved_token_label`` and ``payoffs``, a list as long
-    as ``token_ids`` (0.5 each for a tie, any share for a scalar market). NotTidyError if a market resolved to a token
-    that it does not have, for payoffs outside of 0 to 1, and where records contradict themselves.
+    Parameters
+    ----------
+    markets
+        Market records of any frame kind, as from `Archive.markets` or `Client.markets`: ``market_id token_ids
+        token_labels``. They also have one of ``resolved_token_id``, ``resolved_token_label`` and ``payoffs``, a list as
+        long as ``token_ids`` (0.5 each for a tie, any share for a scalar market).
+
+    Returns
+    -------
+    frame
+        One row per token, by market, with tokens in the order of the record:
+
+        - ``market_id token_id token_label``.
+        - ``payoff`` [USD per share, 0 to 1]: of ``payoffs``, or 1 for the token that the market resolved to and 0 for
+          its others. It is null while the market is open.
+        - ``ends_at``: the scheduled end, or ``end_date`` of the record [UTC].
+        - ``closed_at``, ``resolved_at``: the end of trading, and when the outcome was known [UTC].
+
+        Times are null where the record lacks them.
+
+    Raises
+    ------
+    NotTidyError
+        A market resolved to a token that it does not have, a payoff is outside of 0 to 1, or records contradict
+        themselves.
 
     Examples
     --------

@@ -72,13 +72,32 @@ class _View:
 def check(frame: F, width: Width | None = None) -> F:
     """Check a frame for what is wrong or odd, with examples.
 
-    One row per check that applies to books, prices or metrics: ``check severity n_failed n_checked meaning examples``.
-    severity is "ok" where the check found nothing. ``examples`` are up to three rows as text. Computes a lazy frame.
-    Errors, which a sound service does not cause: outside_0_1, bad_size, duplicates, unsorted_levels. Warnings: gaps
-    (between two rows of a token), off_grid, mixed_resolutions (a token steps by less than the width), crossed,
-    sums_far_from_1 (prices or mids of all tokens of a market miss 1 by more than 0.05), stale (60 or more equal
-    snapshots or values in a row). Infos: one_sided, empty, locked, null. ``width``, the bucket width of the
-    rows, is by default the widest that fits into the most common step.
+    Errors are what a sound service does not cause: outside_0_1, bad_size, duplicates, unsorted_levels.
+
+    Warnings are these.
+
+    - gaps: buckets are missing between two rows of a token.
+    - off_grid: a time is no start of a bucket.
+    - mixed_resolutions: a token steps by less than the width.
+    - crossed: the best bid is above the best ask.
+    - sums_far_from_1: prices or mids of all tokens of a market miss 1 by more than 0.05.
+    - stale: 60 or more equal snapshots or values in a row.
+
+    Infos are one_sided, empty, locked and null.
+
+    Parameters
+    ----------
+    width : str or timedelta, optional
+        Bucket width of the rows; by default the widest that fits into the most common step.
+
+    Returns
+    -------
+    frame
+        One row per check that applies to books, prices or metrics. A lazy frame is computed.
+
+        - ``check``, ``severity``, ``meaning``; the severity is "ok" where the check found nothing.
+        - ``n_failed``, ``n_checked``: rows that failed, and rows that the check looked at.
+        - ``examples``: up to three rows as text.
 
     Examples
     --------

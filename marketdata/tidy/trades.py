@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import Texts
+from marketdata.adapters.dispatch import F, names_of, run
+from marketdata.adapters.frame import Frame, Native, Texts
 from marketdata.adapters.recordings.columns import renamed_columns
 from marketdata.adapters.recordings.trades import recorded_trades
 from marketdata.errors import NotTidyError
@@ -20,7 +20,6 @@ from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
 from marketdata.tidy.frames import FrameKind, frame_kind
 
-F = TypeVar("F")
 _SIDES = ("buy", "sell")
 
 
@@ -34,12 +33,8 @@ def read_trades(
 ) -> Any:
     """Trade prints of recordings and trade tables.
 
-    Returns a tidy frame with one row per print, by market, token and time: ``ts market_id token_id token_label side
-    price size`` [UTC, probability, shares]. ``side`` is what the taker did: "buy" or "sell". Files are messages of a
-    market channel, hourly event files, tables of trades, and tables of fills on chain. The taker's own leg of a fill
-    repeats the sum of its makers' legs and is left out, where accounts or roles tell it. A token of no known market is
-    a market of its own. A row without a price, a size or a time is left out with a RecordingWarning that counts it; a
-    file of a folder without trades is a RecordingWarning, and a ConfigError if it was named.
+    Files are messages of a market channel, hourly event files, tables of trades, and tables of fills on chain. The
+    taker's own leg of a fill repeats the sum of its makers' legs, so it is left out where accounts or roles tell it.
 
     Parameters
     ----------
@@ -53,6 +48,23 @@ def read_trades(
         "timestamp", the time of the venue, "received", or the name of a column.
     frame : {"pandas", "polars"}
         Kind of the result.
+
+    Returns
+    -------
+    frame
+        One row per print, by market, token and time: ``ts market_id token_id token_label side price size`` [UTC,
+        probability, shares]. ``side`` is what the taker did: "buy" or "sell". A token whose market is not known is a
+        market by itself.
+
+    Raises
+    ------
+    ConfigError
+        A file that was named has no trades.
+
+    Warns
+    -----
+    RecordingWarning
+        Rows without a price, a size or a time were left out, or a file of a folder has no trades.
 
     Examples
     --------
@@ -76,13 +88,10 @@ def read_trades(
 
 
 def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:
-    """What takers paid: twice the distance of each trade's price from the mid known before it.
+    """Twice the distance of each trade's price from the mid known before it, which is what takers paid.
 
-    Returns the trades by ids and time, with ``mid``, its ``ts_right`` and ``available_at``, and ``effective_spread`` =
-    2 * (price - mid) for a buy, 2 * (mid - price) for a sale [probability]. The mid is that of the last book that was
-    known before the trade: a book of a bucket is known at its end. Null where there is none, where the book lacks a
-    side, or where the side of the trade is not known. Trades within a bucket have the mid of the bucket before, so
-    books of seconds tell more than books of minutes. A lazy frame and one of an engine is read into memory.
+    A book of a bucket is known at its end, so trades within a bucket have the mid of the bucket before. Books of
+    seconds tell more than books of minutes. Frames of Dask are refused as by `asof_join`.
 
     Parameters
     ----------
@@ -92,6 +101,15 @@ def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:
         Tidy books of the same kind of frame.
     width : str or timedelta
         Bucket width of the books.
+
+    Returns
+    -------
+    frame
+        The trades by ids and time, with these further columns.
+
+        - ``mid``, and its ``ts_right`` and ``available_at``: of the last book that was known before the trade.
+        - ``effective_spread``: 2 * (price - mid) for a buy, 2 * (mid - price) for a sale [probability]. It is null
+          where there is no mid, or the side of the trade is not known.
 
     References
     ----------
@@ -108,29 +126,32 @@ def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:
     >>> md.effective_spread(trades, books)["effective_spread"].round(9).to_list()
     [0.04]
     """
-    require("A frame of trades", ("ts", "token_id", "side", "price"), in_memory(trades).names)
-    joined: Any = asof_join(trades, mid(books), width=width)
-    table = in_memory(joined)
-    sides = table.texts("side")
+    require("A frame of trades", ("ts", "token_id", "side", "price"), names_of(trades))
+    joined = asof_join(trades, mid(books), width=width)
+    return run(joined, _with_spread, ("trades",), partition_by="row", keep_extra=True)
+
+
+def _with_spread(joined: Frame) -> Native:
+    sides = joined.texts("side")
     unknown = {str(side) for side in sides if side not in (*_SIDES, None)}
     if unknown:
         raise NotTidyError(f"side of a trade is {' or '.join(_SIDES)}; the frame also has {sorted(unknown)[:5]}.")
-    spread = rule.effective_spread(table.numbers("price"), np.array([s == "buy" for s in sides]), table.numbers("mid"))
+    is_buy = np.array([side == "buy" for side in sides], bool)
+    spread = rule.effective_spread(joined.numbers("price"), is_buy, joined.numbers("mid"))
     spread[[side is None for side in sides]] = np.nan
-    return frames.with_columns(table, {"effective_spread": spread})  # type: ignore[no-any-return]
+    return frames.with_columns(joined, {"effective_spread": spread})
 
 
 def vwap(trades: F, resolution: Width) -> F:
     """Average price of the trades of each token and bucket, weighted with their sizes.
 
-    One row per token and bucket with a trade: ``ts market_id token_id token_label vwap size trades``: sum(price * size)
-    / sum(size) [probability], sum(size) [shares], and the number of trades. A lazy frame and one of an engine is read
-    into memory.
+    One row per token and bucket with a trade: ``ts market_id token_id token_label vwap size trades``. ``vwap`` is
+    sum(price * size) / sum(size) [probability], ``size`` is sum(size) [shares], and ``trades`` their number.
 
     Parameters
     ----------
     trades
-        A frame as `read_trades` gives it.
+        A frame as `read_trades` gives it, of any kind.
     resolution : str or timedelta
         Width of a bucket, such as "1m".
 
@@ -142,9 +163,10 @@ def vwap(trades: F, resolution: Width) -> F:
     [0.405, 0.595]
     """
     width = BucketWidth.of(resolution)
-    table = in_memory(trades)
-    require("A frame of trades", ("ts", "token_id", "price", "size"), table.names)
-    rows = frames.rows(table)
-    series = rule.vwap(rows, table.numbers("price"), table.numbers("size"), width)
-    names = ["ts", *table.ids, *series.values]
-    return frames.to_frame(table, series, series.values, names)  # type: ignore[no-any-return]
+    require("A frame of trades", ("ts", "token_id", "price", "size"), names_of(trades))
+
+    def averages(part: Frame) -> Native:
+        series = rule.vwap(frames.rows(part), part.numbers("price"), part.numbers("size"), width)
+        return frames.to_frame(part, series, series.values, ["ts", *part.ids, *series.values])
+
+    return run(trades, averages, ("trades",), keep_extra=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings.shapes import EVENTS, MARKET, START, YES, event_file, lines, trade
+from reference.markets import in_kind
 
 import marketdata as md
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning
@@ -69,7 +69,7 @@ MOMENTS = st.lists(
 
 
 @settings(max_examples=25, deadline=None)
-@given(MOMENTS, st.sampled_from(["pandas", "polars"]))
+@given(MOMENTS, st.sampled_from(["pandas", "polars", "lazy", "arrow"]))
 def test_effective_spread_and_vwap_equal_a_loop(moments: list[tuple[int, Any, int, int]], kind: str) -> None:
     """The mid is that of the last book whose bucket ended before the trade."""
     books = md.testing.books("polars", buckets=4)
@@ -88,11 +88,11 @@ def test_effective_spread_and_vwap_equal_a_loop(moments: list[tuple[int, Any, in
         known = [mid for at, mid in mids.items() if at + pl.Series([60_000_000]).cast(pl.Duration("us"))[0] < ts]
         value = 2 * (price - known[-1]) * (1 if side == "buy" else -1) if known and side else None
         spreads.append(value)
-    given: Any = trades if kind == "polars" else trades.to_pandas()
-    result = md.effective_spread(given, books if kind == "polars" else books.to_pandas())
-    averages = md.vwap(given, "1m")
-    if isinstance(result, pd.DataFrame):
-        result, averages = pl.from_pandas(result), pl.from_pandas(averages)
+    given: Any = in_kind(trades, kind)
+    result, averages = (
+        frame.collect() if isinstance(frame, pl.LazyFrame) else pl.DataFrame(frame)
+        for frame in (md.effective_spread(given, in_kind(books, kind)), md.vwap(given, "1m"))
+    )
     assert result["effective_spread"].fill_nan(None).to_list() == pytest.approx(spreads)
     groups: dict[int, list[tuple[float, float]]] = {}
     for second, _, price, size in moments:

@@ -14,9 +14,8 @@ from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import to_columns
 from marketdata.tidy.grids import check_starts
 
-# Levels of a side in an OrderBookDepth10.
 _DEPTH10 = 10
-# A price and a size as texts, which nautilus_trader reads exactly.
+# Texts of price and size, because nautilus_trader reads texts exactly.
 Level = tuple[str, str]
 
 
@@ -30,7 +29,7 @@ def to_nautilus(
 
     - ``kind="quotes"``: what ``QuoteTick.from_dict`` takes, only of snapshots with both sides.
     - ``kind="depth"``: what ``OrderBookDepth10.from_dict`` takes, of every snapshot. Each side has ten orders, best
-      first. Where the book has fewer levels, an order without a side, of price and size 0, is counted 0.
+      first. The orders of missing levels have no side, and price, size and count are 0.
 
     Parameters
     ----------
@@ -107,7 +106,7 @@ def _decimals(instrument: Any, name: str) -> int:
 
 
 def _exact(values: Floats, decimals: int, what: str) -> list[str]:
-    """The numbers as texts of so many decimals; ConfigError where one has more."""
+    """The numbers as texts with these decimals; ConfigError where one has more."""
     wrong = values[~np.isclose(values, np.round(values, decimals), rtol=1e-12, atol=1e-12)]
     if len(wrong):
         raise ConfigError(f"The {what} {wrong[0]!r} has more than the {decimals} decimals of the instrument.")

@@ -23,14 +23,14 @@ from marketdata.times import to_datetime
 
 
 class Book(NamedTuple):
-    """The levels of one snapshot: each side an array of (price, size) pairs, best first; empty where missing."""
+    """The levels of one snapshot. Each side is an array of (price, size) pairs, best first, or empty."""
 
     bids: NDArray[np.float64]
     asks: NDArray[np.float64]
 
 
 Value = Book | float | dict[str, float | None] | None
-# The time of a value, which of the streams it is of, and its view and token.
+# Time, rank of the stream, view, token, value. The rank decides between equal times.
 Entry = tuple[int, int, View, Token, Value]
 Source = Native | Iterable[Native]
 
@@ -51,13 +51,27 @@ class ReplayEvent(NamedTuple):
 def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, width: Width) -> Iterator[ReplayEvent]:
     """Everything that became known, in that order, over all markets and tokens.
 
-    Yields ``ReplayEvent``: ``available_at ts view market_id token_id token_label data``: end and start of the bucket
-    [UTC]; ``data`` is a ``Book`` of two arrays of (price, size) pairs, a price or None, or a dict of metrics. By
-    ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
+    Parameters
+    ----------
+    books, prices, metrics
+        Tidy frames of any kind. Or iterables of them in time order, as from `Client.iter_books`, of which one frame at
+        a time is in memory.
+    width : str or timedelta
+        Bucket width of the frames.
 
-    ``books prices metrics``, of bucket width ``width``, are tidy frames of any kind, or iterables of them in time
-    order, as from `Client.iter_books`, of which one at a time is in memory. NotTidyError if they go back in time or
-    share a snapshot.
+    Yields
+    ------
+    ReplayEvent
+        By ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
+
+        - ``available_at``, ``ts``: end and start of the bucket [UTC].
+        - ``view market_id token_id token_label``.
+        - ``data``: a ``Book`` of two arrays of (price, size) pairs, a price or None, or a dict of metrics.
+
+    Raises
+    ------
+    NotTidyError
+        Frames of an iterable go back in time or share a snapshot.
 
     Examples
     --------
