@@ -53,18 +53,12 @@ def _frame_of(walked: list[tuple[Any, ...]], like: pl.DataFrame) -> pl.DataFrame
     )
 
 
-@pytest.mark.parametrize("resolution", [Resolution.M1, Resolution.H1, Resolution.D1], ids=str)
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-def test_a_resolution_gives_the_rows_of_the_plain_walk(running: Engine, view: str, resolution: Resolution) -> None:
-    """Books, prices and metrics with everything that is odd resample to the same rows, and stay the engine's kind."""
-    same(running, rich(view), resolution)
-
-
-@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-def test_no_rows_stay_no_rows(running: Engine, view: str) -> None:
-    """A frame without rows gives one with the same columns."""
-    none = rich(view).take(np.empty(0, np.int64))
-    same(running, none, Resolution.H1)
+def test_a_resolution_gives_the_rows_of_the_plain_walk(running: Engine, view: str) -> None:
+    """Odd points, and no rows at all, resample to the same rows, and stay the engine's kind of frame."""
+    for resolution in (Resolution.M1, Resolution.H1, Resolution.D1):
+        same(running, rich(view), resolution)
+    same(running, rich(view).take(np.empty(0, np.int64)), Resolution.H1)
 
 
 @drawn

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import narwhals as nw
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -288,19 +287,6 @@ def test_a_join_by_time_alone_takes_data_about_no_market() -> None:
     near = md.asof_join(left, index, by=(), width="1m", tolerance="30m")
     assert near["value"].to_list() == [1.0, None, 1.0, None]
     assert near.equals(md.asof_join(left, index, by=(), width="1m", tolerance=dt.timedelta(minutes=30)))
-
-
-def test_a_tidy_pandas_frame_is_read_without_a_copy() -> None:
-    """Times, numbers and codes that the verbs see are the memory of the frame."""
-    from marketdata.adapters.dispatch import opened
-
-    frame = md.testing.books("pandas")
-    own = opened(frame, ["books"])
-    rows = frames.level_rows(own)
-    assert np.shares_memory(frames.books(own).bids.price, frame["price"].to_numpy())
-    assert np.shares_memory(rows.entries.ts, frame["ts"].array.asi8)
-    assert np.shares_memory(own.codes("token_id"), frame["token_id"].array.codes)
-    assert own.rows is None
 
 
 @pytest.mark.parametrize("column", ["ts", "price", "token_id", "side"])

@@ -21,7 +21,6 @@ from reference.odd_points import rich
 
 import marketdata as md
 from marketdata.points.measures import MEASURES
-from marketdata.points.schema import TOLERANCE
 from marketdata.testing.strategies import book_columns
 from marketdata.tidy.book_measures import FUNCTIONS
 from marketdata.tidy.frames import to_columns, to_frame
@@ -106,26 +105,6 @@ def test_measures_on_an_engine(running: Engine) -> None:
         table = fetched(got).to_polars().with_columns(pl.col("market_id", "token_id", "token_label").cast(pl.String))
         assert close(rows(table.sort(order)), rows(md.features(books, asked)), digits=1e-9, least=1e-9)
         assert close(ordered(best_gap(frame, levels=2)), ordered(best_gap(books, levels=2)))
-
-
-@given(kind=st.sampled_from(["pandas", "polars", "arrow"]), books=book_columns(), data=st.data())
-def test_a_sweep_of_the_whole_side_fills_exactly_its_depth(kind: str, books: Any, data: st.DataObject) -> None:
-    """Asked for the depth of a side, a sweep fills it; asked for more, the rest is the shortfall."""
-    frame = of_kind(books, kind)
-    depth = {row[:4]: row[4:] for row in rows(md.depth(frame))}
-    for at, side in enumerate(("bid", "ask")):
-        there = [d[at] for d in depth.values() if d[at] is not None]
-        if not there:
-            continue
-        wanted = data.draw(st.sampled_from(there))
-        for row in rows(md.sweep(frame, side, size=wanted)):
-            have = depth[row[:4]][at] or 0.0
-            assert row[4] == (wanted if have >= wanted * (1 - TOLERANCE) else have)
-            assert row[5] == wanted - row[4]
-        prices = {row[:4]: row[4 + at] for row in rows(md.fill_price(frame, wanted))}
-        assert all(
-            (prices[key] is None) == (d[at] is None or d[at] < wanted * (1 - TOLERANCE)) for key, d in depth.items()
-        )
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(5), 5))[::30], ids=str)

@@ -113,24 +113,6 @@ def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> 
     assert rows(to_frame(back, "polars")) == rows(to_frame(columns, "polars"))
 
 
-@given(
-    zone=st.sampled_from(["America/New_York", "Asia/Kolkata", "+05:30", None]),
-    columns=st.one_of(book_columns(), price_columns()),
-    resolution=resolutions,
-)
-def test_frames_in_other_zones_are_converted_not_misread(
-    zone: str | None, columns: Any, resolution: Resolution
-) -> None:
-    """The same instants in any zone, or without one (then UTC), fall into the same UTC buckets."""
-    panda, polar = to_frame(columns, "pandas"), to_frame(columns, "polars")
-    want = rows(md.resample(polar, resolution))
-    assert close(rows(md.resample(panda.assign(ts=panda["ts"].dt.tz_convert(zone)), resolution)), want)
-    if zone != "+05:30":
-        ts = pl.col("ts").dt.replace_time_zone(None) if zone is None else pl.col("ts").dt.convert_time_zone(zone)
-        assert close(rows(md.resample(polar.with_columns(ts), resolution)), want)
-        assert close(rows(md.resample(polar.lazy().with_columns(ts), resolution)), want)
-
-
 def test_last_never_joins_a_bid_with_an_older_ask() -> None:
     """A later one-sided book wins whole: its ask is missing, not the one of the book before."""
     columns = md.points.columns  # type: ignore[attr-defined]
