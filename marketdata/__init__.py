@@ -70,8 +70,8 @@ def __getattr__(name: str) -> object:
     extra, packages = _EXTRAS.get(name, ("", ()))
     if missing := [package for package in packages if find_spec(package) is None]:
         return _NotInstalled(name, missing[0], extra)
-    found = None if module == __name__ else getattr(import_module(module), name, None)
-    value = import_module(f"{module}.{name}") if found is None else found
+    attribute = None if module == __name__ else getattr(import_module(module), name, None)
+    value = import_module(f"{module}.{name}") if attribute is None else attribute
     globals()[name] = value
     return value
 

@@ -46,7 +46,7 @@ def parse_iso(text: str) -> int:
 
 
 def first_time(record: Mapping[str, Any], *names: str) -> int | None:
-    """The first of some fields that has an ISO 8601 text, in microseconds; None if none has."""
+    """The time of the first field with an ISO 8601 text [microseconds]; None if none has one."""
     for text in map(record.get, names):
         if isinstance(text, str):
             with suppress(ValueError, OverflowError):

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from marketdata.accessor import Accessor
     from marketdata.tidy.frames import FrameKind
 
-    class _Verbs:
+    class _WithMethods:
         @property
         def md(self) -> Accessor[Self]:
             raise NotImplementedError
 
-    class PandasFrame(pd.DataFrame, _Verbs):
+    class PandasFrame(pd.DataFrame, _WithMethods):
         """A pandas DataFrame that has ``.md``."""
 
-    class PolarsFrame(pl.DataFrame, _Verbs):
+    class PolarsFrame(pl.DataFrame, _WithMethods):
         """A polars DataFrame that has ``.md``."""
 
-    class PolarsLazyFrame(pl.LazyFrame, _Verbs):
+    class PolarsLazyFrame(pl.LazyFrame, _WithMethods):
         """A polars LazyFrame that has ``.md``."""
 
 

@@ -69,7 +69,7 @@ class Columns:
         return self._at(index[order]).with_tokens(self.tokens, bounds)
 
     def part(self, first: int, last: int) -> Self:
-        """The entries of some tokens, from the ``first`` to the one before the ``last``; no copies of their values."""
+        """The entries of tokens ``first`` to ``last - 1``, without a copy of their values."""
         edges = self.bounds[first : last + 1]
         entries = self._at(slice(edges[0], edges[-1]))
         return replace(entries, tokens=self.tokens[first:last], bounds=edges - edges[0])

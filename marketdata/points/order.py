@@ -164,7 +164,7 @@ def wrong_numbers(
 
 
 def wrong_level(rows: LevelRows, at: int, shown: Callable[[int], str]) -> NotTidyError:
-    """NotTidyError about a row that `snapshots` found to be wrong."""
+    """NotTidyError about a row that `snapshots` calls wrong."""
     if np.isnan(rows.price[at]) != np.isnan(rows.size[at]):
         return NotTidyError(
             f"A level has a price and no size, or a size and no price, first {shown(at)}; give "

@@ -142,7 +142,7 @@ def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bo
 
 
 def aggregate(columns: Data, resolution: Resolution | BucketWidth, rule: str) -> Data:
-    """`resample_columns` under another reading of what the interface leaves open.
+    """`resample_columns` under another interpretation of the interface.
 
     ``rule`` "points" (and "last" for books) is `resample_columns`. "means" averages the means of the finer
     resolutions. "first" and "last" take one point of each bucket.

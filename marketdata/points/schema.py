@@ -138,8 +138,8 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
             "level, and md.bbo(frame) or md.mid(frame) one per snapshot."
         )
     # If several kinds are possible, the message names books, the kind that users know.
-    known = {kind: some for kind, some in lacks.items() if "books" not in lacks or kind not in ("bbo", "nested")}
-    nearest = min(known, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
+    named = [kind for kind in lacks if "books" not in lacks or kind not in ("bbo", "nested")]
+    nearest = min(named, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     error = lacking(f"A tidy {nearest} frame", lacks[nearest], present)
     if nearest == "books" and {*BBO[4:8], "bid", "ask"} & set(present):
         as_top = f"are taken too, with {sorted(lacks['bbo'])}" if "bbo" in lacks else "have too few of its levels"

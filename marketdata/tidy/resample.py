@@ -157,7 +157,7 @@ def _averaged(frame: Frame) -> list[str]:
 def _warn_unweighted(ts: Ints, width: BucketWidth | None) -> None:
     base = BASES["1m"]
     if width is None:
-        # Finer values are mostly found among the first.
+        # The first times show most finer values, so that few frames need a look at all rows.
         is_coarse = all(np.all(part % COARSE == 0) for part in (ts[:100], ts)) or coarser_grid(ts, base) is not None
     else:
         is_coarse = width.micros > base.micros

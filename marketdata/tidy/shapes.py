@@ -53,7 +53,7 @@ def _wide(frame: Frame, levels: int | None) -> Native:
 def explode(frame: F) -> F:
     """Tidy books of nested ones: one row per level instead of lists. Further columns are repeated. See `nest`.
 
-    The inverse of `nest`; most verbs take nested books as they are. A null list is an empty one. Rows are in tidy
+    The inverse of `nest`; most functions take nested books as they are. A null list is an empty one. Rows are in tidy
     order, of frames that are not in memory within each part. NotTidyError if the lists of a side differ in length or
     levels are not best first.
     """
@@ -104,7 +104,7 @@ def nested(frame: Frame) -> Native:
 
 
 def _replaced(names: list[str], old: Iterable[str], new: Iterable[str]) -> list[str]:
-    """The names with some of them replaced, all at the place of the first one."""
+    """The names with ``new`` ones at the place of the first ``old`` one."""
     old = set(old)
     at = next(i for i, name in enumerate(names) if name in old)
     return [*names[:at], *new, *(c for c in names[at:] if c not in old)]
