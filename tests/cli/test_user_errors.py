@@ -233,11 +233,11 @@ def test_a_folder_without_permission_is_named(
 def test_a_verb_that_is_nearly_right_is_suggested(kind: Any) -> None:
     """In a notebook, where Python suggests nothing, a misspelt verb or chart names the near one; others name none."""
     prices = md.testing.prices(kind)
-    with pytest.raises(AttributeError, match="no attribute 'resampel'; did you mean 'resample'"):
+    with pytest.raises(AttributeError, match="has no 'resampel'; did you mean 'resample'"):
         prices.md.resampel("1h")
-    with pytest.raises(AttributeError, match="no attribute 'candle'; did you mean 'candles'"):
+    with pytest.raises(AttributeError, match="has no 'candle'; did you mean 'candles'"):
         prices.md.plot.candle()
-    with pytest.raises(AttributeError, match=r"no attribute 'zzzz'$"):
+    with pytest.raises(AttributeError, match=r"has no 'zzzz'$"):
         prices.md.zzzz  # noqa: B018  looked up
     assert not hasattr(prices.md, "resampel")
     assert copy.copy(prices.md).resample("1h").equals(prices.md.resample("1h"))
