@@ -16,6 +16,7 @@ from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token, joined
 from marketdata.points.duplicates import repeated
+from marketdata.points.order import ascending
 from marketdata.points.records import RecordKind
 from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.points.views import VIEWS, View, view_of
@@ -148,7 +149,7 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
 
 def coarse_grid(columns: Data, base: BucketWidth) -> Resolution | None:
     """The widest resolution above the base on whose grid all times are, at least three; None without one."""
-    times = np.unique(columns.ts)
+    times = ascending(columns.ts)
     if len(times) < 3:
         return None
     found = [r for r in Resolution if r.micros > base.micros and not (times % r.micros).any()]
@@ -167,7 +168,7 @@ def _distinct(view: View, columns: Data) -> Data:
             f"The {view} rows have different values for one token and time, such as {_row(columns, first)}. "
             "Leave one of them; equal rows are taken as one."
         )
-    return columns.take(np.setdiff1d(np.arange(len(columns)), again)) if len(again) else columns
+    return columns.take(np.delete(np.arange(len(columns)), again)) if len(again) else columns
 
 
 def _columns(view: View, data: Any, markets: Catalog) -> Data:

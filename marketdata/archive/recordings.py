@@ -24,6 +24,7 @@ from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Ints, Token, joined
+from marketdata.points.order import ascending
 from marketdata.points.rebuild import Changes, Rebuilder
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View
@@ -391,7 +392,7 @@ class _RecordingImport:
         if self._format.changes:
             self._keep(run.feed.push(changes))
             return
-        rows = np.unique(changes.row[changes.row >= 0])
+        rows = ascending(changes.row[changes.row >= 0])
         changes = changes.take(np.lexsort((changes.ts, changes.token)))
         books, used = rule.snapshots(changes, run.store.base)
         used = used[used >= 0]

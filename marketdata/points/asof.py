@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.points.columns import Ints
+from marketdata.points.order import ascending
 
 Keys = NDArray[np.integer]
 
@@ -17,7 +18,7 @@ def insertion(key: Keys, at: Ints, known_key: Keys, known_at: Ints, side: Litera
 
     With the side "right" it counts rows of an equal time too.
     """
-    times = np.unique(known_at)
+    times = ascending(known_at)
     # Key and rank of the time are one number, so that a single search finds both.
     known = known_key.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, known_at)
     wanted = key.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, at, side)

@@ -35,7 +35,7 @@ def deduplicate(columns: Data, open_from: int | None = None, hint: str = "") -> 
         token = columns.token_at(closed[0])
         name = token.token_label or token.token_id or token.market_id
         raise ContractError(f"{name} at {to_text(int(columns.ts[closed[0]]))} came twice with different values{hint}.")
-    kept = columns.take(np.setdiff1d(np.arange(len(columns)), again))
+    kept = columns.take(np.delete(np.arange(len(columns)), again))
     return Deduplicated(kept, len(again) - len(differ), len(differ))
 
 

@@ -44,6 +44,12 @@ def distinct(codes: NDArray[np.integer]) -> tuple[Ints, Ints]:
     return place[place >= 0], (np.cumsum(place >= 0) - 1)[shifted]
 
 
+def ascending(values: Ints) -> Ints:
+    """The distinct values, least first; `numpy.unique` hashes whole numbers, which takes far longer than a sort."""
+    values = np.sort(values)
+    return values[np.append(True, values[1:] != values[:-1])[: len(values)]]
+
+
 def sorted_by(*keys: NDArray[np.integer]) -> Ints:
     """Positions in the order of the first key, then of the second, and so on; stable."""
     equal, falls = np.ones(max(len(keys[0]) - 1, 0), bool), np.zeros(max(len(keys[0]) - 1, 0), bool)

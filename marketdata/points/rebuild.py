@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.points.columns import Books, Codes, Floats, Ints, Token, ranges, values_of
+from marketdata.points.order import ascending
 from marketdata.points.resample import run_ends
 from marketdata.points.schema import TOLERANCE
 from marketdata.resolution import BucketWidth
@@ -260,10 +261,10 @@ class Rebuilder:
         applied: list[Ints] = []
         yield from self._rebuilt(joined([self.open.take(continues), changes]), "none", applied)
         self.open = joined([untouched, self.open])
-        rows = np.unique(changes.row[changes.row >= 0])
-        applied_rows = np.unique(np.concatenate([rows[:0], *applied]))
-        self.tally.applied += int((applied_rows >= 0).sum())
-        self.tally.unknown += len(rows) - int((applied_rows >= 0).sum())
+        count = _count_rows(changes.row)
+        count_applied = _count_rows(np.concatenate([changes.row[:0], *applied]))
+        self.tally.applied += count_applied
+        self.tally.unknown += count - count_applied
 
     def end(self) -> Iterator[Books]:
         """The end of a file: books that are no longer valid come out, and are forgotten.
@@ -312,6 +313,10 @@ class Rebuilder:
             over |= meets_hole
         over |= limit - seen > self.max_age
         return ts + np.clip(limit - seen, 0, self.max_age), over
+
+
+def _count_rows(row: Ints) -> int:
+    return int((ascending(row) >= 0).sum())
 
 
 class _Runs(NamedTuple):
@@ -496,7 +501,9 @@ def _open(rows: Changes, runs: _Runs, levels: _Levels) -> Changes:
     last_of_level = levels.row[levels.is_last & (rows.size[levels.row] > 0)]
     kept = last_of_level[runs.is_open[runs.of[last_of_level]]]
     last = run_ends(runs.starts, len(rows)) - 1
-    empty = last[np.setdiff1d(np.flatnonzero(runs.is_open), runs.of[kept])]
+    has_level = np.zeros(len(last), bool)
+    has_level[runs.of[kept]] = True
+    empty = last[runs.is_open & ~has_level]
     index = np.concatenate((kept, empty))
     index = index[np.argsort(runs.of[index], kind="stable")]
     run = runs.of[index]
@@ -555,7 +562,7 @@ def snapshots(changes: Changes, width: BucketWidth) -> tuple[Books, Ints]:
     values |= dict(zip(_STATED, changes.stated[kept].T, strict=True))
     price, size = changes.price[level], changes.size[level]
     books = Books.of_levels((), np.zeros(1, np.int64), ts[is_last], counts, price, size, values)
-    return books.grouped(changes.tokens, token[is_last]), np.unique(changes.row[is_last[of]])
+    return books.grouped(changes.tokens, token[is_last]), ascending(changes.row[is_last[of]])
 
 
 def diff(books: Books, width: BucketWidth) -> Changes:
@@ -571,7 +578,7 @@ def diff(books: Books, width: BucketWidth) -> Changes:
     follows = np.zeros(count, bool)
     follows[1:] = (books.token[1:] == books.token[:-1]) & (np.diff(books.ts) <= width.micros)
     book, side, price, size = _moved_levels(books, follows)
-    unmoved = np.setdiff1d(np.arange(count), book)
+    unmoved = np.delete(np.arange(count), book)
     ends = np.flatnonzero(~np.append(follows[1:], False))
     ends = ends[books.ts[ends] + width.micros <= books.ts.max()]
     of = np.concatenate((book, unmoved, ends))
@@ -621,5 +628,6 @@ def cleaned(changes: Changes) -> tuple[Changes, int, int]:
     if not wrong.any():
         return changes, 0, 0
     price, row = np.where(wrong, np.nan, changes.price), np.where(wrong, -1, changes.row)
-    lost = np.setdiff1d(changes.row[wrong], changes.row[~wrong])
-    return replace(changes, price=price, row=row), int(wrong.sum()), len(lost)
+    rows = ascending(changes.row[wrong])
+    lost = ~np.isin(rows, changes.row[~wrong])
+    return replace(changes, price=price, row=row), int(wrong.sum()), int(lost.sum())
