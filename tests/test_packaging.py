@@ -74,7 +74,10 @@ assert arrow.specifier.contains(version("pyarrow")), "pyarrow is older than delt
 # Tests that also run at the lowest versions: values from JSON to frames, every function on frames, client and archive.
 LOWEST = (
     "tests/test_methods.py",
-    "tests/tidy",
+    "tests/tidy/test_foreign_frames.py",
+    "tests/tidy/test_measures.py",
+    "tests/tidy/test_resample.py",
+    "tests/tidy/test_rules.py",
     "tests/wire",
     "tests/client/test_client.py",
     "tests/archive/test_pull.py",
