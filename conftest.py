@@ -1,4 +1,4 @@
-"""What holds for every test of the repository, examples of docstrings included."""
+"""Settings and fixtures of all tests, including the examples of docstrings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Print the newest versions that pip chooses for the runtime dependencies, each with its hash and no address.
 
-The hashes are those of the wheels for the Python and platform that run this: ``make constraints``.
+The hashes belong to the wheels for this Python and platform: ``make constraints``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ PLATFORMS = {
 
 
 def requirements(extra: str | None) -> list[str]:
-    """The requirements of the package, with those of an extra and of the extras that it names."""
+    """The requirements of the package and of an extra, including the extras that it names."""
     project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]
     own = f"{project['name']}["
     found, names = list(project["dependencies"]), [extra] if extra else []

@@ -52,7 +52,7 @@ def test_show_keeps_different_ids_different(ids: set[str], width: int) -> None:
 
 @pytest.mark.parametrize("value", [5, "text", pl.LazyFrame({"price": [0.5]})])
 def test_show_refuses_what_is_no_frame_in_memory(value: Any) -> None:
-    """The error names what was given and what is allowed, and so does that of a width that hides an id."""
+    """An error about a frame or a width names what was given and what is allowed."""
     with pytest.raises(md.errors.ConfigError, match=f"pandas or polars DataFrame, not {type(value).__name__};"):
         md.show(value)
     with pytest.raises(md.errors.ConfigError, match="id_width=3 is refused; allowed are None and whole numbers from 6"):

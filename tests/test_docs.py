@@ -1,4 +1,4 @@
-"""The documentation runs: the README here; every other page and the notebooks in ``make docs``."""
+"""The README runs here. The other pages and the notebooks run in ``make docs``."""
 
 from __future__ import annotations
 

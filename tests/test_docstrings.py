@@ -44,7 +44,6 @@ DOCUMENTED = {
     **dict(functions(testing, "md.testing")),
     **dict(functions(strategies, "md.testing.strategies")),
 }
-# A method of df.md names the function that is documented.
 METHODS = dict(members(md.Accessor, "df.md"))
 
 
@@ -72,7 +71,7 @@ def sibling(name: str, other: str) -> str | None:
 
 
 def full_text(name: str, function: Any) -> str:
-    """Return the docstring with those of the siblings that it names: "see `books`", "as for `brier`"."""
+    """Return the docstring and the docstrings of siblings that it names: "see `books`", "as for `brier`"."""
     texts: dict[str, str] = {}
     waiting = {name: function}
     while waiting:

@@ -1,4 +1,4 @@
-"""What a user installs: its name, and what the extra `all` has."""
+"""The name of the distribution, and the packages of the extra `all`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def package(requirement: str) -> str:
 
 
 def packages_of(extra: str) -> set[str]:
-    """Return the packages of an extra, and those of extras that it names."""
+    """Return the packages of an extra, including the extras that it names."""
     packages = set()
     for requirement in EXTRAS[extra]:
         if requirement.startswith(PROJECT["name"]):

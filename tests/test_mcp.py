@@ -33,7 +33,7 @@ def market(archive) -> str:
 
 
 def test_an_answer_is_plain_data_with_units_and_range(archive, market) -> None:
-    """Rows are those of the archive; each answer says what its columns mean and which part of the range it covers."""
+    """Rows equal the archive's. Each answer explains its columns and names the part of the range that it covers."""
     answer = json.loads(json.dumps(Tools(archive).prices(market, START, END, "1h")))
     frame = archive.prices(market, START, END, "1h", on_missing="partial")
     assert answer["columns"] == ["ts", "token_label", "price"]
@@ -85,7 +85,7 @@ def test_an_answer_is_of_one_outcome_and_few_levels(archive, market) -> None:
 
 
 def test_a_time_without_a_book_is_said(archive, market) -> None:
-    """Where the last hour has no book the answer is empty and says why."""
+    """If the last hour has no book, the answer is empty and says why."""
     gap = Tools(archive).books(market, START, END, "1h")["missing"][0]
     answer = Tools(archive).order_book(market, gap["end"])
     assert answer["rows"] == []
@@ -145,7 +145,7 @@ def test_nothing_is_shown_that_came_later(archive, market, as_of) -> None:
 
 
 def test_sql_is_of_an_archive_that_hides_nothing(archive) -> None:
-    """A statement could read what came later, so there is none with ``as_of``, nor of a client."""
+    """There is no SQL with ``as_of`` or on a client, because a statement could read later rows."""
     assert Tools(archive).sql("select count(*) as n from prices")["rows"][0][0] > 0
     assert not Tools(archive, "2025-12-31").has_sql
     with pytest.raises(ConfigError, match="no as_of"):
@@ -153,7 +153,7 @@ def test_sql_is_of_an_archive_that_hides_nothing(archive) -> None:
 
 
 def test_coverage_is_of_one_market_or_of_all(archive, market) -> None:
-    """The ranges of a market are those of its rows; an unknown market is named, at any time and before any range."""
+    """The ranges of a market are the ranges of its rows. An unknown market is named before any other problem."""
     everything, one = Tools(archive).coverage(), Tools(archive).coverage(market)
     place = everything["columns"].index("market")
     assert one["rows"] == [row for row in everything["rows"] if row[place] == market] != []

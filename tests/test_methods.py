@@ -49,7 +49,7 @@ def test_completion_lists_what_fits_the_columns() -> None:
 
 
 def test_a_shell_completes_frames_of_the_archive(local_archive: md.Archive) -> None:
-    """IPython, as notebooks use it, completes the methods of a frame that came from an archive."""
+    """IPython completes the methods of a frame of an archive."""
     core = pytest.importorskip("IPython.core.completer", reason="IPython comes with make docs")
     books = local_archive.prices(local_archive.records("markets")[0]["id"])
     completer = core.IPCompleter(namespace={"books": books, "md": md}, use_jedi=False)

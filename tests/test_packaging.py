@@ -1,4 +1,4 @@
-"""What is built, installed and tried the way a user gets it: in clean environments, away from the sources."""
+"""Wheel and sdist are built, installed and tried in clean environments, away from the sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DISTRIBUTION = PROJECT["project"]["name"]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-# Other people's engines: their own tests install and try them.
 ENGINES = {"dask", "spark", "mcp"}
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 
@@ -71,7 +70,7 @@ assert arrow.specifier.contains(version("pyarrow")), "pyarrow is older than delt
 """
 
 
-# Tests that also run at the lowest versions: values from JSON to frames, every function on frames, client and archive.
+# The whole suite would take too long at the lowest versions.
 LOWEST = (
     "tests/test_methods.py",
     "tests/tidy/test_foreign_frames.py",

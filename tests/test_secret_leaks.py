@@ -76,7 +76,7 @@ FAILURES: dict[str, Callable[[Ask], Act]] = {
 
 @pytest.fixture
 def evidence() -> Iterator[Evidence]:
-    """What is seen meanwhile; at the end the key is looked for in it."""
+    """Collect all output, and search it for the key at the end."""
     with watched() as out:
         yield out
     assert out.hits() == []
@@ -180,7 +180,7 @@ def _caught(call: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("base_url", ["http://127.0.0.1:9", "https://127.0.0.1:9"])
 def test_a_refused_connection_shows_no_key(evidence: Evidence, base_url: str) -> None:
-    """Where nobody listens, the error and its causes hold no header."""
+    """If nobody listens at the address, the error and its causes hold no header."""
     client = md.Client(base_url, KEY)
     with no_waiting():
         evidence.add("error", _caught(client.health))

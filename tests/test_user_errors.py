@@ -83,7 +83,7 @@ def test_a_typo_in_a_listing_is_told() -> None:
 
 @pytest.mark.parametrize("wrong", [md.testing.prices(), md.testing.prices("polars"), 0, [], object()])
 def test_what_is_no_address_is_named(wrong: Any) -> None:
-    """The error is that of every other argument, also for a frame, which has no truth value."""
+    """A frame as an address raises ConfigError, although a frame has no truth value."""
     with pytest.raises(md.errors.ConfigError, match=f"base_url is a text .*not {type(wrong).__name__}"):
         md.Client(wrong)
 
@@ -103,7 +103,7 @@ def test_metrics_are_told_to_be_no_books(hourly: Any) -> None:
 
 
 def test_best_prices_are_told_to_be_no_books() -> None:
-    """What looks like bbo is named so: its columns where they are taken too, and that levels are missing where not."""
+    """A frame that looks like bbo is called bbo. The error names its columns, or says that levels are missing."""
     best = md.bbo(md.testing.books())
     with pytest.raises(md.errors.NotTidyError, match=r"md\.bbo are taken too, with \['best_ask', 'best_bid'\]"):
         md.mid(best.rename(columns={"best_bid": "bid", "best_ask": "ask"}))
@@ -147,7 +147,7 @@ def test_charts_are_found_from_the_face() -> None:
 
 
 def test_a_place_to_go_on_is_short() -> None:
-    """What an interrupted fetch left shows what is left in a few words."""
+    """The resume of an interrupted fetch says in a few words what remains."""
     window = Window("prices", "market", "m", Range(0, 10**12), BucketWidth.of("1h"), 200)
     left = Resume((window,) * 100)
     assert repr(left).startswith("<Resume: prices of market m in [1970-01-01")

@@ -82,14 +82,14 @@ CALLS = [
     called(md.testing.metrics),
     called(md.testing.markets),
 ]
-# A time in 1970 makes a grid of millions of buckets, and a function of fees raises what it raises.
+# A time in 1970 needs a grid of millions of buckets, and a user's function of fees may raise any error.
 LEFT_OUT = {(md.align, "start"), *((f, "fees") for f, _ in CALLS)}
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0].__name__)
 def test_no_wrong_argument_ends_in_an_error_of_the_inside(call: tuple[Callable[..., Any], dict[str, Any]]) -> None:
-    """What is refused is refused by name, for each argument and each thing that it is not."""
+    """A refused argument is named, for each argument and each wrong value."""
     function, given = call
     for argument in inspect.signature(function).parameters:
         for wrong in WRONG if (function, argument) not in LEFT_OUT else []:
@@ -172,7 +172,7 @@ def test_a_flag_is_true_or_false(function: Callable[..., Any], flag: str) -> Non
 
 
 def test_flags_are_found() -> None:
-    """The test above has those of functions, methods and classes."""
+    """The test above covers flags of functions, methods and classes."""
     found = {(getattr(function, "__qualname__", ""), flag) for function, flag in FLAGS}
     assert {("rebuild", "unchanged"), ("Archive.pull", "dry_run"), ("Client", "strict"), ("prices", "both")} <= found
 

@@ -1,4 +1,4 @@
-"""``make bench``: print tables of ratios; ``python -m tests.bench pages`` prints those of one script."""
+"""Print tables of ratios: ``make bench`` for all scripts, ``python -m tests.bench pages`` for one."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def fill(folder: str, markets: int, hours: int, *, with_books: bool) -> md.Archi
 def works(
     archive: md.Archive, markets: int, *, with_books: bool
 ) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
-    """Return for each work our way and that of polars."""
+    """Return our way and the way of polars for each work."""
     prices = sorted(map(str, Path(archive.location, "prices").glob("*.parquet")))
     names = [f"0x{number:064x}" for number in range(0, markets, max(1, markets // 300))][:300]
     hourly = pl.scan_parquet(prices).group_by(*IDS, HOUR).agg(pl.col("price").mean())

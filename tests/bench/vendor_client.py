@@ -20,7 +20,7 @@ from polymarketdata.models import BooksResponseAllTokens
 
 
 def answers(bodies: list[bytes]) -> Iterator[BooksResponseAllTokens]:
-    """What a call of the client returns, from the moment when the answer has arrived."""
+    """Return the client's result for each answer that has arrived."""
     for body in bodies:
         response = httpx.Response(200, content=body)
         yield enrich_response(BooksResponseAllTokens, response.json(), response)

@@ -121,7 +121,7 @@ FAULTS: dict[str, Fault] = {
 
 @dataclass
 class Tally:
-    """What came of the fetches."""
+    """Counts over all fetches."""
 
     fetches: int = 0
     typed: int = 0

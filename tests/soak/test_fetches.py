@@ -18,7 +18,7 @@ def test_fetches_with_faults_equal_their_source(count: int) -> None:
 
 @pytest.mark.parametrize("count", [20, pytest.param(2_000, marks=pytest.mark.soak)])
 def test_fetches_from_a_lying_service_end(count: int) -> None:
-    """A fetch ends by itself when a service answers at random."""
+    """A fetch ends when a service answers at random."""
     _, ended, most = run_adversaries(count, seed=1)
     assert ended == count
     assert most < 5

@@ -21,7 +21,7 @@ NESTED = 4
 
 
 def kept(frame: Any, view: str) -> Rows:
-    """What an archive gives back of a frame that was added to it."""
+    """Return a frame that was added to an archive and read again."""
     with tempfile.TemporaryDirectory() as folder:
         archive = Archive(folder)
         archive.add(**{view: frame})
@@ -40,7 +40,7 @@ TAKEN |= {("archive.add books", "null token"), ("archive.add prices", "null toke
 
 
 def one(name: str, number: int) -> tuple[str, str, foreign.Foreign]:
-    """The verdict on a call with the frame of a number; each so many-th frame of books is of nested ones."""
+    """Return the verdict on a call with the frame of a number. Some frames of books are nested."""
     case = CASES[name]
     if case.view == "books" and number // len(CASES) % NESTED == 0:
         drawn = foreign.of_seed("nested", number)
@@ -51,7 +51,7 @@ def one(name: str, number: int) -> tuple[str, str, foreign.Foreign]:
 
 @pytest.mark.parametrize("part", range(SLICES))
 def test_no_foreign_frame_is_taken_wrongly(part: int) -> None:
-    """Of a thousand calls, over all verbs, converters and libraries in turn, none is wrong, and no error is untyped."""
+    """A thousand calls over all functions and libraries give no wrong value and no untyped error."""
     counts, failed = Counter[str](), []
     names = list(CASES)
     for number in range(part * EACH, (part + 1) * EACH):
