@@ -60,11 +60,12 @@ def outside_0_1(values: Floats) -> NDArray[np.bool_]:
     return np.asarray((values < -rounding) | (values > 1 + rounding))
 
 
-def refuse_cents(name: str, values: Floats) -> None:
-    """NotTidyError where a column is no probability."""
-    wrong = outside_0_1(values)
-    if wrong.any():
-        raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
+def refuse_cents(**columns: Floats) -> None:
+    """NotTidyError where a column, by its name, is no probability."""
+    for name, values in columns.items():
+        wrong = outside_0_1(values)
+        if wrong.any():
+            raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
 
 
 def check_names(columns: Iterable[str]) -> None:

@@ -134,8 +134,7 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[tuple[str, str], Quotes
         series, value = probability_of(frame)
         return {token: Quotes(series.ts[run], series.values[value][run]) for token, run in _rows_by_token(series)}
     books = frames.books(frame)
-    for name, top in (("best_bid", books.bids), ("best_ask", books.asks)):
-        refuse_cents(name, top.best)
+    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
     out = {}
     for token, run in _rows_by_token(books):
         side = Side(books.bids.begins[run], books.bids.counts[run], books.bids.price, books.bids.size)

@@ -164,8 +164,7 @@ def _rows_of_events(
 ) -> Native:
     """One row per event and time: the columns of a rule on the books of its markets."""
     books = frames.books(frame)
-    for name, side in (("best_bid", books.bids), ("best_ask", books.asks)):
-        refuse_cents(name, side.best)
+    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
     legs = Legs.of(events, books.tokens, books.token, books.ts)
     event, ts, _ = legs.groups()
     names = [legs.events[i].event_id for i in event.tolist()]

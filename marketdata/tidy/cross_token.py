@@ -40,7 +40,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 
     def mirrored(part: Frame) -> Native:
         rows = frames.level_rows(part)
-        refuse_cents("price", rows.levels.price)
+        refuse_cents(price=rows.levels.price)
         entries, levels = rules.complement(*rows, counts)
         return frames.to_frame(part, entries, frames.level_values(levels), BOOKS)
 
@@ -128,8 +128,7 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
 def _of_market(frame: Frame, rule: Callable[[Series, Counts], Series], names: Sequence[str], counts: Counts) -> Native:
     """One row per market and time: the columns of a rule on the best prices of its tokens."""
     best = top(frame)
-    for name in ("best_bid", "best_ask"):
-        refuse_cents(name, best.values[name])
+    refuse_cents(best_bid=best.values["best_bid"], best_ask=best.values["best_ask"])
     result = rule(best, counts)
     values = {"ts": frames.times(result.ts), **result.values}
     return frames.to_frame(frame, result, values, ["ts", "market_id", *names])

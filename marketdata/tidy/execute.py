@@ -141,8 +141,8 @@ def execute(
     fee_schedule = schedule(fees)
     table = in_memory(books, ("books",))
     snapshots = frames.books(table)
-    for one in (snapshots.bids, snapshots.asks):
-        refuse_cents("price", one.price)
+    refuse_cents(price=snapshots.bids.price)
+    refuse_cents(price=snapshots.asks.price)
     ladders = Ladders(snapshots)
     given = _orders(orders, delay)
     # An order is filled from the book of exactly its bucket.

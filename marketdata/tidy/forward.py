@@ -140,8 +140,7 @@ class _Plan:
 
 def _forward(frame: Frame, plan: _Plan) -> Native:
     books = frames.books(frame, all_levels=plan.size is not None)
-    for name, levels in (("best_bid", books.bids), ("best_ask", books.asks)):
-        refuse_cents(name, levels.best)
+    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
     charge = None if plan.fees is None else plan.fees.charge_for(books)
     trade = rules.Trade(plan.side == "buy", plan.size, plan.latency, plan.tolerance, charge)
     settlement = plan.settlement(books)

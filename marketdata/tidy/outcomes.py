@@ -72,12 +72,7 @@ def outcomes(markets: F) -> F:
     >>> md.outcomes(tied)["payoff"].to_list()
     [0.5, 0.5]
     """
-    return payoffs(markets, _OUTCOME_COLUMNS[:1])
-
-
-def payoffs(markets: F, needed: Iterable[str] = ()) -> F:
-    """As `outcomes`; records without the columns of outcomes, as an archive has before any is known, are open."""
-    data = _of_records(columns_of(markets, _COLUMNS_READ), needed)
+    data = _of_records(columns_of(markets, _COLUMNS_READ))
     columns: dict[str, Column] = {c: data[c] for c in ID_COLUMNS}
     columns["payoff"] = np.array(data["payoff"], float)
     for c in _END_TIMES:
@@ -97,12 +92,14 @@ def resolution_times(given: Native) -> dict[str, int]:
 def _resolved(data: Mapping[str, list[Any]]) -> dict[str, int]:
     """``resolved_at`` of outcomes by market, or ``closed_at`` where it has a payoff and no time of resolution."""
     none = [None] * len(data["market_id"])
-    rows = zip(data["market_id"], *(data.get(c, none) for c in ("resolved_at", "closed_at", "payoff")), strict=True)
-    times = {
-        market: ("resolved_at", at) if at is not None else ("closed_at", closed_at if payoff is not None else None)
-        for market, at, closed_at, payoff in rows
-    }
-    return {market: to_micros(at, name) for market, (name, at) in times.items() if at is not None}
+    resolved = {}
+    columns = (data.get(c, none) for c in ("resolved_at", "closed_at", "payoff"))
+    for market, resolved_at, closed_at, payoff in zip(data["market_id"], *columns, strict=True):
+        if resolved_at is not None:
+            resolved[market] = to_micros(resolved_at, "resolved_at")
+        elif closed_at is not None and payoff is not None:
+            resolved[market] = to_micros(closed_at, "closed_at")
+    return resolved
 
 
 class Payoffs:
@@ -122,30 +119,28 @@ class Payoffs:
         self.first: dict[str, str] = {}
         self.named: dict[str, set[str]] = defaultdict(set)
         self.open: set[str] = set()
-        self.payoff = self._from_mapping(given) if isinstance(given, Mapping) else self._from_frame(given)
+        if isinstance(given, Mapping):
+            if given and labels and not any(str(market) in labels for market in given):
+                raise ConfigError(
+                    f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(labels))!r}; the "
+                    f"first is {next(iter(given))!r}. Allowed are market ids; a slug is none."
+                )
+            self.payoff = self._from_mapping(given)
+        else:
+            self.payoff = self._from_frame(given)
 
     def _from_mapping(self, given: Mapping[str, object]) -> dict[tuple[str, str], float]:
-        if given and self.labels and not any(str(market) in self.labels for market in given):
-            raise ConfigError(
-                f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(self.labels))!r}; the "
-                f"first is {next(iter(given))!r}. Allowed are market ids; a slug is none."
-            )
         paid: dict[tuple[str, str], float] = {}
         for market, value in ((str(market), value) for market, value in given.items()):
             if isinstance(value, Mapping):
                 self.named[market] = {str(name) for name in value}
                 named = ((self._winner(market, name), payoff) for name, payoff in value.items())
                 paid |= {(market, token): _in_range(payoff, market) for token, payoff in named if token is not None}
+            elif (winner := self._winner(market, value)) is None:
+                self.open.add(market)
             else:
-                paid |= self._of_winner(market, self._winner(market, value))
+                paid |= {(market, token): float(token == winner) for token in self.labels.get(market, ())}
         return paid
-
-    def _of_winner(self, market: str, winner: str | None) -> dict[tuple[str, str], float]:
-        """The payoffs of the tokens of a market; without a winner it is open."""
-        if winner is None:
-            self.open.add(market)
-            return {}
-        return {(market, token): float(token == winner) for token in self.labels.get(market, ())}
 
     def _winner(self, market: str, value: object) -> str | None:
         if value is None:
@@ -183,9 +178,7 @@ class Payoffs:
             self.open |= {*data["market_id"]} - {market for market, _ in paid}
             return paid
         require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
-        winners = dict(zip(data["market_id"], data["resolved_token_id"], strict=True))
-        won = [self._of_winner(market, self._winner(market, winner)) for market, winner in winners.items()]
-        return {token: payoff for one in won for token, payoff in one.items()}
+        return self._from_mapping(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
 
 
 def _alike(a: str, b: str) -> bool:
@@ -217,13 +210,11 @@ def _in_range(payoff: Any, market: str) -> float:
     return float(payoff)
 
 
-def _of_records(data: Mapping[str, list[Any]], needed: Iterable[str] = _OUTCOME_COLUMNS[:1]) -> dict[str, list[Any]]:
-    """The columns of `outcomes`; NotTidyError without those that all records have, and one of outcomes or ``needed``.
-
-    A frame without rows needs no column of outcomes.
-    """
-    resolved = () if any(c in data for c in _OUTCOME_COLUMNS) or data.get("market_id") == [] else needed
-    require("A frame of market records", (*_RECORD_COLUMNS, *resolved), data)
+def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """The columns of `outcomes`; NotTidyError if a frame with rows has no column that says the outcome."""
+    has_outcome = any(c in data for c in _OUTCOME_COLUMNS) or data.get("market_id") == []
+    missing = () if has_outcome else _OUTCOME_COLUMNS[:1]
+    require("A frame of market records", (*_RECORD_COLUMNS, *missing), data)
     none = [None] * len(data["market_id"])
     times = {c: data.get(c, none) for c in _END_TIMES}
     if "end_date" in data:

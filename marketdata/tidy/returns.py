@@ -50,7 +50,7 @@ def value_of(frame: Frame, value: str | None) -> tuple[Series, str]:
 def probability_of(frame: Frame) -> tuple[Series, str]:
     """`value_of` for prices or mids; NotTidyError where one is no probability."""
     series, value = value_of(frame, None)
-    refuse_cents(value, series.values[value])
+    refuse_cents(**{value: series.values[value]})
     return series, value
 
 
