@@ -8,14 +8,13 @@ from marketdata import errors
 
 Problem = errors.MarketDataError | errors.MarketDataWarning
 
-# Exit codes by error, as the help lists them; 1 for others.
-_CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
+_EXIT_CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
     ((errors.AuthenticationError, errors.PlanError), 3),
     ((errors.NotFoundError, errors.NotArchivedError), 4),
     ((errors.ConfigError, errors.BadRequestError, errors.ParameterError, errors.NotTidyError), 2),
     ((errors.NetworkError, errors.RequestError, errors.ContractError), 5),
 )
-# The other arguments have the name of their option.
+# Arguments whose option has another name.
 _OPTIONS = {
     "all_markets": "--all",
     "api_key": "MARKETDATA_API_KEY",
@@ -28,8 +27,7 @@ _OPTIONS = {
     "views": "--view",
 }
 _TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, or Unix seconds."
-# Hints for the command line, in place of those for Python.
-_HINTS: dict[tuple[type[Problem], str | None], str] = {
+_COMMAND_LINE_HINTS: dict[tuple[type[Problem], str | None], str] = {
     (errors.ConfigError, "base_url"): (
         "Pass --base-url or set MARKETDATA_BASE_URL to an https:// address; without one, marketdata serve --simulated "
         "starts a service on this machine."
@@ -54,8 +52,8 @@ def line(problem: Exception | Warning) -> str:
 
 
 def code(problem: Exception) -> int:
-    """The exit code of an error."""
-    return next((code for kinds, code in _CODES if isinstance(problem, kinds)), getattr(problem, "exit_code", 1))
+    """The exit code of an error; 1 for one that the help does not list."""
+    return next((code for kinds, code in _EXIT_CODES if isinstance(problem, kinds)), getattr(problem, "exit_code", 1))
 
 
 def _parts(problem: Exception | Warning) -> Iterator[str]:
@@ -69,7 +67,8 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
             yield f"Pass --resolution {problem.minimum_resolution}." if problem.minimum_resolution else ""
             yield "--clamp starts at the earliest time that it allows." if problem.history_days else ""
         elif problem.hint:
-            yield _HINTS.get((type(problem), argument)) or _HINTS.get((type(problem), None), "")
+            kind = type(problem)
+            yield _COMMAND_LINE_HINTS.get((kind, argument)) or _COMMAND_LINE_HINTS.get((kind, None), "")
     elif hasattr(problem, "format_message"):  # of the option parser
         if hasattr(problem, "message"):
             problem.message = problem.message.removeprefix("Value error, ")

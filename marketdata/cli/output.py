@@ -27,8 +27,6 @@ _TABLE_ROWS = 10
 _LONGEST_TEXT, _SHORTEST_TEXT = 60, 20
 _NARROW_TERMINAL = 100
 _ID_WIDTH, _ID_WIDTH_IF_NARROW = 16, 9
-# Size of a page that no terminal limits.
-_PAGE_WIDTH, _PAGE_HEIGHT = 200, 50
 _CELL_STYLES = {"bid": "green", "ask": "red", "-": "dim"}
 
 
@@ -50,7 +48,10 @@ def show(
     empty: str = "there are no rows.",
     more: str = "",
 ) -> None:
-    """Print a polars frame, eager or lazy; `columns` are those of a table, a pipe gets all; `more` is said of a cut."""
+    """Print a polars frame, eager or lazy.
+
+    A table has `columns` only, and below it `more` if rows are left out. A pipe gets everything.
+    """
     import polars as pl
 
     if fmt == "table":
@@ -173,8 +174,8 @@ def console() -> Console:
     from rich.console import Console
 
     is_sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-    width = shutil.get_terminal_size((_PAGE_WIDTH, _PAGE_HEIGHT)).columns if is_sized else _PAGE_WIDTH
-    return Console(width=width, height=_PAGE_HEIGHT, highlight=False)  # without both a dumb terminal has 80 columns
+    width = shutil.get_terminal_size().columns if is_sized else 200
+    return Console(width=width, height=50, highlight=False)  # without both a dumb terminal has 80 columns
 
 
 def _texts(column: pl.Series) -> list[str]:
@@ -200,7 +201,7 @@ def _numbers(values: list[float | None]) -> list[str]:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Decimals that show so many digits of a number."""
+    """Decimals with which a number shows this many digits."""
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
 
 

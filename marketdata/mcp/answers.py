@@ -17,12 +17,9 @@ from marketdata.times import Range, to_text
 
 Answer = dict[str, Any]
 
-# A program pays for each row that it reads.
-MOST_ROWS = 5_000
-# Missing ranges that an answer lists, the first ones.
+MOST_ROWS = 5_000  # a program pays for each row that it reads
 _MOST_GAPS = 20
-# Significant digits of a mean: further ones depend on the order in which it was summed.
-_DIGITS = 12
+_DIGITS = 12  # the order of a sum changes further ones
 
 
 @contextmanager

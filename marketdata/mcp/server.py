@@ -17,15 +17,13 @@ from marketdata.mcp.answers import Answer
 from marketdata.mcp.tools import Tools
 from marketdata.times import TimeLike
 
-# A program reads this before it calls a tool.
 _INSTRUCTIONS = (
     "Historical prediction-market data, read only. Begin with `markets`: it lists markets, and of an archive the range "
     "that is stored and what is missing. Give a slug to the other tools. Prices are probabilities (0 to 1), sizes are "
     "shares, times are UTC and name the start of a bucket. `missing` are ranges without data: nothing is filled in. "
     "With `as_of` nothing is shown that was known only later. Ask for one `outcome` and few `rows` where that suffices."
 )
-# Seconds after which a call is stopped.
-TIME_LIMIT = 60.0
+TIME_LIMIT = 60.0  # of a call [s]
 
 
 @dataclass
@@ -129,7 +127,7 @@ def _arguments(tool: Callable[..., Answer]) -> type[BaseModel]:
 
 
 def _problem(error: ValidationError, arguments: type[BaseModel]) -> str:
-    """What is wrong with arguments, one sentence each."""
+    """One sentence for each wrong argument."""
     said = []
     for problem in error.errors(include_url=False):
         name = ".".join(map(str, problem["loc"]))

@@ -5,7 +5,7 @@ Every answer is plain data for JSON: ``columns`` and ``rows`` (times as ISO 8601
 ``range``, ``missing`` (parts of the range without any point) and, if rows were left out, ``next_start`` for the next
 call.
 
-``as_of`` hides what came later. A bucket is shown once it has ended, a market once it had begun. Columns that may tell
+``as_of`` hides later data. A bucket is shown once it has ended, a market once it had begun. Columns that may tell
 how a market went on are left out.
 """
 
@@ -45,7 +45,7 @@ from marketdata.tidy.frames import to_frame
 from marketdata.tidy.measures import features
 from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
-# Descriptions and bounds of arguments, of which the schemas of the tools are made.
+# Pydantic makes the schemas of the tools from these descriptions and bounds.
 Market = Annotated[str, Field(description="Slug or id of a market, as `markets` gives it.")]
 Start = Annotated[str, Field(description="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
 End = Annotated[str, Field(description="End, exclusive.")]
@@ -57,21 +57,18 @@ Rows = Annotated[
 ]
 AsOf = Annotated[str | None, Field(description="Hide what was known only after this time.")]
 
-# Columns that tell markets apart, without the ids and texts that are most of a record.
+# Ids and long texts are most of a record, and are left out.
 _LISTED = (
     "slug", "question", "status", "token_labels", "start_date", "end_date", "closed_at", "resolved_token_label",
     "event_slug", "event_title", "series_slug", "tags", "simulated", "stored_from", "stored_to", "missing",
 )  # fmt: skip
-# Ten weeks of minutes: a call for more is refused, as it would take minutes.
-_MOST_BUCKETS = 100_000
-# Minutes in which the latest book before a moment is looked for.
-_LATEST = 60
-# Missing ranges of a market in the list of markets, the first ones.
+_MOST_BUCKETS = 100_000  # ten weeks of minutes; reading more would take minutes
+_OLDEST_BOOK = 60  # minutes before the moment of an order book
 _MOST_HOLES = 5
 
 
 class Tools:
-    """The tools of one archive or client whose frames are polars; ``as_of`` bounds that of every call."""
+    """The tools of one archive or client with polars frames; ``as_of`` is the latest that a call may name."""
 
     def __init__(self, source: Any, as_of: TimeLike | None = None) -> None:
         self._source = source
@@ -79,7 +76,7 @@ class Tools:
 
     @property
     def offered(self) -> dict[str, Callable[..., Answer]]:
-        """The tools by name: those of an archive, or the fewer of a service."""
+        """The tools by name; a service has no coverage and no SQL."""
         tools: list[Callable[..., Answer]] = [
             self.markets,
             self.order_book,
@@ -106,9 +103,9 @@ class Tools:
     ) -> Answer:
         """List markets, and of an archive the range that is stored and what is missing in it. Begin here.
 
-        One row per market: its slug, question, outcomes and dates. Of an archive `stored_from` and `stored_to` are the
-        range of its points, and `missing` are the first ranges without points, with the kind of data. With as_of only
-        markets that had begun, without anything that was known later, such as the outcome.
+        One row per market: its slug, question, outcomes and dates. For an archive it has the range of the points
+        (`stored_from`, `stored_to`), and the first ranges without points (`missing`). With as_of it lists only markets
+        that had begun, without later facts such as the outcome.
         """
         with warnings_as_notes() as notes:
             records = self._source.markets(event_slug=event_slug, search=search)
@@ -142,7 +139,7 @@ class Tools:
         moment, then = to_micros(at, "at"), self._then(as_of)
         minute = BucketWidth.of("1m")
         end = minute.floor(moment if then is None else min(moment, then))
-        span = to_text(end - _LATEST * minute.micros), to_text(end)
+        span = to_text(end - _OLDEST_BOOK * minute.micros), to_text(end)
         most, most_rows = whole("levels", levels), whole("rows", rows)
 
         def best_levels(frame: pl.DataFrame) -> pl.DataFrame:
@@ -153,7 +150,7 @@ class Tools:
 
         answer = self._history("books", market, span, "1m", rows, as_of, outcome, best_levels)
         if not answer["rows"]:
-            answer["notes"].append(f"No book in the {_LATEST} minutes before; `missing` of `books` shows gaps.")
+            answer["notes"].append(f"No book in the {_OLDEST_BOOK} minutes before; `missing` of `books` shows gaps.")
         return answer
 
     def books(
@@ -262,7 +259,7 @@ class Tools:
         return record
 
     def _then(self, as_of: str | None) -> int | None:
-        """The time after which nothing is known; that of a call cannot be later than that of all."""
+        """The time after which nothing is known: the earlier one of the call and of all calls."""
         given = [t for t in (self._as_of, None if as_of is None else to_micros(as_of, "as_of")) if t is not None]
         return min(given, default=None)
 
@@ -298,7 +295,7 @@ class Tools:
             frame = of_outcome(frame, outcome)
             made = frame if make is None else make(frame)
         units = units_of(view)
-        # By time, so that what is left out of an answer is what came last.
+        # The last times are left out of an answer.
         shown, next_start = first_times(made.sort("ts", maintain_order=True), most)
         answer = {
             "market": market,

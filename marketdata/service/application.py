@@ -111,7 +111,7 @@ class _Compression(GZipMiddleware):
 
 
 class _Guard:
-    """What holds for every path: host, key and rate before any route is chosen, headers, and a line of the log."""
+    """Middleware of every path: it checks host, key and rate before any route is chosen, adds headers, and logs."""
 
     def __init__(self, app: ASGIApp, service: State, host_names: Sequence[str], *, own_date: bool) -> None:
         self._app, self._service, self._own_date = app, service, own_date

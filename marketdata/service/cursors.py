@@ -35,7 +35,7 @@ class Cursors:
         return self._sign(facts, [position, int(self._clock())])
 
     def read(self, facts: Facts, cursor: str) -> int | str:
-        """The position of a cursor; HTTPException 400 if it is of another request, changed or expired."""
+        """The position of a cursor; HTTPException 400 for one that is foreign, changed or expired."""
         try:
             payload: list[Any] = self._serializer(facts).loads(cursor)
         except BadData:

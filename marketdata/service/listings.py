@@ -52,7 +52,7 @@ class Listings:
     def page(
         self, kind: RecordKind, query: ListingQuery, cursors: Cursors, now: float
     ) -> tuple[list[Record], str | None]:
-        """Records of one page, and the cursor of the next; HTTPException 400 if the cursor is of another listing."""
+        """Records of one page, and the cursor of the next; HTTPException 400 for the cursor of another listing."""
         chosen = query.model_dump(mode="json", exclude={"limit", "cursor"})
         facts: Facts = ("listing", kind, *map(str, chosen.values()))
         records, places = self._sorted(kind, query.sort, query.order)
@@ -88,7 +88,7 @@ class Listings:
         return sorted({tag for kind in KINDS for record in self.records(kind) for tag in _tags(record)})
 
     def _conditions(self, query: ListingQuery, now: float) -> Iterator[Condition]:
-        """What a record has to fulfil to be listed."""
+        """The conditions that a listed record meets."""
         if query.status is not None:
             yield lambda record: record.get("status") == query.status
         if wanted := query.wanted_tags:

@@ -51,7 +51,7 @@ class CachedChunk:
 
 @dataclass(slots=True)
 class ServedPage:
-    """The points of a page, in time order; ``position``: where the next one begins [microseconds], or None."""
+    """The points of a page, in time order; the next one begins at ``position`` [microseconds], if it is not None."""
 
     parts: list[Data] = field(default_factory=list)
     count: int = 0

@@ -70,7 +70,7 @@ _METRIC_FIELDS: dict[str, Any] = dict.fromkeys(METRICS, (float | None, None))
 
 
 class MetricPoint(create_model("Metrics", __base__=models.Body, t=(str, ...), **_METRIC_FIELDS)):  # type: ignore[misc]
-    """One point of a market's metrics (readings: metric point): `METRICS`, each a number or null."""
+    """One point of a market's metrics (readings, metric point); each of `METRICS` is a number or null."""
 
 
 Point = TypeVar("Point")

@@ -154,7 +154,7 @@ def run(
     say: Callable[[str], None] = print,
     **options: Any,
 ) -> None:
-    """Serve an archive over HTTP until SIGINT or SIGTERM; ``say`` gets address and key; ``options`` as `serve`."""
+    """Serve an archive over HTTP until SIGINT or SIGTERM; ``say`` gets address and key, ``options`` go to `serve`."""
     end = threading.Event()
     with contextlib.ExitStack() as stack:
         service = stack.enter_context(serve(archive, host=host, port=port, **options))

@@ -190,12 +190,6 @@ def test_a_file_is_no_archive(tmp_path: Path) -> None:
         md.Archive(tmp_path / "a.parquet")
 
 
-def test_a_path_is_not_served() -> None:
-    """The error says how the folder becomes an archive."""
-    with pytest.raises(md.errors.ConfigError, match=r"md\.Archive\('history'\)"):
-        md.serve("history")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
 def test_levels_of_books_are_no_prices(tmp_path: Path, kind: str) -> None:
     """A books frame that is added as prices is refused, not averaged over its levels."""
@@ -204,12 +198,6 @@ def test_levels_of_books_are_no_prices(tmp_path: Path, kind: str) -> None:
     given = {"pandas": frame.to_pandas, "polars": lambda: frame, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
     with pytest.raises(md.errors.ConfigError, match="books="):
         md.Archive(tmp_path / "a").add(prices=given)
-
-
-def test_a_name_of_the_package_that_is_nearly_right_is_suggested() -> None:
-    """A slip of the pen is answered with the name that was meant."""
-    with pytest.raises(AttributeError, match="did you mean 'resample'"):
-        md.resampel  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize(("words", "named"), [(("coverage", "locked"), "'locked'"), (("fetch",), "--out 'locked")])
@@ -235,20 +223,14 @@ def test_a_verb_that_is_nearly_right_is_suggested(kind: Any) -> None:
     prices = md.testing.prices(kind)
     with pytest.raises(AttributeError, match="has no 'resampel'; did you mean 'resample'"):
         prices.md.resampel("1h")
+    with pytest.raises(AttributeError, match="did you mean 'resample'"):
+        md.resampel  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match="has no 'candle'; did you mean 'candles'"):
         prices.md.plot.candle()
     with pytest.raises(AttributeError, match=r"has no 'zzzz'$"):
         prices.md.zzzz  # noqa: B018  looked up
     assert not hasattr(prices.md, "resampel")
     assert copy.copy(prices.md).resample("1h").equals(prices.md.resample("1h"))
-
-
-def test_a_key_file_that_is_not_there_says_how_to_make_one(folder: Path) -> None:
-    """`keys list` and `serve` of a file that does not exist name the command that makes it."""
-    for words in (("keys", "list", "none.toml"), ("serve", "history", "--keys", "none.toml")):
-        done = marketdata(*words, cwd=folder)
-        assert done.returncode == 2
-        assert "marketdata keys new none.toml" in done.stderr
 
 
 def test_the_accessor_shows_its_functions() -> None:

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.archive.follow import Round
 
-# More rows than any table has: none is left out.
-_EVERY_ROW = 2**31
+_EVERY_ROW = 2**31  # more than any table has
 
 
 def pull(

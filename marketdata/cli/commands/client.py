@@ -30,14 +30,13 @@ from marketdata.errors import NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS, RecordKind
 from marketdata.times import SECOND, to_datetime
 
-# Columns of a table of records: the text first, and no ids, which are long.
 _TEXT_OF_KIND: dict[RecordKind, str] = {"series": "title", "events": "title", "markets": "question"}
+# A table begins with the text of a record. It has no ids, because they are long.
 LISTED = {
     kind: sorted((c for c in COLUMNS[kind] if not c.endswith("_id") and c not in TEXT_LISTS), key=text.__ne__)
     for kind, text in _TEXT_OF_KIND.items()
 }
-# Rows of a table, about a screen, unless more are asked for.
-_LISTED_ROWS = 50
+_LISTED_ROWS = 50  # about a screen
 Search = Annotated[str | None, typer.Option(help="Text to look for.")]
 ListedRows = Annotated[int | None, typer.Option(min=1, help="Rows to show.", show_default="50 in a terminal, else all")]
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from marketdata.client import Client
 
 _RATE = 1_000_000  # requests a minute: no plan limits this service
-_TABLE_ROWS = 12
 _MOST_TOKENS = 200  # of a market that the service answers whole (interface 4.2)
 _PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
@@ -71,7 +70,6 @@ def demo(
                 answer = getattr(client, view)(*part, "1h")
                 compare(view, hourly, answer)
                 print(f"  {view:8} {len(hourly):>9,} rows here, {len(answer):,} from the service, every one equal")
-            _quotes(client, fine["books"])
             line = _draw(fine, client.market(chart_market), out, simulated=archive.simulated)
     print(f"\nChart: {out.resolve()}, drawn by\n  {line}\nDone in {time.perf_counter() - began:.1f} s.")
 
@@ -147,19 +145,6 @@ def _fetch(client: Client, parts: dict[View, Part]) -> dict[View, Any]:
         print(f"\n{view}")
         output.console().print(output.table(frame, 4), crop=False)
     return frames
-
-
-def _quotes(client: Client, books: Any) -> None:
-    import polars as pl
-
-    hours = books.md.resample("1h").md.bbo().with_columns(pl.col("market_id", "token_id").cast(pl.String))
-    first = hours.unique(["market_id", "token_id"], keep="first", maintain_order=True)
-    names = {i: client.market(i).get("question") or i for i in first["market_id"].unique()}
-    quotes = ("token_label", "ts", "best_bid", "best_ask", "mid", "spread")
-    _step("Mid and spread of each token, from the last book of its first hour")
-    table = first.select(pl.col("market_id").replace(names).alias("market"), *quotes)
-    output.console().print(output.table(table, _TABLE_ROWS), crop=False)
-    _left_out(len(table) - _TABLE_ROWS, "further tokens")
 
 
 def _draw(fine: dict[View, Any], market: Any, out: Path, *, simulated: bool) -> str:
