@@ -179,6 +179,8 @@ def test_a_client_answers_like_an_archive(archive, market) -> None:
             assert ours["missing"] == theirs["missing"]
         with pytest.raises(ConfigError, match="A client has no coverage"):
             Tools(client).coverage()
+        few = Tools(client).markets(rows=1)
+        assert (len(few["rows"]), few["notes"]) == (1, ["The service has more markets; `search` finds others."])
 
 
 def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:

@@ -64,7 +64,8 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
             yield problem.value
         yield problem.problem or type(problem).__name__
         if isinstance(problem, errors.PlanError):
-            yield f"Pass --resolution {problem.minimum_resolution}." if problem.minimum_resolution else ""
+            place = " and a new archive" if problem.hint else ""
+            yield f"Pass --resolution {problem.minimum_resolution}{place}." if problem.minimum_resolution else ""
             yield "--clamp starts at the earliest time that it allows." if problem.history_days else ""
         elif problem.hint:
             kind = type(problem)

@@ -77,14 +77,8 @@ class Tools:
     @property
     def offered(self) -> dict[str, Callable[..., Answer]]:
         """The tools by name; a service has no coverage and no SQL."""
-        tools: list[Callable[..., Answer]] = [
-            self.markets,
-            self.order_book,
-            self.books,
-            self.prices,
-            self.metrics,
-            self.features,
-        ]
+        tools: list[Callable[..., Answer]]
+        tools = [self.markets, self.order_book, self.books, self.prices, self.metrics, self.features]
         tools += [self.coverage] if hasattr(self._source, "coverage") else []
         tools += [self.sql] if self.has_sql else []
         return {tool.__name__: tool for tool in tools}
@@ -107,21 +101,27 @@ class Tools:
         (`stored_from`, `stored_to`), and the first ranges without points (`missing`). With as_of it lists only markets
         that had begun, without later facts such as the outcome.
         """
+        most, then = whole("rows", rows), self._then(as_of)
+        has_coverage = hasattr(self._source, "coverage")
         with warnings_as_notes() as notes:
-            records = self._source.markets(event_slug=event_slug, search=search)
-            then = self._then(as_of)
+            # A service may list 150,000 markets, a thousand in a request.
+            bound = {} if has_coverage else {"max_rows": most + 1}
+            records = self._source.markets(event_slug=event_slug, search=search, **bound)
+            if not has_coverage and len(records) > most:
+                notes.append("The service has more markets; `search` finds others.")
+                records = records.head(most)
             if then is not None:
                 records = without_answers(records).filter(pl.col("start_date") <= time_literal(then))
                 # Scheduled, but a record has the newest schedule.
                 records = records.drop("end_date", strict=False)
-            if hasattr(self._source, "coverage"):
+            if has_coverage:
                 ids = pl.col("market_id").cast(pl.String)
                 records = records.with_columns(ids).join(
                     _stored_ranges(self._coverage(then)), on="market_id", how="left", maintain_order="left"
                 )
         listed = records.select(cs.by_name(*_LISTED, require_all=False))
         dates = ("start_date", "end_date", "closed_at", "stored_from", "stored_to")
-        return answer_of(listed, dict.fromkeys(dates, "UTC"), whole("rows", rows), notes, then)
+        return answer_of(listed, dict.fromkeys(dates, "UTC"), most, notes, then)
 
     def order_book(
         self,

@@ -23,7 +23,7 @@ from marketdata.service.coverage import covered_intervals
 from marketdata.service.cursors import Cursors
 from marketdata.service.keys import Grant, KeyStore
 from marketdata.service.listings import Listings
-from marketdata.service.pages import CACHE_BYTES, Pages
+from marketdata.service.pages import Pages
 from marketdata.service.parameters import refuse_repeated
 
 if TYPE_CHECKING:
@@ -65,19 +65,18 @@ class State:
         self,
         archive: Any,
         keys: KeyStore,
-        secret: bytes,
+        cursors: Cursors,
         *,
-        resolutions: Sequence[str] | None = None,
-        cache_bytes: int = CACHE_BYTES,
-        clock: Callable[[], float] = time.time,
+        resolutions: Sequence[str] | None,
+        cache_bytes: int,
+        clock: Callable[[], float],
     ) -> None:
         self.archive, self.clock = archive if isinstance(archive, Reader) else Reader(archive), clock
         self.simulated = archive.simulated
         self.resolutions = _read_resolutions(resolutions, self.archive)
-        self.keys = keys
+        self.keys, self.cursors = keys, cursors
         self.limiter = RateLimiter()
         self.pages = Pages(self.archive, cache_bytes=cache_bytes)
-        self.cursors = Cursors(secret, clock)
         self.listings = Listings(self.archive)
         self._covered = lru_cache(len(VIEWS))(self._read_covered)
 

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.service import errors, start_page
 from marketdata.service.access import State
-from marketdata.service.cursors import stored_secret
+from marketdata.service.cursors import Cursors, stored_secret
 from marketdata.service.keys import AccessPlan, Keys, KeyStore, digest
 from marketdata.service.pages import CACHE_BYTES
 from marketdata.service.routes import router
@@ -54,16 +54,10 @@ def create_application(
     Returns a FastAPI application. ConfigError if the archive cannot be read, or keys, plans or resolutions are refused.
     """
     check_archive(archive)
-    store = KeyStore(_read_keys(keys, plans), clock or time.time)
+    now = clock or time.time
+    store, cursors = KeyStore(_read_keys(keys, plans), now), Cursors(secret or _stored_secret(archive), now)
     try:
-        state = State(
-            archive,
-            store,
-            secret or _stored_secret(archive),
-            resolutions=resolutions,
-            cache_bytes=cache_bytes,
-            clock=clock or time.time,
-        )
+        state = State(archive, store, cursors, resolutions=resolutions, cache_bytes=cache_bytes, clock=now)
     except ArchiveError as problem:
         raise ConfigError(f"The archive {archive.location!r} cannot be served: {problem}") from problem
     application = FastAPI(

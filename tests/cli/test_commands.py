@@ -579,7 +579,7 @@ def test_the_demo_proves_itself_and_draws(tmp_path, monkeypatch) -> None:
     done = marketdata("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
-    assert "Simulated:" in done.stdout
+    assert "Simulating a week" in done.stdout
     assert (tmp_path / "chart.png").read_bytes()[1:4] == b"PNG"
 
 
