@@ -83,8 +83,8 @@ def service_at(base_url: str) -> Service:
     """The service at an address: a vendor only at its own host, over https."""
     parts = urlsplit(base_url)
     for vendor in VENDORS:
-        own = urlsplit(vendor.base_url or "")
-        if (parts.scheme, parts.hostname, parts.port or 443) == (own.scheme, own.hostname, 443):
+        address = urlsplit(vendor.base_url or "")
+        if (parts.scheme, parts.hostname, parts.port or 443) == (address.scheme, address.hostname, 443):
             return vendor
     return OTHER
 

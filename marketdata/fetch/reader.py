@@ -72,7 +72,7 @@ class Chunk:
     window: Window
     max_pages: int | None = None
     requested: Window | None = None
-    received_before: list[Data] = field(default_factory=list)
+    received_before: list[Page] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
     pages_in_order: int = 0
     date: float | None = None
@@ -90,8 +90,21 @@ class Chunk:
         ]
 
     def collected(self, pages: Sequence[Page]) -> Fetched:
-        """The points of these pages in the window, each once."""
-        return cut_off(self.window, collected(self.requested or self.window, pages, self.date), self.window.rng.end)
+        """The points of pages, each once and inside the window."""
+        window = self.requested or self.window
+        notes = sum((page.notes for page in pages), Counter())
+        notes["cursor_empty"] += pages[-1].next_cursor == ""
+        every: Data = joined([page.columns for page in pages])
+        columns = every.between(window.first_bucket, window.rng.end)
+        notes["outside_range"] += len(every) - len(columns)
+        if (columns.steps() <= 0).any():
+            notes["points_sorted"] += sum(bool((page.columns.steps() < 0).any()) for page in pages)
+            # A bucket that was open when the first page was sent may have changed on a later one.
+            open_from = None if self.date is None else int(self.date * SECOND) - window.resolution.micros + 1
+            columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
+        complete, market_id = not notes["count_mismatch"], pages[0].market_id
+        fetched = Fetched(window, market_id, columns, complete, len(pages), _labels(pages), +notes)
+        return cut_off(self.window, fetched, self.window.rng.end)
 
 
 class Reader:
@@ -142,7 +155,7 @@ class Reader:
                 return fetched._replace(complete=False)
         except PaginationStalledError:
             fetched = None
-            chunk.received_before += [page.columns for page in chunk.pages]
+            chunk.received_before += chunk.pages
             # Give up once twice the pages that the chunk can have were of no use.
             if len(chunk.received_before) >= 2 * chunk.bound or (is_one and chunk.tries == _MAX_TRIES):
                 raise
@@ -233,22 +246,6 @@ class Reader:
         return page
 
 
-def collected(window: Window, pages: Sequence[Page], date: float | None) -> Fetched:
-    """The points of pages, each once and inside a window; the first page was sent at ``date`` [Unix s]."""
-    notes = sum((page.notes for page in pages), Counter())
-    notes["cursor_empty"] += pages[-1].next_cursor == ""
-    every: Data = joined([page.columns for page in pages])
-    columns = every.between(window.first_bucket, window.rng.end)
-    notes["outside_range"] += len(every) - len(columns)
-    if (columns.steps() <= 0).any():
-        notes["points_sorted"] += sum(bool((page.columns.steps() < 0).any()) for page in pages)
-        # A bucket that was open when the first page was sent may have changed on a later one.
-        open_from = int(date * SECOND) - window.resolution.micros + 1 if date is not None else None
-        columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
-    complete, market_id = not notes["count_mismatch"], pages[0].market_id
-    return Fetched(window, market_id, columns, complete, len(pages), _labels(pages), +notes)
-
-
 def cut_off(window: Window, fetched: Fetched, end: int) -> Fetched:
     """The points of a window before a time."""
     window = replace(window, rng=Range(window.rng.start, min(end, window.rng.end)))
@@ -293,9 +290,11 @@ def _is_width(said: str, requested: BucketWidth) -> bool:
     return False
 
 
-def keys_of(page: Page) -> Iterable[tuple[str | None, int]]:
-    """(label, t) of each point of a page."""
-    return _keys(page.columns)
+def keys_of(page: Page | Fetched) -> Iterable[tuple[str | None, int]]:
+    """(label, t) of each point."""
+    columns = page.columns
+    labels = [token.token_label for token in columns.tokens]
+    return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))
 
 
 def same(first: Data, second: Data) -> bool:
@@ -306,14 +305,13 @@ def same(first: Data, second: Data) -> bool:
 
 def _require_received_before(chunk: Chunk, fetched: Fetched) -> Fetched:
     """The points of a chunk; ContractError if points received before are missing."""
-    window = chunk.window
-    inside = (columns.between(window.first_bucket, window.rng.end) for columns in chunk.received_before)
-    before = {key for columns in inside for key in _keys(columns)}
-    if lost := sorted(before - set(_keys(fetched.columns) if before else ()), key=str):
+    first, end = chunk.window.first_bucket, chunk.window.rng.end
+    before = {(label, t) for page in chunk.received_before for label, t in keys_of(page) if first <= t < end}
+    if lost := sorted(before - set(keys_of(fetched) if before else ()), key=str):
         label, t = lost[0]
         raise ContractError(
-            f"{window}: {len(lost)} points came once and not again, such as {label!r} at {to_text(t)}: the service "
-            "lost them, or should not have sent them."
+            f"{chunk.window}: {len(lost)} points came once and not again, such as {label!r} at {to_text(t)}: the "
+            "service lost them, or should not have sent them."
         )
     return fetched
 
@@ -321,8 +319,3 @@ def _require_received_before(chunk: Chunk, fetched: Fetched) -> Fetched:
 def _labels(pages: Iterable[Page]) -> int:
     """Tokens of the market, as its pages name them."""
     return max([1, *(len(page.labels) for page in pages)])
-
-
-def _keys(columns: Data) -> Iterable[tuple[str | None, int]]:
-    labels = [token.token_label for token in columns.tokens]
-    return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))

@@ -221,7 +221,9 @@ class Scheduler:
             except BaseException as raised:  # the iterating thread raises it
                 error = raised
             with self._change:
-                self._fail(error)
+                if error is not None and self._error is None and not self._stop.is_set():
+                    self._error = error
+                    self._stop.set()
                 self._start()  # other threads first: they take what is to be yielded next
                 request = self._next_request() if not self._stop.is_set() and self._active <= self._workers else None
                 if request is None:
@@ -273,11 +275,6 @@ class Scheduler:
                 self.empty += [] if task.points else [task.window]
             elif self._in_order:
                 return
-
-    def _fail(self, error: BaseException | None) -> None:
-        if error is not None and self._error is None and not self._stop.is_set():
-            self._error = error
-            self._stop.set()
 
     def _missing_markets_error(self) -> NotFoundError:
         """The error about the markets that do not exist, once the others have arrived."""

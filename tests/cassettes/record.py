@@ -44,7 +44,7 @@ def record(name: str, scene: Scene, archive: md.Archive) -> int:
     path = FOLDER / f"{name}.yaml"
     path.unlink(missing_ok=True)
     with md.serve(archive, secret=b"only for recorded cursors", clock=lambda: NOW, **scene.service) as service:
-        key = service.api_key if scene.knows_key else "no-key-of-this-service-0123"
+        key = service.api_key
         assert key is not None
         config = vcr_config(key)
         scrub = config["before_record_response"]

@@ -10,11 +10,8 @@ import marketdata as md
 
 BASE_URL = "http://127.0.0.1:8000"  # stands for wherever the service was when it was recorded
 MARKET = "simulated-will-the-harbour-party-win-district-1-1-1-1"
-THREE = "simulated-who-leads-after-district-vote-1-1-2"
-WIDE = "simulated-which-of-210-runners-wins-the-ruritania-marathon-2-2"
 TOKEN = "89512923866490206252825191957961265947975050410880946952035157345930033283349"
 START, END = "2025-12-31T23:00:00Z", "2025-12-31T23:10:00Z"
-RANGE = {"start_ts": START, "end_ts": END, "resolution": "1m"}
 
 
 @dataclass(frozen=True)
@@ -24,12 +21,6 @@ class Scene:
     call: Callable[[md.Client], Any]
     client: dict[str, Any] = field(default_factory=dict)
     service: dict[str, Any] = field(default_factory=dict)
-    knows_key: bool = True
-
-
-def plainly(*segments: str, **params: str) -> Callable[[md.Client], Any]:
-    """A request that the client's own methods would not send."""
-    return lambda client: client._transport.get(segments, params)
 
 
 def counted(name: str, *span: str) -> Callable[[md.Client], Any]:
@@ -67,24 +58,13 @@ def two_healths(client: md.Client) -> list[Any]:
 
 SCENES = {
     "test_books": Scene(counted("books", MARKET, START, END, "1m")),
-    "test_prices": Scene(counted("prices", MARKET, START, END, "1m")),
-    "test_metrics": Scene(counted("metrics", MARKET, START, END, "1m")),
     "test_token_books": Scene(counted("token_books", TOKEN, START, END, "10m")),
-    "test_token_prices": Scene(counted("token_prices", TOKEN, START, END, "10m")),
     "test_two_pages": Scene(counted("prices", MARKET, START, END, "1m"), {"page_limit": 10}),
-    "test_limit_too_small": Scene(counted("books", THREE, START, END, "10m"), {"page_limit": 2}),
-    "test_limit_above_200": Scene(plainly("markets", MARKET, "books", **RANGE, limit="201")),
-    "test_too_many_tokens": Scene(plainly("markets", WIDE, "books", **RANGE)),
     "test_discovery": Scene(discovery),
     "test_usage": Scene(usage),
-    "test_wrong_key": Scene(lambda c: c.health(), knows_key=False),
     "test_plan_refuses": Scene(
         lambda c: c.books(MARKET, START, END, "1m"),
         service={"plans": {"hourly": {"resolutions": ["1h", "6h", "1d"]}}},
     ),
-    "test_unknown_market": Scene(plainly("markets", "no-such-market", "books", **RANGE)),
-    "test_wrong_resolution": Scene(plainly("markets", MARKET, "books", **{**RANGE, "resolution": "2h"})),
-    "test_wrong_cursor": Scene(plainly("markets", MARKET, "prices", **RANGE, cursor="no-cursor-of-yours")),
-    "test_end_before_start": Scene(plainly("markets", MARKET, "prices", **{**RANGE, "end_ts": START})),
     "test_rate_limit": Scene(two_healths, service={"requests_per_minute": 1}),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,32 +58,11 @@ def test_books(replay: Replay, played: list[str]) -> None:
     assert "start_ts=2025-12-31T23%3A00%3A00Z" in played[0]
 
 
-def test_prices(replay: Replay) -> None:
-    """Prices are probabilities, one a token and minute."""
-    prices, report = replay()
-    assert prices.height == report.points == 20
-    assert prices["price"].is_between(0, 1).all()
-    assert prices["token_id"].cast(pl.String).n_unique() == 2
-
-
-def test_metrics(replay: Replay) -> None:
-    """Metrics are one row a minute, of the market as a whole."""
-    metrics, report = replay()
-    assert metrics.columns[:5] == ["ts", "market_id", "volume", "liquidity", "spread"]
-    assert metrics.height == report.points == 10
-
-
 def test_token_books(replay: Replay, played: list[str]) -> None:
     """A token alone has its own path, and an id of 77 digits arrives whole."""
     books, _ = replay()
     assert books["token_id"].cast(pl.String).unique().to_list() == [TOKEN]
     assert played[0].startswith(f"/v1/tokens/{TOKEN}/books?")
-
-
-def test_token_prices(replay: Replay) -> None:
-    """Ten minutes of a token are one bucket of 10m."""
-    prices, _ = replay()
-    assert prices.select("token_label", "ts").cast(pl.String).height == 1
 
 
 def test_two_pages(replay: Replay, played: list[str]) -> None:
@@ -93,27 +71,6 @@ def test_two_pages(replay: Replay, played: list[str]) -> None:
     assert (prices.height, report.pages, report.requests) == (20, 2, 2)
     assert ["cursor=" in page for page in played] == [False, True]
     assert len({page.split("&cursor=")[0] for page in played}) == 1
-
-
-def test_limit_too_small(replay: Replay, played: list[str]) -> None:
-    """A page that cannot hold one bucket is asked for again with the limit that the service names."""
-    books, report = replay()
-    assert [re.findall(r"limit=(\d+)", p) for p in played] == [["2"], ["3"]]
-    assert books["token_label"].n_unique() == 3
-    assert report.repairs == {"limit_raised": 1}
-
-
-def test_limit_above_200(replay: Replay) -> None:
-    """More than 200 points a page are refused by name of the parameter."""
-    with pytest.raises(md.errors.ParameterError, match="200") as caught:
-        replay()
-    assert caught.value.problems[0]["loc"] == ["query", "limit"]
-
-
-def test_too_many_tokens(replay: Replay) -> None:
-    """A market of 210 tokens sends to the single-token path."""
-    with pytest.raises(md.errors.TooManyTokensError, match="more than 200 tokens"):
-        replay()
 
 
 def test_discovery(replay: Replay, played: list[str]) -> None:
@@ -134,43 +91,11 @@ def test_usage(replay: Replay) -> None:
     assert (health.status, health.simulated) == ("ok", True)
 
 
-def test_wrong_key(replay: Replay) -> None:
-    """401 is asked once, and says what the service said."""
-    with pytest.raises(md.errors.AuthenticationError, match="Invalid or expired API key") as caught:
-        replay()
-    assert (caught.value.status, caught.value.attempts) == (401, 1)
-
-
 def test_plan_refuses(replay: Replay) -> None:
     """403 names what the plan does not allow."""
     with pytest.raises(md.errors.PlanError, match="does not allow resolution 1m") as caught:
         replay()
     assert caught.value.partial.is_empty()
-
-
-def test_unknown_market(replay: Replay) -> None:
-    """404 names the market."""
-    with pytest.raises(md.errors.NotFoundError, match="Market not found: no-such-market"):
-        replay()
-
-
-def test_wrong_resolution(replay: Replay) -> None:
-    """422 lists the resolutions there are."""
-    with pytest.raises(md.errors.ParameterError, match=r"1m.*10m.*1h.*6h.*1d") as caught:
-        replay()
-    assert caught.value.problems[0]["type"] == "enum"
-
-
-def test_wrong_cursor(replay: Replay) -> None:
-    """A cursor that the service never gave is a 400 of its own kind."""
-    with pytest.raises(md.errors.CursorRejectedError, match="Invalid cursor"):
-        replay()
-
-
-def test_end_before_start(replay: Replay) -> None:
-    """An empty range is a 400."""
-    with pytest.raises(md.errors.BadRequestError, match="start_ts must be before end_ts"):
-        replay()
 
 
 def test_rate_limit(replay: Replay, played: list[str]) -> None:

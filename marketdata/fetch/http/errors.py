@@ -157,12 +157,12 @@ def network_failure(problem: Exception, url: str) -> Failure:
         seen = inner if isinstance(inner, BaseException) else seen.__cause__ or seen.__context__
     said = "\n".join(f"{type(cause).__name__}: {' '.join(str(cause).split())}" for cause in causes)
     every = ((re.search(pattern, said, re.MULTILINE), words, again) for pattern, words, again in _FAILURES)
-    found, words, again = next((found, words, again) for found, words, again in every if found is not None)
+    match, words, again = next((match, words, again) for match, words, again in every if match is not None)
     bundle, proxy = (
         next((name for name in variables if os.environ.get(name)), "the system")
         for variables in (BUNDLE_VARIABLES, PROXY_VARIABLES)
     )
-    last = {"last": type(causes[-1]).__name__, **found.groupdict()}
+    last = {"last": type(causes[-1]).__name__, **match.groupdict()}
     words = words.format(bundle=bundle, proxy=f"the proxy that {proxy} names", **last)
     error = NetworkError(f"{words[0].upper()}{words[1:]} ({url}).")
     error.url = url
