@@ -138,11 +138,11 @@ class Pull:
                 continue
             break
         # Recorded at the end, because a record fixes the base of a new archive.
-        for view, problem in refused_views.items():
+        for view, refusal in refused_views.items():
             gaps = [(view, market, gap) for market in known for gap in self._gaps(view, market, whole_range)]
-            refusals.append((gaps, problem))
-        for refused, problem in refusals:
-            self._leave_out(refused, problem)
+            refusals.append((gaps, refusal))
+        for refused, refusal in refusals:
+            self._leave_out(refused, refusal)
 
     def _finest_allowed(self, problem: PlanError) -> BucketWidth | None:
         """The base for a new archive after a refused resolution; PlanError that says what to do for another archive."""

@@ -1,4 +1,4 @@
-"""What is recorded: small calls of a client, each against a service that is set up for it."""
+"""Small calls of a client to record, each with its service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def discovery(client: md.Client) -> dict[str, Any]:
 
 
 def usage(client: md.Client) -> tuple[Any, Any]:
-    """What the key may spend, and whether the service is well."""
+    """The limits of the key, and the health of the service."""
     return client.usage(), client.health()
 
 

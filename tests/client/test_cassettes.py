@@ -66,7 +66,7 @@ def test_token_books(replay: Replay, played: list[str]) -> None:
 
 
 def test_two_pages(replay: Replay, played: list[str]) -> None:
-    """What is a little too much for a page follows its cursor, and the rows of both pages are one frame."""
+    """A second page follows the cursor of the first, and the rows of both are one frame."""
     prices, report = replay()
     assert (prices.height, report.pages, report.requests) == (20, 2, 2)
     assert ["cursor=" in page for page in played] == [False, True]
@@ -106,7 +106,7 @@ def test_rate_limit(replay: Replay, played: list[str]) -> None:
 
 
 def test_every_scene_has_its_file_and_its_test() -> None:
-    """What can be recorded is recorded, and what is recorded is tested."""
+    """Every scene has a recording, and every recording has a test."""
     assert [path.stem for path in FILES] == sorted(SCENES)
     assert set(SCENES) <= set(globals())
 
@@ -128,7 +128,7 @@ def test_files_are_small_and_say_where_they_come_from(path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_a_recording_stands_for_the_service_to_users_too(tmp_path: Path, kind: Any) -> None:
-    """What vcr_config records once, from whatever address, replays after the service is gone, row for row."""
+    """A recording by vcr_config replays row for row after the service is gone."""
     tape = str(tmp_path / "books.yaml")
     with md.serve(md.simulate(events=1, days=0.2, markets=1, seed=3)) as service:
         assert service.api_key is not None

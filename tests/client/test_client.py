@@ -200,7 +200,7 @@ def test_half_a_character_in_a_listing_is_refused() -> None:
 
 
 def test_a_plan_tells_what_a_fetch_costs(client: md.Client, slugs: list[str]) -> None:
-    """Requests and points are those of a range full of data, and the reprs say so."""
+    """Requests and points are counted as if every bucket has data, and the reprs show them."""
     plan = client.plan("books", slugs[0], START, END, "1m")
     assert (plan.points, plan.requests) == (2808, 15)
     assert "requests" in repr(plan)
@@ -232,7 +232,7 @@ def test_a_frame_has_the_report_of_its_fetch(client: md.Client, slugs: list[str]
 
 
 def test_an_error_without_a_row_speaks_of_none() -> None:
-    """Where no request got through there is nothing in .partial to point to."""
+    """If no request got through, the message does not point to .partial."""
     with (
         md.testing.no_waiting(),
         md.Client("http://127.0.0.1:1", "k" * 20) as nobody,
@@ -375,7 +375,7 @@ def test_no_service_gives_a_network_error() -> None:
 
 
 def test_a_client_can_be_pickled(client: md.Client) -> None:
-    """What a cluster sends to its workers is the address; a key given as text is not written out."""
+    """A cluster sends the address to its workers, and never a key."""
     data = pickle.dumps(client)
     assert client._transport.keys.get() not in data.decode("latin-1")
 

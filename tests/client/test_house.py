@@ -17,7 +17,7 @@ import marketdata as md
 from marketdata.testing.strategies import START, book_columns, metric_columns, price_columns
 from marketdata.times import to_text
 
-# Drawn points may all lie on a coarse grid.
+# By chance, all drawn points may be on a coarse grid.
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
 COARSE = st.sampled_from(["1m", "10m", "1h", "6h", "1d"])
 

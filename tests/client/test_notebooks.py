@@ -1,4 +1,4 @@
-"""What a notebook shows of plans, reports, records and frames, and what it must not be left with."""
+"""Notebooks show plans, reports, records and frames as text, and no bar stays."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_frames_show_texts_as_text(frame: str, tmp_path) -> None:
 
 
 def test_a_fetch_leaves_no_bar_behind(local_client) -> None:
-    """Where nobody watches nothing is printed, neither by a fetch nor by a plan."""
+    """Outside of a terminal, neither a fetch nor a plan prints anything."""
     slug = local_client.markets()["slug"][0]
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -156,5 +156,5 @@ def test_ctrl_c_keeps_what_arrived(service: Any, relay: Relay, slugs: list[str],
     whole = md.Client(service.base_url, service.api_key, frame=kind).books(slugs, *RANGE)
     assert rows([partial, rest]) == rows([whole])
     assert len(partial) > 0 < len(rest)
-    # What was on its way at that moment is asked for again.
+    # Chunks in flight at that moment are requested again.
     assert sum(relay.served) - whole.md.report.points <= 20 * len(front.asks)

@@ -90,7 +90,7 @@ def test_whatever_a_vendor_does_a_history_equals_a_plain_loop(how: Habits, minut
 @given(habits, st.sampled_from(["5m", "15m", "30m", "2h"]))
 @settings(max_examples=4)
 def test_a_resolution_that_a_service_lacks_is_made_of_a_finer_one(how: Habits, resolution: str) -> None:
-    """The mean of each bucket is that of its minutes."""
+    """The mean of each bucket is the mean of its minutes."""
     stub = VendorStub(how)
     width = md.resolution.BucketWidth.of(resolution).micros
     end = (stub.now // (6 * 60 * MINUTE)) * 6 * 60 * MINUTE
@@ -215,7 +215,7 @@ def test_a_clamped_fetch_through_an_archive_says_what_was_not_allowed(tmp_path: 
 @pytest.mark.fault("V2")
 @pytest.mark.parametrize("error", ["detail", "error", "message"])
 def test_the_text_of_an_error_is_shown_in_any_body(error: str) -> None:
-    """The class is that of the status, and the text is whole."""
+    """The status decides the class, and the text is whole."""
     stub = VendorStub(Habits(error=error, views=("prices",)))
     with service(stub) as client, pytest.raises(PlanError) as refused:
         client.books("m1", "2026-01-01", "2026-01-02", "1h")
@@ -224,7 +224,7 @@ def test_the_text_of_an_error_is_shown_in_any_body(error: str) -> None:
 
 @pytest.mark.fault("V3")
 def test_a_window_that_moves_during_a_fetch_leaves_a_resume() -> None:
-    """What came stays, and resume has the rest; nothing that was refused counts as empty."""
+    """The rows that arrived stay, resume has the rest, and a refused range is not empty."""
     stub = VendorStub(Habits(history_days=30))
     end = stub.now // DAY * DAY
     rng = Range(end - 20 * DAY, end)

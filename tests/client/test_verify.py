@@ -58,7 +58,7 @@ def test_each_variant_is_named(simulated: md.Archive, name: str, choice: str) ->
 
 @pytest.mark.parametrize("coarse", ["10m", "6h"])
 def test_other_resolutions_tell_too(simulated: md.Archive, coarse: str) -> None:
-    """What a mean is taken over shows between 1m and 6h; at 10m there is nothing between, so it cannot show."""
+    """6h shows what a mean is taken over; 10m cannot, as no resolution is between it and 1m."""
     with verified(simulated, {"label": "end", "averages": "means"}, coarse=coarse) as told:
         assert told.variants == {"label": "end"} | ({"averages": "means"} if coarse == "6h" else {}), told
         assert told.undecided == (() if coarse == "6h" else ("averages",))
@@ -93,7 +93,7 @@ SPAN = (to_text(START), to_text(START + 180 * MINUTE))
 
 @pytest.mark.parametrize("choice", ["points", "times"])
 def test_tokens_that_begin_apart_do_not_hide_what_limit_counts(choice: str) -> None:
-    """Where the first times have one token each, a page of more of them tells points from times."""
+    """If the first times have one token each, a longer page tells points from times."""
     archive = MemoryArchive()
     archive.add_market("0xm", {"T0": "0", "T1": "1"})
     for minute in range(180):
@@ -134,7 +134,7 @@ def test_a_prediction_is_what_a_plain_loop_makes(
 
 
 def test_what_data_can_not_tell_is_not_claimed() -> None:
-    """Where nothing moves, nothing is missing and there is one token, no reading is named."""
+    """Data of one token that never moves and has no gap decides no reading."""
     with verified(flat(1), {}, "0xm", span=SPAN) as told:
         assert set(told.undecided) == {"averages", "books", "empty", "limit", "label"}, told
         assert not told.followed

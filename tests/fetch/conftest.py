@@ -34,7 +34,7 @@ def server() -> Iterator[FaultServer]:
 
 @pytest.fixture
 def connect(server: FaultServer, clock: Clock) -> Iterator[Callable[..., Transport]]:
-    """Transports to the server; keyword arguments are those of Policy."""
+    """Transports to the server, with fields of Policy as keyword arguments."""
     made: list[Transport] = []
 
     def make(base_url: str | None = None, **policy: Any) -> Transport:

@@ -11,7 +11,7 @@ from reference.oracle import MINUTE, START, Oracle, minutes
 
 from marketdata.times import Range, to_text
 
-# Seeds of who comes first, and the requests a minute that a key has then.
+# Requests per minute of the key, by seed.
 PLANS = {0: None, 1: 60_000, 2: 600}
 
 

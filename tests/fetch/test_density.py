@@ -17,7 +17,7 @@ MINUTE = 60_000_000
 
 
 def seen(*pages: tuple[int, int]) -> Spans:
-    """What is known after full pages of a market of two tokens: of so many buckets, and those that have points."""
+    """Estimates after full pages of a market of two tokens, given as (filled buckets, buckets)."""
     spans = Spans(2, 200)
     for full, buckets in pages:
         spans.add(np.full(full, 2), buckets, is_full=True)
@@ -25,7 +25,7 @@ def seen(*pages: tuple[int, int]) -> Spans:
 
 
 def test_full_buckets_make_windows_of_full_pages() -> None:
-    """Where every bucket has its points, a window ends where a page does; one bucket at least."""
+    """In full data a window ends where a page does, and has at least one bucket."""
     assert [seen((100, 100)).width(pages) for pages in (1, 2, 16)] == [100, 200, 1600]
     assert seen((1, 1)).width(1) >= 1
 
@@ -44,7 +44,7 @@ def test_a_cut_costs_more_where_pages_differ() -> None:
 
 
 def test_silence_is_as_wide_as_it_may_be() -> None:
-    """Where no point was seen, pages are as wide as if one was; before anything was seen, as if none was missing."""
+    """Pages without a point count as if they had one; before the first page nothing is missing."""
     spans = seen()
     assert spans.buckets == 100
     spans.add(np.zeros(0, np.int64), 100, is_full=False)

@@ -254,7 +254,7 @@ def test_retry_after_date(server: FaultServer, transport: Transport, clock: Cloc
 @pytest.mark.fault("N14")
 @pytest.mark.parametrize("value", [None, "1.5", "-1", "", "0", "soon", "٣", NOON_AND_7])
 def test_retry_after_invalid(server: FaultServer, transport: Transport, clock: Clock, value: str | None) -> None:
-    """Where Retry-After says nothing of use, the wait is the throttling backoff."""
+    """Without a usable Retry-After the wait is the throttling backoff."""
     act = refuse(429)
     server.script = [act if value is None else act.with_header("Retry-After", value.encode().decode("latin-1")), GOOD]
     assert transport.get(["x"]).attempts == 2
@@ -584,7 +584,7 @@ def test_environment(
     variables: dict[str, str],
     said: str,
 ) -> None:
-    """What the environment names is named by the error, with its variable, and there is no retry."""
+    """The error names the variable of the environment, and there is no retry."""
     server.answer = lambda ask: refuse(407)
     monkeypatch.setitem(sys.modules, "socks", None)
     for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "REQUESTS_CA_BUNDLE", "no_proxy", "NO_PROXY"):

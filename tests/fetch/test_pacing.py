@@ -128,7 +128,7 @@ def test_a_pause_draws_slots_anew(clock: Clock) -> None:
 
 @pytest.mark.parametrize("pauses", [[30.0], [30.0, 60.0], [30.0, 60.0, 90.0]])
 def test_waiting_threads_obey_a_later_pause(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that already waits for its slot does not send inside of pauses that came meanwhile."""
+    """A thread that waits for its slot does not send during a later pause."""
 
     class Refused(Clock):
         """While the first sleeps, another thread is told to wait, again and again."""

@@ -22,7 +22,7 @@ class Page:
 
 
 def walk(pages: list[Page], bound: Callable[[Page], int] | None = None) -> list[Page]:
-    """What comes of pages that are asked for in this order, the n-th by the cursor of the one before."""
+    """The pages that paginate yields, each requested by the cursor of the one before."""
     asked: list[str | None] = []
 
     def ask(cursor: str | None) -> Page:
@@ -85,7 +85,7 @@ def test_a_page_with_one_new_entry_is_new() -> None:
 
 
 def test_more_pages_than_there_can_be_are_an_error() -> None:
-    """The bound is of the pages so far; as many pages as that may come, if the last has no cursor."""
+    """The bound may grow with each page; the last allowed page must have no cursor."""
     assert len(walk(chain([[1], [2], [3]]), lambda _: 3)) == 3
     with pytest.raises(PaginationStalledError, match="what: 3 pages, more than there can be"):
         walk(chain([[1], [2], [3], [4]]), lambda _: 3)

@@ -53,7 +53,7 @@ def history(server: Near) -> list[Ask]:
 
 
 def test_the_first_window_tells_how_the_rest_goes_at_once(server: Near, transport: Paced) -> None:
-    """Of a day of full pages the first is asked alone, and all others at once, two each, one after the other."""
+    """The first page of a day is requested alone, then all others concurrently in chunks of two pages."""
     oracle = Oracle.of_prices(1440)
 
     def answer(ask: Ask) -> Act:
@@ -166,7 +166,7 @@ def test_a_failure_of_a_stream_leaves_no_gap(server: Near, transport: Paced, ora
 
 
 def test_unknown_markets_do_not_keep_others_from_coming(server: Near, transport: Paced) -> None:
-    """Of several markets those that exist arrive; then an error names the others."""
+    """Known markets arrive; then an error names the unknown ones."""
     oracle = Oracle.of_prices(500)
     server.answer = lambda ask: oracle(ask) if "slug" in ask.path else refuse(404, f"Market not found: {ask.path[12:]}")
     some = [
@@ -540,7 +540,7 @@ def test_limit_ignored(server: Near, transport: Paced) -> None:
 
 @pytest.mark.fault("P18")
 def test_limit_of_times(server: Near, transport: Paced) -> None:
-    """Where limit and count are of distinct times, windows become as wide as such a page."""
+    """If limit and count mean distinct times, windows become as wide as such a page."""
     oracle = Oracle.of_prices(3000)
 
     def page(o: Oracle, ask: Ask) -> Act:
@@ -619,7 +619,7 @@ def test_a_market_of_210_tokens(
 
 @pytest.mark.fault("P20")
 def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server: Near, transport: Paced) -> None:
-    """Where a token of a wide market fails, what came and what is left are the whole of it."""
+    """If a token of a wide market fails, the rows that arrived and those of the resume are all."""
     oracle, answer = wide(500, lambda k: 7)
     server.answer = lambda ask: refuse(403) if "idt100" in ask.path else answer(ask)
     came, fetched = [], fetch(transport, oracle.request(500))

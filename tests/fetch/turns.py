@@ -54,7 +54,7 @@ class Turns(Clock):
     def lie_down(self, seconds: float, baton: threading.Semaphore | None = None) -> threading.Semaphore:
         """Wake whoever has the baton after so long, and not when that was to happen before."""
         baton = baton or threading.Semaphore(0)
-        # Of those that wake at the same time the seed says who comes first.
+        # The seed decides among threads that wake at the same time.
         others = [one for one in self._asleep if one[2] is not baton]
         self._asleep = [*others, (self.now + seconds, self.draw.random(), baton)]
         heapq.heapify(self._asleep)
