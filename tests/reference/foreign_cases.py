@@ -73,11 +73,6 @@ def alone(rows: Rows) -> bool:
     return any(len(tokens) != 2 for tokens in plain.tokens_of(rows).values())
 
 
-def ids_shared(rows: Rows) -> bool:
-    """Whether two markets have tokens of one id."""
-    return len({(r["market_id"], r["token_id"]) for r in rows}) > len({r["token_id"] for r in rows})
-
-
 def in_order(rows: Rows) -> Rows:
     return sorted(rows, key=lambda r: (r["market_id"] or "", r.get("token_id") or "", r["ts"]))
 
@@ -167,10 +162,6 @@ CASES: dict[str, Case] = {
     "replay books": Case("books", lambda f: replayed(f, "books"), books_of),
     "replay prices": Case("prices", lambda f: replayed(f, "prices"), lambda r: r),
     "replay metrics": Case("metrics", lambda f: replayed(f, "metrics"), lambda r: r),
-}
-
-
-CASES |= {
     "available_at": Case(
         "prices",
         lambda f: in_order(once(md.available_at(f, "10m"))),
@@ -178,10 +169,6 @@ CASES |= {
     ),
     "check books": Case("books", lambda f: report(f, "crossed", "locked", "one_sided"), lambda r: [oddities(r)]),
     "check prices": Case("prices", lambda f: report(f, "outside_0_1"), lambda _: [{"outside_0_1": 0}]),
-}
-
-
-CASES |= {
     "overround": Case("books", md.overround, plain.overround),
     "arbitrage": Case("books", md.arbitrage, plain.arbitrage),
     "complement": Case("books", md.complement, lambda r: plain.complement(r) if not alone(r) else []),
