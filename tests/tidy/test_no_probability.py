@@ -53,9 +53,9 @@ def computed(frame: Any) -> Any:
 @pytest.mark.parametrize(("name", "view"), CASES)
 def test_cents_are_refused_by_functions_of_probabilities(name: str, view: str) -> None:
     """One price in cents is enough for NotTidyError, which names the value and what to do."""
-    for kind in KINDS:
+    for convert in KINDS.values():
         for one in (False, True):
-            frame = KINDS[kind](in_cents(view, one=one))
+            frame = convert(in_cents(view, one=one))
             with pytest.raises(md.errors.NotTidyError, match="prices are probabilities: divide cents by 100"):
                 computed(OF_BOOKS[name](frame))
 
