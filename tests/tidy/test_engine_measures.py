@@ -66,7 +66,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ohlc": lambda b, p, m: md.ohlc(p, "6h"),
     "ohlc of metrics": lambda b, p, m: md.ohlc(m, "10m", "volume"),
     "returns": lambda b, p, m: md.returns(p),
-    "vwap": lambda b, p, m: md.vwap(m, "6h"),
+    "vwap": lambda b, p, m: md.vwap(b, "6h"),
     "returns side by side": lambda b, p, m: md.returns(p, how="change", width="1m"),
 }
 
