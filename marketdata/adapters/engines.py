@@ -27,8 +27,7 @@ Function = Callable[[Native], Native]
 _ROWS = 500_000
 _BATCH = 100_000
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-# Columns of a union: the frame a row is from, the keys of both frames, and prefixes of their own columns.
-_OF, _KEY, _SIDES = "__of", "__key", ("__left_", "__right_")
+_SOURCE, _KEY, _SIDES = "__of", "__key", ("__left_", "__right_")
 
 
 def is_spark(frame: object) -> bool:
@@ -238,7 +237,7 @@ def _united_in_spark(frames: Sequence[Native], named: Sequence[dict[str, str]], 
     parts = [
         frame.select(
             *(functions.col(c).cast("string").alias(f"{_KEY}_{i}") for i, c in enumerate(keys)),
-            functions.lit(place).alias(_OF),
+            functions.lit(place).alias(_SOURCE),
             *(functions.col(c).alias(new) for c, new in names.items()),
         )
         for place, (frame, names) in enumerate(zip(frames, named, strict=True))
@@ -250,7 +249,7 @@ def _united_in_duckdb(frames: Sequence[Native], named: Sequence[dict[str, str]],
     def part(place: int) -> Native:
         texts = [f'CAST({_quoted(c)} AS VARCHAR) AS "{_KEY}_{i}"' for i, c in enumerate(keys)]
         columns = [f"{_quoted(c)} AS {_quoted(new)}" for c, new in named[place].items()]
-        return frames[place].project(", ".join([*texts, f"{place} AS {_OF}", *columns]))
+        return frames[place].project(", ".join([*texts, f"{place} AS {_SOURCE}", *columns]))
 
     return _union(part(0), part(1))
 
@@ -278,7 +277,7 @@ def _apart(rows: pa.Table, function: Callable[[Native, Native], Native], named: 
     import pyarrow.compute as pc
 
     parts = (
-        rows.filter(pc.equal(rows[_OF], place)).select([*names.values()]).rename_columns([*names])
+        rows.filter(pc.equal(rows[_SOURCE], place)).select([*names.values()]).rename_columns([*names])
         for place, names in enumerate(named)
     )
     return function(*parts)

@@ -69,7 +69,6 @@ class Passed(NamedTuple):
     rows: Ints | None
 
 
-# An array has numbers with NaN, whole numbers, truth values, or datetime64 in microseconds UTC.
 Column = NDArray[Any] | list[Any] | Lists | Texts | Levels | Values | Passed
 
 

@@ -214,7 +214,6 @@ def micros(raw: Raw, name: str) -> pl.Series:
     return times(raw, name).to_physical()
 
 
-# Columns with other names are read by `numbers`.
 RULES: dict[str, Callable[[Raw, str], pl.Series]] = {
     "ts": micros,
     "side": sides,

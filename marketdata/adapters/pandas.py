@@ -17,7 +17,6 @@ from marketdata.points.columns import Ints
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 
-# Types of Python values; lists have none.
 _TYPES = {"text": "str", "bool": "boolean", "int": "Int64"}
 _TIDY = {"ts": "datetime64[us, UTC]", "level": "Int32"}
 
@@ -86,7 +85,7 @@ class PandasFrame(Frame):
         return found
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
-        """See `Frame`; those of categories are there already."""
+        """See `Frame`; categories have their texts already."""
         codes = self.read(name)[0] if name in ID_COLUMNS else None
         if codes is None or name not in self.tidy:
             return super().texts(name, rows)
@@ -186,7 +185,7 @@ def _texts(column: Texts, wanted: Any) -> Any:
     if wanted is None or isinstance(wanted, pd.CategoricalDtype):
         known = [] if wanted is None else wanted.categories.tolist()
         if wanted is None or known != texts:
-            # Entries may be equal, missing or in no order, as those of tokens are.
+            # Labels of tokens may be equal, missing or in no order.
             present = texts if texts == [BID, ASK] else sorted({text for text in texts if text is not None})
             if wanted is None:
                 wanted, known = pd.CategoricalDtype(pd.Index(present, dtype="str")), present
@@ -222,7 +221,7 @@ def _categories(array: Any) -> Any:
 
 
 def _text_starts(values: Any) -> Ints | None:
-    """The first row of each run of equal texts of Arrow, cheaper to find there; None if most runs are of one row."""
+    """The first row of each run of equal Arrow texts; None if most runs have one row."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

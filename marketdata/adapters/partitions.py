@@ -1,8 +1,8 @@
 """Dask frames: the rule for pandas frames, on partitions of all rows of their tokens.
 
-A token spread over partitions is brought together first, lazily and without a sort, which keeps the fast kernel. The
-index of a frame marks rows that are together already: the number of their partition, under a name that lists the
-columns of which equal values are in one partition (`home`). Results of verbs and scans of an archive have it.
+A token that is spread over partitions is brought together first, lazily and without a sort. The index marks rows that
+are together already: its values are the number of the partition, and its name lists the key columns (`home`). Results
+of functions and scans of an archive have such an index.
 """
 
 from __future__ import annotations

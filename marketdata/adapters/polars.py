@@ -1,4 +1,4 @@
-"""Frames of polars, and Arrow tables, whose columns are those of polars without a copy."""
+"""Frames of polars, and Arrow tables, which polars reads without a copy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ _TYPES: dict[str, pl.DataType] = {
 _SIDES = pl.Enum([BID, ASK])
 _CODED = (pl.Categorical, pl.Enum)
 _TIDY = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
-# Types of Arrow that are read as tables.
 ARROW = ("Table", "RecordBatch", "RecordBatchReader", "RecordBatchFileReader")
 # Runs of one id as long as this are filled faster than their rows are looked up one by one.
 _LONG_RUN = 4_000
@@ -51,8 +50,8 @@ class PolarsFrame(Frame):
     def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """See `Frame`.
 
-        All in one step, for each step of polars costs as much as a look at 100,000 rows, and in this thread: on a busy
-        machine the others are waited for far longer than the step takes.
+        One step of polars costs as much as a look at 100,000 rows, so all columns are one step. It runs in this thread,
+        because on a busy machine the wait for other threads takes longer than the step.
         """
         schema = self.native.schema
         own = [c for c in names if schema[c] == _TIDY.get(c) or (c in ID_COLUMNS and isinstance(schema[c], _CODED))]
@@ -65,7 +64,7 @@ class PolarsFrame(Frame):
         return found | {c: self.native[c].to_numpy() for c in numbers}
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
-        """See `Frame`; those of texts and categories are there already."""
+        """See `Frame`; columns of texts and categories have them already."""
         column = self.native[name]
         if not isinstance(column.dtype, (pl.String, *_CODED)):
             return super().texts(name, rows)
@@ -86,7 +85,7 @@ class PolarsFrame(Frame):
 
 
 class ArrowFrame(PolarsFrame):
-    """A table of Arrow, a batch, or all batches of a reader, its columns read as those of polars."""
+    """A table, a batch or a reader of Arrow, read as columns of polars."""
 
     def __init__(self, native: Native) -> None:
         table = table_of(native)
@@ -99,7 +98,7 @@ class ArrowFrame(PolarsFrame):
 
 
 def signed(rows: pa.Table) -> pa.Table:
-    """Categories of polars with signed numbers: before version 23 pyarrow reads others into no frame of pandas."""
+    """Categories of polars with signed numbers, as pyarrow before version 23 needs them for pandas."""
     import pyarrow as pa
 
     for place, field in enumerate(rows.schema):
@@ -190,7 +189,7 @@ def table_of(arrow: Native) -> pa.Table:
 
 
 def from_arrow(table: Any) -> pl.DataFrame:
-    """An Arrow table as polars columns; NotTidyError naming those of types that polars does not have."""
+    """An Arrow table as polars columns; NotTidyError names the columns that polars cannot read."""
     import pyarrow as pa
 
     unread = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -215,10 +214,10 @@ def from_arrow(table: Any) -> pl.DataFrame:
 
 
 def write_file(rows: pl.LazyFrame, path: Path) -> None:
-    """Write rows in the format of the suffix, whole or not at all; ConfigError if it is of none.
+    """Write rows in the format of the suffix, whole or not at all; ConfigError for another suffix.
 
-    A file of some rows looks like one of all, so it is written beside its place. Categories are written as texts:
-    before version 23 pyarrow reads those of polars into no frame of pandas.
+    The file gets its name when it is whole. Categories are written as texts, because pyarrow before version 23 cannot
+    read categories of polars into a pandas frame.
     """
     rows = rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
     ways: dict[str, Callable[[Path], object]] = {

@@ -17,7 +17,7 @@ from marketdata.points.rebuild import ASKS, BIDS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.times import parse_iso, unix_scale
 
-# Our name of a column, and the names that publishers give to it, the best known first.
+# The first of the names that a file has counts.
 NAMES: dict[str, tuple[str, ...]] = {
     "ts": (
         "ts", "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "time", "t", "snapshot_time",
@@ -151,7 +151,7 @@ def tokens(frame: pl.DataFrame) -> tuple[tuple[Token, ...], Codes]:
 
 
 def sides(column: pl.Series) -> NDArray[np.int8]:
-    """Sides as numbers, that of bids where one is missing; ConfigError for another text."""
+    """Sides as numbers, a missing one as the bids; ConfigError for another text."""
     codes_of = dict.fromkeys(("buy", "bid", "bids", "b"), BIDS) | dict.fromkeys(("sell", "ask", "asks", "a"), ASKS)
     texts = column.cast(pl.String).str.to_lowercase()
     codes = texts.replace_strict(codes_of, default=None, return_dtype=pl.Int8)

@@ -25,10 +25,9 @@ Form = Literal["json", "csv", "parquet"]
 _FORM_OF_SUFFIX: dict[str, Form] = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"
 }  # fmt: skip
-# The first bytes of a compressed file, by the end of its name.
-_MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
+_FIRST_BYTES = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
 SUFFIXES = f"{', '.join(s for s in _FORM_OF_SUFFIX if s != '.pq')}; all but Parquet also with .gz or .zst"
-# Rows of tables and bytes of CSV files that are read at a time. A row of a CSV file has no more bytes than that.
+# A row of a CSV file must fit into a block.
 _PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
 
 
@@ -50,9 +49,9 @@ class RecordingFile:
 
     @property
     def form(self) -> Form | None:
-        """The form that the suffix says, without that of a compression."""
+        """The form that the suffix says, apart from a compression."""
         suffixes = self.path.suffixes[-2:]
-        is_packed = len(suffixes) == 2 and suffixes[1] in _MAGIC
+        is_packed = len(suffixes) == 2 and suffixes[1] in _FIRST_BYTES
         return _FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix)
 
     @cached_property
@@ -207,7 +206,7 @@ class RecordingFile:
             ) from problem
 
     def _stream(self) -> Any:
-        magic = _MAGIC.get(self.path.suffix)
+        magic = _FIRST_BYTES.get(self.path.suffix)
         if magic is None:
             return self.path.open("rb")
         with self.path.open("rb") as file:

@@ -62,8 +62,8 @@ class Format:
     format, one of ``without`` rules it out. ``proves`` counts the evidence where columns are not enough.
 
     ``read`` gives the rows in parts, ``trades`` the trade prints among them. With ``changes`` the file has every
-    change, so a book is valid until the next change; else each book is that of its own moment. With ``row_per_level``
-    the rows of a snapshot are its levels.
+    change, so a book is valid until the next change. Without it a book is valid at its own moment. With
+    ``row_per_level`` the rows of a snapshot are its levels.
     """
 
     name: str
@@ -106,8 +106,8 @@ class Format:
     ) -> Iterator[tuple[pl.DataFrame, Batch]]:
         """Frames of the rows that have a time, each with a batch that counts them and the rows without one.
 
-        Columns have our names, those that no format knows their own. ``ts`` is the time of the chosen clock and
-        ``__seen`` that of arrival [microseconds], ``__row`` the number of the row in the file.
+        Columns have our names; those that no format knows keep theirs. ``ts`` is the time of the chosen clock, and
+        ``__seen`` the time of arrival [microseconds]. ``__row`` is the number of the row in the file.
         """
         columns = self.columns(file)
         time = {"timestamp": columns.get("ts"), "received": columns.get("received_at")}.get(

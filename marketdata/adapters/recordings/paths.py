@@ -14,7 +14,7 @@ from marketdata.errors import ConfigError
 
 
 class Paths(NamedTuple):
-    """Files, each once, and those of them that were named by themselves."""
+    """Files, each once; ``named`` has the files that a path names, not a folder or a pattern."""
 
     files: list[Path]
     named: set[Path]

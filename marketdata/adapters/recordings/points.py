@@ -13,17 +13,16 @@ from marketdata.errors import ConfigError
 from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
 
-# The times of points: a record, too, says when it was created.
+# Other columns of times, such as created_at, are times of records.
 POINT_NAMES = {
     "ts": ("ts", "timestamp", "time", "t", "datetime", "snapshot_time", "bucket", "bucket_start"), "received_at": (),
     "token_id": ("token_id", "asset_id", "clob_token_id", "token", "asset"),
 }  # fmt: skip
-# A table with one of these has a row for each time, token, price or trade, and so no records.
 NO_RECORDS = (
     "ts", "token_id", "price", "side", "size", "bids", "asks", "event_type", "trade_id", "order_id",
     "transaction_hash", "maker", "taker",
 )  # fmt: skip
-# Columns of texts, whatever their values look like: a label may be 007.
+# A label of digits, such as 007, is a text.
 _TEXTS = {"side", "slug", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 
 
@@ -72,7 +71,7 @@ def _whole(file: RecordingFile) -> pl.DataFrame:
 
 
 def _numbers(texts: pl.Series, *, is_needed: bool) -> pl.Series | None:
-    """A column of texts as numbers; None for another column of which one is no number, ConfigError if it is needed."""
+    """Texts as numbers. If one is no number, None, or a ConfigError for a column that is needed."""
     plain = texts.str.strip_chars()
     numbers = plain.cast(pl.Float64, strict=False)
     wrong = (numbers.is_null() & (plain != "")).arg_true()
@@ -84,7 +83,7 @@ def _numbers(texts: pl.Series, *, is_needed: bool) -> pl.Series | None:
 
 
 def _typed(texts: pl.Series) -> pl.Series:
-    """Truth values or numbers if each text is exactly that of its value, else texts."""
+    """Truth values or numbers if they are written exactly as the texts, else the texts."""
     if texts.null_count() == len(texts):
         return texts.cast(pl.Null)
     if texts.drop_nulls().is_in(["true", "false"]).all():

@@ -15,8 +15,7 @@ from marketdata.adapters.recordings.trades import trades_of_rows
 from marketdata.points.columns import Ints
 from marketdata.points.order import ascending
 
-# The first and the last time of arrival in a tenth of a second are enough to find gaps of seconds [microseconds].
-_TENTH = 100_000
+_TENTH_OF_A_SECOND = 100_000  # [microseconds]
 
 
 def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
@@ -46,9 +45,9 @@ def read_trades(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
 
 
 def _ends(times: Ints) -> Ints:
-    """The first and the last of the times in each tenth of a second."""
+    """The first and the last of the times in each tenth of a second, which show gaps of seconds."""
     times = ascending(times)
-    is_last = np.append(np.diff(times // _TENTH) > 0, True)[: len(times)]
+    is_last = np.append(np.diff(times // _TENTH_OF_A_SECOND) > 0, True)[: len(times)]
     ends: Ints = times[is_last | np.append(True, is_last[:-1])[: len(times)]]
     return ends
 

@@ -13,8 +13,6 @@ from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
 from marketdata.adapters.recordings.trades import trades_of_rows
 
 _ASSETS = ("maker_asset_id", "taker_asset_id")
-# Amounts in whole numbers are millionths of a share and of a dollar.
-_UNITS = 1e6
 
 
 def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
@@ -24,7 +22,8 @@ def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
         maker_pays, taker_pays = (rows[asset] == "0" for asset in _ASSETS)
         texts = rows.select(pl.col("maker_amount", "taker_amount").cast(pl.String))
         has_decimals = any(column.str.contains(r"[.eE]").any() for column in texts)
-        given, received = (numbers(column) / (1 if has_decimals else _UNITS) for column in texts)
+        # Whole numbers are millionths of a share and of a dollar.
+        given, received = (numbers(column) / (1 if has_decimals else 1e6) for column in texts)
         money, shares = np.where(maker_pays, given, received), np.where(maker_pays, received, given)
         with np.errstate(divide="ignore", invalid="ignore"):
             price = money / shares

@@ -26,7 +26,7 @@ FORMAT = Format(
     description="a table of metrics of markets, which are averaged over each bucket",
     needs=(f"ts market_id {'/'.join(METRICS)}",),
     read=read,
-    # A volume beside one of these is of a trade, a candle or a token, and a spread that of a quote.
+    # With one of these a volume belongs to a trade, a candle or a token, and a spread to a quote.
     without=(
         "token_id", "price", "side", "size", "open", "high", "low", "close", "best_bid", "best_ask", "bids", "asks",
         "outcome", "trade_id", "order_id", "transaction_hash", "event_type",

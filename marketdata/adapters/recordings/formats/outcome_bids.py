@@ -1,4 +1,4 @@
-"""Bids of both outcomes of a market, one row a moment: an ask of Yes at p is a bid of No at 1 - p."""
+"""Bids of both outcomes of a market, one row a moment; a bid of No at p is an ask of Yes at 1 - p."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
 
 
 def _books(yes: Any, no: Any) -> tuple[Sides, Sides] | None:
-    """The books of Yes and of No; None if one cannot be read."""
+    """The books of both outcomes; None if one cannot be read."""
     sides = sides_of(yes, no)
     if sides is None:
         return None

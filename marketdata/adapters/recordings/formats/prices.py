@@ -22,7 +22,7 @@ FORMAT = Format(
     description="a table of prices, which are averaged over each bucket",
     needs=("ts token_id price",),
     read=read,
-    # A price beside one of these is of a trade, an order or one side of a book.
+    # With one of these a price belongs to a trade, an order or one side of a book.
     without=(
         "side", "size", "level", "trade_id", "order_id", "transaction_hash", "event_type", "maker", "taker",
     ),
