@@ -32,7 +32,7 @@ _SIDES = pl.Enum([BID, ASK])
 _CODED = (pl.Categorical, pl.Enum)
 _TIDY = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
 ARROW = ("Table", "RecordBatch", "RecordBatchReader", "RecordBatchFileReader")
-# Runs of one id as long as this are filled faster than their rows are looked up one by one.
+# A fill beats a lookup of each row only in long runs of one id.
 _LONG_RUN = 4_000
 
 

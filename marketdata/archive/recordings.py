@@ -31,8 +31,7 @@ from marketdata.points.views import VIEWS, View
 from marketdata.tidy.rebuild import disagreement
 from marketdata.times import MINUTE
 
-# Levels of books that are added to the archive at a time.
-_LEVELS_AT_A_TIME = 3_000_000
+_LEVELS_PER_WRITE = 3_000_000
 # A file with fewer changes is read once, and kept in memory; only one with fewer than the second number is sorted.
 _KEPT_CHANGES, _SORTED_CHANGES = 4_000_000, 16_000_000
 IMPORTED_BEFORE = "imported before"
@@ -97,7 +96,7 @@ class ImportedFile(NamedTuple):
 
 @dataclass
 class _Account:
-    """What became of the rows of a file."""
+    """Counts of the rows of a file that were stored or left out."""
 
     rows: int = 0
     stored: int = 0
@@ -370,7 +369,7 @@ class _RecordingImport:
         self._add_changes(waiting)
 
     def _receive(self, batches: list[Batch]) -> None:
-        """Note markets and times of arrival before the changes that came with them."""
+        """Note markets and times of arrival before the changes of the same batches."""
         run = self._run
         run.add_markets([market for batch in batches for market in batch.markets])
         if self._format.changes:
@@ -415,7 +414,7 @@ class _RecordingImport:
         for part in parts:
             self._books.append(part)
             self._levels += len(part.bids.price)
-            if self._levels >= _LEVELS_AT_A_TIME:
+            if self._levels >= _LEVELS_PER_WRITE:
                 self._flush()
 
     def _flush(self) -> None:
@@ -494,7 +493,7 @@ def without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
 
 
 def is_left_out(rows: int | None, note: str | None) -> bool:
-    """Whether a row of the report is of a file that should have been read."""
+    """Whether a row of the report tells of a file that could not be read."""
     return rows is None and note not in (IMPORTED_BEFORE, OTHER_SUFFIX)
 
 

@@ -1,8 +1,8 @@
 """Books from the changes of their levels, and changes from books.
 
 A snapshot starts the book of a token, a change sets the size of one level, and size 0 removes it. Rows are not applied
-one by one. Each row sets its level until the next row of the same level, so one sort by (token, side, price) tells from
-which bucket to which bucket every level stays, and books are these ranges cut at the edges of buckets.
+one by one. Each row sets its level until the next row of the same level. So one sort by (token, side, price) tells for
+which buckets every level stays, and a book has the levels that stay in its bucket.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from marketdata.points.schema import TOLERANCE
 from marketdata.resolution import BucketWidth
 
 Bools = NDArray[np.bool_]
-# Codes of events, which are places in their names, and of sides.
-CHANGE, SNAPSHOT, GAP = 0, 1, 2
 EVENTS = ("change", "snapshot", "gap")
+CHANGE, SNAPSHOT, GAP = range(len(EVENTS))
 BIDS, ASKS = 0, 1
-# Prices are told apart to a millionth; the finest tick of a venue is a ten-thousandth.
+# Millionths tell prices apart, because the finest tick of a venue is a ten-thousandth.
 _TICKS, _TICK_BITS = 1_000_000, 20
-# Parts of this many rows and tokens stay in the processor's cache. Books are made for this many levels at a time.
+# Parts of so many rows and tokens are fast, because they stay in the processor's cache. More levels need much memory.
 _PART_ROWS, _PART_TOKENS, _PART_LEVELS = 1 << 18, 256, 1 << 21
 _CLOCK_ERROR_MICROS = 30 * 10**6
 _STATED = ("stated_bid", "stated_ask")
@@ -36,7 +35,7 @@ _STATED = ("stated_bid", "stated_ask")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Changes:
-    """One entry per changed level, those of a token in the order of their messages.
+    """One entry per changed level, in the order of messages for each token.
 
     ``event`` is SNAPSHOT in the first entry of a whole book, GAP where the book became unknown, else CHANGE. An entry
     whose price is NaN has no level: the book was empty, unknown or the same. ``ts`` is the time that buckets go by, and
@@ -125,7 +124,7 @@ def with_snapshot_in_all_rows(changes: Changes) -> NDArray[np.int8]:
 
 
 def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[Bools, Bools]:
-    """Entries with a time before that of an earlier entry of their token, and those too early for clock errors.
+    """Entries that are earlier than an entry before them of their token, and entries too early for clock errors.
 
     ``latest`` has the latest time of each token in the parts before, and is updated.
     """
@@ -151,7 +150,7 @@ def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[Bools, Boo
 
 
 def by_time(changes: Changes) -> Changes:
-    """Entries by token and time, those of one message together and in their order.
+    """Entries by token and time; entries of one message stay together and in their order.
 
     Messages of one moment stay in the order of the file, or in the opposite order if the file has the newest first.
     """
@@ -173,8 +172,8 @@ class Disagreement(NamedTuple):
 class Tally:
     """Counts of what the changes contained.
 
-    ``levels`` that were set, rows that took part in a book (``applied``), ``gaps``, times that went ``back``, and of
-    the books whose best prices are stated (``checked``) the ``disagreements``, with the ``first`` of them.
+    ``levels`` were set, ``applied`` rows took part in a book, ``unknown`` rows came before one. Times went ``back``.
+    ``checked`` books have stated best prices, and ``disagreements`` of these differ; ``first`` is one that does.
     """
 
     levels: int = 0
@@ -202,7 +201,7 @@ class Tally:
         return replace(books, values={name: v for name, v in books.values.items() if name not in _STATED})
 
 
-# Which books a part closes: none, those that are no longer valid, or all.
+# "over" closes only books that are no longer valid.
 _Closing = Literal["none", "over", "all"]
 
 
@@ -210,11 +209,11 @@ _Closing = Literal["none", "over", "all"]
 class Rebuilder:
     """Books at the end of each bucket from parts of a recording, in bounded memory.
 
-    A book is valid from its snapshot on while the recording goes on: until a hole above ``max_gap`` [microseconds]
-    between two of its messages, of whatever token, or until its own token was silent for ``max_age``. After that, and
+    A book is valid from its snapshot on while the recording goes on. It ends at a hole above ``max_gap`` [microseconds]
+    between two messages of whatever token, and after ``max_age`` without a message of its own token. After that, and
     where a message says so, the book is unknown until the next snapshot. With ``unchanged`` a bucket without a message
-    of the token has its valid book; without it the bucket has none. Books still open at the end of a part are in
-    ``open``, as rows of snapshots.
+    of the token has its valid book, without it none. Books still open at the end of a part are in ``open``, as rows of
+    snapshots.
     """
 
     width: BucketWidth
@@ -269,7 +268,7 @@ class Rebuilder:
     def end(self) -> Iterator[Books]:
         """The end of a file: books that are no longer valid come out, and are forgotten.
 
-        A file with none of the tokens that were open before it is of another recording, in which these are not valid.
+        A file without any token that was open before it belongs to another recording, which ends these books.
         """
         yield from self._rebuilt(self.open, "over", [])
         self.last_seen_before, self.holes, self.met_open_token = self.last_seen, self.holes[:0], False
@@ -356,7 +355,7 @@ def _split_into_runs(rows: Changes, state: Rebuilder, closing: _Closing) -> _Run
     def bucket_after(micros: Ints) -> Ints:
         return (micros - width.offset) // width.micros + 1
 
-    # The bucket after the last one that a run fills: that of the next run of the token, unless the book ended before.
+    # A run fills buckets up to the next run of its token, unless the book ends before.
     last_row, next_start = starts[1:] - 1, np.append(starts[1:], 0)
     follows, ends_in_break, ends_going_back = (
         np.append(flags[last_row], False) for flags in (same_token, broken, went_back)
@@ -378,7 +377,7 @@ def _split_into_runs(rows: Changes, state: Rebuilder, closing: _Closing) -> _Run
 
 
 def _never_back(ts: Ints, restarts: Bools) -> Ints:
-    """Times of which a later row has at least the latest time before it, since the last restart."""
+    """Times that never fall: the latest time since the last restart."""
     low = int(ts.min())
     span = int(ts.max()) - low + 1
     lift = np.cumsum(np.concatenate(([0], restarts))) * span - low
@@ -456,7 +455,7 @@ def _values(rows: Changes, last_row: Ints) -> dict[str, NDArray[Any]]:
     if not np.isnan(rows.stated).all():
         stated = np.where((last_row >= 0)[:, None], rows.stated[last_row], np.nan)
         values = dict(zip(_STATED, stated.T, strict=True))
-    # The first edge of a run has a row, which is before those of the runs after it.
+    # The first edge of each run has a row, so the running maximum stays in the run.
     return values | {name: v[np.maximum.accumulate(last_row)] for name, v in rows.values.items()}
 
 
@@ -568,8 +567,8 @@ def snapshots(changes: Changes, width: BucketWidth) -> tuple[Books, Ints]:
 def diff(books: Books, width: BucketWidth) -> Changes:
     """The changes between books of this width, in tidy order: what `rebuild` makes the same books of.
 
-    The first book of a token, and one whose bucket does not follow that of the book before, is a snapshot; a gap is the
-    end of the bucket before it. A book that equals the one before is a row without a level.
+    The first book of a token, and a book after a missing bucket, is a snapshot. A gap marks the end of the bucket
+    before it. A book that equals the one before is a row without a level.
     """
     books = books.sort()
     count = len(books)
@@ -596,11 +595,11 @@ def diff(books: Books, width: BucketWidth) -> Changes:
 
 
 def _moved_levels(books: Books, follows: Bools) -> tuple[Ints, NDArray[np.int8], Floats, Floats]:
-    """Levels whose size is not that of the book before: book, side, price and new size."""
+    """Levels whose size differs from the book before: book, side, price and new size."""
     book = np.repeat(np.arange(len(books)), books.counts.reshape(-1, 2).sum(axis=1))
     side = np.repeat(np.tile([BIDS, ASKS], len(books)), books.counts).astype(np.int8)
     price, size = books.levels()
-    # Each level is repeated, before the levels of the next book, as size 0 of that book.
+    # Each level is repeated as size 0 of the next book, before the levels of the next book.
     repeats = np.append(follows[1:], False)[book]
     count = int(repeats.sum())
     of = np.concatenate((book[repeats] + 1, book))

@@ -18,11 +18,10 @@ KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 class Field(NamedTuple):
     """A field of a record.
 
-    ``type``: an id (or a slug) is a text, a date an ISO 8601 text, tokens are a list of ``{id, label}``. ``of`` says
-    which records always have the field, null where unknown: all of a listing, the response for one market, those of an
-    archive, or only some. ``searched``: whether a search looks in it. ``stored``: whether an archive has a column for
-    it; a change needs new archives. ``leaks``: whether its value may change after the market opened and so tell the
-    outcome, as the status and the winner do.
+    By its ``type`` an id (or a slug) is a text, a date an ISO 8601 text, and tokens are a list of ``{id, label}``.
+    ``of`` says where the field is always there, null where unknown: in listings, in the response for one market, in an
+    archive, or nowhere. A search looks into ``searched`` fields. An archive has columns for ``stored`` fields, so a
+    change of them needs new archives. A field that ``leaks`` may change after the market opened, and tell the outcome.
     """
 
     name: str
@@ -112,8 +111,7 @@ TEXT_LISTS = tuple(
 NUMBER_LISTS = tuple(field.name for _, field in _all() if field.type == "numbers")
 SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.searched))
 
-# The columns of market records that a market has when it opens, and keeps: those of the table, and what events of
-# exclusive markets say of themselves. Any other column may tell the outcome.
+# A market has these columns when it opens, and keeps them. Any other column may tell the outcome.
 KNOWN_AT_OPENING = frozenset(
     {name for kind, field in _all() if not field.leaks for name in columns(kind, field)}
     | {"category", "event_title", "series_title", "available_at", "simulated"}

@@ -50,7 +50,7 @@ def rebuild(
     sorted.
 
     Returns a tidy frame of books, of the kind of the frame given (polars for a frame of an engine). RecordingWarning if
-    rows had to be sorted, if best prices that rows state are not those of the books, or if messages cannot be read.
+    rows had to be sorted, if books disagree with best prices that rows state, or if messages cannot be read.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def diff(books: Any, *, width: Width = "1m") -> Any:
     Books are tidy or nested, of any kind, their buckets ``width`` wide. One row per changed level: ``ts
     market_id token_id token_label event side price size`` with the new size [shares], 0 where the level is gone, in the
     order of times per token. The first book of a token, and one after a missing bucket, is a "snapshot" with all its
-    levels, before which a row "gap" ends the book of the bucket before; other rows are a "change". A book that is empty
+    levels. A row "gap" before it ends the book of the bucket before. Other rows are a "change". A book that is empty
     or as before is one row with null price and size. Levels of size 0 are left out.
 
     Examples

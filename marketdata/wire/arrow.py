@@ -62,7 +62,7 @@ def _names(columns: Data, attribute: str) -> pa.Array:
 def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool = False) -> Data:
     """Columns of the rows of all tables, one after the other, in their order.
 
-    A further column that is null in every row is left out, as it is one of another market, unless all are of one.
+    A further column that is null in every row belongs to another market and is left out, unless there is one market.
     """
     chunks = _joined([batch for table in tables for batch in table.to_batches() if batch.num_rows])
     if not chunks:

@@ -1,4 +1,4 @@
-"""Each format reads its sample, and a file is of the kind that its columns prove, or of none."""
+"""Each format reads its sample, and the columns of a file prove its kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_format_has_a_sample() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_sample_is_of_its_format_alone(name: str) -> None:
-    """No other format fits as well, and none that fits is of a kind that would store the rows as something else."""
+    """No other format fits as well, and no format that fits would store the rows as another kind."""
     file = RecordingFile(SAMPLES[name])
     assert format_of(file).name == name
     others = {other.kind for other in all_formats().values() if other.fits(file)}
@@ -46,7 +46,7 @@ def test_every_sample_of_books_has_the_same_books(name: str, tmp_path: Path) -> 
 
 
 def test_samples_of_points_and_records_are_stored(tmp_path: Path) -> None:
-    """Prices, metrics and records become what they are; a token of no known market is one of its own."""
+    """Prices, metrics and records are stored as such; a token without a known market is its own market."""
     archive = md.Archive(tmp_path, frame="polars")
     names = ["markets", "events", "series", "prices", "metrics"]
     report = archive.add_files([SAMPLES[name] for name in names])

@@ -70,7 +70,7 @@ def only(report: pl.DataFrame) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", FEEDS)
 def test_a_feed_is_rebuilt_from_each_shape(archive: Archive[Any], tmp_path: Path, name: str) -> None:
-    """Each minute has the book that is valid at its end; trades are left out; the report says what was read."""
+    """Each minute has the book that is valid at its end, and the report says what was read and left out."""
     row = only(archive.add_files(FEEDS[name](tmp_path / name, EVENTS)))
     assert tops(archive) == TOPS
     assert row["reasons"] == "1 last_trade_price"
@@ -177,7 +177,7 @@ def test_a_large_file_in_order_is_read_in_parts(
 
 
 def test_a_bucket_of_two_files_has_the_book_of_the_later_one(archive: Archive[Any], tmp_path: Path) -> None:
-    """The report names tokens with times before those of an earlier file, and counts the points that were replaced."""
+    """The report names tokens that go back before an earlier file, and counts replaced points."""
     names = (("a", (60_000, 130_000)), ("b", (135_000, 300_000)), ("c", (20_000, 119_000)))
     paths = [lines(tmp_path / f"{name}.jsonl", snapshot_rows([(at, 0.2) for at in times])) for name, times in names]
     report = archive.add_files(paths)
@@ -200,7 +200,7 @@ def test_rows_before_the_damaged_end_of_a_file_are_taken(archive: Archive[Any], 
 def test_over_a_missing_hour_nothing_is_carried(
     archive: Archive[Any], tmp_path: Path, unchanged: bool, after: float
 ) -> None:
-    """Where an hour is missing a change waits for the next book, and nothing is covered."""
+    """A change after a missing hour waits for the next book, and coverage has no range in between."""
     hour = 3600
     files = [
         event_file(tmp_path / "T19.parquet", later(EVENTS, after)),
@@ -407,7 +407,7 @@ def by_token(archive: Archive[Any]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("write", [lines, event_file])
 def test_a_stopped_import_continues_as_if_it_had_not_been(tmp_path: Path, write: Any) -> None:
-    """Books that are open at the end of a file are those of the next one, and a file is imported once."""
+    """Books that are open at the end of a file go on in the next one, and a file is imported once."""
     end = "jsonl" if write is lines else "parquet"
     parts = [EVENTS, later(EVENTS[2:5], 240), later([EVENTS[7]], 240), later(EVENTS, 500)]
     files = [write(tmp_path / f"part-{i}.{end}", part) for i, part in enumerate(parts)]
@@ -496,7 +496,7 @@ def test_files_are_taken_in_the_order_of_the_numbers_in_their_names(archive: Arc
 
 
 def test_the_good_files_of_a_folder_are_taken_and_the_others_named(archive: Archive[Any], tmp_path: Path) -> None:
-    """One good file, one truncated, one of an unknown shape, one empty, and one of another kind."""
+    """A folder has a good file, a truncated one, an unknown shape, an empty file and a text."""
     folder = tmp_path / "in"
     folder.mkdir()
     lines(folder / "a-good.jsonl.gz", EVENTS)
@@ -525,7 +525,7 @@ def test_the_good_files_of_a_folder_are_taken_and_the_others_named(archive: Arch
 
 
 def test_the_recorded_messages_are_rebuilt(recorded: Path, tmp_path: Path) -> None:
-    """Real messages, sent as a feed: the books of a second are those of the last message of it."""
+    """The book of a second is the last real message of it."""
     messages = [
         {**m, "event_type": "book", "asset_id": YES, "market": MARKET}
         for m in json.loads((recorded / "book_messages.json").read_text())

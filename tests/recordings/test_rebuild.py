@@ -80,7 +80,7 @@ def test_unreadable_messages_are_named() -> None:
 
 
 def test_best_prices_of_messages_are_compared() -> None:
-    """The first book that is not as stated is named; the words are those of the report."""
+    """The warning names the first book that differs from the stated prices."""
     with pytest.warns(
         md.errors.RecordingWarning, match=r"1 of 1 books do not .* '7' at .*: stated 0.49 / 0.52, rebuilt 0.5"
     ):
@@ -158,7 +158,7 @@ def test_levels_that_cannot_be_are_left_out() -> None:
 
 
 def test_unchanged_buckets_are_left_out_on_request() -> None:
-    """A book that stands is the book of each bucket, or only of those with a message."""
+    """A valid book fills each bucket, or only buckets with a message."""
     some = [BOOK, changed(3000, ".5", "3")]
     assert len(tops(some)) == 4
     assert tops(some, unchanged=False) == [(0.48, 0.52), (0.5, 0.52)]

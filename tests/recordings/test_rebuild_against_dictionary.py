@@ -1,4 +1,4 @@
-"""Books from changes equal those of a dictionary of levels per token; rebuild(diff(books)) equals the books."""
+"""A dictionary of levels per token gives the same books; rebuild(diff(books)) gives the books back."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def together(parts: list[Books]) -> dict[tuple[str, int], Book]:
 def test_books_are_those_of_a_dictionary_of_levels(
     drawn: list, every: str, max_gap: int, max_age: int, unchanged: bool
 ) -> None:
-    """Books equal those of a plain loop, with gaps, silence, times that go back and levels given twice."""
+    """A plain loop gives the same books, with gaps, silence, times that go back and levels given twice."""
     width, all_rows = BucketWidth.of(every), timed(drawn)
     limits = {"max_gap": max_gap * SECOND, "max_age": max_age * SECOND}
     parts, tally = rebuild(changes_of(all_rows), width, **limits, unchanged=unchanged)

@@ -71,7 +71,7 @@ MOMENTS = st.lists(
 @settings(max_examples=25, deadline=None)
 @given(MOMENTS, st.sampled_from(["pandas", "polars", "lazy", "arrow"]))
 def test_effective_spread_and_vwap_equal_a_loop(moments: list[tuple[int, Any, int, int]], kind: str) -> None:
-    """The mid is that of the last book whose bucket ended before the trade."""
+    """The mid comes from the last book whose bucket ended before the trade."""
     books = md.testing.books("polars", buckets=4)
     token, start = books["token_id"][0], books["ts"].min()
     trades = pl.DataFrame(

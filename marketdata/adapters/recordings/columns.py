@@ -17,7 +17,7 @@ from marketdata.points.rebuild import ASKS, BIDS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.times import parse_iso, unix_scale
 
-# The first of the names that a file has counts.
+# The order matters because the first name that a file has counts.
 NAMES: dict[str, tuple[str, ...]] = {
     "ts": (
         "ts", "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "time", "t", "snapshot_time",

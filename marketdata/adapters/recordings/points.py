@@ -13,7 +13,7 @@ from marketdata.errors import ConfigError
 from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
 
-# Other columns of times, such as created_at, are times of records.
+# Not created_at and the like, because records have these.
 POINT_NAMES = {
     "ts": ("ts", "timestamp", "time", "t", "datetime", "snapshot_time", "bucket", "bucket_start"), "received_at": (),
     "token_id": ("token_id", "asset_id", "clob_token_id", "token", "asset"),
@@ -22,7 +22,7 @@ NO_RECORDS = (
     "ts", "token_id", "price", "side", "size", "bids", "asks", "event_type", "trade_id", "order_id",
     "transaction_hash", "maker", "taker",
 )  # fmt: skip
-# A label of digits, such as 007, is a text.
+# Texts even if they look like numbers, because a label may be 007.
 _TEXTS = {"side", "slug", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 
 

@@ -1,4 +1,4 @@
-"""What the formats of tables share: levels in cells, changes of books, records of markets."""
+"""Parts that the formats of tables share: levels in cells, changes of books, records of markets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def changes_of_rows(
     is_book: NDArray[np.bool_],
     books: Iterable[Sides],
 ) -> Changes:
-    """As many entries as levels for a row that is a book, and one for a row that is a changed level."""
+    """Changes with one entry per level for a row that is a book, and one for a row that is a changed level."""
     levels_of_books = [[(side, *level) for side, levels in enumerate(book) for level in levels] for book in books]
     lengths = np.ones(len(frame), np.int64)
     lengths[is_book] = [max(len(levels), 1) for levels in levels_of_books]

@@ -17,7 +17,6 @@ from marketdata.points.columns import Token
 from marketdata.points.trades import repeated_legs
 
 TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
-# Columns of prints, and those that tell the legs of one fill.
 _COLUMNS = {
     "ts": pl.Int64, **dict.fromkeys(Token._fields, pl.String), "side": pl.String, "price": pl.Float64,
     "size": pl.Float64, **dict.fromkeys(("transaction_hash", "maker", "taker", "trader_side"), pl.String),

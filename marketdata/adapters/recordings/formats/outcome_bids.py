@@ -1,4 +1,4 @@
-"""Bids of both outcomes of a market, one row a moment; a bid of No at p is an ask of Yes at 1 - p."""
+"""Bids of both outcomes of a market, one row a moment; a bid at p is an ask of the other outcome at 1 - p."""
 
 from __future__ import annotations
 
