@@ -66,7 +66,8 @@ def page(names: list[str]) -> str:
     listed = "\n".join(f"   {name}" for name in names)
     return (
         "<!-- Written by `make stubs` from the registry of measures. -->\n\n# Measures of books\n\n"
-        "Each returns one row per (token, ts), for every kind of frame. Those of `bbo` frames need best prices alone. "
+        "Each returns one row per (token, ts), for every kind of frame. "
+        "Functions that take `bbo` frames need best prices only. "
         "[Write your own](../guides/your_own_measure.md) in a notebook.\n\n"
         "| function | takes | columns and units | null where | source |\n|---|---|---|---|---|\n"
         + "\n".join(rows)

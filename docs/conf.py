@@ -1,7 +1,7 @@
-"""Settings of the documentation; ``make docs`` builds it and takes no warning.
+"""Settings of the documentation. ``make docs`` builds it and fails on a warning.
 
-Its examples are run by the tests. Pages that show what cells make are executed here; notebooks hold it already, and a
-test compares it with a new run.
+The tests run its examples. Sphinx executes pages with cells. Notebooks contain their output, which a test compares
+with a new run.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_show_sourcelink = False
-# Pages without siblings have no section to navigate, and wide tables need the room.
+# These pages have no siblings to navigate to, and their wide tables need the room.
 html_sidebars = {
     name: [] for name in ("index", "install", "tour", "gallery", "_made/gallery/*", "_made/[0-9]*", "analytics")
 }
@@ -88,7 +88,7 @@ html_css_files = ["site.css"]
 html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}
 html_js_files = [("quiet.js", {"priority": 0}), ("site.js", {"defer": "defer"})]
-# What is copied is what runs: no prompts, no output.
+# The copy button leaves out prompts and output, so that a copy runs.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -98,7 +98,7 @@ os.environ["IPYTHONDIR"] = str(KERNEL)
 
 
 def _help() -> str:
-    """The help of every verb, as ``--help`` prints it."""
+    """The help of every command, as ``--help`` prints it."""
     root = typer.main.get_command(command)
     parts: list[str] = []
 
@@ -113,7 +113,7 @@ def _help() -> str:
 
 
 def _gather(*_: Any) -> None:
-    """Notebooks, the help of the command line and the script of charts live elsewhere; Sphinx reads copies."""
+    """Write the pages that come from other files: notebooks, the command line, tables and the gallery."""
     shutil.rmtree(MADE, ignore_errors=True)
     startup = KERNEL / "profile_default" / "startup"
     static = MADE / "static"
@@ -130,13 +130,16 @@ def _gather(*_: Any) -> None:
 
 
 def _run(script: str, *arguments: Path) -> str:
-    """What a script prints, in a process of its own: forks read the pages, and Delta's runtime does not survive one."""
+    """Run a script and return what it prints.
+
+    It is a process of its own, because Sphinx forks and Delta's runtime does not survive a fork.
+    """
     line = [sys.executable, HERE / script, *arguments]
     return subprocess.run(line, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout  # noqa: S603  ours
 
 
 def _drawn(notebook: Any) -> Any:
-    """A notebook whose interactive charts share the script of the site."""
+    """A notebook with its interactive charts as HTML, which share the script of the site."""
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
         figure = output.get("data", {}).pop("application/vnd.plotly.v1+json", None)
         if figure is not None:
@@ -145,7 +148,7 @@ def _drawn(notebook: Any) -> Any:
 
 
 def _script(app: Any, _page: str, _template: str, _context: Any, doctree: Any) -> None:
-    """Pages with interactive charts load the script that draws them; it is one file of the site."""
+    """Load plotly's script on pages with interactive charts only, because it has 5 MB."""
     if doctree is not None and any("plotly-chart" in node.astext() for node in doctree.findall(nodes.raw)):
         app.add_js_file("plotly.min.js", loading_method="defer")
 
@@ -161,7 +164,7 @@ def _edit(_app: Any, name: str, source: list[str]) -> None:
         source[0] = f"---\nnosearch: true\n---\n{source[0]}"
 
 
-# How it is made: no page that a search for a function should find.
+# A search for a function should not find these pages about internals.
 _INTERNAL = ("inside", "how_it_works", "benchmarks", "decisions")
 
 
@@ -173,7 +176,7 @@ def _plain_function(name: str) -> str:
 
 
 def _plain_pages(app: Any, problem: Exception | None) -> None:
-    """Every page as Markdown beside its HTML, and ``llms.txt``, the list of them with what each is about."""
+    """Write every page as Markdown next to its HTML, and ``llms.txt``, which lists them with a line each."""
     if problem is not None or app.builder.name != "html":
         return
     lines = [f"# {project}", "", "> Historical prediction-market data as tidy pandas and polars frames.", ""]
@@ -201,35 +204,35 @@ _TITLES = dict(
 
 
 def _link_docstring(_app: Any, _what: str, _name: str, _one: Any, _options: Any, lines: list[str]) -> None:
-    """References such as "interface 4.2" as the names of these sections, with links to them."""
+    """Replace references such as "interface 4.2" by links with the names of these sections."""
 
     def named(number: re.Match[str]) -> str:
         return f":ref:`{_TITLES[number[0]]} <interface-{number[0].replace('.', '-')}>`"
 
-    text = _SECTIONS.sub(lambda found: re.sub(r"\d(?:\.\d)?", named, found[1]), "\n".join(lines))
+    text = _SECTIONS.sub(lambda reference: re.sub(r"\d(?:\.\d)?", named, reference[1]), "\n".join(lines))
     lines[:] = text.split("\n")
 
 
 def _link_measures(text: str) -> str:
-    """Names in the first cell of a row as links to their reference."""
+    """Link the names in the first cell of each row to their reference."""
 
-    def link(found: re.Match[str]) -> str:
-        name, arguments = found[1], found[2] or ""
-        known = name in marketdata.__all__
-        return f"{{py:obj}}`{name}{arguments} <marketdata.{name}>`" if known else found[0]
+    def link(call: re.Match[str]) -> str:
+        name, arguments = call[1], call[2] or ""
+        is_public = name in marketdata.__all__
+        return f"{{py:obj}}`{name}{arguments} <marketdata.{name}>`" if is_public else call[0]
 
-    def row(found: re.Match[str]) -> str:
-        return re.sub(r"`(\w+)(\([^`]*\))?`", link, found[0])
+    def row(cell: re.Match[str]) -> str:
+        return re.sub(r"`(\w+)(\([^`]*\))?`", link, cell[0])
 
     return re.sub(r"^\| `[^|]*\|", row, text, flags=re.MULTILINE)
 
 
-# Whose methods a page lists: their first lines name other methods as those of the class.
+# On these pages a first line may name another method of the class without the class.
 _LISTED = {"reference/client": "Client", "reference/archive": "Archive", "reference/plot": "plot"}
 
 
 def _sibling(app: Any, env: Any, node: Any, shown: Any) -> Any:
-    """The method of the listed class that the first line of another one names."""
+    """Resolve the bare name of a method on the page of its class."""
     owner = _LISTED.get(node["refdoc"])
     if owner is None or node.get("refdomain") != "py":
         return None
@@ -238,7 +241,7 @@ def _sibling(app: Any, env: Any, node: Any, shown: Any) -> Any:
 
 
 def setup(app: Any) -> None:
-    """Changes to pages and to what is made of them."""
+    """Register the changes to pages."""
     app.connect("config-inited", _gather, priority=100)  # before Sphinx looks for the static files
     app.connect("html-page-context", _script)
     app.connect("autodoc-process-docstring", _link_docstring)

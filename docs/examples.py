@@ -17,13 +17,13 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 def blocks(text: str) -> list[str]:
-    """The Python blocks and cells of a page; options of a cell are no code."""
-    found = re.findall(r"^( *)```(?:python|\{code-cell\}[^\n]*)\n((?: *:[\w-]+:[^\n]*\n)*)(.*?)^ *```", text, _LINES)
-    return [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, _, block in found]
+    """The Python blocks and cells of a page, without the options of a cell."""
+    fenced = re.findall(r"^( *)```(?:python|\{code-cell\}[^\n]*)\n((?: *:[\w-]+:[^\n]*\n)*)(.*?)^ *```", text, _LINES)
+    return [re.sub(f"^{indent}", "", block, flags=re.MULTILINE) for indent, _, block in fenced]
 
 
 def has_what_it_needs(block: str) -> bool:
-    """Whether the packages and programs of a first line ``# needs: pyspark, java`` are there; others are left out."""
+    """Whether the packages and programs in a first line such as ``# needs: pyspark, java`` are installed."""
     first = re.match(r"(?:>>> )?# needs: (.+)", block)
     names = first[1].split(", ") if first else []
     return all(shutil.which(n) if n == "java" else importlib.util.find_spec(n) for n in names)
@@ -35,7 +35,7 @@ def run(text: str, title: str) -> None:
     Raises
     ------
     AssertionError
-        If a block prints something else than the page says; whatever a plain block raises.
+        If a block prints something else than the page shows. Other errors of a block pass through.
     """
     space: dict[str, object] = {}
     here = Path.cwd()

@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"```python\n(.*?)```\n?", re.DOTALL)
 
 @dataclass(frozen=True)
 class Example:
-    """One chart of a page: what is said of it, and the code whose last line draws it."""
+    """One chart of a page, with its text. The last line of the code draws it."""
 
     heading: str
     text: str
@@ -30,7 +30,7 @@ class Example:
         return re.findall(r"\bplot\.(\w+)\(", self.code)[-1]
 
     def by(self, backend: str, theme: str = "light") -> str:
-        """The code for a backend and a theme; a call that names none is of matplotlib and light."""
+        """The code for a backend and a theme. By default these are matplotlib and light."""
         chosen = "" if backend == "matplotlib" else f'    backend="{backend}",\n'
         chosen += "" if theme == "light" else f'    theme="{theme}",\n'
         return re.sub(r"\n\)\s*\Z", f"\n{chosen})\n", self.code)
@@ -97,7 +97,7 @@ def page(examples: list[Example], setup: str) -> str:
 
 
 def drawn(code: str, names: dict[str, Any]) -> Any:
-    """What the last line of some code returns."""
+    """Run some code. Returns the value of its last line."""
     *before, last = ast.parse(code).body
     exec(compile(ast.Module(before, []), "gallery", "exec"), names)  # noqa: S102  the documentation is ours
     return eval(compile(ast.Expression(last.value), "gallery", "eval"), names)  # type: ignore[attr-defined]  # noqa: S307  as above

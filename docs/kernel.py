@@ -1,4 +1,4 @@
-"""Runs first in every kernel that executes a page: interactive charts share the one script of the site.
+"""Settings of every kernel that executes a page: interactive charts share one script of the site.
 
 plotly's own renderers put the script of 5 MB into each page, or load it from a network.
 """
@@ -13,12 +13,12 @@ from plotly.io.base_renderers import MimetypeRenderer
 
 
 class SiteRenderer(MimetypeRenderer):
-    """A figure as a place on the page and the numbers that are drawn there."""
+    """Show a figure as an element of the page and its data."""
 
     def to_mimebundle(self, fig_dict: dict[str, Any]) -> dict[str, str]:
         """The figure for the page."""
         layout = fig_dict["layout"]
-        # Panels side by side need room; the page scrolls them where there is none.
+        # Panels side by side need room, so a small page scrolls them.
         narrow = any(v["domain"][1] - v["domain"][0] < 0.6 for k, v in layout.items() if k.startswith("xaxis"))
         style = f"height: {layout['height']}px" + ("; min-width: 860px" if narrow else "")
         name = f"chart-{uuid4().hex[:12]}"

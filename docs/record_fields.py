@@ -1,4 +1,4 @@
-"""The columns of frames of records as tables, from the one list of fields."""
+"""Tables of the columns of record frames, from the one list of fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF = {
 
 
 def tables() -> str:
-    """What a row of each frame is, and what its columns mean, as Markdown."""
+    """Return tables of frames and of columns with their meaning, as Markdown."""
     lines = ["| frame | one row per | columns |", "|---|---|---|"]
     for kind, names in COLUMNS.items():
         argument = "market" if kind == "tokens" else ""

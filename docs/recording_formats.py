@@ -1,4 +1,4 @@
-"""The formats of files as a table, from the modules that read them."""
+"""A table of the file formats, from the modules that read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from marketdata.adapters.recordings.format import all_formats
 
 
 def table() -> str:
-    """What each format is, and which columns prove it, as Markdown."""
+    """Return the formats with the columns that each one needs, as Markdown."""
     lines = ["| format | rows | recognised by |", "|---|---|---|"]
     order = sorted(all_formats().values(), key=lambda one: (one.kind != "books", not one.changes, one.name))
     for one in order:
