@@ -15,11 +15,11 @@ _COLUMNS = ("profit", "profit_sold", "drawdown")
 
 
 def account(frame: Any, **look: Unpack[Look]) -> Any:
-    """Draw an account through time, ``total`` of `marketdata.account`: its profit above, its drawdown below.
+    """Draw the profit and the drawdown of an account through time, the ``total`` of `marketdata.account`.
 
-    Returns the Axes of the profit (``ax.figure.axes`` has both) or a plotly Figure, x: time [UTC]. The solid line is
-    the profit with positions at the mid, the dashed one with positions sold, the lower panel the drawdown [all USD].
-    Where a position has no known price the lines have gaps. For the others see `prices`.
+    Returns the Axes of the profit over time [UTC] (``ax.figure.axes`` has both) or a plotly Figure. The solid line is
+    the profit with positions at the mid [USD], and the dashed line is the profit with positions sold. The lower panel
+    is the drawdown [USD]. The lines have gaps while a position has no price. `prices` has the other parameters.
 
     Examples
     --------

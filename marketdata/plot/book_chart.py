@@ -36,8 +36,7 @@ from marketdata.points.resample import buckets, means
 from marketdata.resolution import BucketWidth
 from marketdata.times import MINUTE, to_datetime, to_micros
 
-# Borders of the cells of a heat map, 0.01 each [probability].
-_EDGES = np.linspace(0.0, 1.0, 101)
+_PRICE_EDGES = np.linspace(0.0, 1.0, 101)
 
 
 def book(
@@ -54,11 +53,11 @@ def book(
 
     Returns a Figure, to save with ``figure.savefig("book.png")`` or of plotly ``figure.write_html("book.html")``.
 
-    - Left: price [probability] over time [UTC], as in `depth`; the line is the mid.
+    - Left: the chart of `depth` with the mid as a line.
     - Right: the book at one moment, as in `ladder`.
-    - Beneath, with ``metrics_frame``: the volume of each hour. Of a volume that only rises, what it rose by.
+    - Beneath, with ``metrics_frame``: the volume of each hour. A cumulative volume is shown as its increase.
 
-    For the others see `prices`.
+    `prices` has the other parameters.
 
     Parameters
     ----------
@@ -108,10 +107,10 @@ def depth(
 ) -> Any:
     """Draw the resting orders of one token over time: price up, bids teal, asks coral, darker where more shares rest.
 
-    Returns the chart, y: price [probability], x: time [UTC] in ``bins`` columns, shade: log10(1 + shares). A cell is
-    0.01 high and shows the mean over the snapshots of its column; of a cell with bids and asks, their difference. Times
-    without a snapshot are hatched. ``token`` is an id or a label, by default the first token of the one market of the
-    frame (Yes before No). For the others see `prices`.
+    Returns the chart of price [probability] over time [UTC] in ``bins`` columns. A cell is 0.01 high. Its shade is
+    log10(1 + shares), the mean over the snapshots of its column. A cell with bids and asks shows their difference.
+    Times without a snapshot are hatched. ``token`` is an id or a label, by default the first token of the one market of
+    the frame (Yes before No). `prices` has the other parameters.
     """
     label, books = _chosen(frame, token)
     return draw([[_depth_panel(label, books, bins)]], ax, name=_market_of(books, markets), **look)
@@ -128,9 +127,9 @@ def ladder(
 ) -> Any:
     """Draw the book of one token at one time: price up, shares along, bids to the left and asks to the right.
 
-    Returns the chart, y: price [probability], x: shares at each price as bars, and up to it as a line. It is the last
-    snapshot up to ``ts``, by default the last one with both sides. ``token`` is as in `depth`; for the others see
-    `prices`.
+    Returns the chart of price [probability] over shares. A bar is the size at a price, and the line is the total up to
+    it. The book is the last snapshot up to ``ts``, by default the last one with both sides. ``token`` is as in `depth`.
+    `prices` has the other parameters.
     """
     label, books = _chosen(frame, token)
     panel = Panel(f"price of {label}" if label else "price [probability]", time=False)
@@ -202,12 +201,12 @@ def _heat(books: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
     # No column is narrower than the step of the frame: it would be empty between two snapshots.
     edges = np.linspace(first, last, max(1, min(whole("bins", bins), (last - first) // step)) + 1)
     snapshots = np.histogram(books.ts, edges)[0][:, None]
-    shade, shares = np.zeros((2, len(edges) - 1, len(_EDGES) - 1))
+    shade, shares = np.zeros((2, len(edges) - 1, len(_PRICE_EDGES) - 1))
     for side, sign in ((books.bids, -1.0), (books.asks, 1.0)):
         # Half a fine tick down for bids, up for asks, so that each side stays in its own cell.
         price = np.clip(side.price[side.levels] + sign * 5e-4, 0.0, 1.0)
         points, size = (np.repeat(books.ts, side.counts), price), side.size[side.levels]
-        total = np.histogram2d(*points, (edges, _EDGES), weights=size)[0]
+        total = np.histogram2d(*points, (edges, _PRICE_EDGES), weights=size)[0]
         mean = np.divide(total, snapshots, out=np.full_like(total, np.nan), where=snapshots > 0)
         shade += sign * np.log10(1.0 + mean)
         shares += mean
@@ -217,7 +216,7 @@ def _heat(books: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
     shade[empty] = shares[empty] = np.nan
     x = edges.astype(np.int64).view("M8[us]")
     gaps = np.flatnonzero(np.diff(np.r_[1, snapshots[:, 0] > 0, 1].astype(np.int8)))
-    return Heat(x, _EDGES, shade, shares, limit), (x[gaps[::2]], x[gaps[1::2]])
+    return Heat(x, _PRICE_EDGES, shade, shares, limit), (x[gaps[::2]], x[gaps[1::2]])
 
 
 def _hatch_outside(book_panel: Panel, volume_panel: Panel) -> None:
@@ -263,7 +262,7 @@ def _ladder_marks(
         details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]
         if len(price):
             bars = 0 * size, sign * size, price - half, price + half, colour, f"{side}s", details
-            # The total stays that of the previous levels up to the next one.
+            # Between two levels the total does not change.
             x, y = np.repeat(np.r_[0.0, sign * total], 2)[1:-1], np.repeat(price, 2)
             marks += [Bars(*bars, in_legend=in_legend), Line(x, y, f"{side} total", colour, 1.0, 0.6)]
     return marks, to_datetime(int(book.ts[0]))

@@ -24,10 +24,10 @@ def calibration(
 ) -> Any:
     """Draw how often tokens priced at p won, and below how many forecasts were at each price.
 
-    Returns the chart, x: mean price of the bin, y: share that came true, both [0 to 1] on one scale. Perfectly
-    calibrated forecasts are on the dashed line. ``interval`` draws the interval of each bin. Given ``ax`` there is no
-    place for the histogram, and a larger dot stands for more forecasts. ``outcomes bins of`` are as for
-    `marketdata.calibration`; for the others see `prices`.
+    Returns the chart of the share that came true over the mean price of each bin, both from 0 to 1 on one scale.
+    Perfectly calibrated forecasts are on the dashed line. ``interval`` draws the interval of each bin. With ``ax``
+    there is no histogram, and a larger dot means more forecasts. `marketdata.calibration` has ``outcomes bins of``, and
+    `prices` has the other parameters.
     """
     table = forecast_scores.calibration(collected(frame), outcomes, bins, of=of, interval=interval)
     ends = ("outcome_low", "outcome_high") if interval is not None else ()

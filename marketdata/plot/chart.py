@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 PALETTE = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#9c7a2f")
 BID, ASK = "#12908e", "#e5533d"
 FAINT = "#8c959f"
-# These two colours differ between the themes.
+# `Theme.colour` translates these two, because they differ between the themes.
 INK, FURTHER = "ink", "further"
 ODDS_TICKS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 

@@ -14,11 +14,6 @@ from marketdata.plot.tokens import Questions, market_name, questions_of
 
 _COLUMNS = ("view", "market_id", "start", "end", "state")
 _STATES = {"final": BID, "recorded": "#7fb8d6", "provisional": "#f0c419", "unverified": "#8957e5", "missing": ASK}
-# Rows that have a name on the axis; of more, every n-th.
-_MOST_NAMED = 150
-# A range is drawn as wide as this part of the chart at least, one to two pixels.
-_NARROWEST = 400
-_MOST_INCHES = 40
 
 
 def coverage(
@@ -30,8 +25,8 @@ def coverage(
 ) -> Any:
     """Draw `marketdata.Archive.coverage`: a row of bars per market and view, coloured by state; see `prices`.
 
-    Returns the chart, x: time [UTC], y: market and view. Times without a bar were never fetched. A range is drawn 1/400
-    of the chart wide at least. Of more than 150 rows some have no name.
+    Returns the chart of markets and views over time [UTC]. Times without a bar were never fetched. A bar is at least
+    1/400 as wide as the chart. With more than 150 rows some rows have no name.
     """
     source = series_of(frame, "A coverage frame", _COLUMNS)
     row_keys = list(zip(source.texts("market_id"), source.texts("view"), strict=True))
@@ -43,11 +38,11 @@ def coverage(
         (i, f"{market_name(questions, market, 24)}  {view}" if top[market] == i else str(view))
         for (market, view), i in places.items()
     ]
-    panel = Panel("", y_ticks=named[:: len(places) // _MOST_NAMED + 1], legend_outside=True)
+    panel = Panel("", y_ticks=named[:: len(places) // 150 + 1], legend_outside=True)
     starts, ends = source.times("start"), source.times("end")
     row, states = np.array([places[key] for key in row_keys]), np.array([s or "missing" for s in source.texts("state")])
-    # A narrower range is widened and drawn above the others, or it would not be seen.
-    least = (ends.max() - starts.min()) // _NARROWEST if len(row) else 0
+    # A range below one or two pixels is widened and drawn above the others, or nobody would see it.
+    least = (ends.max() - starts.min()) // 400 if len(row) else 0
     lacking = np.maximum(least - (ends - starts), 0)
     left, right = (starts - lacking // 2).view("M8[us]"), (ends + lacking // 2).view("M8[us]")
     states_in_legend = set[str]()
@@ -59,6 +54,6 @@ def coverage(
             panel.marks.append(Bars(*bars, in_legend=state not in states_in_legend))
             states_in_legend.add(state)
     markets_shown = len(top)
-    size = (10, min(1.6 + 0.2 * len(places), _MOST_INCHES))
+    size = (10, min(1.6 + 0.2 * len(places), 40))
     name = f"Coverage of {markets_shown:,} market{'s' if markets_shown != 1 else ''}"
     return draw([[panel]], ax, name=name, size=size, **look)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from cycler import cycler
 from matplotlib import rc_context
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
@@ -14,7 +13,6 @@ from matplotlib.ticker import EngFormatter, NullLocator
 from marketdata.plot.chart import (
     ASK,
     FAINT,
-    PALETTE,
     Band,
     Bars,
     Chart,
@@ -41,7 +39,6 @@ _POINTS_PER_TEXT_ROW = 10
 def _settings(theme: Theme) -> Any:
     return {
         "figure.facecolor": theme.ground,
-        "figure.edgecolor": theme.ground,
         "axes.facecolor": theme.ground,
         "axes.edgecolor": theme.frame,
         "axes.labelcolor": theme.ink,
@@ -49,7 +46,6 @@ def _settings(theme: Theme) -> Any:
         "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.prop_cycle": cycler(color=PALETTE),
         "grid.color": theme.grid,
         "grid.linewidth": 0.7,
         "text.color": theme.ink,

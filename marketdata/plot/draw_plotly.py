@@ -14,7 +14,6 @@ from plotly.subplots import make_subplots
 from marketdata.plot.chart import (
     ASK,
     FAINT,
-    PALETTE,
     Array,
     Band,
     Bars,
@@ -45,7 +44,6 @@ def _template(theme: Theme) -> go.layout.Template:
             "font": {"family": "system-ui, sans-serif", "color": theme.ink, "size": 12},
             "paper_bgcolor": theme.ground,
             "plot_bgcolor": theme.ground,
-            "colorway": PALETTE,
             "xaxis": axis,
             "yaxis": axis,
         }
@@ -254,7 +252,6 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int, text
         margin={"l": 56, "r": 16, "t": top, "b": bottom},
         hovermode="x unified" if unified else "closest",
         barmode="overlay",
-        dragmode="zoom",
         modebar_remove=["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
     )
     if square:

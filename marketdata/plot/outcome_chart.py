@@ -33,11 +33,15 @@ def outcomes(
 ) -> Any:
     """Draw the outcomes of one market, or of one event, stacked through time: the share of each in the sum of prices.
 
-    Returns the chart, y: `marketdata.probabilities` one upon the other [0 to 1], the greatest at the end lowest, x:
-    time [UTC]. A time at which an outcome has no price is a gap. The legend is in the order of the stack, with the last
-    value of each. Beyond six outcomes, all others are one area. If the frame has several markets, the outcomes are the
-    Yes of each. They need ``markets``, records as for `marketdata.event_overround`, whose questions name them. For the
-    other parameters see `prices`.
+    Returns the chart of stacked `marketdata.probabilities` [0 to 1] over time [UTC], the greatest at the end lowest.
+
+    - A time at which an outcome has no price is a gap.
+    - The legend has the order of the stack and the last value of each outcome.
+    - With more than six outcomes, the others are one area.
+    - With ``events``, records as for `marketdata.event_overround`, the outcomes are the Yes of each market of an event.
+      Their names are the questions of ``markets``, else of the records.
+
+    `prices` has the other parameters.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from marketdata.plot.figure import Look, draw
 
 
 def study(table: Any, ax: Any = None, **look: Unpack[Look]) -> Any:
-    """Draw the means of each quantile with their intervals; returns the chart, y: probability per share."""
+    """Draw the mean return of each quantile with its interval [probability per share]. Returns the chart."""
     rows = collected(table)
     quantile, count = (np.asarray(rows[name], np.float64) for name in ("quantile", "rows"))
     panel = Panel("forward return [probability per share]", "quantile of the signal", time=False)

@@ -16,7 +16,7 @@ from marketdata.display import without_middle
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import FURTHER, PALETTE, Array
 
-# A mapping of market id to text, or a frame of market records.
+# Any stands for a frame of market records.
 Questions = Mapping[str, str] | Any
 
 

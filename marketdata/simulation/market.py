@@ -14,7 +14,6 @@ from marketdata.simulation.price_process import PricePath
 from marketdata.simulation.universe import MarketSpec
 from marketdata.times import MINUTE, to_micros, to_text
 
-# When every history ends [microseconds UTC].
 END = to_micros("2026-01-01", "END")
 _CHUNK_LEVELS = 4_000_000  # levels in memory at a time
 _SPARSE_STEP = 60  # minutes between two observations of a market of very many tokens

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from marketdata.points.columns import Books, Floats, Ints, Token
 
 UNIT = 1000  # prices are counted in thousandths, the finest tick
-# Ticks [thousandths].
 COARSE, FINE = 10, 1
 EDGE = 0.04  # nearer to 0 or 1 than this the tick becomes fine, and stays so
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from marketdata.points.columns import Token
 
-# Slug, title and topic of each series.
 SERIES = (
     ("simulated-ruritania-elections", "Simulated: Elections of Ruritania", "politics"),
     ("simulated-harbour-league", "Simulated: Harbour League", "sports"),

@@ -100,7 +100,7 @@ def book_pages(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def encodings(draw: st.DrawFn, page: object) -> bytes:
-    """Strategy of bytes: a ``page`` as JSON, with keys in any order and any white space; see `pages`."""
+    """Strategy of a ``page`` as JSON bytes, with keys in any order and any white space; see `pages`."""
     if isinstance(page, dict):
         page = {key: page[key] for key in draw(st.permutations(list(page)))}
     comma = draw(st.sampled_from([",", ", ", " ,\n\t"]))
@@ -111,7 +111,7 @@ def encodings(draw: st.DrawFn, page: object) -> bytes:
 
 @st.composite
 def book_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> Books:
-    """Strategy of Books: one-sided, empty, crossed, with gaps; parameters as for `book_frames`."""
+    """Strategy of one-sided, empty and crossed Books with gaps; parameters as for `book_frames`."""
     tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
     bounds, ts, counts, levels = [0], [], [], []
     for _ in tokens:

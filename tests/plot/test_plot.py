@@ -61,7 +61,7 @@ def times(x: Any) -> list[float]:
 
 
 def lines(figure: Any) -> list[tuple[str, list[float], list[float]]]:
-    """What every line of a figure says: its name in the legend, its times and its values."""
+    """The name, times and values of every line of a figure."""
     if isinstance(figure, go.Figure):
         found = [t for t in figure.data if t.type == "scatter" and t.mode.startswith("lines") and t.fill is None]
         return [(t.name or "", times(t.x), list(np.asarray(t.y, float))) for t in found]
@@ -171,7 +171,7 @@ def test_a_gap_of_the_data_is_a_gap_of_the_line(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_token_of_a_market_of_many_is_drawn(archive, many, backend: str) -> None:
-    """Of 210 tokens the six with the highest last price have a colour and a name, and the legend counts the others."""
+    """The six tokens with the highest last price have a colour and a name, and the legend counts the others."""
     prices = archive.prices(many["id"], resolution="1h")
     drawn = lines(plot.prices(prices, backend=backend))
     assert len(drawn) == len(many["tokens"]) == 210
@@ -278,7 +278,7 @@ COVERED = pd.DataFrame(
 @pytest.mark.parametrize(("theme", "backend"), [("light", "plotly"), ("dark", "matplotlib")])
 @pytest.mark.parametrize("chart", OVER_TIME)
 def test_every_chart_over_time_names_moments_and_has_both_themes(chart: str, theme: str, backend: str) -> None:
-    """A moment is a line with its name; the ground is that of the theme."""
+    """A moment is a line with its name, and the theme sets the ground."""
     frames = testing.prices(), testing.metrics(), testing.books()
     moment = "2026-01-01T00:01:00Z"
     figure = OVER_TIME[chart](*frames, moments={"a jump": moment}, theme=theme, backend=backend)
@@ -498,7 +498,7 @@ def test_a_book_has_the_mid_and_the_levels_of_its_moment(books) -> None:
 
 @pytest.mark.parametrize("is_total", [True, False])
 def test_volume_is_of_each_hour(is_total: bool) -> None:
-    """Of a volume that only rises the bars are what it rose by in each hour, of another one its means."""
+    """A cumulative volume is shown as its increase in each hour, another one as its means."""
     ts = pd.date_range("2026-01-01", periods=180, freq="1min", tz="UTC")
     volume = np.arange(180.0) * 2 if is_total else np.tile([5.0, 15.0], 90)
     metrics = pd.DataFrame({"ts": ts, "market_id": "rain", "volume": volume, "liquidity": 1.0, "spread": 0.01})
@@ -509,7 +509,7 @@ def test_volume_is_of_each_hour(is_total: bool) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_book_is_hatched_where_only_the_volume_has_data(archive, backend: str) -> None:
-    """Where metrics begin before the books or end after them, the book is hatched."""
+    """The book is hatched while only the metrics have data."""
     metrics = archive.metrics(pair(archive), resolution="10m")
     middle = metrics["ts"].iloc[[40, -40]]
     inside = archive.books(pair(archive), *middle, resolution="10m", on_missing="partial")
@@ -577,7 +577,7 @@ def test_an_empty_ladder_has_the_axes_of_a_ladder() -> None:
 
 
 def test_calibration_draws_its_table(archive, won, ax) -> None:
-    """One dot per bin at its mean price and the share that came true; the diagonal is drawn too."""
+    """Each bin has one dot at its mean price and the share of its forecasts that came true."""
     prices = archive.prices(list(won), resolution="1h", on_missing="partial")
     plot.calibration(prices, won, ax, bins=5)
     table = md.calibration(prices, won, bins=5)
@@ -717,7 +717,7 @@ def test_outcomes_of_an_event_are_named_by_their_questions(backend: str) -> None
 
 
 def test_outcomes_of_many_are_six_and_the_rest(many) -> None:
-    """Of 210 outcomes six have colours of their own, and all others are one area."""
+    """Six of 210 outcomes have colours of their own, and all others are one area."""
     ts = pd.Timestamp("2026-01-01", tz="UTC")
     ids = [token["id"] for token in many["tokens"]]
     price = np.linspace(0.001, 0.02, len(ids))

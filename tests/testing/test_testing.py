@@ -17,7 +17,7 @@ VIEWS = {"books": strategies.book_frames, "prices": strategies.price_frames, "me
 @pytest.mark.parametrize("frame", ["pandas", "polars"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_drawn_frames_are_tidy(view: str, frame: str) -> None:
-    """A drawn frame is of the library asked for, and functions take it."""
+    """A drawn frame belongs to the requested library, and functions accept it."""
 
     @given(VIEWS[view](frame))
     def check(drawn) -> None:
