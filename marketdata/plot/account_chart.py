@@ -19,7 +19,7 @@ def account(frame: Any, **look: Unpack[Look]) -> Any:
 
     Returns the Axes of the profit over time [UTC] (``ax.figure.axes`` has both) or a plotly Figure. The solid line is
     the profit with positions at the mid [USD], and the dashed line is the profit with positions sold. The lower panel
-    is the drawdown [USD]. The lines have gaps while a position has no price. `prices` has the other parameters.
+    is the drawdown [USD]. The lines have gaps while a position has no price. For other parameters see `prices`.
 
     Examples
     --------

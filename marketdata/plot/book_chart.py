@@ -57,7 +57,7 @@ def book(
     - Right: the book at one moment, as in `ladder`.
     - Beneath, with ``metrics_frame``: the volume of each hour. A cumulative volume is shown as its increase.
 
-    `prices` has the other parameters.
+    For other parameters see `prices`.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def depth(
     Returns the chart of price [probability] over time [UTC] in ``bins`` columns. A cell is 0.01 high. Its shade is
     log10(1 + shares), the mean over the snapshots of its column. A cell with bids and asks shows their difference.
     Times without a snapshot are hatched. ``token`` is an id or a label, by default the first token of the one market of
-    the frame (Yes before No). `prices` has the other parameters.
+    the frame (Yes before No). For other parameters see `prices`.
     """
     label, books = _chosen(frame, token)
     return draw([[_depth_panel(label, books, bins)]], ax, name=_market_of(books, markets), **look)
@@ -129,7 +129,7 @@ def ladder(
 
     Returns the chart of price [probability] over shares. A bar is the size at a price, and the line is the total up to
     it. The book is the last snapshot up to ``ts``, by default the last one with both sides. ``token`` is as in `depth`.
-    `prices` has the other parameters.
+    For other parameters see `prices`.
     """
     label, books = _chosen(frame, token)
     panel = Panel(f"price of {label}" if label else "price [probability]", time=False)

@@ -41,7 +41,7 @@ def outcomes(
     - With ``events``, records as for `marketdata.event_overround`, the outcomes are the Yes of each market of an event.
       Their names are the questions of ``markets``, else of the records.
 
-    `prices` has the other parameters.
+    For other parameters see `prices`.
 
     Examples
     --------

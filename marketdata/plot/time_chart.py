@@ -104,7 +104,7 @@ def candles(
 
     Returns the chart of price [probability] over time [UTC]. A body reaches from ``open`` to ``close``, and a wick from
     ``low`` to ``high``. A body is teal if the price rose and coral if it fell. Without ``both`` a market of more than
-    two tokens shows the token with the highest last close. `prices` has the other parameters.
+    two tokens shows the token with the highest last close. For other parameters see `prices`.
 
     Examples
     --------

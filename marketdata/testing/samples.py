@@ -83,7 +83,7 @@ def books(
 
 
 def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Prices of the tokens, equal to the mids of `books`, with its parameters.
+    """Prices of the tokens, equal to the mids of `books`; for parameters see `books`.
 
     One row per token and bucket: ``ts market_id token_id token_label price``.
     """
@@ -92,7 +92,7 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
 
 
 def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Metrics of the markets, with the parameters of `books`.
+    """Metrics of the markets; for parameters see `books`.
 
     One row per market and bucket: ``ts market_id volume liquidity spread``.
     """
@@ -103,7 +103,7 @@ def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, 
 
 
 def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
-    """Records of the markets, resolved in turn as Yes and No, with the parameters of `books`.
+    """Records of the markets, resolved in turn as Yes and No; for parameters see `books`.
 
     One row per market: ``market_id slug question status start_date end_date token_ids token_labels closed_at event_slug
     resolved_token_id resolved_token_label``.
