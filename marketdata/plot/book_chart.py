@@ -221,13 +221,13 @@ def _heat(books: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
 
 def _hatch_outside(book_panel: Panel, volume_panel: Panel) -> None:
     """Hatch the times before and after the book that have a volume."""
-    (book_start, book_end), (volume_start, volume_end) = book_panel.ends(), volume_panel.ends()
-    outside = np.array([(volume_start, book_start), (book_end, volume_end)])
+    book_ends, volume_ends = np.array([panel.ends() for panel in (book_panel, volume_panel)])
+    outside = np.array([(volume_ends[0], book_ends[0]), (book_ends[1], volume_ends[1])])
     _hatch(book_panel, *outside[outside[:, 0] < outside[:, 1]].T)
 
 
 def _volume_panel(frame: Any, look: Look) -> Panel:
-    """The volume of each hour of one market, as steps; of a volume that only rises what it rose by."""
+    """The volume of each hour of one market, as steps. A cumulative volume is shown as its increase."""
     hour = BucketWidth.of("1h")
     panel, table = Panel(""), in_memory(frame, ["metrics"])
     series = frames.series(table, ["volume"] if "volume" in table.names else [])

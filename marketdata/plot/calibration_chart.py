@@ -26,7 +26,7 @@ def calibration(
 
     Returns the chart of the share that came true over the mean price of each bin, both from 0 to 1 on one scale.
     Perfectly calibrated forecasts are on the dashed line. ``interval`` draws the interval of each bin. With ``ax``
-    there is no histogram, and a larger dot means more forecasts. `marketdata.calibration` has ``outcomes bins of``, and
+    there is no histogram, and a larger dot means more forecasts. For ``outcomes bins of`` see `marketdata.calibration`.
     For other parameters see `prices`.
     """
     table = forecast_scores.calibration(collected(frame), outcomes, bins, of=of, interval=interval)

@@ -170,12 +170,14 @@ class Panel:
 
         Texts of one row do not touch; ``inches`` is the width of the panel.
         """
-        low, high = self.ends() or (0, 0)
         placed: list[tuple[Moment, int, bool]] = []
         row_ends: list[float] = []
         for moment in sorted((m for m in self.marks if isinstance(m, Moment)), key=lambda m: m.x):
             length = 0.075 * (len(moment.text) + 2) if moment.text else 0.0
-            place = float((moment.x - low) / (high - low)) * inches if high > low else 0.0
+            place = 0.0
+            if self.x_range:
+                start, end = self.x_range
+                place = float((moment.x - start) / (end - start)) * inches
             ends_at_line = place + length > inches
             left = place - length if ends_at_line else place
             row = next((i for i, end in enumerate(row_ends) if end <= left), len(row_ends))
