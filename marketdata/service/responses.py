@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from marketdata.points.columns import METRICS, Books, Data
 from marketdata.points.views import VIEWS
-from marketdata.resolution import Resolution
 from marketdata.service.pages import ServedPage
 from marketdata.times import SECOND
 from marketdata.wire import models
@@ -76,34 +75,33 @@ class MetricPoint(create_model("Metrics", __base__=models.Body, t=(str, ...), **
 Point = TypeVar("Point")
 
 
-class MarketHistory(models.Body, Generic[Point]):
+class History(models.Body):
+    """Fields of every history answer."""
+
+    market_id: str
+    resolution: str
+    metadata: HistoryPageMetadata
+
+
+class MarketHistory(History, Generic[Point]):
     """Points grouped by token label (interface 2.2, 2.5)."""
 
-    market_id: str
-    resolution: Resolution
     tokens: dict[str, str]
     data: dict[str, list[Point]]
-    metadata: HistoryPageMetadata
 
 
-class TokenHistory(models.Body, Generic[Point]):
+class TokenHistory(History, Generic[Point]):
     """Points of one token (readings: single-token history)."""
 
-    market_id: str
     token_id: str
     token_label: str | None
-    resolution: Resolution
     data: list[Point]
-    metadata: HistoryPageMetadata
 
 
-class MetricsHistory(models.Body):
+class MetricsHistory(History):
     """Points of a market (interface 2.6)."""
 
-    market_id: str
-    resolution: Resolution
     data: list[MetricPoint]
-    metadata: HistoryPageMetadata
 
 
 class UsageLimits(models.Body):
