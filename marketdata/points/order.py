@@ -47,7 +47,8 @@ def distinct(codes: NDArray[np.integer]) -> tuple[Ints, Ints]:
 def ascending(values: Ints) -> Ints:
     """The distinct values, least first; `numpy.unique` hashes whole numbers, which takes far longer than a sort."""
     values = np.sort(values)
-    return values[np.append(True, values[1:] != values[:-1])[: len(values)]]
+    distinct_values: Ints = values[np.append(True, values[1:] != values[:-1])[: len(values)]]
+    return distinct_values
 
 
 def sorted_by(*keys: NDArray[np.integer]) -> Ints:

@@ -85,9 +85,9 @@ class MessageReader:
     def collected(self) -> Batch:
         """Return the rows read so far, and forget them."""
         batch, entries = self._batch, np.array(self._entries, _ENTRY)
-        arrays = (np.ascontiguousarray(entries[name]) for name in _ENTRY.names)
+        arrays: Any = (np.ascontiguousarray(entries[name]) for name in _ENTRY.names)
         values = {name: snapshot_values(name, column) for name, column in self._values.items()}
-        batch.changes = Changes(tuple(self._code_of), *arrays, values)
+        batch.changes = Changes(tuple(self._code_of), *arrays, values=values)
         batch.received = np.array(self._received, np.int64)
         self._forget()
         return batch
@@ -98,21 +98,20 @@ class MessageReader:
         seen = message.arrival
         if seen is None:
             seen = next((time_of(fields[name]) for name in _ARRIVAL if fields.get(name) is not None), venue_time)
-        if seen is None and kind in ("book", "price_change", *_RECONNECTS):
-            raise ValueError("a message without a time")
-        if kind in _RECONNECTS:
-            for code in self._code_of.values():
-                self._append((code, seen, seen, GAP, BIDS, *_NOTHING, _NOTHING, -1), {})
-            self._batch.left_out[kind] += 1
-            return
-        if seen is not None:
+        if seen is not None and kind not in _RECONNECTS:
             self._received.append(seen)
-        if kind == "book":
+        if kind not in ("book", "price_change", *_RECONNECTS):
+            self._note(kind, fields)
+            self._batch.left_out[kind] += 1
+        elif seen is None:
+            raise ValueError("a message without a time")
+        elif kind == "book":
             self._add_book(message, self._time(fields, venue_time, seen), seen)
         elif kind == "price_change":
             self._add_changes(message, self._time(fields, venue_time, seen), seen)
         else:
-            self._note(kind, fields)
+            for code in self._code_of.values():
+                self._append((code, seen, seen, GAP, BIDS, *_NOTHING, _NOTHING, -1), {})
             self._batch.left_out[kind] += 1
 
     def _time(self, fields: Mapping[str, Any], venue_time: int | None, seen: int) -> int:

@@ -17,7 +17,7 @@ from marketdata.points.columns import Token
 from marketdata.points.trades import repeated_legs
 
 TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
-_COLUMNS = {
+_COLUMNS: dict[str, Any] = {
     "ts": pl.Int64, **dict.fromkeys(Token._fields, pl.String), "side": pl.String, "price": pl.Float64,
     "size": pl.Float64, **dict.fromkeys(("transaction_hash", "maker", "taker", "trader_side"), pl.String),
 }  # fmt: skip
@@ -33,9 +33,9 @@ def trades_frame(rows: Any) -> pl.DataFrame:
 def trades_of_rows(frame: pl.DataFrame, batch: Batch) -> Batch:
     """The batch with the trades of a table; rows without a price or a size are counted in it."""
     names, token = tokens(frame)
-    ids = {name: [names[code][i] for code in token.tolist()] for i, name in enumerate(Token._fields)}
-    values = {name: numbers(frame[name]) for name in ("price", "size")}
-    trades = trades_frame(frame.with_columns(pl.Series(n, v) for n, v in {**ids, **values}.items()))
+    columns: dict[str, Any] = {name: numbers(frame[name]) for name in ("price", "size")}
+    columns |= {name: [names[code][i] for code in token.tolist()] for i, name in enumerate(Token._fields)}
+    trades = trades_frame(frame.with_columns(pl.Series(name, values) for name, values in columns.items()))
     side = pl.col("side").str.to_lowercase().replace_strict(TRADE_SIDES, default=None, return_dtype=pl.String)
     is_whole = pl.col("price").is_between(0, 1) & (pl.col("size") > 0) & pl.col("size").is_finite()
     batch.frame = trades.filter(is_whole).with_columns(side)

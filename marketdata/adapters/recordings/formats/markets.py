@@ -41,8 +41,8 @@ def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
     yield batch
 
 
-def _list_of(names: Iterable[str]) -> pl.Expr:
-    return pl.concat_list(pl.col(list(names)).cast(pl.String))
+def _list_of(names: Iterable[str | None]) -> pl.Expr:
+    return pl.concat_list(pl.col([name for name in names if name]).cast(pl.String))
 
 
 def _lists(column: pl.Series) -> pl.Series:
