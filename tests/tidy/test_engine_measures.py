@@ -66,7 +66,6 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ohlc": lambda b, p, m: md.ohlc(p, "6h"),
     "ohlc of metrics": lambda b, p, m: md.ohlc(m, "10m", "volume"),
     "returns": lambda b, p, m: md.returns(p),
-    "vwap": lambda b, p, m: md.vwap(b, "6h"),
     "returns side by side": lambda b, p, m: md.returns(p, how="change", width="1m"),
 }
 
@@ -116,6 +115,20 @@ def test_no_later_row_changes_a_forward_return(running: Engine, polar: list[pl.D
     )
     assert all_rows
     assert all_rows == early_rows
+
+
+def test_trades_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -> None:
+    """Average prices and effective spreads are those of polars; Dask has no joins as of a time."""
+    quotes = md.bbo(polar[0]).drop_nulls("mid")
+    trades = quotes.select(
+        pl.col("ts") + pl.duration(hours=1), "market_id", "token_id", side=pl.lit("buy"), price="best_ask",
+        size="best_ask_size",
+    )  # fmt: skip
+    frames = [running.frame(frame) for frame in (trades, polar[0])]
+    assert close(plain(md.vwap(frames[0], "6h")), plain(md.vwap(trades, "6h")), digits=1e-9)
+    if running.name != "dask":
+        spreads = md.effective_spread(trades, polar[0], width="1h")
+        assert close(plain(md.effective_spread(*frames, width="1h")), plain(spreads), digits=1e-9)
 
 
 def test_a_complement_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -> None:
