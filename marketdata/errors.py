@@ -153,7 +153,7 @@ class PlanError(RequestError):
 
     minimum_resolution: str | None = None
     view: str | None = None
-    history_days: int | None = None
+    history_days: float | None = None
     earliest: datetime | None = None
 
 

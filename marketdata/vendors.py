@@ -74,7 +74,7 @@ _MAXIMUM_LIMIT = re.compile(
     re.IGNORECASE | re.DOTALL | re.ASCII,
 )
 _FINEST = re.compile(r"\b(?:minimum|finest|min)\b\W*(?:is\s+)?(\d{1,6})\s?(ms|[smhd])\b", re.IGNORECASE | re.ASCII)
-_DAYS = re.compile(r"\b(\d{1,6})[ -]days?\b", re.IGNORECASE | re.ASCII)
+_DAYS = re.compile(r"\b(\d{1,6}(?:\.\d+)?)[ -]days?\b", re.IGNORECASE | re.ASCII)
 _EARLIEST = re.compile(r"\bearliest\b[^\d]*([\dT:.+Z-]{10,35})", re.IGNORECASE | re.ASCII)
 _NO_VIEW = re.compile(r"not (?:allow|include)\s+(?:historical\s+)?(order ?books?|books|prices|metrics)", re.IGNORECASE)
 
@@ -176,7 +176,7 @@ def read_plan(error: PlanError, text: str, now: float) -> None:
         with suppress(ConfigError):
             error.minimum_resolution = str(BucketWidth.of(match[1] + match[2].lower()))
     if (match := _DAYS.search(text)) is not None:
-        error.history_days = int(match[1])
+        error.history_days = float(match[1])
     if (match := _EARLIEST.search(text)) is not None:
         with suppress(ValueError, OverflowError):
             error.earliest = to_datetime(parse_iso(match[1].rstrip(".")))

@@ -165,7 +165,7 @@ class Pull:
         if problem.earliest is not None:
             earliest = to_micros(problem.earliest, "earliest")
         elif problem.history_days is not None:
-            earliest = self.clock.now - problem.history_days * DAY
+            earliest = self.clock.now - round(problem.history_days * DAY)
         else:
             return None
         start = policy.whole_buckets(Range(earliest, earliest), self.width).start

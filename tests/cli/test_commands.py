@@ -478,11 +478,9 @@ def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
 
 def test_a_free_plan_is_enough(folder, market) -> None:
     """Without books, minutes and older days, `fetch` and `pull` take what the plan allows."""
-    plan = {"resolutions": ["10m", "1h"], "views": ["prices", "metrics"], "max_history_days": 1}
+    plan = {"resolutions": ["10m", "1h"], "views": ["prices", "metrics"], "max_history_days": 0.75}
     archive = md.Archive(folder / "history")
-    with md.serve(
-        archive, keys={"a-free-key": "free"}, plans={"free": plan}, clock=lambda: 1_767_225_600 + 6 * 3600
-    ) as running:
+    with md.serve(archive, keys={"a-free-key": "free"}, plans={"free": plan}, clock=lambda: 1_767_225_600) as running:
         free = {"MARKETDATA_BASE_URL": running.base_url, "MARKETDATA_API_KEY": "a-free-key"}
         refused = marketdata("fetch", "prices", market, "--start", "2025-12-31", cwd=folder, **free)
         assert refused.returncode == 3
