@@ -80,6 +80,12 @@ class Chunk:
     tries: int = 1
     bound: int = 1
 
+    @property
+    def advances(self) -> bool:
+        """Whether pages in time order reach beyond the first bucket, so that the rest can be requested by time."""
+        start = self.window.rng.start
+        return any(page.columns.ts.max(initial=start) > start for page in self.pages[: self.pages_in_order])
+
     def halves(self) -> list[Chunk]:
         """Both halves, or the chunk itself if it is one bucket, to request them again."""
         is_one = self.window.buckets == 1
@@ -125,7 +131,7 @@ class Reader:
         stop: threading.Event | None = None,
         on_page: Callable[[Chunk], bool] = lambda _: False,
     ) -> Fetched | None:
-        """All points of a chunk; None if only its first ``max_pages`` pages were read.
+        """All points of a chunk; None if only its first pages were read, to ``max_pages`` or a refused cursor.
 
         ``on_page`` is called for each page, and returns whether all points of the chunk have arrived. Errors have
         ``.attempts``.
@@ -140,9 +146,10 @@ class Reader:
             raise
 
     def _read_or_halve(self, chunk: Chunk, follow: Callable[[Chunk], Fetched | None], report: Report) -> Fetched | None:
-        """All points of a chunk, read as halves if its pages do not end, or end with an empty cursor.
+        """All points of a chunk; if its pages do not end, or end with an empty cursor, the rest is requested by time.
 
-        A smaller window needs fewer cursors, and one that fits a page needs none. A single bucket is requested again.
+        Without time order both halves are requested: a smaller window needs fewer cursors, and one that fits a page
+        needs none. A single bucket is requested again.
         """
         is_one = chunk.window.buckets == 1
         try:
@@ -151,9 +158,13 @@ class Reader:
                 return fetched
             if len(fetched.columns) >= chunk.window.buckets * fetched.labels:
                 return fetched
+            if chunk.advances:
+                return None
             if is_one:
                 return fetched._replace(complete=False)
         except PaginationStalledError:
+            if chunk.advances:
+                return None
             fetched = None
             chunk.received_before += chunk.pages
             # Give up once twice the pages that the chunk can have were of no use.
@@ -167,7 +178,8 @@ class Reader:
                 with suppress(PaginationStalledError):
                     half.fetched = follow(half)
             received = [half.fetched for half in halves if half.fetched is not None]
-            if sum(len(half.columns) for half in received) == len(fetched.columns):
+            points = sum(len(half.columns) for half in received)
+            if len(received) == len(halves) and points == len(fetched.columns):
                 return merged(chunk.window, received)  # the empty cursor was the end
         batches = [self._read_or_halve(half, follow, report) for half in halves]
         return merged(chunk.window, [batch for batch in batches if batch is not None])

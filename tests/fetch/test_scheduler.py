@@ -577,6 +577,26 @@ def test_a_cursor_that_never_ends(server: Near, transport: Paced) -> None:
     assert len(history(server)) < 300
 
 
+@pytest.mark.fault("P3", "P15")
+@pytest.mark.parametrize("ends", ["refused", "empty"])
+def test_a_cursor_that_ends_too_early_costs_two_requests(
+    server: Near, transport: Paced, oracle: Oracle, ends: str
+) -> None:
+    """The fetch goes on by time, from the last bucket that arrived; an empty cursor is no end."""
+    cursors = itertools.count(1)
+
+    def answer(ask: Ask) -> Act:
+        if "cursor" not in ask.params or next(cursors) != 5:
+            return oracle(ask)
+        page = oracle.page(ask)
+        page["metadata"]["next_cursor"] = ""
+        return refuse(400, "cursor expired") if ends == "refused" else ok(page)
+
+    server.answer = answer
+    assert sorted(rows(fetch(transport, oracle.request(3000), workers=1))) == expected(oracle.points)
+    assert len(history(server)) <= 30 + 2 + 2
+
+
 @pytest.mark.fault("P19")
 @pytest.mark.parametrize(("tokens", "limit", "share", "count"), [(3, 4, 0.002, 1400), (100, 200, 0.01, 3000)])
 def test_few_points_of_many_tokens(
