@@ -101,8 +101,27 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
     All prices and sizes are checked, or only the best two levels of each side. Snapshots begin with their bids,
     be there any or none.
     """
+    runs = _side_starts(rows, all_levels=all_levels)
+    if runs is None:
+        return None
+    starts, half, worse = runs
+    sides = _sides(rows, starts, groups)
+    if sides is None:
+        return None
+    ts, bids, asks = sides
+    if not all_levels:
+        half, worse = map(list, zip(_wrong_tops(bids, -1), _wrong_tops(asks, 1), strict=True))
+    wrong = [np.sort(np.concatenate([np.zeros(0, np.int64), *rows_of_fault])) for rows_of_fault in (half, worse)]
+    return Snapshots(ts, bids, asks, np.concatenate(wrong))
+
+
+def _side_starts(rows: LevelRows, *, all_levels: bool) -> tuple[Ints, list[Ints], list[Ints]] | None:
+    """The first row of each side, and with ``all_levels`` rows of half a level and of a worse price.
+
+    None if levels do not count up from 0.
+    """
     ts, side, level, price, size = rows
-    tops, half, worse = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    starts, half, worse = [np.zeros(0, np.int64)], [], []
     for a in range(0, len(level), BLOCK_ROWS):
         b = min(a + BLOCK_ROWS, len(level))
         first = max(a, 1)
@@ -112,9 +131,9 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
         np.not_equal(level[here] - level[before], 1, out=inner)
         inner |= side[here] != side[before]
         inner |= ts[here] != ts[before]
-        tops.append(np.flatnonzero(begins) + a)
+        starts.append(np.flatnonzero(begins) + a)
         # Levels count up from a 0 to the next row where something else changes, so there it must be 0 again.
-        if level[tops[-1]].any():
+        if level[starts[-1]].any():
             return None
         if all_levels:
             # A sum is NaN where a number is: most blocks need no second look.
@@ -127,31 +146,39 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
             inner |= (step >= 0) & is_ask
             inner |= (step <= 0) & ~is_ask
             worse.append(np.flatnonzero(~inner) + first)
-    starts = np.concatenate(tops)
-    times, is_ask = ts[starts], side[starts] != 0
+    return np.concatenate(starts), half, worse
+
+
+def _sides(rows: LevelRows, starts: Ints, groups: Ints) -> tuple[Ints, Side, Side] | None:
+    """Times, bids and asks of snapshots, whose sides begin at ``starts``; None if a side is in the wrong place."""
+    times, is_ask = rows.ts[starts], rows.side[starts] != 0
     # Each row at level 0 opens a side, so tokens begin with one.
-    if level[groups].any():
+    if rows.level[groups].any():
         return None
     step = np.diff(times, prepend=0)
     step[np.searchsorted(starts, groups)] = 1
-    # A side follows that opens a snapshot, or is the asks behind the bids.
+    # A side opens a snapshot, or it is the asks behind the bids.
     if (step < 0).any() or not (step[1:].astype(bool) | (is_ask[1:] & ~is_ask[:-1])).all():
         return None
     opens = np.flatnonzero(step)
-    # The next side is the asks, or the next snapshot; or the first one was.
-    after = np.append(starts, len(ts))[1:][opens]
-    begins, ends = starts[opens], np.append(starts[opens], len(ts))[1:]
-    middle = np.where(is_ask[opens], begins, after) if is_ask[opens].any() else after
-    bids, asks = Side(begins, middle - begins, price, size), Side(middle, ends - middle, price, size)
-    for one, sign in () if all_levels else ((bids, -1), (asks, 1)):
-        best, shares = one.top
-        half.append(one.begins[np.isnan(best) != np.isnan(shares)])
-        two = one.counts > 1
-        at, best = (one.begins, best) if two.all() else (one.begins[two], best[two])
-        with np.errstate(invalid="ignore"):
-            worse.append(at[~((price[at + 1] - best) * sign >= 0)] + 1)
-    wrong = [np.sort(np.concatenate(rows_of_fault)) for rows_of_fault in (half, worse)]
-    return Snapshots(times[opens], bids, asks, np.concatenate(wrong))
+    next_sides = np.append(starts, len(rows.ts))[1:][opens]
+    begins = starts[opens]
+    ends = np.append(begins, len(rows.ts))[1:]
+    middle = np.where(is_ask[opens], begins, next_sides)  # where bids end: at once if there are none
+    sides = ((begins, middle - begins), (middle, ends - middle))
+    bids, asks = (Side(firsts, counts, rows.price, rows.size) for firsts, counts in sides)
+    return times[opens], bids, asks
+
+
+def _wrong_tops(side: Side, sign: int) -> tuple[Ints, Ints]:
+    """Best rows of half a level, and second rows of a price that is not worse; ``sign`` is 1 for asks, -1 for bids."""
+    best, shares = side.top
+    half = side.begins[np.isnan(best) != np.isnan(shares)]
+    has_second = side.counts > 1
+    first, best = (side.begins, best) if has_second.all() else (side.begins[has_second], best[has_second])
+    with np.errstate(invalid="ignore"):
+        is_worse = (side.price[first + 1] - best) * sign >= 0
+    return half, first[~is_worse] + 1
 
 
 def wrong_numbers(

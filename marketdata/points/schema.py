@@ -17,7 +17,8 @@ points.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -70,8 +71,7 @@ def refuse_cents(**columns: Floats) -> None:
 
 def check_names(columns: Iterable[str]) -> None:
     """Refuse a frame that has two columns of one name (NotTidyError)."""
-    present = list(columns)
-    doubled = sorted({c for c in present if present.count(c) > 1})
+    doubled = sorted(name for name, count in Counter(columns).items() if count > 1)
     if doubled:
         raise NotTidyError(f"The frame has several columns of one name: {doubled}; keep one of each.")
 
@@ -108,33 +108,40 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     present, wanted = list(columns), tuple(wanted)
     if "trades" in wanted:  # the side of a trade is no side of a book
         return "trades"
-    if len({*present}) < len(present):
-        check_names(present)
-    lacks = {kind: [c for c in COLUMNS[kind] if c not in present] for kind in wanted if kind in COLUMNS}
-    if {"side", "level"} & set(present):
-        # Levels of a book that lack a column are no prices: a mean over them would mean nothing.
+    check_names(present)
+    names = set(present)
+    lacks = {kind: [c for c in COLUMNS[kind] if c not in names] for kind in wanted if kind in COLUMNS}
+    if {"side", "level"} & names:
         if "books" not in lacks:
-            one_row = {"bbo", "quotes", "series"} & set(wanted)
-            if wanted == ("nested",):
-                raise NotTidyError("Nested books have one row per snapshot; these are rows of levels already.")
-            hint = "give md.bbo(books) or md.to_wide(books)" if one_row else f"this takes {', '.join(lacks)}"
-            raise NotTidyError(f"Books have several rows per snapshot; {hint}.")
+            raise _levels_refused(wanted)
+        # Levels of a book that lack a column are no prices: a mean over them would mean nothing.
         lacks = {"books": lacks["books"]}
-    elif set(LISTS) <= set(present) and ("nested" in wanted or {"books", "series"} & set(wanted) == {"books"}):
-        lacks = {"nested": [c for c in COLUMNS["nested"] if c not in present]}
-    for kind, missing in lacks.items():
-        if not missing:
-            return kind
-    if "quotes" in wanted and QUOTES & set(present) and set(present) >= {"ts", *ID_COLUMNS}:
+    elif set(LISTS) <= names and ("nested" in wanted or {"books", "series"} & set(wanted) == {"books"}):
+        lacks = {"nested": [c for c in COLUMNS["nested"] if c not in names]}
+    complete = next((kind for kind, missing in lacks.items() if not missing), None)
+    if complete is not None:
+        return complete
+    if "quotes" in wanted and QUOTES & names and names >= {"ts", *ID_COLUMNS}:
         return "quotes"
-    if "series" in wanted and not {"side", "level"} & set(present):
-        needed = ["ts"] if {"market_id", "token_id"} & set(present) else ["ts", "market_id"]
-        missing = [c for c in needed if c not in present]
-        if missing:
-            raise lacking("A tidy frame", missing, present)
+    if "series" in wanted and not {"side", "level"} & names:
+        require("A tidy frame", ["ts"] if {"market_id", "token_id"} & names else ["ts", "market_id"], present)
         return "series"
+    raise _no_kind(present, lacks)
+
+
+def _levels_refused(wanted: Sequence[Kind]) -> NotTidyError:
+    """The error for rows of levels where books are not wanted."""
+    if wanted == ("nested",):
+        return NotTidyError("Nested books have one row per snapshot; these are rows of levels already.")
+    one_row = {"bbo", "quotes", "series"} & set(wanted)
+    hint = "give md.bbo(books) or md.to_wide(books)" if one_row else f"this takes {', '.join(wanted)}"
+    return NotTidyError(f"Books have several rows per snapshot; {hint}.")
+
+
+def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> NotTidyError:
+    """The error for columns that complete no kind; it names the nearest one."""
     if set(present) >= set(LISTS) and "nested" not in lacks:
-        raise NotTidyError(
+        return NotTidyError(
             "These are nested books, one row per snapshot as an archive stores them; md.explode(frame) gives a row per "
             "level, and md.bbo(frame) or md.mid(frame) one per snapshot."
         )
@@ -144,8 +151,8 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     error = lacking(f"A tidy {nearest} frame", lacks[nearest], present)
     if nearest == "books" and {*BBO[4:8], "bid", "ask"} & set(present):
         as_top = f"are taken too, with {sorted(lacks['bbo'])}" if "bbo" in lacks else "have too few of its levels"
-        raise NotTidyError(f"{error} These look like best prices: those of md.bbo {as_top}.")
-    raise error
+        return NotTidyError(f"{error} These look like best prices: those of md.bbo {as_top}.")
+    return error
 
 
 def value_columns(columns: Iterable[str]) -> list[str]:
