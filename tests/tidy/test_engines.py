@@ -25,7 +25,6 @@ from marketdata.resolution import Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_frame
 
-VERBS = ["bbo", "mid", "spread"]
 # An example takes a second on an engine, so a failing one must not be shrunk.
 drawn = settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
@@ -66,18 +65,6 @@ def test_a_resolution_gives_the_rows_of_the_plain_walk(running: Engine, view: st
 def test_drawn_frames_give_the_rows_of_the_plain_walk(running: Engine, columns: Any, data: st.DataObject) -> None:
     """Any books, prices and metrics resample to the same rows at any resolution."""
     same(running, columns, data.draw(st.sampled_from(list(Resolution))))
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_top_of_the_book_is_the_same(running: Engine, verb: str) -> None:
-    """bbo, mid and spread of the books, and of the books of each hour, have the same rows on every engine."""
-    polar = to_frame(rich("books"), "polars")
-    frame = running.frame(polar)
-    for resolution in (None, "1h"):
-        one, other = (f if resolution is None else md.resample(f, resolution) for f in (frame, polar))
-        got = getattr(md, verb)(one)
-        assert type(got) is type(frame)
-        assert close(ordered(got), ordered(getattr(md, verb)(other)))
 
 
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
