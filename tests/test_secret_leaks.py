@@ -127,6 +127,7 @@ def test_a_leak_is_noticed() -> None:
     assert sum("warnings" in hit for hit in seen.hits()) == 3
 
 
+@pytest.mark.fault("K1", "K5")
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_a_client_that_fetches_holds_no_key(service: Any, evidence: Evidence, kind: Any, tmp_path: Path) -> None:
     """Neither a client that fetches everything, nor its frames, plans and reports hold the key."""
@@ -154,6 +155,7 @@ def test_a_client_that_fetches_holds_no_key(service: Any, evidence: Evidence, ki
     assert len(evidence) > 200
 
 
+@pytest.mark.fault("K2", "K3", "K8")
 @pytest.mark.parametrize("failure", FAILURES)
 def test_no_error_shows_the_key(evidence: Evidence, failure: str) -> None:
     """Whatever a service answers, even with the key in its words, the error shows it nowhere."""
@@ -199,6 +201,7 @@ def test_a_redirect_sends_the_key_to_no_other_host(evidence: Evidence, status: i
         assert other.asks == []
 
 
+@pytest.mark.fault("K2")
 def test_an_interrupt_shows_no_key(evidence: Evidence) -> None:
     """A Ctrl-C while pages are on their way shows no key in any frame that it passes."""
     oracle = Oracle.of_prices(1440)
@@ -216,6 +219,7 @@ def test_an_interrupt_shows_no_key(evidence: Evidence) -> None:
         evidence.add("stop", caught.value, caught.value.partial, caught.value.resume)  # type: ignore[attr-defined]
 
 
+@pytest.mark.fault("K4")
 @pytest.mark.parametrize("key", [KEY + "\n", KEY + " ", KEY + "é", f"{KEY}\r\nX-Evil: 1", "\0" + KEY])
 def test_a_malformed_key_is_refused_unshown(evidence: Evidence, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that no header can carry is refused without being shown, wherever it comes from."""
@@ -226,6 +230,7 @@ def test_a_malformed_key_is_refused_unshown(evidence: Evidence, key: str, monkey
         evidence.add("environment", _caught(lambda: md.Client("https://service.invalid")))
 
 
+@pytest.mark.fault("K7")
 @pytest.mark.parametrize(
     "url", [f"https://{KEY}@host", f"https://user:{KEY}@host", f"https://host?api_key={KEY}", f"https://host#{KEY}"]
 )
@@ -242,6 +247,7 @@ def test_a_refused_argument_shows_no_key(evidence: Evidence) -> None:
         evidence.add("error", _caught(lambda arguments=arguments: md.Client(api_key=KEY, **arguments)))
 
 
+@pytest.mark.fault("K3")
 def test_a_pickled_client_holds_no_key(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pickles and copies of a client hold no key, whatever gave it."""
     monkeypatch.setenv("MARKETDATA_API_KEY", KEY)
@@ -251,6 +257,7 @@ def test_a_pickled_client_holds_no_key(evidence: Evidence, monkeypatch: pytest.M
         evidence.add("copy", copy.deepcopy(client))
 
 
+@pytest.mark.fault("K5")
 def test_an_archive_holds_no_key(service: Any, evidence: Evidence, tmp_path: Path) -> None:
     """No byte of an archive that was pulled with it: files, their decoded values and metadata, the log of commits."""
     client = md.Client(service.base_url, KEY)
@@ -278,6 +285,7 @@ def test_a_refused_pull_leaves_no_key(evidence: Evidence, tmp_path: Path) -> Non
         evidence.add(path.name, path.read_bytes() if path.is_file() else b"", str(path))
 
 
+@pytest.mark.fault("K5")
 def test_a_cassette_holds_no_key(archive: md.Archive, tmp_path: Path) -> None:
     """A recording with the house's options has no key, even of a service that repeats it; nor has any of the suite."""
     with (

@@ -1,15 +1,16 @@
-"""Markets of many tokens."""
+"""Markets of many tokens, and services that fill and order their pages in ways of their own."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
 from fetch.turns import Near, Turns
 from reference.faults import Act, Ask, ok, refuse
-from reference.oracle import MINUTE, START, Oracle, minutes
+from reference.oracle import DATE, MINUTE, START, Oracle, minutes
 
-from marketdata.times import Range, to_text
+from marketdata.times import Range, parse_iso, to_text
 
 # Requests per minute of the key, by seed.
 PLANS = {0: None, 1: 60_000, 2: 600}
@@ -65,3 +66,52 @@ def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> t
         return ok({**body, "token_id": name, "token_label": label, "data": body["data"][label]})
 
     return oracle, answer
+
+
+ORDERS = ["time", "label after label", "last label first", "newest first", "newest pages first", "any"]
+
+
+def ordered(keys: list[tuple[str, int]], order: str, size: int) -> list[tuple[str, int]]:
+    """Keys of points, which are in order of time, in another order."""
+    match order:
+        case "label after label":
+            return sorted(keys)
+        case "last label first":
+            return sorted(keys, key=lambda key: key[0], reverse=True)
+        case "newest first":
+            return keys[::-1]
+        case "newest pages first":
+            return [key for at in range(len(keys) // size * size, -1, -size) for key in keys[at : at + size]]
+        case "any":
+            random.Random(1).shuffle(keys)
+    return keys
+
+
+def keys_of(oracle: Oracle, ask: Ask) -> list[tuple[str, int]]:
+    """Keys of the points in the range that is requested, by time."""
+    start, end = parse_iso(ask.params["start_ts"]), parse_iso(ask.params["end_ts"])
+    return sorted((key for key in oracle.points if start <= key[1] < end), key=lambda key: (key[1], key[0]))
+
+
+def paged(
+    oracle: Oracle,
+    ask: Ask,
+    size: int = 200,
+    order: str = "time",
+    *,
+    own_labels: bool = False,
+    last: str | None = None,
+    told: int | None = None,
+) -> Act:
+    """Pages of ``size`` points in an order; ``own_labels``: a page names only the labels that it has points of.
+
+    ``last`` is the cursor of the last page, and ``told`` the limit that a page states.
+    """
+    if "start_ts" not in ask.params:
+        return refuse(404)
+    keys, at = ordered(keys_of(oracle, ask), order, size), int(ask.params.get("cursor", "0"))
+    body = oracle.body(keys[at : at + size], told or size, str(at + size) if at + size < len(keys) else last)
+    if own_labels:
+        body["data"] = {label: points for label, points in body["data"].items() if points}
+        body["tokens"] = {label: oracle.labels[label] for label in body["data"]}
+    return ok(body).with_header("Date", DATE)

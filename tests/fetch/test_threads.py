@@ -16,10 +16,9 @@ from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.markets import Markets
 
 
-@pytest.mark.parametrize("workers", [1, 3, 16])
-@pytest.mark.parametrize(("in_order", "buffer"), [(False, None), (True, None), (True, 4)])
+@pytest.mark.parametrize(("workers", "in_order", "buffer"), [(1, True, None), (3, False, None), (16, True, 4)])
 def test_every_row_arrives_once(
-    server: FaultServer, transport: Transport, workers: int, buffer: int | None, *, in_order: bool
+    server: FaultServer, transport: Transport, workers: int, in_order: bool, buffer: int | None
 ) -> None:
     """However many requests are side by side, and whichever is answered first."""
     oracle = server.answer = Oracle.of_prices(3000)
