@@ -27,7 +27,6 @@ from marketdata.cli.commands import demo
 from marketdata.cli.messages import code
 from marketdata.display import progress_bar
 
-RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded"
 RANGE = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
 
 
@@ -579,20 +578,3 @@ def test_the_demo_proves_itself_and_draws(tmp_path, monkeypatch) -> None:
     assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
     assert "Simulating a week" in done.stdout
     assert (tmp_path / "chart.png").read_bytes()[1:4] == b"PNG"
-
-
-def test_the_demo_runs_on_recorded_files(tmp_path) -> None:
-    """The demo does the same with recorded data, of which a few tokens and markets show as much as all."""
-    if not RECORDED.is_dir():
-        pytest.skip("the recorded data is not here: ../shared/data/recorded")
-    data = tmp_path / "data"
-    data.mkdir()
-    for kind, of in {"markets": "market_id", "books": "token_id", "prices": "token_id", "metrics": "market_id"}.items():
-        rows = pl.read_parquet(RECORDED / f"{kind}.parquet")
-        few = rows[of].unique(maintain_order=True)[: None if kind == "markets" else 3]
-        rows.filter(pl.col(of).is_in(few.implode())).write_parquet(data / f"{kind}.parquet")
-    done = marketdata("demo", "--data", data, "--out", tmp_path / "chart.png", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3
-    assert "imulated" not in done.stdout
-    assert (tmp_path / "chart.png").is_file()
