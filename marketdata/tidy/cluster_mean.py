@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +92,7 @@ def cluster_mean(
     rows = in_memory(selected(frame, [*wanted, *ids]))
     if not rows.is_number(chosen) and len(rows):
         raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
-    values, market, cluster_of_row = rows.numbers(chosen), rows.codes("market_id"), codes_of(rows, unit)
+    values, market, cluster_of_row = rows.numbers(chosen), rows.codes("market_id"), _codes(rows, unit, nullable=False)
     first, group = _groups(rows, groups, stands_for_its_market(rows))
     means, markets, missing = [], [], []
     for number_of_group in range(len(first)):
@@ -126,14 +125,17 @@ def stands_for_its_market(rows: Frame) -> NDArray[np.bool_]:
     return one_token_per_market([(*ids, None)[:3] for ids in tokens])[token]
 
 
-def codes_of(rows: Frame, name: str) -> Ints:
-    """A column as whole numbers, in the order of its values; NotTidyError for a missing value."""
-    raw = rows.raw(name)
-    if any(map(is_missing, raw)) if isinstance(raw, list) else raw.null_count():
+def _codes(rows: Frame, name: str, *, nullable: bool) -> Ints:
+    """A column as whole numbers in the order of its values, null last."""
+    _, first, which = np.unique(rows.comparable(name), return_index=True, return_inverse=True)
+    raw = rows.raw(name, first)
+    values = [None if is_missing(value) else value for value in raw]
+    if None in values and not nullable:
         raise NotTidyError(f"{name} has missing values; fill them, or drop these rows.")
-    if rows.is_number(name):
-        return np.unique(rows.numbers(name), return_inverse=True)[1].astype(np.int64)
-    return frames.ranks(rows, name).astype(np.int64)
+    order = sorted(range(len(values)), key=lambda i: (values[i] is None, values[i] if values[i] is not None else ""))
+    rank = np.empty(len(values), np.int64)
+    rank[order] = np.arange(len(values))
+    return rank[which]
 
 
 def _groups(rows: Frame, names: Sequence[str], counted: NDArray[np.bool_]) -> tuple[Ints, Ints]:
@@ -142,20 +144,11 @@ def _groups(rows: Frame, names: Sequence[str], counted: NDArray[np.bool_]) -> tu
         return np.zeros(1, np.int64), np.where(counted, 0, -1)
     group = np.zeros(len(rows), np.int64)
     for name in names:
-        values, which = np.unique(rows.comparable(name), return_inverse=True)
-        group = np.unique(group * (len(values) + 1) + which, return_inverse=True)[1]
-    used, first = np.unique(group[counted], return_index=True)
-    first = np.flatnonzero(counted)[first]
-    keys = zip(*(_sortable(rows.raw(name, first)) for name in names), strict=True)
-    order = [place for place, _ in sorted(enumerate(keys), key=lambda one: one[1])]
-    rank = np.full(int(group.max(initial=-1)) + 1, -1)
-    rank[used[order]] = np.arange(len(order))
-    return first[order], np.where(counted, rank[group], -1)
-
-
-def _sortable(raw: Any) -> list[tuple[bool, Any]]:
-    values = raw if isinstance(raw, list) else raw.to_list()
-    return [(value is None, "" if value is None else value) for value in values]
+        codes = _codes(rows, name, nullable=True)
+        group = np.unique(group * (codes.max(initial=0) + 1) + codes, return_inverse=True)[1]
+    _, first, which = np.unique(group[counted], return_index=True, return_inverse=True)
+    group[~counted], group[counted] = -1, which
+    return np.flatnonzero(counted)[first], group
 
 
 def warn_of_means(name: str, share: float | None, effective: Sequence[float], missing: Sequence[float]) -> None:
