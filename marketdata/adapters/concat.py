@@ -61,8 +61,8 @@ def _differing(frames: Sequence[Any]) -> str:
             types.setdefault(name, {}).setdefault(_type_name(frame, name), place)
     for name, places in types.items():
         if len(places) > 1 and name not in ID_COLUMNS:
-            found = ", ".join(f"{kind} in frames[{place}]" for kind, place in places.items())
-            return f"The column {name!r} is {found}; cast it to one type first, such as numbers to float64."
+            types_and_places = ", ".join(f"{kind} in frames[{place}]" for kind, place in places.items())
+            return f"The column {name!r} is {types_and_places}; cast it to one type first, such as numbers to float64."
     return ""
 
 

@@ -71,11 +71,11 @@ def run(
         return partitions.apply(frame, again, _KEYS.get(partition_by), all_rows=partition_by == "all")  # type: ignore[no-any-return]
     names = names_of(frame)
     kind = kind_of(names, kinds)
-    own = names if keep_extra or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
+    columns = names if keep_extra or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
     if not isinstance(frame, pl.LazyFrame):
         keys, all_rows = _KEYS.get(partition_by, ()), partition_by == "all"
-        return engines.apply(engines.selected(frame, own), again, keys, all_rows=all_rows)  # type: ignore[no-any-return]
-    query = frame.select(own)
+        return engines.apply(engines.selected(frame, columns), again, keys, all_rows=all_rows)  # type: ignore[no-any-return]
+    query = frame.select(columns)
     if kind == "nested" and partition_by in ("row", "snapshot"):
         parts = in_query(query, again, streamable=True)
         return parts if partition_by == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]

@@ -254,12 +254,12 @@ def _united_in_duckdb(frames: Sequence[Native], named: Sequence[dict[str, str]],
     return _union(part(0), part(1))
 
 
-def _union(one: Native, other: Native) -> Native:
+def _union(left: Native, right: Native) -> Native:
     import duckdb
 
-    __marketdata_rows = other  # found by a name that no table of a user has
+    __marketdata_rows = right  # found by a name that no table of a user has
     try:
-        return one.query("__one", "SELECT * FROM __one UNION ALL BY NAME SELECT * FROM __marketdata_rows")
+        return left.query("__left", "SELECT * FROM __left UNION ALL BY NAME SELECT * FROM __marketdata_rows")
     except duckdb.InvalidInputException:
         raise ConfigError(
             "The two DuckDB relations are of different connections, which cannot read each other; make both with one "

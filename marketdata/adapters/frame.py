@@ -136,12 +136,12 @@ class Frame:
         before, chosen = self.before
         new = [name for name in names if name not in self.arrays]
         unread = [name for name in new if name not in before]
-        found = self.fast(unread) if unread else {}
+        fast_arrays = self.fast(unread) if unread else {}
         for name in new:
             if name in before:
                 self.arrays[name] = before[name][chosen]
-            elif name in found:
-                self.arrays[name] = found[name] if self.rows is None else found[name][self.rows]
+            elif name in fast_arrays:
+                self.arrays[name] = fast_arrays[name] if self.rows is None else fast_arrays[name][self.rows]
             else:
                 rule = normalization.RULES.get(name, normalization.numbers)
                 self.arrays[name] = rule(self.raw(name), name).to_numpy()
@@ -158,19 +158,21 @@ class Frame:
     def without(self, name: str) -> Self:
         """The same without a column, whose type is none for what is made."""
         out = copy.copy(self)
-        out.names, out.ids, out.keys = ([c for c in some if c != name] for some in (self.names, self.ids, self.keys))
+        out.names, out.ids, out.keys = (
+            [c for c in columns if c != name] for columns in (self.names, self.ids, self.keys)
+        )
         return out
 
     def times(self, name: str) -> Ints:
         """A column of times as microseconds UTC; NotTidyError if one is missing."""
-        found = self.read(name)[0] if name == "ts" else normalization.micros(self.raw(name), name).to_numpy()
-        return _present(found, name, NO_TIME, "a time: drop")
+        values = self.read(name)[0] if name == "ts" else normalization.micros(self.raw(name), name).to_numpy()
+        return _present(values, name, NO_TIME, "a time: drop")
 
     def codes(self, name: str, *, nullable: bool = False) -> NDArray[np.integer]:
         """A column as integers, equal where its texts are; -1 where one is missing, or NotTidyError but for a label."""
-        ids = name in ID_COLUMNS
-        found = self.read(name)[0] if ids else normalization.codes(self.raw(name), name).to_numpy()
-        return found if nullable or name == "token_label" else _present(found, name, -1, "one: fill or drop")
+        is_id = name in ID_COLUMNS
+        values = self.read(name)[0] if is_id else normalization.codes(self.raw(name), name).to_numpy()
+        return values if nullable or name == "token_label" else _present(values, name, -1, "one: fill or drop")
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
         """Ids as Python texts, of all rows or some."""

@@ -71,17 +71,17 @@ def rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()) -> Co
 
     One of several rows with equal ``keys`` stays; NotTidyError if they differ in one of the columns ``same``.
     """
-    known = frame.entries
-    if known is not None and not keys:
-        return known
-    if known is None:
+    entries = frame.entries
+    if entries is not None and not keys:
+        return entries
+    if entries is None:
         ts, starts = frame.read("ts", *frame.ids)[0], group_starts(*frame.read(*frame.keys))
     else:
-        ts, starts = known.ts, known.bounds[:-1]
+        ts, starts = entries.ts, entries.bounds[:-1]
     if order.rises(ts, starts, strictly=bool(keys)):
-        found = _entries(frame, starts) if known is None else known
-        if found is not None:
-            return found
+        entries_in_order = _entries(frame, starts) if entries is None else entries
+        if entries_in_order is not None:
+            return entries_in_order
     return _sorted(frame, keys, same)
 
 
@@ -127,29 +127,29 @@ def snapshots(frame: Frame, *, all_levels: bool) -> tuple[Columns, Side, Side]:
     entries, keys = frame.entries, frame.ids if frame.entries is None else []
     levels = LevelRows(*frame.read(*LevelRows._fields, *keys)[: len(LevelRows._fields)])
     starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.bounds[:-1]
-    found = order.snapshots(levels, starts, all_levels=all_levels)
-    if found is not None and entries is None:
+    sides = order.snapshots(levels, starts, all_levels=all_levels)
+    if sides is not None and entries is None:
         entries = _entries(frame, starts)
-    if found is None or entries is None:
+    if sides is None or entries is None:
         entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
         levels = LevelRows(*frame.read(*LevelRows._fields))
-        found = order.snapshots(levels, entries.bounds[:-1], all_levels=all_levels)
-    if found is None:
+        sides = order.snapshots(levels, entries.bounds[:-1], all_levels=all_levels)
+    if sides is None:
         new = ~order.same_as_before(*frame.read(*frame.keys, "ts", "side"))
         raise order.wrong_numbers(levels, new, frame.missing_levels(), frame.shown)
-    if len(found.wrong):
-        raise order.wrong_level(levels, int(found.wrong[0]), frame.shown)
-    bounds = np.searchsorted(found.bids.begins, entries.bounds)
-    return Columns(entries.tokens, bounds, found.ts), found.bids, found.asks
+    if len(sides.wrong):
+        raise order.wrong_level(levels, int(sides.wrong[0]), frame.shown)
+    bounds = np.searchsorted(sides.bids.begins, entries.bounds)
+    return Columns(entries.tokens, bounds, sides.ts), sides.bids, sides.asks
 
 
 def level_rows(frame: Frame) -> Rows:
     """The rows of a frame of levels by token, time, side and level, of nested books those that they would have."""
-    found = books(frame)
+    snapshot_books = books(frame)
     if frame.kind == "nested":
-        return expanded(found)
+        return expanded(snapshot_books)
     levels, entries = LevelRows(*frame.read(*LevelRows._fields)), rows(frame)
-    edges = np.stack((found.bids.begins, found.asks.begins), axis=1).ravel()
+    edges = np.stack((snapshot_books.bids.begins, snapshot_books.asks.begins), axis=1).ravel()
     return Rows(entries, levels, np.append(edges, len(levels.ts)))
 
 
@@ -171,11 +171,11 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
     """
     (ts,) = frame.read("ts")
     texts = {c: frame.texts(c, starts) for c in frame.keys}
-    lacks_id = "token_label" not in texts and any(None in some for some in texts.values())
+    lacks_id = "token_label" not in texts and any(None in values for values in texts.values())
     if lacks_id or (len(starts) and ts[starts].min() == order.NO_TIME):
         _check(frame)
     # A missing id, which labels may stand for, is behind the others.
-    keys = [[(t is None, t or "") for t in some] if None in some else some for some in texts.values()]
+    keys = [[(t is None, t or "") for t in values] if None in values else values for values in texts.values()]
     if any(a >= b for a, b in pairwise(zip(*keys, strict=True))):
         return None
     if "token_label" in frame.names and "token_label" not in texts:
@@ -223,9 +223,9 @@ def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[list[tuple[str | N
     codes = [frame.codes(name, nullable=name not in ID_COLUMNS) for name in names]
     starts = group_starts(*codes)
     first, which = order.distinct(codes[0][starts])
-    for more in codes[1:]:
-        _, own = order.distinct(more[starts])
-        first, which = order.distinct(which * (int(own.max(initial=0)) + 1) + own)
+    for other_codes in codes[1:]:
+        _, which_of_column = order.distinct(other_codes[starts])
+        first, which = order.distinct(which * (int(which_of_column.max(initial=0)) + 1) + which_of_column)
     texts = zip(*(frame.texts(name, starts[first]) for name in names), strict=True)
     return [*texts], np.repeat(which, run_ends(starts, len(frame)) - starts)
 
@@ -278,9 +278,9 @@ def _sides_of_lists(frame: Frame, snapshots: Columns, *, all_levels: bool) -> tu
     if not (_is_sound(bids, -1, all_levels=all_levels) and _is_sound(asks, 1, all_levels=all_levels)):
         # The error of the rule that is broken; a list of one null is an empty side.
         rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks))
-        found = order.snapshots(rows.levels, rows.entries.bounds[:-1], all_levels=all_levels)
-        if found is not None and len(found.wrong):
-            raise order.wrong_level(rows.levels, int(found.wrong[0]), rows.entries.shown)
+        sides_in_order = order.snapshots(rows.levels, rows.entries.bounds[:-1], all_levels=all_levels)
+        if sides_in_order is not None and len(sides_in_order.wrong):
+            raise order.wrong_level(rows.levels, int(sides_in_order.wrong[0]), rows.entries.shown)
     return bids, asks
 
 
@@ -342,10 +342,10 @@ def to_frame(
     ``names`` gives the columns in their order, by default time, ids and values. Further columns of the frame are passed
     on, if each of its rows is an entry.
     """
-    passed, known = set[str](), frame.entries
-    if known is not None and frame.rows is None:
+    passed, entries = set[str](), frame.entries
+    if entries is not None and frame.rows is None:
         # Ids and times that did not change are passed on without a copy.
-        same = [*(frame.ids if columns.bounds is known.bounds else ()), *(["ts"] if columns.ts is known.ts else ())]
+        same = [*(frame.ids if columns.bounds is entries.bounds else ()), *(["ts"] if columns.ts is entries.ts else ())]
         passed = frame.tidy.intersection(same)
     names = list(dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names)
     new = entry_columns(columns, [c for c in names if c not in passed and c not in values])

@@ -98,11 +98,11 @@ def not_text(name: str, found: object) -> str:
 
 def check_unicode(name: str, texts: Iterable[object]) -> None:
     """NotTidyError for a text with a lone surrogate: libraries would refuse it later, or merge it with another."""
-    known = [text for text in texts if isinstance(text, str)]
+    present = [text for text in texts if isinstance(text, str)]
     try:
-        "".join(known).encode()
+        "".join(present).encode()
     except UnicodeEncodeError:
-        wrong = next(text for text in known if re.search("[\ud800-\udfff]", text))
+        wrong = next(text for text in present if re.search("[\ud800-\udfff]", text))
         raise NotTidyError(
             f"{name} contains {wrong!r}, which has a lone surrogate and so is no Unicode text; correct or drop it."
         ) from None
@@ -194,10 +194,10 @@ def levels(raw: Raw, name: str = "level") -> pl.Series:
     if not isinstance(raw, list) and raw.dtype == pl.Int32:
         return raw  # type: ignore[no-any-return]
     whole = not isinstance(raw, list) and raw.dtype.is_integer()
-    found: pl.Series = raw if whole else numbers(raw, name).fill_nan(None)
-    out = found.cast(pl.Int32, strict=False)  # what does not fit becomes null
-    same = out.cast(pl.Float64) == found.cast(pl.Float64)
-    wrong = found.filter(found.is_not_null() & (out.is_null() | (out < 0) | ~same))
+    given: pl.Series = raw if whole else numbers(raw, name).fill_nan(None)
+    out = given.cast(pl.Int32, strict=False)  # what does not fit becomes null
+    same = out.cast(pl.Float64) == given.cast(pl.Float64)
+    wrong = given.filter(given.is_not_null() & (out.is_null() | (out < 0) | ~same))
     if len(wrong):
         raise NotTidyError(f"{name} contains {wrong[0]}; levels are 0, 1, 2, ... from the best price.")
     return out
@@ -205,8 +205,8 @@ def levels(raw: Raw, name: str = "level") -> pl.Series:
 
 def codes(raw: Raw, name: str) -> pl.Series:
     """`ids` as integers, -1 where one is missing."""
-    found = ids(raw, name, nullable=True).to_physical()
-    return found.cast(pl.Int64).fill_null(-1) if found.null_count() else found
+    physical = ids(raw, name, nullable=True).to_physical()
+    return physical.cast(pl.Int64).fill_null(-1) if physical.null_count() else physical
 
 
 def micros(raw: Raw, name: str) -> pl.Series:

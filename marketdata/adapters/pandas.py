@@ -63,7 +63,7 @@ class PandasFrame(Frame):
         """See `Frame`."""
         import pandas as pd
 
-        found = {}
+        arrays = {}
         for name in names:
             array = self.native[name].array
             if name in TEXTS and isinstance(array, pd.Categorical):
@@ -72,17 +72,17 @@ class PandasFrame(Frame):
                 if is_text:
                     check_unicode(name, texts)
                 if is_text if name != "side" else texts.tolist() == [BID, ASK]:
-                    found[name] = array.codes
+                    arrays[name] = array.codes
             elif name not in TEXTS and str(array.dtype) == _TIDY.get(name, "float64"):
                 if name == "ts":
-                    found[name] = array.asi8
+                    arrays[name] = array.asi8
                 else:
                     whole = array.to_numpy(dtype="int32", na_value=0) if name == "level" else array
-                    found[name] = np.ascontiguousarray(whole)
-        if "side" in found and found["side"].min(initial=0) < 0:
-            del found["side"]
-        self.tidy |= found.keys()
-        return found
+                    arrays[name] = np.ascontiguousarray(whole)
+        if "side" in arrays and arrays["side"].min(initial=0) < 0:
+            del arrays["side"]
+        self.tidy |= arrays.keys()
+        return arrays
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
         """See `Frame`; categories have their texts already."""
@@ -183,17 +183,17 @@ def _texts(column: Texts, wanted: Any) -> Any:
 
     codes, texts, lengths = column
     if wanted is None or isinstance(wanted, pd.CategoricalDtype):
-        known = [] if wanted is None else wanted.categories.tolist()
-        if wanted is None or known != texts:
+        categories = [] if wanted is None else wanted.categories.tolist()
+        if wanted is None or categories != texts:
             # Labels of tokens may be equal, missing or in no order.
             present = texts if texts == [BID, ASK] else sorted({text for text in texts if text is not None})
             if wanted is None:
-                wanted, known = pd.CategoricalDtype(pd.Index(present, dtype="str")), present
-            place = {text: i for i, text in enumerate(known)}
+                wanted, categories = pd.CategoricalDtype(pd.Index(present, dtype="str")), present
+            place = {text: i for i, text in enumerate(categories)}
             # Values of another frame, such as orders for a token without books, have categories of their own.
             more = [text for text in present if text not in place]
             wanted = pd.CategoricalDtype(wanted.categories.append(pd.Index(more))) if more else wanted
-            place |= {text: i for i, text in enumerate(more, len(known))}
+            place |= {text: i for i, text in enumerate(more, len(categories))}
             lookup = np.array([*(place.get(text, -1) for text in texts), -1])
             codes = codes if (lookup[:-1] == np.arange(len(texts))).all() else lookup[codes]
         codes = codes.astype(np.min_scalar_type(-1 - len(wanted.categories)))

@@ -54,14 +54,16 @@ class PolarsFrame(Frame):
         because on a busy machine the wait for other threads takes longer than the step.
         """
         schema = self.native.schema
-        own = [c for c in names if schema[c] == _TIDY.get(c) or (c in ID_COLUMNS and isinstance(schema[c], _CODED))]
+        tidy_columns = [
+            c for c in names if schema[c] == _TIDY.get(c) or (c in ID_COLUMNS and isinstance(schema[c], _CODED))
+        ]
         # NaN of numbers becomes null, so they are not passed on.
-        self.tidy.update(own, (c for c in names if c in ID_COLUMNS and schema[c] == pl.String))
-        ready = (pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in own)
-        table = self.native.select_seq(column.to_physical() for column in ready) if own else ()
-        found = {c.name: c.to_numpy() for c in table if not c.null_count()}
+        self.tidy.update(tidy_columns, (c for c in names if c in ID_COLUMNS and schema[c] == pl.String))
+        ready = (pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in tidy_columns)
+        table = self.native.select_seq(column.to_physical() for column in ready) if tidy_columns else ()
+        arrays = {c.name: c.to_numpy() for c in table if not c.null_count()}
         numbers = (c for c in names if c not in RULES and schema[c] == pl.Float64)
-        return found | {c: self.native[c].to_numpy() for c in numbers}
+        return arrays | {c: self.native[c].to_numpy() for c in numbers}
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
         """See `Frame`; columns of texts and categories have them already."""
@@ -154,14 +156,14 @@ def _texts(name: str, column: Texts, wanted: pl.DataType | None) -> pl.Series:
 
 def _lists(column: Lists) -> pl.Series:
     counts, values = column
-    some = np.flatnonzero(counts)
-    keys = pl.Series("of", np.repeat(some, counts[some])).set_sorted()
+    filled = np.flatnonzero(counts)
+    keys = pl.Series("of", np.repeat(filled, counts[filled])).set_sorted()
     numbers = pl.Series("values", values, dtype=pl.Float64)
-    found = pl.DataFrame([keys, numbers]).group_by("of", maintain_order=True).agg(pl.all())["values"]
-    if len(some) == len(counts):
-        return found
+    lists = pl.DataFrame([keys, numbers]).group_by("of", maintain_order=True).agg(pl.all())["values"]
+    if len(filled) == len(counts):
+        return lists
     places = pl.Series(np.where(counts > 0, np.cumsum(counts > 0) - 1, -1), dtype=pl.Int64)
-    return found.gather(places.set(places < 0, None)).fill_null([])
+    return lists.gather(places.set(places < 0, None)).fill_null([])
 
 
 def _passed(column: Passed) -> pl.Series:
