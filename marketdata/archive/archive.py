@@ -6,14 +6,14 @@ import copy
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, wraps
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
 
 from marketdata.adapters.recordings.columns import renamed_columns
 from marketdata.adapters.recordings.paths import files_of
-from marketdata.archive import files, ingest, listings, maintenance, query, recordings, scan, sql, summary
+from marketdata.archive import ingest, listings, maintenance, query, recordings, scan, sql, summary
 from marketdata.archive.follow import Follower, Round
 from marketdata.archive.pull import FetchedRange, Pull, PullOptions
 from marketdata.archive.query import Missing, checked_views
@@ -35,23 +35,8 @@ from marketdata.typing import Frame, FrameKind
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 # Ids, slugs, records or rows of markets, or a frame with market_id.
 Markets = Any
-
-
-def _frame_is_of_archive(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The method, which refuses ``frame=`` and says where it is given."""
-
-    @wraps(method)
-    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        if "frame" in kwargs:
-            problem = "is given once, to the archive: md.Archive(path, frame='polars')."
-            raise ConfigError(problem, argument="frame", value=kwargs["frame"])
-        return method(*args, **kwargs)
-
-    return checked
 
 
 class Archive(Generic[Frame]):
@@ -209,7 +194,6 @@ class Archive(Generic[Frame]):
             if data is not None:
                 ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
 
-    @_frame_is_of_archive
     @with_flags("unchanged", "dry_run", "progress")
     def add_files(
         self,
@@ -305,7 +289,6 @@ class Archive(Generic[Frame]):
                 added = recordings.add_files(scratch._store, files, options, progress=progress, real=self._store)
         return cast("Frame", query.report(recordings.ImportedFile, added, self._frame))
 
-    @_frame_is_of_archive
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")
     def pull(
         self,
@@ -381,17 +364,13 @@ class Archive(Generic[Frame]):
         >>> [len(archive.pull(client, **what)) for _ in range(2)]
         [1, 0]
         """
-        ways = {
-            "event": event, "series": series, "tags": tags, "search": search, "all_markets": all_markets or None,
-            "file": file,
-        }  # fmt: skip
-        selection = Selection(self._store, client, markets=markets, **ways)
+        ways = {"event": event, "series": series, "tags": tags, "search": search, "file": file}
+        selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         options = PullOptions(resolution, clamp=clamp, dry_run=dry_run, refresh=refresh, progress=progress)
         run = Pull(self._store, client, options)
         run.run(selection, checked_views(views), start, end)
         return cast("Frame", query.report(FetchedRange, sorted(run.fetched), self._frame))
 
-    @_frame_is_of_archive
     @with_flags("all_markets", "clamp")
     def follow(
         self,
@@ -436,17 +415,13 @@ class Archive(Generic[Frame]):
         >>> report.markets, report.error
         (1, None)
         """
-        ways = {
-            "event": event, "series": series, "tags": tags, "search": search, "all_markets": all_markets or None,
-            "file": file,
-        }  # fmt: skip
-        selection = Selection(self._store, client, markets=markets, **ways)
+        ways = {"event": event, "series": series, "tags": tags, "search": search, "file": file}
+        selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         step = to_duration(every, "every", least="1s", most="1d", numbers=True)
         options = PullOptions(resolution, clamp=clamp, progress=False, stop=stop or threading.Event())
         follower = Follower(self._store, client, selection, checked_views(views), options)
         return follower.rounds(start, step)
 
-    @_frame_is_of_archive
     def books(
         self,
         market: Markets | None = None,
@@ -486,7 +461,6 @@ class Archive(Generic[Frame]):
         """
         return self._read("books", market, start, end, resolution, on_missing, levels)
 
-    @_frame_is_of_archive
     def prices(
         self,
         market: Markets | None = None,
@@ -502,7 +476,6 @@ class Archive(Generic[Frame]):
         """
         return self._read("prices", market, start, end, resolution, on_missing)
 
-    @_frame_is_of_archive
     def metrics(
         self,
         market: Markets | None = None,
@@ -608,7 +581,6 @@ class Archive(Generic[Frame]):
         parts = scan.by_market(wanted, every)
         return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
 
-    @_frame_is_of_archive
     def sql(self, statement: str, *, stop: threading.Event | None = None) -> Frame:
         """The rows of a SQL statement over the archive, run by DuckDB in this process.
 
@@ -644,7 +616,6 @@ class Archive(Generic[Frame]):
         rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, stop)))
         return cast("Frame", query.in_kind(rows, self._frame))
 
-    @_frame_is_of_archive
     def markets(self, event_slug: str | None = None, search: str | None = None, *, at: TimeLike | None = None) -> Frame:
         """Records of markets: one row per market, as from `Client.markets`.
 
@@ -669,7 +640,6 @@ class Archive(Generic[Frame]):
         records = listings.listed(self._opened().catalog["markets"], search, {"event_slug": event_slug})
         return self._at(records, at, is_open=False)
 
-    @_frame_is_of_archive
     def universe(
         self, at: TimeLike, event_slug: str | None = None, search: str | None = None, *, keep: str | Iterable[str] = ()
     ) -> Frame:
@@ -687,7 +657,6 @@ class Archive(Generic[Frame]):
         records = listings.listed(self._opened().catalog["markets"], search, {"event_slug": event_slug})
         return self._at(records, at, is_open=True, keep=keep)
 
-    @_frame_is_of_archive
     def events(self, series_slug: str | None = None, search: str | None = None) -> Frame:
         """Records of events: one row per event, as from `Client.events`; see `markets`.
 
@@ -696,7 +665,6 @@ class Archive(Generic[Frame]):
         records = listings.listed(self._opened().catalog["events"], search, {"series_slug": series_slug})
         return cast("Frame", listings.records_frame("events", records, self._frame))
 
-    @_frame_is_of_archive
     def series(self, search: str | None = None) -> Frame:
         """Records of series: one row per series; see `markets`.
 
@@ -753,9 +721,8 @@ class Archive(Generic[Frame]):
         store, view, wanted = self._opened(), choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
         ranges = None if ids is None else query.covered_ranges(store.coverage[view], view, ids, start, end, "warn")
-        files.write(scan.computed(query_of(store, view, ranges, ranges or wanted, resolution)), Path(path))
+        scan.export(query_of(store, view, ranges, ranges or wanted, resolution), Path(path))
 
-    @_frame_is_of_archive
     def coverage(self) -> Frame:
         """The ranges that are stored: one row per range of a market's view.
 
@@ -789,7 +756,6 @@ class Archive(Generic[Frame]):
         """
         return maintenance.vacuum(self._opened(), retention_hours)
 
-    @_frame_is_of_archive
     @with_flags("repair")
     def verify(self, *, repair: bool = False) -> Frame:
         """What is not as it was written: one row per damaged file or range; none if all is well.

@@ -33,7 +33,7 @@ def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, se
     """Store records; events and series that are not given are derived from the markets."""
     given: dict[RecordKind, Any] = {"markets": markets, "events": events, "series": series}
     new = {kind: [records.read(kind, row) for row in rows_of(rows)] for kind, rows in given.items() if rows is not None}
-    if new and store.is_base_given:
+    if new and store.given_base is not None:
         store.fix_base()
     catalog = store.catalog
     catalog["markets"].upsert(new.get("markets", ()))

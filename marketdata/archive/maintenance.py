@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveCorruptError
 from marketdata.points.arguments import number
 from marketdata.points.columns import Ints
-from marketdata.points.records import KINDS
+from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, Range
 from marketdata.wire.arrow import from_tables
@@ -50,24 +50,11 @@ def compact(store: ArchiveStore) -> int:
         small = sorted((f for f in before.files if f.size <= _FILE_BYTES // 2), key=lambda f: (f.market_min, f.ts_min))
         for first, end in cuts(np.array([file.size for file in small]), _FILE_BYTES):
             if end - first > 1:
-                _join(store, view, small[first:end])
+                store.join(view, small[first:end], COMPACT_EFFORT)
         fewer += len(before.files) - len(table.version().files)
     for table in store.tables.values():
         table.checkpoint()
     return max(0, fewer)
-
-
-def _join(store: ArchiveStore, view: View, files: list[DataFile]) -> None:
-    """Write files as one; those that another writer replaces meanwhile are left out, as its rows are newer."""
-    table = store.points[view]
-
-    def plan(version: Version) -> Plan | None:
-        stored = [file for file in files if file in version.files]
-        if len(stored) < 2:
-            return None
-        return Plan(table.put(store.joined(view, stored), COMPACT_EFFORT), stored)
-
-    table.plan(plan)
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
@@ -92,8 +79,8 @@ def _unused_coverage(store: ArchiveStore, view: Any, hours: int) -> list[str]:
     if table.version().number < 0:
         return []
     retained = hours * 3600 * SECOND
-    # A version of the last hours names files that were written after it, or what the version of then named.
-    named = coverage.named_files(table) | coverage.named_files(table.past(time.time_ns() // 1000 - retained))
+    # A version of the last hours names files that were written since, or what the version of then named.
+    named = coverage.named_files(None) | coverage.named_files(time.time_ns() // 1000 - retained)
     return [
         f"{buckets.FOLDER}/{name}"
         for name in table.store.names(buckets.FOLDER)
@@ -105,23 +92,20 @@ def _unused_coverage(store: ArchiveStore, view: Any, hours: int) -> list[str]:
 
 def verify(store: ArchiveStore) -> list[Damage]:
     """All that differs from what was written; ArchiveError if the storage failed."""
-    found = []
-    for kind in KINDS:
-        broken = (
-            problem for file in store.tables[kind].version().files for problem in _problems(store.tables[kind], file)
-        )
-        found += [Damage(kind, "", None, None, problem) for problem in broken]
-    return [*found, *(damage for view in VIEWS for damage in _verify_view(store, view))]
-
-
-def _problems(table: Table, file: DataFile) -> list[str]:
-    return [str(rows) for _, rows in _pieces(table, file) if isinstance(rows, ArchiveCorruptError)]
+    damage = [
+        Damage(kind, "", None, None, str(rows))
+        for kind in KINDS
+        for file in store.tables[kind].version().files
+        for _, rows in _pieces(store.tables[kind], file)
+        if isinstance(rows, ArchiveCorruptError)
+    ]
+    return [*damage, *(problem for view in VIEWS for problem in _verify_view(store, view))]
 
 
 def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile, pa.Table | ArchiveCorruptError]]:
     """The rows of a file as they are stored now; of a damaged one those of each row group, or what is wrong there."""
     try:
-        footer = table.footer(file, fresh=True, whole=True)
+        footer = table.footer(file, fresh=True)
     except ArchiveCorruptError as problem:
         yield file, problem
         return
@@ -139,12 +123,12 @@ def _verify_view(store: ArchiveStore, view: View) -> Iterator[Damage]:
     """Compare the files of a view with its coverage."""
     table, coverage = store.points[view], store.coverage[view]
     version = table.version()
-    lost = coverage.damaged(version) if version.number >= 0 else {}
-    for problem in lost.values():
+    damaged_buckets = coverage.damaged(version) if version.number >= 0 else {}
+    for problem in damaged_buckets.values():
         yield Damage("coverage", "", None, None, problem)
     damage, times = _stored_times(table, view, version)
     yield from damage
-    for market, records in ({} if lost else _differing(coverage.all(version), times)).items():
+    for market, records in ({} if damaged_buckets else _differing(coverage.all(version), times)).items():
         for record, problem in records:
             yield Damage(view, market, record.start, record.end, problem)
 
@@ -162,9 +146,9 @@ def _stored_times(table: Table, view: View, version: Version) -> tuple[list[Dama
                 continue
             with errors.parsing(f"The data file {file.path}"):
                 columns = from_tables(view, [rows]).sort()
-            for market, some in times_of(columns).items():
-                times.setdefault(market, []).append(some)
-    return damage, {market: np.sort(np.concatenate(some)) for market, some in times.items()}
+            for market, part_times in times_of(columns).items():
+                times.setdefault(market, []).append(part_times)
+    return damage, {market: np.sort(np.concatenate(parts)) for market, parts in times.items()}
 
 
 def _span(part: DataFile) -> tuple[int | None, int | None]:
@@ -178,13 +162,14 @@ def _differing(
     """Ranges of each market whose number of rows is not that of their coverage."""
     out: dict[str, list[tuple[CoverageRecord, str]]] = {}
     for market in sorted({*coverage, *times}):
-        stored, records = times.get(market, np.empty(0, np.int64)), coverage.get(market, [])
-        for record in records:
-            count = int(np.diff(np.searchsorted(stored, record.range))[0])
-            if count != record.rows:
-                problem = f"{count} points are stored where {record.rows} were written"
-                out.setdefault(market, []).append((record._replace(rows=count), problem))
-        outside = stored[~_inside(stored, records)]
+        stored, is_covered = times.get(market, np.empty(0, np.int64)), np.zeros(len(times.get(market, ())), bool)
+        for record in coverage.get(market, []):
+            first, last = np.searchsorted(stored, record.range).tolist()
+            is_covered[first:last] = True
+            if last - first != record.rows:
+                problem = f"{last - first} points are stored where {record.rows} were written"
+                out.setdefault(market, []).append((record, problem))
+        outside = stored[~is_covered]
         if len(outside):
             span = Range(int(outside[0]), int(outside[-1]) + 1)
             wrong = CoverageRecord(*span, CoverageState.UNVERIFIED, len(outside), 0)
@@ -192,49 +177,44 @@ def _differing(
     return out
 
 
-def _inside(times: Ints, records: Iterable[CoverageRecord]) -> Any:
-    out = np.zeros(len(times), bool)
-    for record in records:
-        first, last = np.searchsorted(times, record.range)
-        out[first:last] = True
-    return out
-
-
 def repair(store: ArchiveStore) -> list[Damage]:
     """Keep what can be read of damaged files, and record as unverified what differs, for a pull to fetch again."""
-    found = verify(store)
-    for name, table in store.tables.items():
+    damage = verify(store)
+    for table in store.tables.values():
         for file in table.version().files:
             _salvage(table, file)
-        if name in KINDS and any(one.view == name for one in found):
-            _add_records(store, name)
+    for kind in KINDS:
+        if any(problem.view == kind for problem in damage):
+            _add_records(store, kind)
     for view in VIEWS:
-        _recover(store, view)
-    return found
+        if store.points[view].version().number >= 0:
+            _recover(store, view)
+    return damage
 
 
 def _salvage(table: Table, file: DataFile) -> None:
     """Replace a damaged file by those of its row groups that can still be read."""
-    parts = [rows for _, rows in _pieces(table, file)]
-    readable = [rows for rows in parts if isinstance(rows, pa.Table)]
+    pieces = [rows for _, rows in _pieces(table, file)]
+    readable = [rows for rows in pieces if isinstance(rows, pa.Table)]
 
     def plan(version: Version) -> Plan | None:
         kept = table.put(pa.concat_tables(readable).unify_dictionaries()) if readable else []
         return Plan(kept, [file]) if file in version.files else None
 
-    if len(readable) < len(parts):
+    if len(readable) < len(pieces):
         table.plan(plan)
 
 
-def _add_records(store: ArchiveStore, name: str) -> None:
+def _add_records(store: ArchiveStore, kind: RecordKind) -> None:
     """Add what points, and records of markets, know of records that are lost; a pull knows the remaining ones."""
     markets = store.catalog["markets"]
-    if name == "markets":
-        for view, table in store.points.items():
-            for file in table.version().files:
-                markets.upsert(seen_markets(from_tables(view, [table.read(file)]), markets))
-    elif name in ("events", "series"):
-        store.catalog[name].upsert(derive(name, every := markets.records(), every))  # type: ignore[index,arg-type]
+    if kind != "markets":
+        every = markets.records()
+        store.catalog[kind].upsert(derive(kind, every, every))
+        return
+    for view, table in store.points.items():
+        for file in table.version().files:
+            markets.upsert(seen_markets(from_tables(view, [table.read(file)]), markets))
 
 
 def _recover(store: ArchiveStore, view: View) -> None:
@@ -242,25 +222,21 @@ def _recover(store: ArchiveStore, view: View) -> None:
     table, coverage, now = store.points[view], store.coverage[view], time.time_ns() // 1000
 
     def plan(version: Version) -> Plan | None:
-        lost = coverage.damaged(version)
+        damaged = coverage.damaged(version)
         _, times = _stored_times(table, view, version)
-        known = coverage.readable(version, lost)
+        readable = coverage.all(version, without=damaged)
         changed = {}
-        for market, wrong in _differing(known, times).items():
-            ranges = [Range(record.start, record.end) for record, _ in wrong]
-            kept = [record for record in known.get(market, []) if record.range not in ranges]
-            free = gaps((r.range for r in kept), hull_of(times[market], store.base.micros)) if market in times else []
-            added = [CoverageRecord(*r, CoverageState.UNVERIFIED, _count(times[market], r), now) for r in free]
-            changed[market] = sorted([*kept, *(record for record in added if record.rows)])
-        if not changed and not lost:
-            return None
-        everything = {**known, **changed}
-        touched = {buckets.bucket_of(market) for market in changed} | lost.keys()
-        return Plan(transactions=coverage.rewrite(touched, everything))
+        for market, wrong in _differing(readable, times).items():
+            kept = [record for record in readable.get(market, []) if record not in [one for one, _ in wrong]]
+            stored = times.get(market, np.empty(0, np.int64))
+            free = gaps((r.range for r in kept), hull_of(stored, store.base.micros)) if len(stored) else []
+            counts = [int(np.diff(np.searchsorted(stored, part))[0]) for part in free]
+            added = [
+                CoverageRecord(*part, CoverageState.UNVERIFIED, rows, now)
+                for part, rows in zip(free, counts, strict=True)
+                if rows
+            ]
+            changed[market] = sorted([*kept, *added])
+        return Plan(transactions=coverage.put(changed, version, damaged=damaged)) if changed or damaged else None
 
-    if table.version().number >= 0:
-        table.plan(plan)
-
-
-def _count(times: Ints, wanted: Range) -> int:
-    return int(np.diff(np.searchsorted(times, wanted))[0])
+    table.plan(plan)

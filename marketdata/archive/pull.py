@@ -80,11 +80,11 @@ class Pull:
 
     def __post_init__(self) -> None:
         # Whether the base of a new archive may follow what the plan allows.
-        self._is_base_open = self.store.stored_base is None and not self.store.is_base_given
+        self._is_base_open = self.store.stored_base is None and self.store.given_base is None
         if self.options.resolution is not None:
             width = BucketWidth.of(self.options.resolution)
             if self._is_base_open:
-                self.store.choose_base(width)
+                self.store.given_base = width
                 self._is_base_open = False
             elif width != self.store.base:
                 has = f"is refused: the archive {self.store.root!r} has base={self.store.base.text!r}."
@@ -126,7 +126,7 @@ class Pull:
                     chosen.remove(problem.view)
                     refused_views[problem.view] = problem
                 elif (finest := self._finest_allowed(problem)) is not None:
-                    self.store.choose_base(finest)
+                    self.store.given_base = finest
                     self.__dict__.pop("clock", None)
                     warn(f"The plan allows {finest} at finest, so that is the base of the new archive.", PlanWarning)
                 elif (earliest := self._earliest_allowed(problem, wanted)) is not None:

@@ -7,19 +7,20 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
-from marketdata.adapters.polars import signed
+from marketdata.adapters.polars import signed, write_file
 from marketdata.archive.coverage.policy import MINUTE, whole_buckets
 from marketdata.archive.query import Labels, Query, pruned
 from marketdata.archive.storage.parquet import hull
 from marketdata.archive.storage.tables import Version
 from marketdata.archive.store import ArchiveStore
-from marketdata.errors import ConfigError, not_installed
+from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, SNAPSHOT_FIELDS, uncounted
@@ -81,6 +82,16 @@ def computed(query: Query) -> pl.LazyFrame:
                 return
 
     return register_io_source(source, schema=schema_of(query))
+
+
+def export(query: Query, path: Path) -> None:
+    """Write the rows to a file; see `write_file`."""
+    import polars as pl
+
+    try:
+        write_file(computed(query), path)
+    except (OSError, pl.exceptions.PolarsError) as problem:
+        raise ArchiveError(f"Writing {path.name!r} failed: {problem}. The archive is as it was.") from problem
 
 
 def _narrowed(query: Query, predicate: pl.Expr) -> Query:

@@ -20,7 +20,7 @@ from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay, subtract, union, within
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
-from marketdata.archive.storage.parquet import DataFile, cuts
+from marketdata.archive.storage.parquet import WRITE_EFFORT, DataFile, cuts, holding, hull
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Token
@@ -33,22 +33,24 @@ from marketdata.wire.arrow import SCHEMAS, from_tables, to_table, tokens_of
 
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"
-# Points of these may be the user's own: a fetch replaces those that it brings, and leaves the others.
+# Points of these states may be the user's own: a fetch replaces only those that it brings.
 _ADDED = (CoverageState.RECORDED, CoverageState.UNVERIFIED)
-# A write joins small files once there are this many, so that reads stay fast; small is below these [bytes, rows].
+# A write joins small files once there are this many; small is below these [bytes, rows].
 _MANY_SMALL, _SMALL_BYTES, _SMALL_ROWS = 32, 64_000, 50_000
-# Rows of several files are joined up to this size in memory [bytes]; so many rows or levels are written at once.
+# Bounds of what is written at once: bytes of rows that remain, and rows or levels of new points.
 _BATCH_BYTES = 4_000_000
 _PORTION = 4_000_000
 
+Records = Mapping[str, Sequence[CoverageRecord]]
+
 
 class Rows(NamedTuple):
-    """Stored rows: ``codes`` are places in ``tokens``, ``at`` places among the points that are written, else -1."""
+    """Stored rows of a file: the token (a place in ``tokens``), time and number of each."""
 
     tokens: Sequence[Token]
     codes: Any
     ts: Any
-    at: Any
+    numbers: Any
 
 
 @dataclass
@@ -66,9 +68,9 @@ class Change:
         return int(last - first)
 
 
-Records = Mapping[str, Sequence[CoverageRecord]]
-# True for stored rows in the ranges that stay; and the new records of a market after a write.
-Keep = Callable[[Rows, Records], Any]
+# Selects the stored rows that stay, by the place of each among the new points (-1: none) and the coverage before.
+Keep = Callable[[Rows, Ints, Records], Any]
+# Gives the new records of a market after a write.
 After = Callable[[str, Sequence[CoverageRecord], Change], Sequence[CoverageRecord]]
 
 
@@ -81,7 +83,8 @@ class ArchiveStore:
         self.root = root
         self.options = options
         self._as_of = as_of
-        self._given_base = base
+        # The base that the user, or a pull, chose.
+        self.given_base = base
         self._stored_base: BucketWidth | None = None
 
         def table(name: str, schema: Any) -> Table:
@@ -95,7 +98,7 @@ class ArchiveStore:
         self.tables |= {str(kind): catalog.table for kind, catalog in self.catalog.items()}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "options": self.options, "as_of": self._as_of, "base": self._given_base}
+        return {"root": self.root, "options": self.options, "as_of": self._as_of, "base": self.given_base}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -103,10 +106,10 @@ class ArchiveStore:
     @property
     def base(self) -> BucketWidth:
         """Width of the stored points, or of those that a new archive will have; ConfigError if another was given."""
-        base = self.stored_base or self._given_base or BucketWidth.of("1m")
-        if self._given_base not in (None, base):
+        base = self.stored_base or self.given_base or BucketWidth.of("1m")
+        if self.given_base not in (None, base):
             raise ConfigError(
-                f"The archive {self.root!r} has base={base.text!r}, which is fixed; base={self._given_base!s} needs "
+                f"The archive {self.root!r} has base={base.text!r}, which is fixed; base={self.given_base!s} needs "
                 "another folder. Without base= it is opened as it is."
             )
         return base
@@ -122,22 +125,11 @@ class ArchiveStore:
                     break
         return self._stored_base
 
-    @property
-    def is_base_given(self) -> bool:
-        """Whether the user chose a base."""
-        return self._given_base is not None
-
-    def choose_base(self, base: BucketWidth) -> None:
-        """Take a base for a new archive, which nobody has written to."""
-        self._given_base = base
-
-    def fix_base(self, base: BucketWidth | None = None) -> None:
+    def fix_base(self) -> None:
         """Create the table of books, which decides the base; ConfigError if the archive has another one."""
-        base = base or self.base
         if self.stored_base is None:
-            self.points["books"].create({_BASE: base.text.encode()})
-        if self.stored_base != base:
-            raise ConfigError(f"The archive {self.root!r} has base={self.base.text!r}, not {base.text!r}.")
+            self.points["books"].create({_BASE: self.base.text.encode()})
+        self.base  # noqa: B018  another process may have been first
 
     def width(self, resolution: Any) -> BucketWidth:
         """The bucket width of a resolution, by default 1m, or the base if that is coarser; else a ConfigError."""
@@ -162,14 +154,14 @@ class ArchiveStore:
         if not query.inside(columns.tokens, columns.token, columns.ts, ranges).all():
             raise ArchiveError(f"{view} points lie outside of the ranges that they were to replace.")
 
-        def keep(rows: Rows, before: Records) -> Any:
+        def keep(rows: Rows, matches: Ints, before: Records) -> Any:
             added = {m: [r.range for r in records if r.state in _ADDED] for m, records in before.items()}
-            return query.inside(rows.tokens, rows.codes, rows.ts, added) & (rows.at < 0)
+            return query.inside(rows.tokens, rows.codes, rows.ts, added) & (matches < 0)
 
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
             added = (r.range for one in union(ranges[market]) for r in within(before, one) if r.state in _ADDED)
-            runs = _adjacent(change.stay, union(added), self.base.micros)
-            return [*fresh[market], *(recorded_beside(r) for run in runs for r in within(fresh[market], run))]
+            occupied = _occupied(change.stay, union(added), self.base.micros)
+            return [*fresh[market], *(recorded_beside(r) for one in occupied for r in within(fresh[market], one))]
 
         return self.replace(view, columns, ranges, keep, after)
 
@@ -185,9 +177,9 @@ class ArchiveStore:
         now = time.time_ns() // 1000
         stays = () if state == CoverageState.FINAL else (CoverageState.FINAL, CoverageState.RECORDED)
 
-        def keep(rows: Rows, _: Records) -> Any:
+        def keep(rows: Rows, matches: Ints, _: Records) -> Any:
             if not whole:
-                return rows.at < 0
+                return matches < 0
             same = _codes_in(columns, rows.tokens)[rows.codes]
             return (same < 0) | (rows.ts < spans[same, 0]) | (rows.ts > spans[same, 1])
 
@@ -220,13 +212,12 @@ class ArchiveStore:
         def plan(version: Version) -> Plan | None:
             nonlocal growth, everything
             before = coverage.of(ranges, version)
-            files = list(table.touched(version, ranges))
-            drops, remains, changes, is_stored = self._changes(view, files, columns, ranges, keep, before)
+            drops, remains, changes, is_stored = self._changes(view, version, columns, ranges, keep, before)
             for market, times in new_times.items():
                 changes.setdefault(market, Change()).new = np.sort(times)
             overlaid = {m: overlay(after(m, before[m], changes.get(m) or Change()), before[m]) for m in ranges}
             records = self._counted(view, version, ranges, before, overlaid, changes)
-            changed = {market: some for market, some in records.items() if some != before[market]}
+            changed = {market: counted for market, counted in records.items() if counted != before[market]}
             growth = len(columns) - sum(len(change.gone) for change in changes.values())
             if is_stored.any():
                 new = self._put(view, columns.take(np.flatnonzero(~is_stored)))
@@ -237,49 +228,39 @@ class ArchiveStore:
             return Plan([*new, *self._rewritten(view, remains)], drops, coverage.put(changed, version))
 
         table.plan(plan)
-        self._join_tail(view)
+        with contextlib.suppress(ArchiveError):  # the rows are stored, whatever becomes of this
+            small = [f for f in table.version().files if f.size < _SMALL_BYTES and f.rows < _SMALL_ROWS]
+            if len(small) >= _MANY_SMALL:
+                self.join(view, small)
         return growth
 
     def refuse(self, view: View, ranges: Mapping[str, Sequence[Range]], now: int) -> None:
         """Record ranges that a plan did not allow, where nothing is stored."""
 
-        def make(version: Version) -> dict[str, list[CoverageRecord]]:
+        def plan(version: Version) -> Plan | None:
             changed = {}
             for market, before in self.coverage[view].of(ranges, version).items():
                 free = subtract(ranges[market], [r.range for r in before if r.state != CoverageState.NOT_ALLOWED])
                 refused = [CoverageRecord(*one, CoverageState.NOT_ALLOWED, 0, now) for one in free]
                 changed[market] = overlay(refused, before)
-            return changed
-
-        self.record(view, make)
-
-    def record(self, view: View, make: Callable[[Version], Records]) -> None:
-        """Record the coverage that ``make`` gives for each market at a version, with the points as they are."""
-
-        def plan(version: Version) -> Plan | None:
-            records = make(version)
-            return Plan(transactions=self.coverage[view].put(records, version)) if records else None
+            return Plan(transactions=self.coverage[view].put(changed, version)) if changed else None
 
         self.fix_base()
         self.points[view].create({_BASE: self.base.text.encode()})
         self.points[view].plan(plan)
 
-    def join(self, view: View, files: Sequence[DataFile], version: Version) -> bool:
-        """Write the rows of files of a version as few large ones; False if another commit came first."""
+    def join(self, view: View, files: Sequence[DataFile], effort: int = WRITE_EFFORT) -> None:
+        """Write the rows of files as few large ones; files that another writer replaces meanwhile are left out."""
         table = self.points[view]
-        return table.try_plan(Plan(table.put(self.joined(view, files)), files), version)
 
-    def joined(self, view: View, files: Sequence[DataFile]) -> pa.Table:
-        """The rows of several files in tidy order."""
-        return to_table(from_tables(view, [self.points[view].read(file) for file in files]).sort())
+        def plan(version: Version) -> Plan | None:
+            stored = [file for file in files if file in version.files]
+            if len(stored) < 2:
+                return None
+            rows = to_table(from_tables(view, [table.read(file) for file in stored]).sort())
+            return Plan(table.put(rows, effort), stored)
 
-    def _join_tail(self, view: View) -> None:
-        """Join the small files once there are many, unless another writer comes first."""
-        with contextlib.suppress(ArchiveError):  # the rows are stored, whatever becomes of this
-            version = self.points[view].version()
-            small = [f for f in version.files if f.size < _SMALL_BYTES and f.rows < _SMALL_ROWS]
-            if len(small) >= _MANY_SMALL:
-                self.join(view, small, version)
+        table.plan(plan)
 
     def _counted(
         self,
@@ -295,40 +276,49 @@ class ArchiveStore:
         What remains of a record that a write cuts is unverified if the record had another number of points than it
         says: another program changed them.
         """
-        open_ranges = {m: [r.range for r in records if r.rows is None] for m, records in after.items()}
-        outside = {m: subtract(some, ranges[m]) for m, some in open_ranges.items() if some}
-        beside = self._times(view, version, outside)
+        uncounted = {m: [r.range for r in records if r.rows is None] for m, records in after.items()}
+        outside = {m: subtract(cut_off, ranges[m]) for m, cut_off in uncounted.items() if cut_off}
+        times_outside = self._times(view, version, outside)
         out: dict[str, list[CoverageRecord]] = {}
         for market, records in after.items():
-            change, around = changes.get(market) or Change(), beside.get(market, np.empty(0, np.int64))
+            change = changes.get(market) or Change()
+            around = times_outside.get(market, np.empty(0, np.int64))
             out[market] = []
             for record in records:
                 if record.rows is None:
+                    rows = sum(change.count(times, record) for times in (change.new, change.stay, around))
                     origin = next((old for old in before[market] if _is_part(record, old)), None)
-                    is_as_said = origin is None or origin.rows == sum(
-                        change.count(times, origin) for times in (change.stay, change.gone, around)
-                    )
-                    out[market].append(
-                        record._replace(
-                            rows=sum(change.count(times, record) for times in (change.new, change.stay, around)),
-                            state=record.state if is_as_said else CoverageState.UNVERIFIED,
-                        )
-                    )
-                else:
-                    out[market].append(record)
+                    stored = (change.stay, change.gone, around)
+                    if origin and origin.rows != sum(change.count(times, origin) for times in stored):
+                        record = record._replace(state=CoverageState.UNVERIFIED)  # noqa: PLW2901
+                    record = record._replace(rows=rows)  # noqa: PLW2901
+                out[market].append(record)
         return out
+
+    def _rows(
+        self, view: View, version: Version, ranges: Mapping[str, Sequence[Range]]
+    ) -> Iterator[tuple[DataFile, Rows]]:
+        """The rows in the ranges of each file that has some."""
+        table = self.points[view]
+        markets = sorted(market for market, wanted in ranges.items() if wanted)
+        span = hull(one for wanted in ranges.values() for one in wanted)
+        for file in holding(version.files, markets, span) if markets else ():
+            if not holding(table.footer(file).groups, markets, span):
+                continue
+            columns = table.read(file, names=[*VIEWS[view].ids, "ts"])
+            tokens, codes = tokens_of(view, columns)
+            ts = columns.column("ts").cast(pa.int64()).to_numpy()
+            numbers = np.flatnonzero(query.inside(tokens, codes, ts, ranges))
+            if len(numbers):
+                yield file, Rows(tokens, codes[numbers], ts[numbers], numbers)
 
     def _times(self, view: View, version: Version, ranges: Mapping[str, Sequence[Range]]) -> dict[str, Ints]:
         """Sorted times of the stored rows in ranges, by market."""
-        table, found = self.points[view], dict[str, list[Ints]]()
-        for file in table.touched(version, ranges):
-            rows = table.read(file, names=[*VIEWS[view].ids, "ts"])
-            tokens, codes = tokens_of(view, rows)
-            ts = rows.column("ts").cast(pa.int64()).to_numpy()
-            here = np.flatnonzero(query.inside(tokens, codes, ts, ranges))
-            for market, times, _ in _each_market(Rows(tokens, codes[here], ts[here], here), here):
-                found.setdefault(market, []).append(times)
-        return {market: np.sort(np.concatenate(times)) for market, times in found.items()}
+        times: dict[str, list[Ints]] = {}
+        for _, rows in self._rows(view, version, ranges):
+            for market, places in _by_market(rows):
+                times.setdefault(market, []).append(rows.ts[places])
+        return {market: np.sort(np.concatenate(parts)) for market, parts in times.items()}
 
     def _put(self, view: View, columns: Data) -> list[DataFile]:
         """Write points to new files, some at a time: their rows take as much memory again."""
@@ -337,7 +327,7 @@ class ArchiveStore:
     def _changes(
         self,
         view: View,
-        files: Sequence[DataFile],
+        version: Version,
         columns: Data,
         ranges: Mapping[str, Sequence[Range]],
         keep: Keep,
@@ -345,33 +335,31 @@ class ArchiveStore:
     ) -> tuple[list[DataFile], list[pa.Table], dict[str, Change], NDArray[np.bool_]]:
         """Files with rows to replace, the rows of each that stay, and the times of all rows in the ranges by market.
 
-        Last, which of ``columns`` are there already: such rows stay too, though they count as replaced.
+        Last, which of ``columns`` are stored already: such rows stay too, though they count as replaced.
         """
-        drops, left, changes = list[DataFile](), list[pa.Table](), dict[str, Change]()
-        there, places = np.zeros(len(columns), bool), _places(columns, self.base)
-        for file in files:
-            found = self.points[view].read(file)
-            tokens, codes = tokens_of(view, found)
-            ts = found.column("ts").cast(pa.int64()).to_numpy()
-            here = np.flatnonzero(query.inside(tokens, codes, ts, ranges))
-            rows = Rows(tokens, codes[here], ts[here], places(tokens, codes[here], ts[here]))
-            stays = keep(rows, before)
-            for market, times, kept in _each_market(rows, stays):
-                change = changes.setdefault(market, Change())
+        drops, remains, changes = list[DataFile](), list[pa.Table](), dict[str, Change]()
+        is_stored, matches_of = np.zeros(len(columns), bool), _matching(columns, self.base)
+        for file, rows in self._rows(view, version, ranges):
+            matches = matches_of(rows)
+            stays = keep(rows, matches, before)
+            for market, places in _by_market(rows):
+                change, times, kept = changes.setdefault(market, Change()), rows.ts[places], stays[places]
                 change.stay, change.gone = np.append(change.stay, times[kept]), np.append(change.gone, times[~kept])
-            gone, at = here[~stays], rows.at[~stays]
-            known = np.flatnonzero(at >= 0)
-            same = known[_equal(view, found.take(gone[known]), columns, at[known]) & ~there[at[known]]]
-            there[at[same]] = True
+            gone, matches = rows.numbers[~stays], matches[~stays]
+            if not len(gone):
+                continue
+            stored = self.points[view].read(file)
+            matched = np.flatnonzero(matches >= 0)
+            is_same = _equal(view, stored.take(gone[matched]), columns, matches[matched])
+            same = matched[is_same & ~is_stored[matches[matched]]]
+            is_stored[matches[same]] = True
             gone = np.delete(gone, same)
             if len(gone):
-                is_left = np.ones(len(found), bool)
-                is_left[gone] = False
                 drops.append(file)
-                left.append(found.filter(pa.array(is_left)))
+                remains.append(stored.filter(pa.array(~np.isin(np.arange(len(stored)), gone))))
         for change in changes.values():
             change.stay, change.gone = np.sort(change.stay), np.sort(change.gone)
-        return drops, left, changes, there
+        return drops, remains, changes, is_stored
 
     def _rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
         """New files of the rows that remain of others, some at a time."""
@@ -384,21 +372,21 @@ class ArchiveStore:
         return out
 
 
-def _is_part(record: CoverageRecord, of: CoverageRecord) -> bool:
+def _is_part(record: CoverageRecord, whole: CoverageRecord) -> bool:
     """Whether a record is what remains of another one."""
-    same = record[2] == of[2] and record[4:] == of[4:]
-    return same and of.start <= record.start and record.end <= of.end
+    is_alike = record._replace(start=0, end=0, rows=None) == whole._replace(start=0, end=0, rows=None)
+    return is_alike and whole.start <= record.start and record.end <= whole.end
 
 
-def _each_market(rows: Rows, stays: Any) -> Iterator[tuple[str, Ints, Any]]:
-    """The times of the rows of each market, and which of these stay."""
-    names: dict[str, int] = {}
-    market = np.array([names.setdefault(t.market_id, len(names)) for t in rows.tokens] or [0])[rows.codes]
-    order = np.argsort(market, kind="stable")
-    edges = np.searchsorted(market[order], np.arange(len(names) + 1))
-    for name, (a, b) in zip(names, itertools.pairwise(edges.tolist()), strict=True):
-        if a < b:
-            yield name, rows.ts[order[a:b]], stays[order[a:b]]
+def _by_market(rows: Rows) -> Iterator[tuple[str, Ints]]:
+    """The places of the rows of each market."""
+    numbers: dict[str, int] = {}
+    markets = np.array([numbers.setdefault(token.market_id, len(numbers)) for token in rows.tokens])[rows.codes]
+    order = np.argsort(markets, kind="stable")
+    edges = np.searchsorted(markets[order], np.arange(len(numbers) + 1))
+    for market, (first, end) in zip(numbers, itertools.pairwise(edges.tolist()), strict=True):
+        if first < end:
+            yield market, order[first:end]
 
 
 def _portions(columns: Data) -> Iterator[Data]:
@@ -420,47 +408,47 @@ def _codes_in(columns: Data, tokens: Sequence[Token]) -> Ints:
     return np.array([codes.get(_identity(token), -1) for token in tokens] or [-1], np.int64)
 
 
-def _places(columns: Data, base: BucketWidth) -> Callable[[Sequence[Token], Any, Any], Ints]:
-    """A function from tokens and times of rows to places in the sorted columns, -1 for a row that is not there."""
+def _matching(columns: Data, base: BucketWidth) -> Callable[[Rows], Ints]:
+    """A function that gives for each row the place of its token and time in sorted columns, -1 for none."""
     first, last = (int(columns.ts.min()), int(columns.ts.max())) if len(columns) else (0, -1)
     reach = (last - first) // base.micros + 1
 
     @functools.cache
-    def numbers() -> Ints:
-        """A rising number for each of the points, only if others are compared with them: it takes as much memory."""
+    def point_numbers() -> Ints:
+        """A rising number for each of the points, only if rows are compared with them: it takes as much memory."""
         return columns.token.astype(np.int64) * reach + (columns.ts - first) // base.micros
 
-    def places(tokens: Sequence[Token], codes: Any, ts: Any) -> Ints:
-        same = _codes_in(columns, tokens)[codes]
-        out = np.full(len(ts), -1)
-        near = np.flatnonzero((same >= 0) & (ts >= first) & (ts <= last))
+    def matches(rows: Rows) -> Ints:
+        tokens = _codes_in(columns, rows.tokens)[rows.codes]
+        out = np.full(len(rows.ts), -1)
+        near = np.flatnonzero((tokens >= 0) & (rows.ts >= first) & (rows.ts <= last))
         if len(near):
-            wanted = same[near] * reach + (ts[near] - first) // base.micros
-            at = np.minimum(np.searchsorted(numbers(), wanted), len(columns) - 1)
-            out[near] = np.where(numbers()[at] == wanted, at, -1)
+            wanted = tokens[near] * reach + (rows.ts[near] - first) // base.micros
+            places = np.minimum(np.searchsorted(point_numbers(), wanted), len(columns) - 1)
+            out[near] = np.where(point_numbers()[places] == wanted, places, -1)
         return out
 
-    return places
+    return matches
 
 
-def _equal(view: View, rows: pa.Table, columns: Data, at: Ints) -> NDArray[np.bool_]:
+def _equal(view: View, rows: pa.Table, columns: Data, places: Ints) -> NDArray[np.bool_]:
     """True for rows with the label and values of the points at these places; none if they are in another order."""
     with contextlib.suppress(ArchiveError):  # what is no point is replaced
         stored = from_tables(view, [rows])
-        if (np.diff(tokens_of(view, rows)[1]) >= 0).all() and (np.diff(at) > 0).all():
-            named = set(columns.tokens)
-            is_named = np.array([token in named for token in stored.tokens], bool)[stored.token]
-            return is_named & equal_values(stored, columns.take(at))
-    return np.zeros(len(at), bool)
+        if (np.diff(tokens_of(view, rows)[1]) >= 0).all() and (np.diff(places) > 0).all():
+            tokens = set(columns.tokens)
+            is_named = np.array([token in tokens for token in stored.tokens], bool)[stored.token]
+            return is_named & equal_values(stored, columns.take(places))
+    return np.zeros(len(places), bool)
 
 
-def _adjacent(times: Any, where: Sequence[Range], width: int) -> Iterator[Range]:
+def _occupied(times: Any, where: Sequence[Range], width: int) -> Iterator[Range]:
     """Ranges of buckets from point to point inside ``where``, with less than an hour between two points."""
-    for one in where:
-        inside = np.unique(times[(times >= one.start) & (times < one.end)] // width * width)
-        for run in np.split(inside, np.flatnonzero(np.diff(inside) > max(SHORTEST_GAP, width)) + 1):
-            if len(run):
-                yield Range(int(run[0]), int(run[-1]) + width)
+    for limits in where:
+        starts = np.unique(times[(times >= limits.start) & (times < limits.end)] // width * width)
+        for part in np.split(starts, np.flatnonzero(np.diff(starts) > max(SHORTEST_GAP, width)) + 1):
+            if len(part):
+                yield Range(int(part[0]), int(part[-1]) + width)
 
 
 def _spans(columns: Data) -> Any:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,7 @@ import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
 from marketdata.archive.storage import parquet
-from marketdata.archive.storage.parquet import Store
+from marketdata.archive.storage.parquet import Store, read_footer
 from marketdata.archive.storage.tables import Table
 from marketdata.errors import (
     ArchiveCorruptError,
@@ -305,9 +306,13 @@ def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Pat
         point = coded_series((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
         archive.add(markets=[record], prices=point)
     fresh = opened(archive)
-    assert fresh.prices("s-7").height == 1
-    assert len(fresh._store.points["prices"]._footers) == 1
-    assert sum(len(rows.parsed) for rows in fresh._store.catalog["markets"]._rows().values()) == 1
+    with (
+        mock.patch("marketdata.archive.catalog.json.loads", wraps=json.loads) as parse,
+        mock.patch("marketdata.archive.storage.parquet.read_footer", wraps=read_footer) as footers,
+    ):
+        assert fresh.prices("s-7").height == 1
+    assert len({text for call in parse.call_args_list if isinstance(text := call.args[0], str)}) == 1
+    assert sum(call.args[0].uri.endswith("prices") for call in footers.call_args_list) == 1
 
 
 @pytest.mark.parametrize("name", ["\U0001f1fa\U0001f1f8", "\U00020000", "z\U0010ffff", "\uffff", "a\U0001f1fa" * 100])

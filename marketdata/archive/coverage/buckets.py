@@ -6,7 +6,7 @@ import json
 import random
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, merged
 from marketdata.archive.storage import errors
@@ -41,51 +41,46 @@ class Coverage:
         version = version or self._table.version()
         return {market: self._bucket(bucket_of(market), version).get(market, []) for market in markets}
 
-    def all(self, version: Version | None = None) -> dict[str, list[CoverageRecord]]:
-        """Disjoint records of every market that has some, in the order of their ids."""
+    def all(self, version: Version | None = None, *, without: Collection[int] = ()) -> dict[str, list[CoverageRecord]]:
+        """Disjoint records of every market that has some, in the order of their ids; ``without`` some buckets."""
         version = version or self._table.version()
-        every = {m: rs for b in range(_BUCKETS) for m, rs in self._bucket(b, version).items() if rs}
-        return dict(sorted(every.items()))
+        buckets = [self._bucket(bucket, version) for bucket in range(_BUCKETS) if bucket not in without]
+        return dict(sorted((market, records) for bucket in buckets for market, records in bucket.items() if records))
 
-    def put(self, changed: Mapping[str, Sequence[CoverageRecord]], version: Version) -> dict[str, int]:
-        """Write the coverage of a version with the new records of some markets; returns transactions that name it."""
-        buckets: dict[int, dict[str, Sequence[CoverageRecord]]] = {}
+    def put(
+        self, changed: Mapping[str, Sequence[CoverageRecord]], version: Version, *, damaged: Collection[int] = ()
+    ) -> dict[str, int]:
+        """Write the coverage of a version with the new records of some markets; returns transactions that name it.
+
+        The buckets whose file is ``damaged`` have these markets only.
+        """
+        buckets: dict[int, dict[str, Sequence[CoverageRecord]]] = {bucket: {} for bucket in damaged}
         for market, records in changed.items():
             buckets.setdefault(bucket_of(market), {})[market] = merged(records)
         return {
-            transaction_name(bucket): self._put_bucket(bucket, {**self._bucket(bucket, version), **markets})
+            transaction_name(bucket): self._write(
+                bucket, markets if bucket in damaged else {**self._bucket(bucket, version), **markets}
+            )
             for bucket, markets in buckets.items()
-        }
-
-    def readable(self, version: Version, damaged: Iterable[int]) -> dict[str, list[CoverageRecord]]:
-        """Records of the markets of all buckets but damaged ones."""
-        return {m: rs for b in {*range(_BUCKETS)} - {*damaged} for m, rs in self._bucket(b, version).items()}
-
-    def rewrite(self, some: Iterable[int], markets: Mapping[str, Sequence[CoverageRecord]]) -> dict[str, int]:
-        """Write the coverage of some buckets anew, from all records of their markets."""
-        return {
-            transaction_name(b): self._put_bucket(b, {m: r for m, r in markets.items() if bucket_of(m) == b})
-            for b in some
         }
 
     def damaged(self, version: Version) -> dict[int, str]:
         """What is wrong with the file of each bucket that cannot be read."""
         from marketdata.errors import ArchiveCorruptError
 
-        found = {}
+        problems = {}
         for bucket in range(_BUCKETS):
             self._files.pop(bucket, None)
             try:
                 self._bucket(bucket, version)
             except ArchiveCorruptError as problem:
-                found[bucket] = problem.problem
-        return found
+                problems[bucket] = problem.problem
+        return problems
 
-    def named_files(self, table: Table) -> set[str]:
-        """Names of the coverage files of the newest version of a table, which may be one of the past."""
-        version = table.version()
-        numbers = {b: table.transaction(transaction_name(b), version) for b in range(_BUCKETS)}
-        return {f"{bucket}-{number}" for bucket, number in numbers.items() if number is not None}
+    def named_files(self, moment: int | None) -> set[str]:
+        """Names of the coverage files of the newest version (None), or of that of a time [microseconds UTC]."""
+        numbers = self._table.transactions_at(moment, map(transaction_name, range(_BUCKETS)))
+        return {f"{name.removeprefix('coverage-')}-{number}" for name, number in numbers.items() if number is not None}
 
     def _bucket(self, bucket: int, version: Version) -> dict[str, list[CoverageRecord]]:
         number = self._table.transaction(transaction_name(bucket), version)
@@ -103,7 +98,7 @@ class Coverage:
         self._files[bucket] = number, records
         return records
 
-    def _put_bucket(self, bucket: int, markets: Mapping[str, Sequence[CoverageRecord]]) -> int:
+    def _write(self, bucket: int, markets: Mapping[str, Sequence[CoverageRecord]]) -> int:
         number = random.SystemRandom().getrandbits(62)
         with errors.writing(f"Writing the coverage of {self._table.uri}"):
             self._table.store.write(f"{FOLDER}/{bucket}-{number}", _encoded(markets))

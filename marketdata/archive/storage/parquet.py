@@ -11,10 +11,9 @@ import time
 import uuid
 import zlib
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,48 +25,29 @@ from marketdata.errors import ArchiveCorruptError
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.times import Range, to_text
 
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-# Levels of a row group and of a file, and rows of a group at least and at most. A group is decoded whole, for a page of
-# the service too. With half as many levels files would be 5 % larger, and reads of whole markets 5 to 10 % slower.
+# A row group is decoded whole, also for one page of a service.
 GROUP_LEVELS = 50_000
 FILE_LEVELS = 8_000_000
+# Fewest and most rows of a row group.
 _GROUP_ROWS = (256, 65_536)
-# Pages of up to 128 kB are the ones that zstd packs best.
-_PAGE_BYTES = 112 * 1024
-# Ids of markets with at least so many levels are not packed: it saves nothing, and unpacking takes 0.01 ms a page.
-_LONG = 10_000
-# Short markets in a row group at most, and its rows at least.
+# A group of short markets has this many of them, or at least this many rows.
 _GROUP_MARKETS, _GROUP_SHORT = 64, 8_192
-# Compression levels: fast for a write, better for compaction.
+# zstd compresses pages of up to 128 kB best.
+_PAGE_BYTES = 112 * 1024
+# Compression levels of zstd.
 WRITE_EFFORT = 3
 COMPACT_EFFORT = 9
-# With at least this many row groups a second core is worth its start.
+# A second core is worth its start from this many row groups on.
 _MANY_GROUPS = 8
-# The names of our files: an id, and the checksum of the footer, which has the id under the key.
+# A file is named by an id and the checksum of its footer; the footer repeats the id under the key.
 OURS = re.compile(r"[0-9a-f]{32}-([0-9a-f]{8})\.parquet")
 _KEY = "marketdata.file"
-# Both ends of a Parquet file.
 _MAGIC = b"PAR1"
-# Most footers are in so many last bytes; of so many files read whole for their footers the bytes are kept for the rows.
+# The last bytes of a file, which hold most footers.
 _TAIL = 131_072
-_BODIES = 64
-# A time before and after all others [microseconds], and a name after all others, where there are no statistics.
+# Stand for unknown statistics: a time [microseconds] and a name beyond all others.
 FAR = 2**62
 LAST_NAME = "\U0010ffff" * 8
-
-
-class Recent(OrderedDict[_Key, _Value]):
-    """The values that were set last, at most so many."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def __setitem__(self, key: _Key, value: _Value) -> None:
-        super().__setitem__(key, value)
-        while len(self) > self._most:
-            self.popitem(last=False)
 
 
 def is_url(location: str) -> bool:
@@ -95,7 +75,6 @@ class Store:
         if self.remote:
             self._handler = DeltaStorageHandler(self.uri, options)
         self.files: Any = PyFileSystem(self._handler) if self.remote else SubTreeFileSystem(self.uri, LocalFileSystem())
-        self.bodies = Recent[str, memoryview](_BODIES)
 
     def write(self, name: str, body: bytes | memoryview) -> None:
         """Write a new file, durable before any commit can name it."""
@@ -153,10 +132,6 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-# First and last time of the rows of each market.
-Spans = dict[str, tuple[int, int]]
-
-
 class DataFile(NamedTuple):
     """A file that a commit names, with its statistics in the commit, or a row group of one, with those in its footer.
 
@@ -189,34 +164,38 @@ class Footer(NamedTuple):
 def holding(parts: Iterable[DataFile], markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
     """The files or row groups that by their statistics may have rows of markets (sorted; None: any) in a range."""
     start, end = wanted
-    some = [part for part in parts if part.ts_max >= start and part.ts_min < end]
+    in_time = [part for part in parts if part.ts_max >= start and part.ts_min < end]
     if markets is None:
-        return some
-    if len(markets) == 1:
-        # Without a call per file: there may be ten thousand.
-        one = markets[0]
-        return [part for part in some if part.market_min <= one <= part.market_max]
-    ends = list(markets)
-    ends.append(LAST_NAME + LAST_NAME)
-    return [part for part in some if ends[bisect_left(ends, part.market_min)] <= part.market_max]
+        return in_time
+    ends = [*markets, LAST_NAME + LAST_NAME]
+    return [part for part in in_time if ends[bisect_left(ends, part.market_min)] <= part.market_max]
 
 
 def hull(ranges: Iterable[Range]) -> Range:
     """The range from the first start to the last end."""
-    some = list(ranges)
-    return Range(min((r.start for r in some), default=0), max((r.end for r in some), default=0))
+    every = list(ranges)
+    return Range(min((r.start for r in every), default=0), max((r.end for r in every), default=0))
 
 
-def write_rows(store: Store, table: pa.Table, effort: int) -> Iterator[tuple[DataFile, Spans]]:
-    """Write rows to new files of about so many levels, each with the spans of its markets."""
+def write_rows(store: Store, table: pa.Table, effort: int) -> Iterator[DataFile]:
+    """Write rows to new files of about `FILE_LEVELS` levels each."""
     weights = _level_rows(table)
     for start, stop in cuts(weights, FILE_LEVELS):
         part, identity = table.slice(start, stop - start), uuid.uuid4().hex
-        spans = spans_of(part)
-        body = _encoded(part, identity, weights[start:stop], len(spans), effort)
+        markets = _markets_of(part)
+        body = _encoded(part, identity, _rows_of_group(weights[start:stop], len(markets)), effort)
         name = f"{identity}-{zlib.crc32(body[-_length(body) :]):08x}.parquet"
         store.write(name, body)
-        yield _entry(name, len(body), part, spans), spans
+        times = pc.min_max(part["ts"].cast(pa.int64())).as_py().values() if markets else (-FAR, FAR)
+        names = min(markets, default=""), max(markets, default=LAST_NAME)
+        yield DataFile(name, len(body), part.num_rows, *names, *times)
+
+
+def _markets_of(rows: pa.Table) -> set[str]:
+    """The markets of points; none for records."""
+    if "ts" not in rows.schema.names:
+        return set()
+    return {name for chunk in rows["market_id"].chunks for name in chunk.unique().to_pylist() if name is not None}
 
 
 def _level_rows(table: pa.Table) -> Any:
@@ -234,45 +213,39 @@ def _rows_of_group(weights: Any, markets: int) -> int:
     return min(max(rows, _GROUP_ROWS[0]), _GROUP_ROWS[1], short)
 
 
-def _encoded(table: pa.Table, identity: str, weights: Any, markets: int, effort: int) -> memoryview:
+def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryview:
+    """The bytes of a Parquet file with row groups of so many rows."""
     # Not BytesIO: Python 3.13 may free it before the view of it that the traceback of a failed write holds.
-    memory, rows = pa.BufferOutputStream(), _rows_of_group(weights, markets)
-    is_long = 0 < _LONG * markets <= weights.sum()
-    paths = {f.name: f"{f.name}.list.element" if pa.types.is_list(f.type) else f.name for f in table.schema}
-    packed = [path for name, path in paths.items() if not (is_long and name in ID_COLUMNS)]
+    memory = pa.BufferOutputStream()
+    schema = pa.schema([_plain(field) for field in table.schema])
+    is_list = {field.name: pa.types.is_list(field.type) for field in schema}
     with pq.ParquetWriter(
         memory,
-        table.schema,
-        compression=dict.fromkeys(packed, "zstd"),
-        compression_level=dict.fromkeys(packed, effort),
+        schema,
+        compression="zstd",
+        compression_level=effort,
         data_page_size=_PAGE_BYTES,
         # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
-        use_dictionary=[path for name, path in paths.items() if name.endswith(("_id", "_label", "price"))],
+        use_dictionary=[
+            f"{name}.list.element" if is_list[name] else name
+            for name in schema.names
+            if name.endswith(("_id", "_label", "price"))
+        ],
         # No query selects by the numbers in lists, and their statistics take a third of the time.
-        write_statistics=[field.name for field in table.schema if not pa.types.is_list(field.type)],
+        write_statistics=[name for name in schema.names if not is_list[name]],
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
         for first in range(0, max(table.num_rows, 1), rows):
-            part = table if table.num_rows <= rows else _narrowed(table.slice(first, rows))
-            writer.write_table(part, row_group_size=rows)
+            # A row group would store all names of a dictionary, so texts are encoded anew.
+            writer.write_table(table.slice(first, rows).cast(schema), row_group_size=rows)
         writer.add_key_value_metadata({_KEY: identity})
     return memoryview(memory.getvalue())
 
 
-def _narrowed(table: pa.Table) -> pa.Table:
-    """The same rows with only their own names in the dictionaries, as each row group stores all of its dictionary."""
-    for i, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            column = table.column(i).combine_chunks()
-            missing = np.asarray(column.is_null())
-            codes = column.indices.fill_null(len(column.dictionary)).to_numpy()
-            used = np.zeros(len(column.dictionary) + 1, dtype=bool)
-            used[codes] = True
-            places = pa.array((np.cumsum(used) - 1).astype(np.int32)[codes], mask=missing)
-            names = column.dictionary.filter(pa.array(used[:-1]))
-            table = table.set_column(i, field, pa.DictionaryArray.from_arrays(places, names))
-    return table
+def _plain(field: pa.Field) -> pa.Field:
+    """A field with texts instead of a dictionary of texts."""
+    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
 
 
 def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
@@ -282,31 +255,6 @@ def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
     before = np.cumsum(weights) - weights
     bounds = [0, *(np.flatnonzero(np.diff(before // size)) + 1).tolist(), len(weights)]
     yield from itertools.pairwise(bounds)
-
-
-def spans_of(rows: pa.Table) -> Spans:
-    """First and last time of each market of the rows; those of a market are beside each other."""
-    out: Spans = {}
-    for batch in rows.to_batches() if {"market_id", "ts"} <= set(rows.schema.names) else ():
-        ids = batch.column("market_id")
-        ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
-        codes, ts = ids.indices.fill_null(-1).to_numpy(), batch.column("ts").view(pa.int64()).to_numpy()
-        starts = np.flatnonzero(np.diff(codes, prepend=-2))
-        if len(starts):
-            low, high = np.minimum.reduceat(ts, starts).tolist(), np.maximum.reduceat(ts, starts).tolist()
-            names = ids.dictionary.to_pylist()
-            for code, first, last in zip(codes[starts].tolist(), low, high, strict=True):
-                if code >= 0:
-                    known = out.get(names[code], (first, last))
-                    out[names[code]] = min(first, known[0]), max(last, known[1])
-    return out
-
-
-def _entry(name: str, size: int, rows: pa.Table, spans: Spans) -> DataFile:
-    if not spans:
-        return DataFile(name, size, rows.num_rows)
-    times = hull(Range(*span) for span in spans.values())
-    return DataFile(name, size, rows.num_rows, min(spans), max(spans), *times)
 
 
 def statistics(file: DataFile) -> str:
@@ -321,24 +269,18 @@ def statistics(file: DataFile) -> str:
     return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high}, ensure_ascii=False)
 
 
-def read_footer(store: Store, file: DataFile, *, whole: bool = False) -> Footer:
-    """The footer of a file; ArchiveCorruptError if it is missing, torn, damaged or not the one of the commit.
-
-    ``whole``: fetch all of the file with it, as its rows are read next.
-    """
+def read_footer(store: Store, file: DataFile) -> Footer:
+    """The footer of a file; ArchiveCorruptError if it is missing, torn, damaged or not the one of the commit."""
     with errors.reading(_what(file.path)), store.open(file.path) as source:
         if (size := source.size()) != file.size:
             raise ArchiveCorruptError(
                 f"{_what(file.path)} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR
             )
-        raw = _fetched(source, 0 if whole else max(0, size - _TAIL), size)
+        raw = _fetched(source, max(0, size - _TAIL), size)
         length = _length(raw)
         if len(raw) < length <= size:
             raw = _fetched(source, size - length, size)
-    footer = _parsed(raw, file)
-    if len(raw) == size and (whole or store.remote):
-        store.bodies[file.path] = raw
-    return footer
+    return _parsed(raw, file)
 
 
 def _what(name: str) -> str:
@@ -389,15 +331,13 @@ def read_groups(
     names: Sequence[str] | None = None,
 ) -> pa.Table:
     """Columns of the rows of row groups (None: all), page checksums compared; ArchiveCorruptError if one differs."""
-    some = list(range(len(footer.groups))) if groups is None else list(groups)
-    body = store.bodies.pop(file.path, None)
-    if body is None:
-        # As long as the file, with just these row groups in it: untouched pages cost no memory.
-        body = np.zeros(file.size, dtype=np.uint8).data
-        with errors.reading(_what(file.path)), store.open(file.path) as source:
-            for start, stop in _runs(some):
-                last = footer.groups[stop - 1]
-                _fetched(source, footer.groups[start].begin, last.begin + last.size, body)
+    numbers = list(range(len(footer.groups))) if groups is None else list(groups)
+    # As long as the file; only the bytes from the first to the last row group are fetched, and cost memory.
+    body = np.zeros(file.size, dtype=np.uint8).data
+    with errors.reading(_what(file.path)), store.open(file.path) as source:
+        if numbers:
+            last = footer.groups[numbers[-1]]
+            _fetched(source, footer.groups[numbers[0]].begin, last.begin + last.size, body)
     with errors.parsing(_what(file.path)):
         stored = footer.metadata.schema.names  # made at each call
         reader = pq.ParquetFile(
@@ -406,19 +346,12 @@ def read_groups(
             read_dictionary=[name for name in ID_COLUMNS if name in stored],
             page_checksum_verification=True,
         )
-        rows = reader.read_row_groups(some, columns=names, use_threads=len(some) >= _MANY_GROUPS)
+        rows = reader.read_row_groups(numbers, columns=names, use_threads=len(numbers) >= _MANY_GROUPS)
         # Checksums leave out the headers of pages; a flipped bit in these shows here.
         rows.validate(full=True)
-        if rows.num_rows != sum(footer.groups[i].rows for i in some):
+        if rows.num_rows != sum(footer.groups[number].rows for number in numbers):
             raise ValueError("it has other rows than were written")
         return rows
-
-
-def _runs(groups: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Adjacent row groups as one: 1 2 5 give (1, 3), (5, 6)."""
-    for _, run in itertools.groupby(enumerate(groups), key=lambda pair: pair[1] - pair[0]):
-        some = [group for _, group in run]
-        yield some[0], some[-1] + 1
 
 
 def _fetched(source: Any, start: int, end: int, body: memoryview | None = None) -> memoryview:

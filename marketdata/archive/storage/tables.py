@@ -9,16 +9,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from marketdata.archive.storage import errors, parquet
-from marketdata.archive.storage.parquet import DataFile, Footer, Recent, Spans, Store
+from marketdata.archive.storage.parquet import DataFile, Footer, Store
 from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ConfigError
-from marketdata.times import Range, to_datetime, to_text
+from marketdata.times import to_datetime, to_text
 
 # The format of an archive's tables, in the metadata of the first column of each.
 FORMAT = "4"
@@ -28,7 +28,7 @@ _MARK = "marketdata"
 _LOG = "_delta_log"
 # A commit is given up after so many were refused.
 _TRIES = 100
-# Footers and spans of so many files stay in memory.
+# Number of footers that stay in memory.
 _REMEMBERED = 4096
 # What deltalake calls the facts of a file, in the order of `DataFile`, and the values where they are unknown.
 _FACTS = {
@@ -67,15 +67,11 @@ class Table:
         self.uri = uri
         self.options = options
         self._as_of = as_of
-        # Whether the first version stands for a time before all that the log has.
-        self._is_lenient = False
         self._absent = Version(-1, (), schema)
         self._version = self._absent
         self._handle: Any = None
         # Numbers of the transactions of the current version that were looked up.
         self._transactions: dict[str, int | None] = {}
-        self._footers = Recent[str, Footer](_REMEMBERED)
-        self._spans = Recent[str, Spans](_REMEMBERED)
         self._lock = threading.RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -139,7 +135,7 @@ class Table:
         # deltalake takes the first version that is left if none is as old.
         handle.load_as_version(to_datetime(as_of))
         number = handle.version()
-        if self._is_lenient or as_of >= times.get(number, 0):
+        if as_of >= times.get(number, 0):
             return True
         if number == 0:
             return False
@@ -229,10 +225,6 @@ class Table:
         self.create()
         self._tried(attempt)
 
-    def try_plan(self, plan: Plan, version: Version) -> bool:
-        """Commit a plan for a version; False if another commit came first."""
-        return self._commit(version, plan)
-
     def _tried(self, attempt: Callable[[], bool]) -> None:
         for n in range(_TRIES):
             if attempt():
@@ -302,44 +294,24 @@ class Table:
 
     def put(self, rows: pa.Table, effort: int = parquet.WRITE_EFFORT) -> list[DataFile]:
         """Write rows to new files, which a commit may name."""
-        files = []
         with errors.writing(f"Writing to {self.uri}"):
-            for file, spans in parquet.write_rows(self.store, rows, effort):
-                files.append(file)
-                self._spans[file.path] = spans
-        return files
+            return list(parquet.write_rows(self.store, rows, effort))
 
-    def footer(self, file: DataFile, *, fresh: bool = False, whole: bool = False) -> Footer:
-        """The footer of a file, remembered unless ``fresh``; ``whole``: fetch the file, as its rows come next."""
-        footer = None if fresh else self._footers.get(file.path)
-        if footer is None:
-            with self._removed():
-                footer = self._footers[file.path] = parquet.read_footer(self.store, file, whole=whole)
+    @cached_property
+    def _remembered_footer(self) -> Any:
+        return lru_cache(_REMEMBERED)(partial(parquet.read_footer, self.store))
+
+    def footer(self, file: DataFile, *, fresh: bool = False) -> Footer:
+        """The footer of a file, remembered unless ``fresh``."""
+        with self._removed():
+            footer: Footer = parquet.read_footer(self.store, file) if fresh else self._remembered_footer(file)
         return footer
 
     def read(self, file: DataFile, groups: Sequence[int] | None = None, names: Sequence[str] | None = None) -> pa.Table:
         """Rows of a file, or of some of its row groups, and columns of them, with page checksums compared."""
-        footer = self.footer(file, whole=groups is None and names is None)
+        footer = self.footer(file)
         with self._removed():
             return parquet.read_groups(self.store, file, footer, groups, names)
-
-    def touched(self, version: Version, ranges: Mapping[str, Sequence[Range]]) -> Iterator[DataFile]:
-        """The files where a range of a market meets the time from the first of its rows to the last."""
-        markets = sorted(market for market, wanted in ranges.items() if wanted)
-        hull = parquet.hull(one for wanted in ranges.values() for one in wanted)
-        for file in parquet.holding(version.files, markets, hull) if markets else ():
-            spans = self._spans.get(file.path)
-            if spans is None:
-                if not parquet.holding(self.footer(file).groups, markets, hull):
-                    continue
-                # Statistics of ids that are hashes exclude nothing.
-                spans = self._spans[file.path] = parquet.spans_of(self.read(file, names=("market_id", "ts")))
-            if any(
-                start <= spans[market][1] and end > spans[market][0]
-                for market in spans.keys() & ranges.keys()
-                for start, end in ranges[market]
-            ):
-                yield file
 
     @contextlib.contextmanager
     def _removed(self) -> Iterator[None]:
@@ -352,11 +324,15 @@ class Table:
             why = f"cannot be read: vacuum has removed files of {self.uri} as it was then. Use a later time."
             raise ConfigError(why, argument="as_of", value=to_text(self._as_of)) from problem
 
-    def past(self, moment: int) -> Table:
-        """The same table as it was at a time [microseconds UTC], or as it was first, as far as the log tells."""
-        table = Table(self.uri, self._absent.schema, self.options, as_of=moment)
-        table._is_lenient = True
-        return table
+    def transactions_at(self, moment: int | None, names: Iterable[str]) -> dict[str, int | None]:
+        """Numbers of transactions now (None), at a time [microseconds UTC], or in the first version of the log."""
+        from deltalake import DeltaTable
+
+        with errors.reading(self._name):
+            handle = DeltaTable(self.uri, storage_options=self.options)
+            if moment is not None:
+                handle.load_as_version(to_datetime(moment))
+            return {name: handle.transaction_version(name) for name in names}
 
     def unused_files(self, hours: int) -> list[str]:
         """Names of files that no version of the last hours names, as deltalake lists them."""
