@@ -43,8 +43,8 @@ class Source:
 
     def market(self, id_or_slug: str) -> dict[str, Any]:
         self.requests.append(("market", id_or_slug, Range(0, 0)))
-        market = next(m for m in MARKETS if id_or_slug in (m, f"slug-{m}"))
-        tokens = [{"id": t.token_id, "label": t.token_label} for t in TOKENS[market]]
+        market = next(m for m in self.listed if id_or_slug in (m, f"slug-{m}"))
+        tokens = [{"id": t.token_id, "label": t.token_label} for t in tokens_of(market)]
         return {"id": market, "slug": f"slug-{market}", "question": None, "event_slug": "e", "tokens": tokens}
 
     def markets(self, event_slug: str | None = None, search: str = "") -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ class Source:
         return [{"id": "1", "slug": "e", "title": "E", "series_slug": series_slug}]
 
     def market_records(self, names: Any) -> list[dict[str, Any]]:
-        return [self.market(name) for name in names if any(name in (m, f"slug-{m}") for m in MARKETS)]
+        return [self.market(name) for name in names if any(name in (m, f"slug-{m}") for m in self.listed)]
 
     def iter_columns(
         self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m"

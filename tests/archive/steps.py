@@ -77,7 +77,12 @@ VERBS: dict[str, Callable[[Archive], None]] = {
 
 
 def write(archive: Archive, k: int) -> None:
-    """What one of several writers does: points of its own market, and of one that all write."""
+    """What one of several writers does: pull and add points of its own market, and add points of one that all write."""
+    source, pulled = Source(), f"pulled-{k}"
+    source.listed = [pulled]
+    source.points = {("prices", pulled, token, n): k / 10 for token in (0, 1) for n in range(60)}
+    start = START / 1e6
+    archive.pull(source, pulled, views=["prices"], start=start, end=start + 3600, progress=False)
     for n in range(4):
         archive.add(prices=prices(f"own-{k}", 5 * n, 5, value=k / 10))
         archive.add(prices=prices("shared", 5 * (4 * k + n), 5, value=k / 10))

@@ -182,6 +182,8 @@ def test_processes_that_write_at_once_lose_nothing(orders: Orders, tmp_path: Pat
     archive = Archive(location, frame="polars")
     for k in range(count):
         assert len(archive.prices(f"own-{k}")) == 20
+        assert set(archive.prices(f"pulled-{k}")["price"]) == {k / 10}
+        assert len(archive.prices(f"pulled-{k}")) == 120
     assert len(archive.prices("shared")) == 20 * count
     sizes = {size for bids, asks in held(archive).values() for _, size in (*bids, *asks)}
     assert len(held(archive)) == 16

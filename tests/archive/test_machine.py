@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from pathlib import Path
+import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, columns_of, points_of
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from reference.object_store import Bucket
 
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageState, covered
 from marketdata.archive.reader import Reader
-from marketdata.errors import ArchiveError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.service.pages import Pages, Subject
@@ -41,9 +42,10 @@ def value(view: View, draw: Any) -> Any:
 class ArchiveMachine(RuleBasedStateMachine):
     """Pull, cut, refresh, add, revise, jump, compact, vacuum, open again, read as a model says."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str | None = None, options: dict[str, str] | None = None) -> None:
         super().__init__()
         self.folder = tempfile.mkdtemp()
+        self.address, self.options = address or f"{self.folder}/a", options
         self.source = Source()
         self.source.now = START + 30 * MINUTE
         self.model: dict[Any, Any] = {}
@@ -52,7 +54,7 @@ class ArchiveMachine(RuleBasedStateMachine):
         self.archive.add(markets=[{"market_id": market} for market in MARKETS])
 
     def opened(self) -> Archive:
-        return Archive(Path(self.folder, "a"), frame="polars")
+        return Archive(self.address, frame="polars", storage_options=self.options)
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -167,22 +169,38 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
-TestArchive = ArchiveMachine.TestCase
-TestArchive.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)
+def run(examples: int, steps: int, where: Callable[[], tuple[str, dict[str, str]]] | None = None) -> None:
+    """Let hypothesis run the machine, each time at a new address."""
+    bounds = settings(max_examples=examples, stateful_step_count=steps, deadline=None)
+    run_state_machine_as_test(lambda: ArchiveMachine(*(where() if where else ())), settings=bounds)
+
+
+def test_a_folder_holds_what_a_dict_holds() -> None:
+    """After any writes and maintenance a read of a folder gives the points of a dict, and coverage counts them."""
+    run(10, 15)
+
+
+def test_an_object_store_holds_what_a_dict_holds(object_store: Bucket) -> None:
+    """After any writes and maintenance a read of an object store gives the points of a dict."""
+    run(2, 6, lambda: (f"s3://history/{uuid.uuid4().hex}", object_store.options))
 
 
 @pytest.mark.soak
-class TestArchiveLong(ArchiveMachine.TestCase):  # type: ignore[name-defined,misc]
-    """The same, for long."""
+def test_a_folder_holds_what_a_dict_holds_for_long() -> None:
+    """The same with many examples."""
+    run(200, 40)
 
-    settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+
+@pytest.mark.soak
+def test_an_object_store_holds_what_a_dict_holds_for_long(object_store: Bucket) -> None:
+    """The same with many examples."""
+    run(20, 20, lambda: (f"s3://history/{uuid.uuid4().hex}", object_store.options))
 
 
-def test_the_machine_is_not_blind(tmp_path: Path) -> None:
-    """A point that the archive lost would be noticed."""
+def test_the_machine_notices_a_lost_point() -> None:
+    """A point that the archive has and the model lacks is an error of the machine."""
     machine = ArchiveMachine()
     machine.archive.add(prices=columns_of("prices", MARKETS[0], [(0, 1)], [0.5]))
     with pytest.raises(AssertionError):
         machine.equals_the_model()
     machine.teardown()
-    assert issubclass(ArchiveError, Exception)

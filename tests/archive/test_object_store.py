@@ -2,14 +2,84 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
+from typing import Any
+
 import pytest
 from archive.source import MARKETS, points_of
+from archive.steps import VERBS
 from archive.stored import again, books, held, prices
+from reference.object_store import FAILURES, LOST, Bucket
 
 from marketdata.archive import Archive
+from marketdata.errors import ArchiveError
 
 pytest.importorskip("moto.server", reason="moto[server] gives the S3 server of this test")
 M, N = MARKETS
+# Verbs that change points.
+WRITES = ("add", "replace", "pull", "compact")
+
+
+@pytest.fixture(scope="module")
+def base(object_store: Bucket) -> Archive:
+    """An archive of some commits."""
+    archive = Archive("s3://history/base", frame="polars", storage_options=object_store.options)
+    for first, size in ((0, 1.0), (10, 2.0), (20, 3.0)):
+        archive.add(books=books(M, first, 12, size=size))
+    archive.add(prices=prices(M, 0, 9))
+    archive.add(prices=prices(N, 0, 9))
+    return archive
+
+
+def copied(object_store: Bucket, base: Archive) -> Archive:
+    """A copy of the archive at a new address."""
+    name = uuid.uuid4().hex
+    object_store.copy("base", name, "")
+    return Archive(f"s3://history/{name}", frame="polars", storage_options=base._store.options)
+
+
+def content(archive: Archive) -> dict[str, Any]:
+    """All points and their coverage."""
+    points = {(view, market): held(archive, view, market) for view in ("books", "prices") for market in MARKETS}  # type: ignore[arg-type]
+    return {"points": points, "coverage": archive.coverage().drop("fetched_at").rows()}
+
+
+@pytest.mark.fault("AR45")
+@pytest.mark.parametrize("verb", WRITES)
+def test_an_object_store_may_lose_the_answer_of_any_commit(object_store: Bucket, base: Archive, verb: str) -> None:
+    """A commit that was made is recognised by its mark: the points are as after the write, none twice."""
+    done = copied(object_store, base)
+    VERBS[verb](done)
+    expected, nth, lost = content(again(done)), 1, True
+    while lost:
+        archive = copied(object_store, base)
+        object_store.tell(nth, LOST)
+        VERBS[verb](archive)
+        lost, _ = object_store.tell()
+        assert content(again(archive)) == expected
+        assert again(archive).verify().is_empty()
+        nth += 1
+    assert nth > 2
+
+
+@pytest.mark.fault("AR38")
+@pytest.mark.parametrize("verb", WRITES)
+def test_an_object_store_may_fail_at_any_request(object_store: Bucket, base: Archive, verb: str) -> None:
+    """At every ninth request: a typed error or none, and the same call then completes."""
+    done = copied(object_store, base)
+    VERBS[verb](done)
+    expected, nth, failed = content(again(done)), 1, True
+    while failed:
+        archive = copied(object_store, base)
+        object_store.tell(nth, FAILURES[nth % len(FAILURES)])
+        with contextlib.suppress(ArchiveError):
+            VERBS[verb](archive)
+        failed, _ = object_store.tell()
+        VERBS[verb](again(archive))
+        assert content(again(archive)) == expected
+        assert again(archive).verify().is_empty()
+        nth += 9
 
 
 @pytest.mark.fault("AR45")
