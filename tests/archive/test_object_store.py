@@ -35,7 +35,7 @@ def base(object_store: Bucket) -> Archive:
 def copied(object_store: Bucket, base: Archive) -> Archive:
     """A copy of the archive at a new address."""
     name = uuid.uuid4().hex
-    object_store.copy("base", name, "")
+    object_store.copy("base", name, "none")
     return Archive(f"s3://history/{name}", frame="polars", storage_options=base._store.options)
 
 
