@@ -35,8 +35,7 @@ from marketdata.typing import Frame, FrameKind
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
-# Ids, slugs, records or rows of markets, or a frame with market_id.
-Markets = Any
+Markets = Any  # ids, slugs, records or rows of markets, or a frame with market_id
 
 
 class Archive(Generic[Frame]):
@@ -167,12 +166,12 @@ class Archive(Generic[Frame]):
         replace: bool = False,
         complete: bool = False,
     ) -> None:
-        """Add records and points; points of equal token and time are replaced, everything else stays; see `Archive`.
+        """Add records and points; points of equal token and time are replaced, and everything else stays.
 
         Added ranges are ``recorded``: not stated to be complete, so that a pull still fetches them. Points finer than
         the base (1m) or irregular are reduced to it: the last book, the mean of prices and metrics. ArchiveError if
-        rows have a token of no market in the archive, or a coarser grid than what they would replace; ArchiveFullError
-        leaves everything intact.
+        the archive has no market with the token of a row, or if rows have a coarser grid than what they would replace.
+        ArchiveFullError leaves everything intact.
 
         Parameters
         ----------
@@ -216,16 +215,18 @@ class Archive(Generic[Frame]):
 
         The columns of a file, or its first message, decide what it is; see the guide on recordings. Recordings are
         rebuilt as by `marketdata.rebuild`, file after file in the order of the numbers in their names. A file that was
-        added before is left out, and an import that was stopped continues. A token of no known market is a market of
-        its own, called as the token.
+        added before is left out, and an import that was stopped continues. A token that no market has becomes a market
+        with the id of the token.
 
         Returns a frame with one row per file: ``file kind format why rows stored left_out reasons points replaced
-        tokens start end changes gaps disagreements note``. Of the ``rows`` (or messages) read, ``stored`` are in the
-        archive, or took part in a book that is; ``left_out`` are not, for these ``reasons``. ``points`` were stored, of
-        so many ``tokens``, from ``start`` to ``end`` [UTC]; ``replaced`` of them were there before. ``changes``,
-        ``gaps`` and ``disagreements`` with best prices that messages state are those of recordings. A file of a folder
-        or pattern that cannot be read is a RecordingWarning, and a row whose ``note`` says why; a path that was given
-        is a ConfigError before anything is added. NotTidyError above ``max_disagreement``; other errors as `add`.
+        tokens start end changes gaps disagreements note``. ``rows`` counts the rows or messages that were read:
+        ``stored`` are in the archive or took part in a book, ``left_out`` are not, for these ``reasons``. ``points``
+        and ``tokens`` count what was stored from ``start`` to ``end`` [UTC], and ``replaced`` the points that were
+        there before. Recordings have ``changes``, ``gaps`` and ``disagreements`` with best prices that messages state.
+
+        A file of a folder or pattern that cannot be read is a RecordingWarning, and its ``note`` says why. If the file
+        itself was named, it is a ConfigError before anything is added. NotTidyError above ``max_disagreement``; other
+        errors as `add`.
 
         Parameters
         ----------
@@ -432,7 +433,7 @@ class Archive(Generic[Frame]):
         levels: int | None = None,
         on_missing: Missing | None = None,
     ) -> Frame:
-        """Order books: one row per level of a side, the last book of each bucket; see `marketdata.Client.books`.
+        """Order books: one row per level of a side, the last book of each bucket, as `marketdata.Client.books`.
 
         Columns: ``ts market_id token_id token_label side level price size``. NotArchivedError for an unknown market, or
         if nothing of the range is stored (``.range``) of any market.
@@ -470,9 +471,9 @@ class Archive(Generic[Frame]):
         *,
         on_missing: Missing | None = None,
     ) -> Frame:
-        """Prices [probability 0 to 1]: one row per token and bucket, its mean; see `books`.
+        """Prices [probability 0 to 1]: one row per token and bucket with its mean, as `books`.
 
-        Columns: ``ts market_id token_id token_label price``; ``ts`` is the start of the bucket [UTC].
+        Columns: ``ts market_id token_id token_label price``. ``ts`` is the start of the bucket [UTC].
         """
         return self._read("prices", market, start, end, resolution, on_missing)
 
@@ -485,7 +486,7 @@ class Archive(Generic[Frame]):
         *,
         on_missing: Missing | None = None,
     ) -> Frame:
-        """Market metrics: one row per market and bucket, its mean; see `books`.
+        """Market metrics: one row per market and bucket with its mean, as `books`.
 
         Columns: ``ts market_id volume liquidity spread`` and further metrics.
         """
@@ -493,7 +494,7 @@ class Archive(Generic[Frame]):
 
     @with_flags("clamp", "progress")
     def attach(self, client: Any, *, progress: bool | None = None, clamp: bool = False) -> Self:
-        """The same archive with a client for reads with ``on_missing="fetch"``; its frames are of the client's kind.
+        """The same archive with a client for reads with ``on_missing="fetch"``; its frames follow the client.
 
         Returns an archive; ``progress`` shows a bar for its fetches, and ``clamp`` starts them as in `pull`.
 
@@ -584,14 +585,14 @@ class Archive(Generic[Frame]):
     def sql(self, statement: str, *, stop: threading.Event | None = None) -> Frame:
         """The rows of a SQL statement over the archive, run by DuckDB in this process.
 
-        The dialect is that of DuckDB, times are UTC. Tables: ``books`` (tidy rows), ``snapshots`` (one row per
-        snapshot), ``prices`` and ``metrics`` at 1m or the coarser base, ``markets events series coverage``; ``show
-        tables`` lists them. Columns of one name get numbers, intervals are durations. ConfigError if DuckDB refuses it,
-        ModuleNotFoundError if it is not installed.
+        DuckDB defines the dialect, and times are UTC. ``books`` has tidy rows and ``snapshots`` one row per snapshot.
+        ``prices`` and ``metrics`` are at 1m or the coarser base. Further tables are ``markets events series coverage``,
+        and ``show tables`` lists all. Columns of one name get numbers, intervals are durations. ConfigError if DuckDB
+        refuses the statement, ModuleNotFoundError if it is not installed.
 
-        A statement sees these tables and nothing else: it cannot write to the archive, open files or databases, or load
-        extensions; tables that it makes are gone with its end. It may take any time and memory;
-        ``stop``, a threading.Event, ends it, with a ConfigError, once it is set. An event stops one statement.
+        A statement sees these tables and nothing else. It cannot write to the archive, open files or databases, or load
+        extensions, and the tables that it makes end with it. It may take any time and memory. ``stop``, a
+        threading.Event, ends it with a ConfigError once it is set. An event stops one statement.
 
         Examples
         --------
@@ -658,15 +659,16 @@ class Archive(Generic[Frame]):
         return self._at(records, at, is_open=True, keep=keep)
 
     def events(self, series_slug: str | None = None, search: str | None = None) -> Frame:
-        """Records of events: one row per event, as from `Client.events`; see `markets`.
+        """Records of events: one row per event, as from `Client.events`.
 
-        Columns: ``event_id slug title status start_date end_date tags`` and more; of one ``series_slug``.
+        Columns: ``event_id slug title status start_date end_date tags`` and more. ``series_slug`` selects a series,
+        and ``search`` a text as for `markets`.
         """
         records = listings.listed(self._opened().catalog["events"], search, {"series_slug": series_slug})
         return cast("Frame", listings.records_frame("events", records, self._frame))
 
     def series(self, search: str | None = None) -> Frame:
-        """Records of series: one row per series; see `markets`.
+        """Records of series: one row per series, or those with a ``search`` text as for `markets`.
 
         Columns: ``series_id slug title status start_date end_date`` and more.
         """
@@ -726,8 +728,8 @@ class Archive(Generic[Frame]):
     def coverage(self) -> Frame:
         """The ranges that are stored: one row per range of a market's view.
 
-        Columns: ``view market_id start end state rows fetched_at``; [start, end) in UTC. ``state`` is final,
-        provisional, recorded, unverified or not_allowed.
+        Columns: ``view market_id start end state rows fetched_at``. Times are UTC and ``end`` is exclusive. ``state``
+        is final, provisional, recorded, unverified or not_allowed.
 
         Examples
         --------
@@ -737,7 +739,7 @@ class Archive(Generic[Frame]):
         return cast("Frame", query.coverage_frame(self._opened().coverage, self._frame))
 
     def compact(self) -> int:
-        """Rewrite small files as few large ones; returns how many fewer there are; see `vacuum`."""
+        """Rewrite small files as few large ones, and return how many fewer there are; `vacuum` removes the old."""
         return maintenance.compact(self._opened())
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
@@ -758,7 +760,7 @@ class Archive(Generic[Frame]):
 
     @with_flags("repair")
     def verify(self, *, repair: bool = False) -> Frame:
-        """What is not as it was written: one row per damaged file or range; none if all is well.
+        """Damage: one row per file or range that is not as it was written, and no row if all is well.
 
         Columns: ``view market_id start end problem``. All files are read, with the checksums of their pages, and the
         number of rows of each range is compared with the coverage. So deletes, appends and restores of other programs

@@ -16,9 +16,9 @@ from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import NotArchivedError
 from marketdata.points.records import FIELDS, ID_NAMES, KINDS, RecordKind, columns
 
-# At least this many files are joined; in an object store there is one, as each takes requests to be read.
+# Files are joined at this number. In an object store one file is enough, because each takes requests to read.
 _MANY_FILES, _MANY_REMOTE = 64, 1
-# Lists of texts, as the files of Parquet name their elements.
+# Parquet calls the entries of a list "element".
 _TEXTS = pa.list_(pa.field("element", pa.string()))
 
 
@@ -34,7 +34,7 @@ def _schema(kind: RecordKind) -> pa.Schema:
     return pa.schema({**types, "record": pa.string()})
 
 
-# The columns of each table: those that engines read, and the record as JSON.
+# Engines read the columns; the archive reads the JSON in the last one.
 SCHEMAS: dict[RecordKind, pa.Schema] = {kind: _schema(kind) for kind in KINDS}
 
 

@@ -24,12 +24,12 @@ from marketdata.errors import (
 from marketdata.points.views import View
 from marketdata.times import SECOND, Range, TimeLike, to_datetime
 
-# A listing of markets is used again for this time, by the server's clock [microseconds].
+# Requests stay few: a listing of markets is valid for ten minutes of the server's clock [microseconds].
 LISTED_AGAIN = 600 * SECOND
 
 
 class Round(NamedTuple):
-    """The report of a round of `Archive.follow`: ``points`` are new ones; ``at`` is None without the server's clock."""
+    """The report of a round of `Archive.follow`. ``points`` counts new ones; ``at`` may be unknown (None)."""
 
     at: dt.datetime | None
     markets: int
@@ -54,7 +54,7 @@ class Follower:
         self._listed: int | None = None
 
     def rounds(self, start: TimeLike, every: int) -> Iterator[Round]:
-        """One report per round, ``every`` so many microseconds until it is stopped; raises what waiting cannot cure."""
+        """One report per round ``every`` [microseconds] until it is stopped; raises what waiting cannot cure."""
         return self._rounds(wanted_range(start, None), every)
 
     def _rounds(self, wanted: Range, every: int) -> Iterator[Round]:

@@ -1,4 +1,4 @@
-"""What was imported into an archive: the fingerprints of files, and the books that were open after the last one."""
+"""The journal of imports: fingerprints of imported files, and the books that were open after the last one."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from marketdata.archive.coverage.intervals import CoverageState
 from marketdata.archive.records import Record, rows_of
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
-from marketdata.points.columns import Books, Data, Series, Token, joined
+from marketdata.points.columns import Books, Data, Series, Token
 from marketdata.points.duplicates import repeated
 from marketdata.points.order import ascending
 from marketdata.points.records import RecordKind
@@ -22,11 +22,6 @@ from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.times import SECOND, TOO_FAR, Range, to_text
-
-# Rows of a frame that become points at a time.
-_PORTION = 2_000_000
-# With at least this many times, a coarse grid is neither chance nor a choice of moments.
-_ENOUGH = 12
 
 
 def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, series: Any = None) -> None:
@@ -70,7 +65,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool = Fa
     coarse = coarse_grid(columns, base)
     if coarse is not None:
         _check_width(store, view, {m: hull_of(times, base.micros) for m, times in times_of(columns).items()}, coarse)
-        if not complete and len(np.unique(columns.ts)) >= _ENOUGH:
+        if not complete and len(np.unique(columns.ts)) >= 12:  # fewer may be chance, or a choice of moments
             warn(
                 f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
                 "and their range as unverified, so that pull fetches the points between. If they are aggregates, "
@@ -152,8 +147,8 @@ def coarse_grid(columns: Data, base: BucketWidth) -> Resolution | None:
     times = ascending(columns.ts)
     if len(times) < 3:
         return None
-    found = [r for r in Resolution if r.micros > base.micros and not (times % r.micros).any()]
-    return max(found, key=lambda r: r.micros, default=None)
+    fitting = [r for r in Resolution if r.micros > base.micros and not (times % r.micros).any()]
+    return max(fitting, key=lambda r: r.micros, default=None)
 
 
 def _distinct(view: View, columns: Data) -> Data:
@@ -177,21 +172,19 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
             raise ConfigError(f"{view}= takes {view}, not {view_of(data)}.")
         return data
     from marketdata.adapters.dispatch import as_polars, names_of
-    from marketdata.tidy.frames import is_tidy, to_columns
+    from marketdata.tidy.frames import to_columns
 
     names = set(names_of(data))
-    if VIEWS[view].has_tokens and view != "books" and any(own <= names for own in ({"side", "level"}, set(LISTS))):
+    if (
+        VIEWS[view].has_tokens
+        and view != "books"
+        and any(wanted <= names for wanted in ({"side", "level"}, set(LISTS)))
+    ):
         raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
     by_slug = not VIEWS[view].has_tokens and "slug" in names and "market_id" not in names
     if by_slug:
         data = as_polars(data).rename({"slug": "market_id"})
-    if view == "books" or not hasattr(data, "__len__") or len(data) <= _PORTION or is_tidy(data):
-        columns = to_columns(view, data, lookup=True)
-    else:
-        # Some rows at a time: on the way they take several times the memory of their points.
-        rows = as_polars(data)
-        parts = (rows[n : n + _PORTION] for n in range(0, len(rows), _PORTION))
-        columns = joined([to_columns(view, part, lookup=True) for part in parts]).sort()
+    columns = to_columns(view, data, lookup=True)
     if isinstance(columns, Books):
         return columns
     if by_slug:
@@ -215,7 +208,7 @@ def _id_of(slug: str, markets: Catalog) -> str:
 def identified(view: View, columns: Data, markets: Catalog) -> Data:
     """The same points, each with market id, token id and label; sorted.
 
-    A token is its ids, with the label of its newest row that has one, or else that of its record.
+    A token is its ids. Its label comes from its newest row that has one, or else from its record.
     """
     for text in {text for token in columns.tokens for text in token if text and not text.isascii()}:
         _check_text(view, text)
@@ -234,8 +227,8 @@ def identified(view: View, columns: Data, markets: Catalog) -> Data:
     for at, (market_id, token_id, _) in enumerate(tokens):
         if token_id:
             if (market_id, token_id) not in labels:
-                found = markets.token(token_id, market_id)
-                labels[market_id, token_id] = None if found is None else found[1]
+                owner = markets.token(token_id, market_id)
+                labels[market_id, token_id] = None if owner is None else owner[1]
             tokens[at] = Token(market_id, token_id, labels[market_id, token_id])
     return columns if tuple(tokens) == columns.tokens else columns.grouped(tokens, columns.token).sort()
 
@@ -260,9 +253,10 @@ def _with_ids(view: View, token: Token, markets: Catalog) -> Token:
     if market_id and token_id:
         return token
     if market_id and label:
-        known = (markets.find(market_id) or {}).get("tokens", ())
+        tokens = (markets.find(market_id) or {}).get("tokens", ())
         # A label may be one that the service does not map to an id.
-        return next((Token(market_id, t["id"], label) for t in known if t.get("label") == label and t.get("id")), token)
+        ids = (t["id"] for t in tokens if t.get("label") == label and t.get("id"))
+        return Token(market_id, next(ids, None), label)
     if not token_id:
         raise NotTidyError("A row has neither a token_id nor a market_id with a token_label; it needs one of them.")
     several = markets.markets_of(token_id)
@@ -287,11 +281,11 @@ def seen_markets(columns: Data, markets: Catalog) -> list[Record]:
             named[token_id] = label
     out = []
     for market_id, named in labels.items():
-        known = markets.of_id(market_id)
-        tokens = list(known.get("tokens", ())) if known else []
+        record = markets.of_id(market_id)
+        tokens = list(record.get("tokens", ())) if record else []
         filled = [t if t.get("label") is not None else {**t, "label": named.get(t.get("id"))} for t in tokens]
         ids = {t.get("id") for t in tokens}
         filled += [{"id": token_id, "label": label} for token_id, label in named.items() if token_id not in ids]
-        if known is None or filled != tokens:
+        if record is None or filled != tokens:
             out.append({"id": market_id, "slug": None, "tokens": filled})
     return out

@@ -17,9 +17,6 @@ from marketdata.points.views import View
 from marketdata.times import first_time
 from marketdata.typing import FrameKind
 
-# The states of a market that can no longer be traded.
-_OVER = ("closed", "resolved")
-
 
 def listed(catalog: Catalog, search: str | None, filters: Mapping[str, str | None]) -> list[Record]:
     """Records with these values of fields, and with a text in id, slug, question or title; warns if none has them."""
@@ -55,7 +52,7 @@ def records_frame(kind: RecordKind, records: Sequence[Record], frame: FrameKind)
 def existed(
     records: Iterable[Record], at: int, stored: Callable[[], Mapping[str, int]], *, is_open: bool = False
 ) -> list[Record]:
-    """The records of markets that had begun by a time [microseconds]; ``is_open``: and had not closed by then.
+    """The records of markets that had begun by a time [microseconds], and with ``is_open`` had not closed by then.
 
     A market begins at ``start_date``, else ``created_at``, else with the first row that is ``stored`` of it.
     """
@@ -82,6 +79,6 @@ def first_rows(coverage: Mapping[View, Coverage]) -> dict[str, int]:
 
 def _closed_by(record: Record, at: int) -> bool:
     """Whether trading had ended by then; a market that is over and does not say when had its scheduled end."""
-    over = record.get("status") in _OVER or record.get("resolved_token_id") is not None
+    over = record.get("status") in ("closed", "resolved") or record.get("resolved_token_id") is not None
     closed = first_time(record, "closed_at", "resolved_at", *(("end_date",) if over else ()))
     return closed is not None and closed <= at

@@ -26,10 +26,8 @@ from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, Range
 from marketdata.wire.arrow import from_tables
 
-# Size of a compacted file [bytes]: at about a byte per level it has some eight million levels.
 _FILE_BYTES = 8_000_000
-# A younger file may belong to a write in progress [microseconds].
-_IN_PROGRESS = 24 * 3600 * SECOND
+_IN_PROGRESS = 24 * 3600 * SECOND  # a younger file may belong to a write that is not committed
 
 
 class Damage(NamedTuple):
@@ -103,7 +101,7 @@ def verify(store: ArchiveStore) -> list[Damage]:
 
 
 def _pieces(table: Table, file: DataFile) -> Iterator[tuple[DataFile, pa.Table | ArchiveCorruptError]]:
-    """The rows of a file as they are stored now; of a damaged one those of each row group, or what is wrong there."""
+    """The rows of a file as they are stored now; for a damaged file, the rows or the damage of each row group."""
     try:
         footer = table.footer(file, fresh=True)
     except ArchiveCorruptError as problem:
@@ -159,7 +157,7 @@ def _span(part: DataFile) -> tuple[int | None, int | None]:
 def _differing(
     coverage: dict[str, list[CoverageRecord]], times: dict[str, Ints]
 ) -> dict[str, list[tuple[CoverageRecord, str]]]:
-    """Ranges of each market whose number of rows is not that of their coverage."""
+    """Ranges of each market whose number of rows differs from their coverage."""
     out: dict[str, list[tuple[CoverageRecord, str]]] = {}
     for market in sorted({*coverage, *times}):
         stored, is_covered = times.get(market, np.empty(0, np.int64)), np.zeros(len(times.get(market, ())), bool)
@@ -193,7 +191,7 @@ def repair(store: ArchiveStore) -> list[Damage]:
 
 
 def _salvage(table: Table, file: DataFile) -> None:
-    """Replace a damaged file by those of its row groups that can still be read."""
+    """Replace a damaged file by its readable row groups."""
     pieces = [rows for _, rows in _pieces(table, file)]
     readable = [rows for rows in pieces if isinstance(rows, pa.Table)]
 

@@ -35,12 +35,11 @@ from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, SECOND, Range, TimeLike, to_micros, to_text
 
-# Points that arrived are committed at this many levels, or after this time [s].
+# A commit is worth its time, and little is lost in a crash: one per so many levels, or after this time [s].
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
-# Unknown names that are looked up for similar ones, and named in a message.
+# Unknown names that are looked up for similar ones.
 _LOOKED_UP = 10
-_LISTED = 50
 
 
 class FetchedRange(NamedTuple):
@@ -106,12 +105,12 @@ class Pull:
 
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
         """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out."""
-        known = [market for market in markets if self.store.catalog["markets"].find(market) is not None]
+        stored = [market for market in markets if self.store.catalog["markets"].find(market) is not None]
         chosen, whole_range = list(views), wanted
         refused_views: dict[View, PlanError] = {}
         refusals: list[tuple[list[tuple[View, str, Gap]], PlanError]] = []
         while todo := [
-            (view, market, gap) for market in known for view in chosen for gap in self._gaps(view, market, wanted)
+            (view, market, gap) for market in stored for view in chosen for gap in self._gaps(view, market, wanted)
         ]:
             if self.options.dry_run:
                 missing = CoverageState.MISSING
@@ -161,7 +160,7 @@ class Pull:
         return None
 
     def _earliest_allowed(self, problem: PlanError, wanted: Range) -> int | None:
-        """Where to start instead, if the caller wants that; None if the service does not say."""
+        """The start that the plan allows, with ``clamp``; None if the service does not say."""
         if problem.earliest is not None:
             earliest = to_micros(problem.earliest, "earliest")
         elif problem.history_days is not None:
@@ -201,13 +200,9 @@ class Pull:
         if len(unknown) == 1 == len(names):
             raise unknown[0]
         if unknown:
-            more = (
-                f" And {len(names) - _LOOKED_UP} more: {', '.join(names[_LOOKED_UP:_LISTED])}."
-                if len(names) > _LOOKED_UP
-                else ""
-            )
-            found = " ".join(problem.problem for problem in unknown)
-            raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {found}{more}")
+            problems = " ".join(problem.problem for problem in unknown)
+            others = f" And {len(names) - _LOOKED_UP} more." if len(names) > _LOOKED_UP else ""
+            raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {problems}{others}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
         if not self._is_base_open:
@@ -220,7 +215,7 @@ class Pull:
         with contextlib.closing(arriving), progress_bar(self.options.progress, total=total, **look) as bar:
             try:
                 for k, done, columns, complete in arriving:
-                    sink.take(k, done, columns, complete=complete)
+                    sink.add(k, done, columns, complete=complete)
                     bar.update((done.end - done.start) // self.width)
                     if self.options.stop is not None and self.options.stop.is_set():
                         break
@@ -266,7 +261,7 @@ class _Sink:
         self._levels = 0
         self._since = time.monotonic()
 
-    def take(self, k: int, done: Range, columns: Data, *, complete: bool) -> None:
+    def add(self, k: int, done: Range, columns: Data, *, complete: bool) -> None:
         """All points of the part ``done`` of the ``k``-th gap."""
         self._arrived.setdefault(self._todo[k][0], []).append((k, complete, done, columns))
         self._levels += int(columns.counts.sum()) if isinstance(columns, Books) else len(columns)

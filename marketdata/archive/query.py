@@ -1,9 +1,8 @@
-"""The one read: the files and row groups that statistics leave, as columns; and warnings about missing coverage."""
+"""Reads: columns of the files and row groups that statistics leave, and warnings about missing coverage."""
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -34,29 +33,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 K = TypeVar("K", int, str)
 Missing = Literal["warn", "raise", "partial", "fetch"]
-# Label of a token by its market_id and token_id, as the records of markets have it.
-Labels = Mapping[tuple[str, str], str]
-# No time.
-_NEVER = Range(0, 0)
-# A range before and after all times that are stored [microseconds].
+Labels = Mapping[tuple[str, str], str]  # by market_id and token_id
 ALL_TIME = Range(-(2**61), 2**61)
-# At least this many files are read by threads.
+_NEVER = Range(0, 0)
+# Threads are worth their start from this many files on.
 _MANY_FILES = 4
-_THREADS = min(8, os.cpu_count() or 1)
-# Points to aggregate are read this many bytes of files at a time; a larger market is read in ranges of time.
+# Memory stays bounded: points to aggregate are read by parts of files [bytes], and a larger market by ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
 _MINUTES = BucketWidth.of("1m")
-# A read warns of these states.
-_UNCERTAIN = (CoverageState.UNVERIFIED, CoverageState.PROVISIONAL, CoverageState.NOT_ALLOWED)
 
 
 @dataclass(frozen=True)
 class Query:
     """Points of one ``version`` of a table at a resolution: what frames, scans of every engine and pages are made of.
 
-    Of some ``markets`` (sorted; None: all), in a range, or in one of ``ranges`` for each market, before aggregation.
-    ``counts``: means come with the number of their points. ``nested``: rows of books are snapshots, with four lists.
+    ``markets`` are sorted; None stands for all. ``wanted`` selects base points before aggregation, and ``ranges``
+    narrows it for single markets. ``counts`` adds the number of points to means. With ``nested``, rows of books are
+    snapshots with four lists.
     """
 
     view: View
@@ -74,7 +68,7 @@ class Query:
     nested: bool = False
 
     def without_rows(self) -> Query:
-        """The same query of no file, which tells the columns."""
+        """The same query without files, which tells the columns."""
         return replace(self, version=Version(-1, (), self.version.schema))
 
     def columns(self) -> Data:
@@ -88,11 +82,11 @@ class Query:
         """The points in parts of whole markets, or of whole buckets of a large one."""
         from marketdata.points.resample import resample_columns
 
-        known: Labels = self.labels or {}
+        labels: Labels = self.labels or {}
         # Points to aggregate are read in small parts: all at once may not fit into memory.
         for points in self.stored(self.width if in_parts or self.width != self.base else None):
             # Stored labels may be from before a record changed.
-            tokens = [Token(m, token, known.get((m, token or ""), label)) for m, token, label in points.tokens]
+            tokens = [Token(m, token, labels.get((m, token or ""), label)) for m, token, label in points.tokens]
             out = points if tuple(tokens) == points.tokens else points.grouped(tokens, points.token).sort()
             if self.width != self.base:
                 out = resample_columns(out, self.width, counts=self.counts)
@@ -103,8 +97,8 @@ class Query:
     def stored(self, width: BucketWidth | None = None) -> Iterator[Data]:
         """The points as they are stored, in tidy order: all in one part, or in parts that cut no bucket of a width."""
         files = holding(self.version.files, self.markets, self.wanted)
-        own = self.ranges or dict.fromkeys(self.markets or (), self.wanted)
-        limits = None if self.markets is None else {market: own.get(market, _NEVER) for market in self.markets}
+        ranges = self.ranges or dict.fromkeys(self.markets or (), self.wanted)
+        limits = None if self.markets is None else {market: ranges.get(market, _NEVER) for market in self.markets}
         for part in [_Part("", LAST_NAME, self.wanted)] if width is None else self._parts(files, width):
             tables = _each(partial(self._rows, part, limits), part.holding(files))
             with errors.parsing(f"The {self.view} table"):
@@ -113,15 +107,15 @@ class Query:
                 yield columns
 
     def _parts(self, files: Sequence[DataFile], width: BucketWidth) -> Iterator[_Part]:
-        """Parts of about so many bytes of whole markets; a large market in several, each of whole buckets."""
+        """Parts of whole markets, and of whole buckets of a large market."""
         groups = _each(lambda file: holding(self.table.footer(file).groups, self.markets, self.wanted), files)
-        for first, last in _runs([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
+        for first, last in _cut_keys([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
             part = _Part(first, last, self.wanted)
             starts = [(max(width.floor(g.ts_min), part.span.start), g.size) for g in part.holding(groups)]
             if sum(size for _, size in starts) <= _LARGEST_PART:
                 yield part
                 continue
-            for span in _runs(starts, part.span.end, _LARGEST_PART):
+            for span in _cut_keys(starts, part.span.end, _LARGEST_PART):
                 yield part._replace(span=Range(*span))
 
     def _rows(self, part: _Part, limits: Mapping[str, Range] | None, file: DataFile) -> list[pa.Table]:
@@ -133,8 +127,8 @@ class Query:
             ranges = []
             for name in names:
                 is_here = name is not None and part.first <= name < part.last
-                own = part.span if limits is None else limits.get(name or "", _NEVER)
-                ranges.append((max(own.start, part.span.start), min(own.end, part.span.end)) if is_here else _NEVER)
+                limit = part.span if limits is None else limits.get(name or "", _NEVER)
+                ranges.append((max(limit.start, part.span.start), min(limit.end, part.span.end)) if is_here else _NEVER)
             start, end = np.array(ranges, dtype=np.int64).T[:, codes]
             ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
             mask = (ts >= start) & (ts < end)
@@ -146,15 +140,15 @@ class Query:
 
 
 class _Part(NamedTuple):
-    """Points that are read at a time: those of markets from the first name to before the last, in a span."""
+    """Points that are read at a time: markets from the first name to before the last, in a span."""
 
     first: str
     last: str
     span: Range
 
-    def holding(self, some: Sequence[DataFile]) -> list[DataFile]:
+    def holding(self, files: Sequence[DataFile]) -> list[DataFile]:
         """The files or row groups that may have points of it."""
-        return [p for p in holding(some, None, self.span) if p.market_min < self.last and p.market_max >= self.first]
+        return [f for f in holding(files, None, self.span) if f.market_min < self.last and f.market_max >= self.first]
 
 
 def read(
@@ -171,15 +165,15 @@ def read(
     return Query(view, table, version or table.version(), ids, span, ranges).columns()
 
 
-def _runs(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
+def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
     """Half-open ranges of keys up to ``end``, each cut where ``most`` bytes begin before."""
     first, total = None, 0
-    for key, some in itertools.groupby(sorted(sizes), key=lambda one: one[0]):
+    for key, group in itertools.groupby(sorted(sizes), key=lambda pair: pair[0]):
         if first is None or total >= most:
             if first is not None:
                 yield first, key
             first, total = key, 0
-        total += sum(size for _, size in some)
+        total += sum(size for _, size in group)
     if first is not None:
         yield first, end
 
@@ -188,12 +182,12 @@ def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> lis
     """The result for each file, by threads if there are many: fetching and decoding release the interpreter."""
     if len(files) < _MANY_FILES:
         return [one for file in files for one in made(file)]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor() as pool:
         return [one for part in pool.map(made, files) for one in part]
 
 
 def pruned(version: Version, markets: Sequence[str] | None, wanted: Range) -> Version:
-    """The version with only the files that may have points of the markets (sorted; None: any) in a range, in order."""
+    """The version with only the files that may have points of the (sorted) markets, or of any (None), in a range."""
     files = sorted(holding(version.files, markets, wanted), key=lambda f: (f.market_min, f.ts_min))
     return Version(version.number, tuple(files), version.schema)
 
@@ -209,9 +203,9 @@ def inside(
     tokens: Sequence[Token], codes: NDArray[np.integer], ts: Ints, ranges: Mapping[str, Sequence[Range]]
 ) -> NDArray[np.bool_]:
     """True for points that lie in a range of their market."""
-    merged = {market: union(some) for market, some in ranges.items()}
+    merged = {market: union(wanted) for market, wanted in ranges.items()}
     out = np.zeros(len(ts), dtype=bool)
-    for n in range(max((len(some) for some in merged.values()), default=0)):
+    for n in range(max(map(len, merged.values()), default=0)):
         limits = [merged[t.market_id][n] if n < len(merged.get(t.market_id, ())) else _NEVER for t in tokens]
         start, end = np.array([*limits, _NEVER], dtype=np.int64).T
         out |= (ts >= start[codes]) & (ts < end[codes])
@@ -258,15 +252,15 @@ def _covered_range(
     records: Sequence[CoverageRecord], name: str, start: TimeLike | None, end: TimeLike | None, on_missing: Missing
 ) -> Range:
     """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is missing."""
-    have = covered(records)
-    if not have:
+    stored = covered(records)
+    if not stored:
         raise NotArchivedError(f"no {name} are stored; pull or add them first.")
-    first = have[0].start if start is None else to_micros(start, "start")
-    last = have[-1].end if end is None else to_micros(end, "end")
+    first = stored[0].start if start is None else to_micros(start, "start")
+    last = stored[-1].end if end is None else to_micros(end, "end")
     wanted = Range(first, last) if start is None or end is None else to_range(start, end)
-    missing = gaps(have, wanted) if wanted.start < wanted.end else [wanted]
+    missing = gaps(stored, wanted) if wanted.start < wanted.end else [wanted]
     if missing == [wanted]:
-        raise not_archived(f"{name} are not stored in {wanted}; stored: {_show(have)}.", wanted)
+        raise not_archived(f"{name} are not stored in {wanted}; stored: {_show(stored)}.", wanted)
     if on_missing in ("warn", "raise"):
         _report(name, missing, within(records, wanted), on_missing)
     return wanted
@@ -276,8 +270,9 @@ def _report(name: str, missing: list[Range], records: Sequence[CoverageRecord], 
     """Warn or raise for what of a range is missing or uncertain."""
     # A range that is only to be asked again, as empty ones are, is complete as far as is known.
     open_ = [p for p in records if p.state != CoverageState.PROVISIONAL or not p.tries]
-    found = {"missing": missing} | {str(s): union(p.range for p in open_ if p.state == s) for s in _UNCERTAIN}
-    reasons = {f"are {what} in {_show(some)}": some for what, some in found.items() if some}
+    uncertain = (CoverageState.UNVERIFIED, CoverageState.PROVISIONAL, CoverageState.NOT_ALLOWED)
+    problems = {"missing": missing} | {str(s): union(p.range for p in open_ if p.state == s) for s in uncertain}
+    reasons = {f"are {what} in {_show(ranges)}": ranges for what, ranges in problems.items() if ranges}
     if not reasons:
         return
     what = " and ".join(reasons)
@@ -304,43 +299,41 @@ def _show(ranges: list[Range]) -> str:
 
 def checked_views(views: object) -> list[View]:
     """The ``views`` argument, one or several; else a ConfigError."""
-    some = views if isinstance(views, Iterable) and not isinstance(views, str) else [views]
-    return [choice("view", view, VIEWS) for view in some]
+    several = views if isinstance(views, Iterable) and not isinstance(views, str) else [views]
+    return [choice("view", view, VIEWS) for view in several]
+
+
+class StoredRange(NamedTuple):
+    """A range of a market's view with its state; times are microseconds."""
+
+    view: str
+    market_id: str
+    start: int
+    end: int
+    state: str
+    rows: int | None
+    fetched_at: int
 
 
 def coverage_frame(coverage: Mapping[View, Coverage], frame: FrameKind) -> Any:
     """The coverage of all markets and views as a frame, a row per range."""
-    import polars as pl
-
-    rows = [
-        (view, market, r.start, r.end, str(r.state), r.rows, r.fetched_at)
+    ranges = [
+        StoredRange(view, market, *record.range, str(record.state), record.rows, record.fetched_at)
         for view, stored in coverage.items()
         for market, records in stored.all().items()
-        for r in records
+        for record in records
     ]
-    times = dict.fromkeys(("start", "end"), pl.Int64)
-    schema = {
-        "view": pl.String,
-        "market_id": pl.String,
-        **times,
-        "state": pl.String,
-        "rows": pl.Int64,
-        "fetched_at": pl.Int64,
-    }
-    stored_ranges = pl.DataFrame(rows, schema=schema, orient="row")
-    return in_kind(
-        stored_ranges.with_columns(pl.col("start", "end", "fetched_at").cast(pl.Datetime("us", "UTC"))), frame
-    )
+    return report(StoredRange, ranges, frame)
 
 
 def report(kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]], frame: FrameKind) -> Any:
-    """A frame of a kind of named tuples, whose fields are texts or whole numbers; ``start`` and ``end`` are times."""
+    """A frame of named tuples of texts and whole numbers; ``start``, ``end`` and ``fetched_at`` are times."""
     import polars as pl
 
     hints = get_type_hints(kind).items()
     types = {name: pl.Int64() if int in (hint, *get_args(hint)) else pl.String() for name, hint in hints}
-    found = pl.DataFrame(list(rows), schema=types, orient="row")
-    return in_kind(found.with_columns(pl.col("^(start|end)$").cast(pl.Datetime("us", "UTC"))), frame)
+    numbers = pl.DataFrame(list(rows), schema=types, orient="row")
+    return in_kind(numbers.with_columns(pl.col("^(start|end|fetched_at)$").cast(pl.Datetime("us", "UTC"))), frame)
 
 
 def in_kind(rows: pl.DataFrame, frame: FrameKind) -> Any:

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 EngineName = Literal["polars", "arrow", "duckdb", "dask", "spark"]
-# Partitions of Dask and Spark: few enough that each is worth its start.
-_PARTITIONS = 64
+_PARTITIONS = 64  # of Dask and Spark: few enough that each is worth its start
 
 
 def schema_of(query: Query) -> dict[str, pl.DataType]:
@@ -95,13 +94,13 @@ def export(query: Query, path: Path) -> None:
 
 
 def _narrowed(query: Query, predicate: pl.Expr) -> Query:
-    """The query of no more markets and base points than those of which a predicate can be true."""
+    """The query without markets and times for which a predicate cannot be true."""
     # A form of the predicate that is not known here limits nothing: polars applies it to the rows all the same.
     markets, (start, end) = query.markets, query.wanted
     for name, op, value in _comparisons(json.loads(predicate.meta.serialize(format="json"))):
         if name == "market_id" and op in ("Eq", "IsIn"):
-            some = {one for one in (value if op == "IsIn" else [value]) if isinstance(one, str)}
-            markets = tuple(sorted(some if markets is None else some.intersection(markets)))
+            ids = {identity for identity in (value if op == "IsIn" else [value]) if isinstance(identity, str)}
+            markets = tuple(sorted(ids if markets is None else ids.intersection(markets)))
         elif name == "ts" and isinstance(value, dt.datetime) and value.tzinfo is not None:
             at = to_micros(value, "ts")
             start = max(start, at) if op in ("Eq", "Gt", "GtEq") else start
@@ -198,7 +197,7 @@ def query_of(
         ranges=ranges,
         token_id=token_id,
         levels=levels,
-        # Means of seconds, whose times may be those of 1m points, come with the number of their points.
+        # Means of seconds come with the number of their points, because nothing else tells them from 1m points.
         counts=counts and base.micros < MINUTE and width != base,
         nested=nested,
     )

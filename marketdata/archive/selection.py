@@ -12,9 +12,6 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.arguments import names
 
-# The ways to choose markets, as messages name them.
-_WAYS = "markets=, event=, series=, tags=, search=, file= and all_markets=True"
-
 
 class Selection:
     """Markets chosen in exactly one way (else a ConfigError), as the service lists them; their records are stored.
@@ -27,8 +24,9 @@ class Selection:
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         given = {way: value for way, value in ways.items() if value is not None}
         if len(given) != 1:
-            found = f"these are {', '.join(given)}" if given else "there is none"
-            raise ConfigError(f"pull needs exactly one of {_WAYS}; {found}.")
+            ways = "markets=, event=, series=, tags=, search=, file= and all_markets=True"
+            problem = f"these are {', '.join(given)}" if given else "there is none"
+            raise ConfigError(f"pull needs exactly one of {ways}; {problem}.")
         ((self._way, value),) = given.items()
         if isinstance(value, str) and not value:
             raise ConfigError("names nothing; all_markets=True takes every market.", argument=self._way, value="")
@@ -43,18 +41,17 @@ class Selection:
         """Ids of the markets, unknown names unchanged; NotFoundError if the service lists none."""
         if self._way in ("markets", "file"):
             return self._named()
-        if self._way == "event":
-            listed = self._listed(event_slug=self._value)
-        elif self._way == "series":
+        if self._way == "series":
             listed = [market for slug in self._listed_events() for market in self._listed(event_slug=slug)]
-        elif self._way == "tags":
-            listed = self._listed(tags=self._value)
+        elif self._way == "all_markets":
+            listed = self._listed()
         else:
-            listed = self._listed(search=self._value) if self._way == "search" else self._listed()
+            listed = self._listed(**{"event_slug" if self._way == "event" else self._way: self._value})
         if not listed:
             what = "no market" if self._way == "all_markets" else f"no market of {self._way}={self._value!r}"
             argument = self._way if self._way in ("search", "tags") else "event"
-            hint = _HINTS.get(self._way, "client.events() and client.series() show the slugs.")
+            hints = {"search": "client.markets() shows slugs and questions.", "tags": "client.tags() shows the tags."}
+            hint = hints.get(self._way, "client.events() and client.series() show the slugs.")
             raise NotFoundError(f"The service lists {what}.", argument=argument, hint=hint)
         return list(dict.fromkeys(listed))
 
@@ -62,33 +59,30 @@ class Selection:
         markets, events, names = self._store.catalog["markets"], self._store.catalog["events"], self._value
         absent = [name for name in names if markets.find(name) is None]
         if absent:
-            found = [records.read("markets", records.plain(row)) for row in self._client.market_records(absent)]
-            markets.upsert(found)
-            events.upsert(records.derive("events", found, markets.records(), events.records()))
-        known = [(name, markets.find(name)) for name in names]
-        return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in known))
+            fetched = [records.read("markets", records.plain(row)) for row in self._client.market_records(absent)]
+            markets.upsert(fetched)
+            events.upsert(records.derive("events", fetched, markets.records(), events.records()))
+        stored = [(name, markets.find(name)) for name in names]
+        return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in stored))
 
     def _listed(self, **filters: Any) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""
         rows, slug = records.rows_of(self._client.markets(**filters)), filters.get("event_slug")
-        found = [records.read("markets", row) for row in rows]
-        found = [{**m, "event_slug": m.get("event_slug") or slug} for m in found]
+        listed = [records.read("markets", row) for row in rows]
+        listed = [{**m, "event_slug": m.get("event_slug") or slug} for m in listed]
         events = self._store.catalog["events"]
-        self._store.catalog["markets"].upsert(found)
-        derived = records.derive("events", found)
+        self._store.catalog["markets"].upsert(listed)
+        derived = records.derive("events", listed)
         events.upsert(e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None)
-        return [str(m["id"]) for m in found]
+        return [str(m["id"]) for m in listed]
 
     def _listed_events(self) -> list[str]:
         """Slugs of the events of the series that the service lists; their records are stored."""
         rows = records.rows_of(self._client.events(series_slug=self._value))
-        found = [records.read("events", row) for row in rows]
-        self._store.catalog["events"].upsert([{**e, "series_slug": e.get("series_slug") or self._value} for e in found])
-        return [str(e["slug"]) for e in found if e.get("slug")]
-
-
-# What to do where the service lists no market.
-_HINTS = {"search": "client.markets() shows slugs and questions.", "tags": "client.tags() shows the tags."}
+        events = [records.read("events", row) for row in rows]
+        events = [{**e, "series_slug": e.get("series_slug") or self._value} for e in events]
+        self._store.catalog["events"].upsert(events)
+        return [str(e["slug"]) for e in events if e.get("slug")]
 
 
 def names_in(file: Any) -> list[str]:

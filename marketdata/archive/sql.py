@@ -17,7 +17,6 @@ from marketdata.points.schema import ASK, BID, LISTS
 from marketdata.times import DAY
 from marketdata.wire.arrow import TS, id_columns
 
-# The tables that a statement sees.
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
 
 
@@ -57,10 +56,10 @@ def _points(connection: Any, query: Query) -> Any:
     if query.labels:
         ids = list(zip(*query.labels, strict=True))
         columns = {"market_id": ids[0], "token_id": ids[1], "label": list(query.labels.values())}
-        known = pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
-        same = " and ".join(f"rows.{name} = known.{name}" for name in ("market_id", "token_id"))
-        rows = rows.join(connection.from_arrow(known).set_alias("known"), same, how="left")
-        chosen |= {"token_label": "coalesce(known.label, rows.token_label)"}
+        labels = pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
+        same = " and ".join(f"rows.{name} = labels.{name}" for name in ("market_id", "token_id"))
+        rows = rows.join(connection.from_arrow(labels).set_alias("labels"), same, how="left")
+        chosen |= {"token_label": "coalesce(labels.label, rows.token_label)"}
     if query.levels is not None:
         chosen |= {side: f"{chosen[side]}[1:{query.levels}]" for side in LISTS}
     return rows.project(", ".join(f"{text} as {_quoted(name)}" for name, text in chosen.items()))
@@ -104,7 +103,7 @@ def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.T
 
 
 def _levels(snapshots: Any) -> Any:
-    """Level rows of snapshots, and a marker row per empty side."""
+    """Level rows of snapshots, and a sentinel row per empty side."""
     ids = ["ts", *id_columns("books")]
     sides = {what: [f"{side}_{what}" for side in (BID, ASK)] for what in ("price", "size")}
     both = {what: [f"CASE WHEN len({c}) > 0 THEN {c} ELSE [NULL] END" for c in some] for what, some in sides.items()}
@@ -131,10 +130,10 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None) -> p
 
     threading.Thread(target=interrupt, daemon=True).start()
     try:
-        found = connection.sql(text)
-        if found is None:
+        answer = connection.sql(text)
+        if answer is None:
             raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
-        return _plain(found.to_arrow_table())
+        return _plain(answer.to_arrow_table())
     except duckdb.InterruptException:
         raise ConfigError("The statement was stopped before its end.") from None
     except duckdb.Error as problem:

@@ -403,7 +403,7 @@ def _identity(token: Token) -> tuple[str | None, ...]:
 
 
 def _codes_in(columns: Data, tokens: Sequence[Token]) -> Ints:
-    """The place of each token among those of columns, -1 without one."""
+    """The place of each token in the tokens of columns, -1 for none."""
     codes = {_identity(token): code for code, token in enumerate(columns.tokens)}
     return np.array([codes.get(_identity(token), -1) for token in tokens] or [-1], np.int64)
 

@@ -12,11 +12,10 @@ from marketdata.points.columns import Ints
 from marketdata.resolution import Resolution
 from marketdata.times import DAY, SECOND, Range
 
-# A minute [microseconds].
 MINUTE = Resolution.M1.micros
 # So long without a point is a gap: between points that are an hour apart lie 59 empty buckets.
 SHORTEST_GAP = 60 * MINUTE
-# Gaps that are nearer to each other are one: a page of a market of two tokens has so many buckets.
+# Gaps nearer to each other are fetched as one, because a page of two tokens has 100 buckets.
 SAME_GAP = 100 * MINUTE
 # A bucket may still change for so long after its end, or for two buckets if that is longer.
 FINALIZE_AFTER = 600 * SECOND
@@ -25,9 +24,8 @@ FINALIZE_AFTER_WITHOUT_CLOCK = DAY
 # A range without points is fetched again after these times; then it is final.
 REFETCH_AFTER = (60 * MINUTE, DAY, 7 * DAY)
 
-# After so many answers without points a range is final.
 _MOST_TRIES = len(REFETCH_AFTER)
-# A range that is due waits for those that touch it, up to so many times as long.
+# A range that is due waits for touching ones, at most until this multiple of its time.
 _LATEST = 1.5
 
 

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, MarketDataError
 
-# Colours and arrows of reports that are drawn for a terminal.
+# Reports of deltalake have colours and arrows for a terminal.
 _DRAWN = re.compile("\x1b\\[[0-9;]*m|\u21b3")
-# The number of an error in a message of the storage library; those of a full disk, and of a missing right.
+# A message of the storage library may have the number of an error.
 _OS_ERROR = re.compile(r"os error (\d+)")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
-# The hint of every damage.
 REPAIR = "Run archive.verify() to see which ranges to pull or add again."
 
 

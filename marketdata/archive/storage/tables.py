@@ -23,14 +23,14 @@ from marketdata.times import to_datetime, to_text
 # The format of an archive's tables, in the metadata of the first column of each.
 FORMAT = "4"
 _FORMAT_KEY = b"marketdata.format"
-# The key of the random mark in the metadata of each commit.
+# Each commit has a random mark in its metadata, under this key.
 _MARK = "marketdata"
 _LOG = "_delta_log"
-# A commit is given up after so many were refused.
+# A commit is given up after this many refusals.
 _TRIES = 100
 # Number of footers that stay in memory.
 _REMEMBERED = 4096
-# What deltalake calls the facts of a file, in the order of `DataFile`, and the values where they are unknown.
+# Columns of deltalake in the order of the fields of `DataFile`, each with the value of an unknown one.
 _FACTS = {
     "path": "", "size_bytes": 0, "num_records": -1, "min.market_id": "", "max.market_id": parquet.LAST_NAME,
     "min.ts": -parquet.FAR, "max.ts": parquet.FAR,
