@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from archive.source import MARKETS, columns_of, points_of
+from archive.source import MARKETS, MINUTE, START, columns_of, points_of
 
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
@@ -45,3 +45,15 @@ def again(archive: Archive) -> Archive:
 def data_files(archive: Archive, view: View = "books") -> list[Path]:
     """Paths of the data files of the newest version."""
     return [Path(archive.location, view, file.path) for file in archive._store.points[view].version().files]
+
+
+def minute(n: int) -> float:
+    """The Unix time [s] of the n-th minute."""
+    return (START + n * MINUTE) / 1e6
+
+
+def states(archive: Archive, view: View = "books", market: str = MARKETS[0]) -> list[tuple[int, int, str]]:
+    """First minute, end and state of each stored range of a market."""
+    rows = archive.coverage().filter(view=view, market_id=market)
+    starts, ends = (((rows[name].dt.epoch("us") - START) // MINUTE).to_list() for name in ("start", "end"))
+    return list(zip(starts, ends, rows["state"], strict=True))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -19,7 +17,6 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from reference import foreign
 from reference import loops as plain
-from reference.clocks import SOON
 from reference.foreign_cases import close, plain_rows
 
 import marketdata as md
@@ -125,22 +122,6 @@ def test_at_1m_it_reads_as_an_archive_of_minutes(view: View, data: st.DataObject
         assert all(close(a[c], b[c]) for a, b in zip(*rows, strict=True) for c in a)
 
 
-@settings(max_examples=8)
-@given(data=st.data())
-def test_through_the_minute_an_hour_is_the_same(data: st.DataObject) -> None:
-    """1s to 1m to 1h by `md.resample`, whose means carry their counts, is what the archive gives at 1h."""
-    view: View = data.draw(st.sampled_from(sorted(VIEWS)))
-    drawn = data.draw(DRAWN[view])
-    archive = made()
-    archive.add(**{view: drawn.frame})
-    if not drawn.rows:
-        return
-    twice = in_order(md.resample(md.resample(archive.scan(view, resolution="1s").collect(), "1m"), "1h"))
-    once = in_order(archive.scan(view, resolution="1h"))
-    assert len(once) == len(twice)
-    assert all(close(a[c], b[c]) for a, b in zip(once, twice, strict=True) for c in a)
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.fault("FR7")
 def test_means_of_seconds_carry_their_counts(way: str) -> None:
@@ -175,17 +156,6 @@ def test_what_is_finer_than_a_second_is_reduced_to_it() -> None:
         archive.add(prices=rows)
         assert archive.prices("m", resolution="1s")["price"].to_list() == [0.5, 0.125, 1.0]
         assert archive.prices("m")["price"].to_list() == [0.3125, 1.0]
-
-
-def test_a_second_that_is_corrected_replaces_that_second_alone() -> None:
-    """Points of equal token and time are replaced, those of other seconds of the minute stay."""
-    archive = made()
-    archive.add(prices=quotes([0, 20, 40, 70]))
-    archive.add(prices=quotes([20], [0.875]))
-    assert archive.prices("m", resolution="1s")["price"].to_list() == [0, 0.875, 2 / 64, 3 / 64]
-    archive.add(prices=quotes([0, 40], [0.5, 0.75]), replace=True)
-    assert archive.prices("m", resolution="1s")["price"].to_list() == [0.5, 0.75, 3 / 64]
-    assert archive.verify().is_empty()
 
 
 def test_coverage_is_by_the_minute() -> None:
@@ -270,22 +240,6 @@ def test_the_service_answers_minutes() -> None:
         client.close()
 
 
-def test_another_process_finds_the_seconds() -> None:
-    """Opened without a base elsewhere it reads, derives and adds at 1s."""
-    archive = made()
-    archive.add(prices=quotes([0, 1, 2]))
-    text = f"""
-import marketdata as md, polars as pl
-archive = md.Archive({archive.location!r}, frame="polars")
-rows = archive.prices("m", resolution="1s")
-archive.add(prices=rows.with_columns(pl.col("ts") + pl.duration(seconds=3)))
-print(rows.height, archive.prices("m").height)
-"""
-    out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=SOON)
-    assert out.stdout.split() == ["3", "1"]
-    assert archive.prices("m", resolution="1s").height == 6
-
-
 def test_of_two_that_make_it_at_once_one_is_refused(tmp_path: Path) -> None:
     """Writers that begin with different bases: all of one base are stored, all of the other get an error."""
     for n in range(4):
@@ -308,19 +262,6 @@ def test_of_two_that_make_it_at_once_one_is_refused(tmp_path: Path) -> None:
         counts = {base: found for base, found in done.items() if isinstance(found, int)}
         assert counts in ({"1s": 3}, {"1m": 1})
         assert all("base=" in found for found in done.values() if isinstance(found, str))
-
-
-def test_compaction_and_maintenance_keep_the_seconds() -> None:
-    """Joined files hold the same points, and the archive reads as before."""
-    archive = made()
-    for n in range(3):
-        archive.add(prices=quotes([float(n), n + 60.0]))
-    before = archive.prices("m", resolution="1s")
-    assert archive.compact() > 0
-    archive.vacuum(0)
-    assert_frame_equal(archive.prices("m", resolution="1s"), before)
-    assert archive.verify().is_empty()
-    assert before.height == 6
 
 
 @pytest.mark.parametrize("wrong", [5, None, ["a"]])

@@ -16,16 +16,13 @@ import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, Source, columns_of, points_of
-from archive.stored import books, data_files, held, prices
-from deltalake import DeltaTable
+from archive.stored import again, books, data_files, held, prices, states
 from reference.columns import coded_books, coded_series, levels_of
 
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
-from marketdata.archive.storage import parquet
 from marketdata.archive.storage.parquet import Store, read_footer
-from marketdata.archive.storage.tables import Table
 from marketdata.errors import (
     ArchiveCorruptError,
     ArchiveError,
@@ -40,38 +37,8 @@ M, N = MARKETS
 HOUR, DAY = 60, 1440
 
 
-def opened(archive: Archive) -> Archive:
-    """The same archive as another process sees it."""
-    return Archive(archive.location, frame="polars")
-
-
-def states(archive: Archive, view: str = "prices", market: str = M) -> list[tuple[int, int, str]]:
-    def since(time: Any) -> int:
-        return int((time.timestamp() * 1e6 - START) // MINUTE)
-
-    rows = archive.coverage().filter(view=view, market_id=market)
-    return [(since(r["start"]), since(r["end"]), r["state"]) for r in rows.rows(named=True)]
-
-
 def token_prices(token: int, first: int, count: int, value: float, market: str = M) -> Any:
     return columns_of("prices", market, [(token, n) for n in range(first, first + count)], [value] * count)
-
-
-@pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], Any]], None]:
-    """Let something happen once between the plan of the next commit to a table and the commit itself."""
-
-    def arrange(name: str, event: Callable[[], Any]) -> None:
-        real, left = Table._commit, [event]
-
-        def commit(self: Table, *args: Any, **kwargs: Any) -> Any:
-            if left and self.uri.endswith(f"/{name}"):
-                left.pop()()
-            return real(self, *args, **kwargs)
-
-        monkeypatch.setattr(Table, "_commit", commit)
-
-    return arrange
 
 
 STORAGE = (errno.ESTALE, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.EACCES, errno.ETIMEDOUT)
@@ -82,7 +49,7 @@ STORAGE = (errno.ESTALE, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.EACCES, er
 def test_a_failure_of_the_storage_is_never_damage(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, wrong: int
 ) -> None:
-    """Line 3: whatever read fails in any verb, the error is no ArchiveCorruptError, and nothing is given up."""
+    """Whatever read fails in any verb, the error is no ArchiveCorruptError, and nothing is given up."""
     archive.add(books=books(M, 0, 30), prices=prices(M, 0, 30))
     archive.add(books=books(M, 30, 30))
     before, covered = held(archive), archive.coverage()
@@ -104,13 +71,13 @@ def test_a_failure_of_the_storage_is_never_damage(
             with monkeypatch.context() as patch:
                 patch.setattr(Store, "open", stutter)
                 with pytest.raises(ArchiveError) as info:
-                    verb(opened(archive))
+                    verb(again(archive))
             assert not isinstance(info.value, ArchiveCorruptError)
             assert "storage failed" in str(info.value)
             assert ("the right to read" in str(info.value)) == (wrong == errno.EACCES)
-    assert held(opened(archive)) == before
-    assert set(opened(archive).coverage()["state"]) == set(covered["state"])
-    assert opened(archive).verify(repair=True).is_empty()
+    assert held(again(archive)) == before
+    assert set(again(archive).coverage()["state"]) == set(covered["state"])
+    assert again(archive).verify(repair=True).is_empty()
 
 
 @pytest.mark.fault("AR38")
@@ -138,49 +105,49 @@ def test_only_what_the_storage_says_is_not_there_is_missing(problem: OSError, mi
 
 @pytest.mark.fault("AR39")
 def test_a_silent_hour_is_asked_again(archive: Archive) -> None:
-    """Line 4: an hour without points inside of an answer is observed empty, and its points come when they are there."""
+    """An hour without points inside of an answer is observed empty, and its points come when they are there."""
     source = Source()
     source.points = {("prices", M, 0, n): 0.5 for n in range(300) if not 100 <= n < 161}
     source.now = START + 320 * MINUTE
     start, end = START / 1e6, START / 1e6 + 300 * 60
     source.page = 300
     archive.pull(source, M, views=["prices"], start=start, end=end)
-    assert states(archive) == [(0, 100, "final"), (100, 161, "provisional"), (161, 300, "final")]
+    assert states(archive, "prices") == [(0, 100, "final"), (100, 161, "provisional"), (161, 300, "final")]
     source.points |= {("prices", M, 0, n): 0.75 for n in range(100, 161)}
     source.now += 61 * MINUTE
     source.requests.clear()
     archive.pull(source, M, views=["prices"], start=start, end=end)
     assert {r for *_, r in source.asked} == {(START + 100 * MINUTE, START + 161 * MINUTE)}
     assert held(archive, "prices") == source.points
-    assert states(archive) == [(0, 300, "final")]
+    assert states(archive, "prices") == [(0, 300, "final")]
 
 
 @pytest.mark.fault("AR39")
 def test_fifty_nine_silent_minutes_are_no_hole(archive: Archive) -> None:
-    """Line 4: points that are an hour apart have no hole between them."""
+    """Points that are an hour apart have no hole between them."""
     source = Source()
     source.points = {("prices", M, 0, n): 0.5 for n in range(0, 300, 60)}
     source.page = 300
     archive.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 241 * 60)
-    assert states(archive) == [(0, 241, "final")]
+    assert states(archive, "prices") == [(0, 241, "final")]
 
 
 @pytest.mark.fault("AR42")
 @pytest.mark.parametrize("hours", [-1, -0.001, math.nan, math.inf, -math.inf, "a week", None, True])
 def test_vacuum_refuses_what_is_no_number_of_hours(archive: Archive, hours: Any) -> None:
-    """Line 5: below 0, not finite and not a number are a ConfigError, whatever the archive holds."""
+    """Below 0, not finite and not a number are a ConfigError, whatever the archive holds."""
     with pytest.raises(ConfigError, match="retention_hours"):
         archive.vacuum(hours)
 
 
 @pytest.mark.fault("AR40")
 def test_corrections_of_a_few_points_leave_the_others(archive: Archive) -> None:
-    """Line 6: three corrected snapshots replace three; what was final stays final."""
+    """Three corrected snapshots replace three; what was final stays final."""
     archive.add(books=books(M, 0, 300), complete=True)
     archive.add(books=columns_of("books", M, [(0, 0), (0, 150), (0, 299)], [([(0.5, 9.0)], [])] * 3))
     want = points_of("books", books(M, 0, 300))
     want |= {("books", M, 0, n): ([(0.5, 9.0)], []) for n in (0, 150, 299)}
-    assert held(opened(archive)) == want
+    assert held(again(archive)) == want
     assert states(archive, "books") == [(0, 300, "final")]
     assert archive.coverage()["rows"].to_list() == [600]
     assert archive.verify().is_empty()
@@ -188,7 +155,7 @@ def test_corrections_of_a_few_points_leave_the_others(archive: Archive) -> None:
 
 @pytest.mark.fault("AR39")
 def test_one_token_alone_and_sparse_points_are_recorded(archive: Archive) -> None:
-    """Line 6: Yes alone, or three snapshots in five hours, are held and not final; a read-through asks for the rest."""
+    """Yes alone, or three snapshots in five hours, are held and not final; a read-through asks for the rest."""
     source = Source()
     source.points = {("books", M, t, n): ([(0.4, float(n + 1))], []) for t in (0, 1) for n in range(300)}
     mine = columns_of("books", M, [(0, 0), (0, 120), (0, 299)], [([(0.4, 1.0)], [])] * 3)
@@ -204,19 +171,19 @@ def test_one_token_alone_and_sparse_points_are_recorded(archive: Archive) -> Non
 
 @pytest.mark.fault("AR39")
 def test_what_is_said_to_be_complete_has_all_tokens(archive: Archive) -> None:
-    """Line 6: complete=True needs every token of the market; with them the range is final."""
+    """Complete=True needs every token of the market; with them the range is final."""
     market = {"market_id": M, "slug": "s", "token_ids": [t.token_id for t in TOKENS[M]], "token_labels": ["Yes", "No"]}
     archive.add(markets=[market])
     with pytest.raises(ArchiveError, match="No"):
         archive.add(prices=token_prices(0, 0, 10, 0.5), complete=True)
     assert archive.coverage().is_empty()
     archive.add(prices=columns_of("prices", M, [(t, n) for t in (0, 1) for n in range(10)], [0.5] * 20), complete=True)
-    assert states(archive) == [(0, 10, "final")]
+    assert states(archive, "prices") == [(0, 10, "final")]
 
 
 @pytest.mark.fault("AR40")
 def test_replace_takes_the_range_of_each_token(archive: Archive) -> None:
-    """Line 6: replace=True removes what a token has between its first and last new point, and nothing else."""
+    """Replace=True removes what a token has between its first and last new point, and nothing else."""
     archive.add(prices=columns_of("prices", M, [(t, n) for t in (0, 1) for n in range(10)], [0.5] * 20))
     archive.add(prices=columns_of("prices", M, [(0, 2), (0, 6)], [0.1, 0.2]), replace=True)
     found = held(archive, "prices")
@@ -226,7 +193,7 @@ def test_replace_takes_the_range_of_each_token(archive: Archive) -> None:
 
 
 def test_doubled_points_of_one_add_are_one_or_refused(archive: Archive) -> None:
-    """Line 8: equal points of one token and time are one; different ones are a NotTidyError that names them."""
+    """Equal points of one token and time are one; different ones are a NotTidyError that names them."""
     one = books(M, 0, 5)
     twice = coded_books(
         one.tokens, np.tile(one.token, 2), np.tile(one.ts, 2), np.tile(one.counts, 2), np.tile(levels_of(one), (2, 1))
@@ -243,7 +210,7 @@ def test_doubled_points_of_one_add_are_one_or_refused(archive: Archive) -> None:
 
 
 def test_ids_that_are_floats_are_refused_beside_a_market_id(archive: Archive) -> None:
-    """Line 8: a float token id has lost digits, and is refused also where the market is named."""
+    """A float token id has lost digits, and is refused also where the market is named."""
     when = [dt.datetime(2026, 1, 1, tzinfo=dt.UTC)]
     for name in ("token_id", "market_id"):
         frame = {"ts": when, "market_id": ["m"], "token_id": ["1"], "price": [0.5], name: [1.1e69]}
@@ -253,7 +220,7 @@ def test_ids_that_are_floats_are_refused_beside_a_market_id(archive: Archive) ->
 
 @pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
 def test_times_of_files_are_told_apart_by_their_size(archive: Archive, tmp_path: Path, unit: int) -> None:
-    """Line 8: Unix seconds to nanoseconds in a file become the same time; nothing lands in January 1970."""
+    """Unix seconds to nanoseconds in a file become the same time; nothing lands in January 1970."""
     archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["1"], "token_labels": ["Yes"]}])
     second = START // 10**6 // 60 * 60
     rows = [{"ts": (second + 60 * n) * unit, "token_id": "1", "price": 0.5} for n in range(3)]
@@ -269,7 +236,7 @@ def test_times_of_files_are_told_apart_by_their_size(archive: Archive, tmp_path:
 
 
 def test_times_that_are_no_unix_time_are_refused(archive: Archive, tmp_path: Path) -> None:
-    """Line 8: a number that is no time of any unit is a ConfigError."""
+    """A number that is no time of any unit is a ConfigError."""
     (tmp_path / "p.jsonl").write_text('{"ts": 12345, "token_id": "1", "price": 0.5}')
     with pytest.raises(ConfigError, match="Unix time"):
         archive.add_files(tmp_path / "p.jsonl")
@@ -277,7 +244,7 @@ def test_times_that_are_no_unix_time_are_refused(archive: Archive, tmp_path: Pat
 
 @pytest.mark.fault("AR14")
 def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path: Path) -> None:
-    """Line 12: reads, columns, whole exports and verify see a flipped bit; a scan hands files on as they are."""
+    """Reads, columns, whole exports and verify see a flipped bit; a scan hands files on as they are."""
     archive.add(books=books(M, 0, 200))
     victim = data_files(archive)[0]
     body = bytearray(victim.read_bytes())
@@ -291,9 +258,9 @@ def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path:
     for read in reads:
         # polars 1 passes on the text of an error that its source raised, and not its class
         with pytest.raises(ArchiveError, match=r"is damaged.*verify"):
-            read(opened(archive))
-    assert not opened(archive).verify().is_empty()
-    assert opened(archive).scan("books").collect_schema().names()[0] == "ts"
+            read(again(archive))
+    assert not again(archive).verify().is_empty()
+    assert again(archive).scan("books").collect_schema().names()[0] == "ts"
 
 
 @pytest.mark.fault("AR44")
@@ -305,7 +272,7 @@ def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Pat
         record = {"market_id": token.market_id, "slug": f"s-{n}", "token_ids": [str(n)], "token_labels": ["Yes"]}
         point = coded_series((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
         archive.add(markets=[record], prices=point)
-    fresh = opened(archive)
+    fresh = again(archive)
     with (
         mock.patch("marketdata.archive.catalog.json.loads", wraps=json.loads) as parse,
         mock.patch("marketdata.archive.storage.parquet.read_footer", wraps=read_footer) as footers,
@@ -324,13 +291,13 @@ def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive, name: str)
     some = coded_series(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.arange(k) / 10})
     archive.add(prices=some, markets=[{"market_id": n, "slug": f"slug {n}"} for n in names])
     archive.compact()
-    fresh = opened(archive)
+    fresh = again(archive)
     for i, one in enumerate(names):
         assert fresh.prices(f"slug {one}")["price"].to_list() == [i / 10]
         assert fresh.scan("prices", one).collect()["price"].to_list() == [i / 10]
         assert len(data_files(fresh, "prices")) == 1
     fresh.add(prices=coded_series(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.full(k, 0.9)}))
-    assert opened(archive).scan("prices").collect()["price"].to_list() == [0.9] * k
+    assert again(archive).scan("prices").collect()["price"].to_list() == [0.9] * k
     assert fresh.verify().is_empty()
 
 
@@ -363,25 +330,6 @@ def test_reads_of_provisional_and_unverified_ranges_say_so(archive: Archive) -> 
         archive.metrics(M)
     archive.add(prices=prices(N, 0, 10))
     assert archive.prices(N).height == 10
-
-
-def _changes(table: DeltaTable, number: int) -> set[bool]:
-    """Whether the files of a commit are said to change data."""
-    log = Path(table.table_uri.removeprefix("file://"), "_delta_log", f"{number:020d}.json")
-    actions = [json.loads(line) for line in log.read_text().splitlines()]
-    return {action[kind]["dataChange"] for action in actions for kind in ("add", "remove") if kind in action}
-
-
-def test_statistics_and_metrics_of_any_market(archive: Archive) -> None:
-    """A later numeric column is null before, and NaN is a missing value in storage as in frames."""
-    token = (Token("m"),)
-    values = {name: np.array([1.0, np.nan]) for name in ("volume", "liquidity", "spread")}
-    when = np.array([START, START + MINUTE])
-    archive.add(metrics=coded_series(token, np.zeros(2, np.int32), when, values))
-    raw = pl.concat([pl.read_parquet(f) for f in data_files(archive, "metrics")])
-    assert raw["volume"].null_count() == 1
-    assert not raw["volume"].is_nan().any()
-    assert when.max() < parquet.FAR
 
 
 def test_a_list_of_markets_is_read_where_one_has_nothing(archive: Archive) -> None:

@@ -11,25 +11,18 @@ import shutil
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from archive.source import MARKETS, MINUTE, START, points_of
-from archive.stored import M, books, data_files, held, prices
+from archive.source import MARKETS, MINUTE, START
+from archive.stored import M, again, books, data_files, held, prices
 from reference.columns import coded_books, coded_series
 
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
-from marketdata.archive.storage.parquet import Store
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.points.columns import Series, Token
-
-
-def again(archive: Archive) -> Archive:
-    """The same archive as another process sees it."""
-    return Archive(archive.location, frame="polars")
 
 
 @pytest.fixture
@@ -41,50 +34,22 @@ def filled(archive: Archive) -> Archive:
     return archive
 
 
-@pytest.mark.fault("AR6", "AR7")
+@pytest.mark.fault("AR6", "AR7", "AR8")
 @pytest.mark.parametrize("wrong", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE, errno.EDQUOT])
-def test_a_failed_write_at_any_call_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int
+def test_a_file_that_can_not_be_flushed_is_given_up(
+    filled: Archive, monkeypatch: pytest.MonkeyPatch, wrong: int
 ) -> None:
-    """When the n-th write of a file fails, an error of the archive says so, and all earlier commits are readable."""
-    real = Store.write
-    for nth in range(2):
-        archive = Archive(tmp_path / f"{wrong}-{nth}", frame="polars")
-        archive.add(books=books(M, 0, 10))
-        before, calls = held(archive), iter(range(100))
-
-        def write(self: Store, name: str, body: memoryview, nth: int = nth, calls: Any = calls) -> None:
-            if next(calls) == nth:
-                raise OSError(wrong, os.strerror(wrong))
-            real(self, name, body)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Store, "write", write)
-            with pytest.raises(ArchiveError) as info:
-                archive.add(books=books(M, 5, 20, size=2.0))
-        assert isinstance(info.value, ArchiveFullError) == (wrong in (errno.ENOSPC, errno.EDQUOT, errno.EROFS))
-        after = held(Archive(archive.location, frame="polars"))
-        # The writes are: the new rows, and the rows that stay.
-        assert after == before
-        assert Archive(archive.location, frame="polars").verify().is_empty()
-        archive.add(books=books(M, 5, 20, size=2.0))
-        want = {**before, **points_of("books", books(M, 5, 20, size=2.0))}
-        assert held(archive) == want
-        assert archive.verify().is_empty()
-
-
-@pytest.mark.fault("AR8")
-def test_a_file_that_can_not_be_flushed_is_given_up(filled: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When fsync fails the file is removed and never named by a commit; the next add writes a new one."""
+    """When fsync fails the file is removed and never named by a commit; the error says whether there is no room."""
     before, files = held(filled), set(data_files(filled)[0].parent.iterdir())
 
     def fail(_: int) -> None:
-        raise OSError(errno.EIO, "fsync")
+        raise OSError(wrong, os.strerror(wrong))
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", fail)
-        with pytest.raises(ArchiveError):
+        with pytest.raises(ArchiveError) as info:
             filled.add(books=books(M, 200, 5))
+    assert isinstance(info.value, ArchiveFullError) == (wrong in (errno.ENOSPC, errno.EDQUOT, errno.EROFS))
     assert set(data_files(filled)[0].parent.iterdir()) == files
     assert held(filled) == before
 
@@ -334,9 +299,3 @@ def test_unknown_tokens_say_what_to_do(archive: Archive) -> None:
     archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["9" * 77], "token_labels": ["Yes"]}])
     archive.add(prices=frame)
     assert archive.prices("s").row(0)[1:] == ("m", "9" * 77, "Yes", 0.5)
-
-
-def test_ids_that_went_through_floats_are_refused(archive: Archive) -> None:
-    """A token id that was read as a float has lost digits, and is refused."""
-    with pytest.raises(ConfigError, match="lost digits"):
-        archive.add(markets=[{"market_id": "m", "token_ids": [1e77], "token_labels": ["Yes"]}])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, CutError, Source, points_of
+from archive.stored import states
 from reference.clocks import stop_time
 
 import marketdata as md
@@ -89,12 +90,6 @@ def finally_asked(source: Living, market: str, view: View = "prices") -> Counter
     return out
 
 
-def states(archive: Archive, market: str = M) -> list[tuple[int, int, str]]:
-    rows = archive.coverage().filter(view="prices", market_id=market)
-    ends = (rows[name].dt.epoch("us").to_list() for name in ("start", "end"))
-    return [((a - START) // MINUTE, (b - START) // MINUTE, s) for a, b, s in zip(*ends, rows["state"], strict=True)]
-
-
 def follow(archive: Archive, source: Any, **how: Any) -> Any:
     chosen = {"markets": M, "views": "prices", "start": START_TIME, **how}
     return Archive(archive.location, frame="polars").follow(source, **chosen)
@@ -119,7 +114,7 @@ def test_hours_with_restarts_ask_each_final_minute_once(archive: Archive, source
     end, times = ServerTime(source.told).final_before, finally_asked(source, M)
     assert {t: times[t] for t in range(START, end, MINUTE) if times[t] != 1} == {}
     assert end >= START + (HOURS - 20) * MINUTE
-    assert states(archive)[0] == (0, (end - START) // MINUTE, "final")
+    assert states(archive, "prices")[0] == (0, (end - START) // MINUTE, "final")
     held = points_of("prices", Reader(Archive(archive.location)).columns("prices", M))
     upto = max(key[3] for key in held)
     assert held == {k: v for k, v in source.points.items() if k[1] == M and k[3] <= upto}
@@ -136,7 +131,7 @@ def test_new_markets_of_an_event_appear(archive: Archive, source: Living) -> Non
     told = [next(rounds).markets for _ in range(11)]
     assert told[:9] == [1] * 9
     assert told[-1] == 2
-    assert states(archive, MARKETS[1])[0][0] == 0
+    assert states(archive, "prices", MARKETS[1])[0][0] == 0
 
 
 def test_a_server_time_that_goes_back_is_no_reason_to_list_anew(archive: Archive, source: Living) -> None:
@@ -203,7 +198,7 @@ def test_a_stop_ends_it_in_the_middle_of_a_round(archive: Archive, source: Livin
     source.iter_columns = stopping  # type: ignore[method-assign]
     done = list(follow(archive, source, stop=stop))
     assert [one.error for one in done] == [None]
-    assert states(archive) == [(0, 4 * source.page, "final")]
+    assert states(archive, "prices") == [(0, 4 * source.page, "final")]
     assert list(follow(archive, source, stop=stop)) == []
     source.iter_columns = whole  # type: ignore[method-assign]
     next(follow(archive, source))
@@ -240,9 +235,9 @@ def test_pauses_of_a_followed_market_are_asked_twice_and_then_final(archive: Arc
     # A round answers two minutes or three: those beside a point are known to be silent at once.
     assert {times[START + n * MINUTE] for n in range(120) if 5 <= n % 30 <= 25} == {2}
     assert {times[START + n * MINUTE] for n in range(0, 180, 30)} == {1}
-    assert states(archive)[0][::2] == (0, "final")
-    assert states(archive)[0][1] >= 120
-    assert len(states(archive)) <= 12
+    assert states(archive, "prices")[0][::2] == (0, "final")
+    assert states(archive, "prices")[0][1] >= 120
+    assert len(states(archive, "prices")) <= 12
 
 
 @pytest.mark.fault("AR27")

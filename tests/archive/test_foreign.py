@@ -102,15 +102,6 @@ def test_foreign_books_are_stored_as_they_were_meant(archive: Archive, kind: str
     assert archive.verify().is_empty()
 
 
-@pytest.mark.fault("FR1")
-def test_different_rows_of_one_level_are_refused(archive: Archive) -> None:
-    """Two sizes of one level at one time are a NotTidyError; nothing is stored."""
-    clash = pl.concat([rows(), rows().with_columns(pl.col("size") + 100)])
-    with pytest.raises(NotTidyError):
-        archive.add(books=clash)
-    assert archive.coverage().is_empty()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("without", [[], ["market_id"]])
 @pytest.mark.fault("FR1")

@@ -9,21 +9,18 @@ from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, points_of
+from archive.stored import minute, states
 
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
 from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, NotArchivedError, NotFoundError, ServiceOddityWarning
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import VIEWS
 from marketdata.times import Range
 
 M = MARKETS[0]
 HOUR = 60
 DAY = 1440
-
-
-def minute(n: int) -> float:
-    return (START + n * MINUTE) / 1e6
 
 
 @pytest.fixture
@@ -49,14 +46,6 @@ def held(archive: Archive, market: str = M) -> dict[Any, Any]:
 
 def truth(source: Source, market: str = M, below: int = 10**9) -> dict[Any, Any]:
     return {k: v for k, v in source.points.items() if k[1] == market and k[3] < below}
-
-
-def states(archive: Archive, view: View = "books", market: str = M) -> list[tuple[int, int, str]]:
-    def since(time: Any) -> int:
-        return int((time.timestamp() * 1e6 - START) // MINUTE)
-
-    rows = archive.coverage().filter(view=view, market_id=market)
-    return [(since(r["start"]), since(r["end"]), r["state"]) for r in rows.rows(named=True)]
 
 
 def test_a_second_pull_makes_no_request(archive: Archive, source: Source) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, Source, columns_of, points_of
+from archive.stored import minute
 
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
@@ -15,10 +16,6 @@ from marketdata.times import Range
 M = MARKETS[0]
 HOUR, DAY = 60, 1440
 Points = dict[tuple[int, int], Any]
-
-
-def minute(n: int) -> float:
-    return (START + n * MINUTE) / 1e6
 
 
 def add(archive: Archive, points: Points, view: View = "prices", **how: bool) -> None:

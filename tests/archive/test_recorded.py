@@ -136,14 +136,6 @@ def test_every_recorded_metric_comes_back(
         assert all(math.isclose(got[key], value, rel_tol=1e-12) for key, value in want.items())
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars"])
-def test_recorded_minutes_resample_to_what_the_archive_answers(recorded_archive: Archive, kind: str) -> None:
-    """On real data too, 1m books resampled are the coarser books that are read, row for row."""
-    fine = read(recorded_archive, "books", "1m", kind)
-    for resolution in ("10m", "1h", "6h", "1d"):
-        assert fine.md.resample(resolution).equals(read(recorded_archive, "books", resolution, kind))
-
-
 def test_records_have_the_shape_of_the_wire(recorded_archive: Archive, recorded: Path) -> None:
     """All 1,669 markets are records with text ids, ISO dates and their tokens; events are derived from them."""
     rows = pl.read_parquet(recorded / "markets.parquet")
@@ -161,22 +153,3 @@ def test_records_have_the_shape_of_the_wire(recorded_archive: Archive, recorded:
     slugs = set(rows["event_slug"].drop_nulls())
     assert {e["slug"] for e in recorded_archive.records("events")} == slugs
     assert recorded_archive.records("series") == []
-
-
-def test_scan_equals_reading(recorded_archive: Archive) -> None:
-    """The lazy scan holds the same tidy rows as the reads, marker rows of empty sides included."""
-    for view, keys in (("books", ["token_id", "ts", "side", "level"]), ("prices", ["token_id", "ts"])):
-        scanned = recorded_archive.scan(view).collect().sort(keys)  # type: ignore[arg-type]
-        read_ = read(recorded_archive, view, "1m").sort(keys)
-        assert scanned.equals(read_.select(scanned.columns)), view
-
-
-def test_adding_the_recordings_twice_changes_nothing(recorded: Path, archive: Archive) -> None:
-    """A second add of the same rows leaves rows and content hashes as they are."""
-    markets, books = (pl.read_parquet(recorded / f"{n}.parquet") for n in ("markets", "books"))
-    archive.add(markets=markets, books=books)
-    before = archive.coverage().drop("fetched_at")
-    rows = archive.scan("books").collect().height
-    archive.add(markets=markets, books=books)
-    assert archive.coverage().drop("fetched_at").equals(before)
-    assert archive.scan("books").collect().height == rows

@@ -88,12 +88,6 @@ def test_a_coarse_scan_shows_one_version(filled: Archive) -> None:
     assert not filled.scan("books", resolution="6h").collect().equals(before)
 
 
-def test_a_scan_can_be_written_as_it_comes(filled: Archive, tmp_path: Path) -> None:
-    """What sink_parquet writes is what a read answers."""
-    filled.scan("books", resolution="1h").sink_parquet(tmp_path / "b.parquet")
-    same(pl.scan_parquet(tmp_path / "b.parquet"), filled.books(list(MARKETS), resolution="1h", on_missing="partial"))
-
-
 def test_what_is_not_there_scans_as_nothing_or_is_an_error(archive: Archive) -> None:
     """An empty archive has no rows but all columns; unknown markets, views and widths are named."""
     wrong: list[tuple[Any, dict[str, Any]]] = [("trades", {}), ("books", {"resolution": "7m"})]

@@ -43,14 +43,6 @@ def name(request: pytest.FixtureRequest, engine: Any) -> str:
     return request.param
 
 
-@pytest.mark.parametrize("resolution", ["1m", "5m", "1h", "1w"])
-@pytest.mark.parametrize("view", ["books", "prices"])
-def test_polars_scans_what_the_eager_read_gives(filled: Archive, view: Any, resolution: str) -> None:
-    """Rows of a scan are those of the read, at any width, whole markets or cut to levels."""
-    read = getattr(filled, view)(list(MARKETS), resolution=resolution)
-    assert_frame_equal(plain(fetched(filled.scan(view, resolution=resolution))), plain(read), check_dtypes=False)
-
-
 @pytest.mark.parametrize(
     ("view", "options"),
     [
