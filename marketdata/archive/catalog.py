@@ -102,10 +102,10 @@ class Catalog:
 
     def labels(self, markets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
         """The label of each token of some markets (None: all) that has one, by market and token."""
-        found = self.records() if markets is None else filter(None, map(self.of_id, markets))
+        chosen = self.records() if markets is None else filter(None, map(self.of_id, markets))
         return {
             (record["id"], token["id"]): token["label"]
-            for record in found
+            for record in chosen
             for token in record["tokens"]
             if token.get("id") and token.get("label") is not None
         }

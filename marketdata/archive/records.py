@@ -85,11 +85,11 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
 
     The id of an event or a series without one is its slug.
     """
-    given_names, row, own = sorted(row), dict(row), ID_NAMES[kind]
+    given_names, row, id_name = sorted(row), dict(row), ID_NAMES[kind]
     out: Record = {}
     for field in FIELDS[kind]:
         # As in other records, where events have an event_title.
-        called = (own, "id") if field.name == "id" else (field.name, own.replace("_id", f"_{field.name}"))
+        called = (id_name, "id") if field.name == "id" else (field.name, id_name.replace("_id", f"_{field.name}"))
         given = [row.pop(name) for name in called if name in row]
         if given or field.of in ("listing", "archive"):
             value = next((one for one in given if one is not None), None)
@@ -147,24 +147,27 @@ def derive(
     what, new = ID_NAMES[kind].removesuffix("_id"), list(new)
     copied = {"slug": f"{what}_slug", "title": f"{what}_title", **{name: name for name in names(kind, "archive")}}
     ids = {group["slug"]: str(group["id"]) for group in groups if group.get("slug")}
-    found: dict[str | None, tuple[Record, list[Record]]] = {}
-    for record in new:
-        identity = _group_of(what, ids, record)
-        if identity is not None and identity not in found:
-            found[identity] = read(kind, {"id": identity, "slug": record.get(f"{what}_slug")}), []
-    for record in every or new:
-        known, markets = found.get(_group_of(what, ids, record), ({}, None))
-        if markets is not None:
-            markets.append(record)
-            known |= {name: known.get(name) or record.get(source) for name, source in copied.items()}
-    for known, markets in found.values():
-        for name, of in (("start_date", min), ("end_date", max)):
-            known[name] = of((m[name] for m in markets if m.get(name)), default=None)
+    derived: dict[str | None, Record] = {}
+    markets_of: dict[str | None, list[Record]] = {}
+    for market in new:
+        identity = _group_of(what, ids, market)
+        if identity is not None and identity not in derived:
+            derived[identity] = read(kind, {"id": identity, "slug": market.get(f"{what}_slug")})
+    for market in every or new:
+        identity = _group_of(what, ids, market)
+        if identity in derived:
+            markets_of.setdefault(identity, []).append(market)
+            group = derived[identity]
+            group |= {name: group.get(name) or market.get(source) for name, source in copied.items()}
+    for identity, group in derived.items():
+        markets = markets_of.get(identity, [])
+        for name, choose in (("start_date", min), ("end_date", max)):
+            group[name] = choose((m[name] for m in markets if m.get(name)), default=None)
         if kind == "events":
             states = {m.get("status") for m in markets}
-            known["tags"] = list(dict.fromkeys(tag for m in markets for tag in m.get("tags") or ()))
-            known["status"] = states.pop() if len(states) == 1 else "active"
-    return [known for known, _ in found.values()]
+            group["tags"] = list(dict.fromkeys(tag for m in markets for tag in m.get("tags") or ()))
+            group["status"] = states.pop() if len(states) == 1 else "active"
+    return list(derived.values())
 
 
 def _group_of(what: str, ids: Mapping[str, str], record: Record) -> str | None:

@@ -295,9 +295,9 @@ def _label(labels: Labels) -> pl.Expr:
         ids = rows.struct.unnest()
         new = ids.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in ids.columns)).to_series()
         first_rows = ids.filter(new | (pl.int_range(len(ids), eager=True) == 0))
-        found = [labels.get((market, token), label) for market, token, label in first_rows.iter_rows()]
+        newest = [labels.get((market, token), label) for market, token, label in first_rows.iter_rows()]
         run = new.cast(pl.Int64).cum_sum()
-        return pl.Series(found, dtype=pl.String).gather(run - (run[0] if len(run) else 0))
+        return pl.Series(newest, dtype=pl.String).gather(run - (run[0] if len(run) else 0))
 
     whole = pl.struct("market_id", "token_id", "token_label")
     return whole.map_batches(look_up, return_dtype=pl.String, is_elementwise=True).alias("token_label")

@@ -106,8 +106,10 @@ def _levels(snapshots: Any) -> Any:
     """Level rows of snapshots, and a sentinel row per empty side."""
     ids = ["ts", *id_columns("books")]
     sides = {what: [f"{side}_{what}" for side in (BID, ASK)] for what in ("price", "size")}
-    both = {what: [f"CASE WHEN len({c}) > 0 THEN {c} ELSE [NULL] END" for c in some] for what, some in sides.items()}
-    lists = [f"list_concat({', '.join(some)}) AS {what}" for what, some in both.items()]
+    both = {
+        what: [f"CASE WHEN len({c}) > 0 THEN {c} ELSE [NULL] END" for c in columns] for what, columns in sides.items()
+    }
+    lists = [f"list_concat({', '.join(columns)}) AS {what}" for what, columns in both.items()]
     each = ["unnest(price) AS price", "unnest(size) AS size", "unnest(range(len(price))) AS __place"]
     level = "CASE WHEN price IS NULL AND size IS NULL THEN NULL WHEN __place < __bids THEN __place "
     level += "ELSE __place - __bids END"

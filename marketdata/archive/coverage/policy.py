@@ -80,9 +80,9 @@ def gaps_to_fetch(
     if refresh:
         return [Gap(*wanted)]
     records = list(records)
-    known = [p[:2] for p in records if p.state == CoverageState.FINAL or _empty_answers(p)]
+    settled = [p[:2] for p in records if p.state == CoverageState.FINAL or _empty_answers(p)]
     again = [Gap(max(g.start, wanted.start), min(g.end, wanted.end), g.tries) for g in _due(records, clock)]
-    return sorted([*(Gap(*gap) for gap in gaps(known, wanted)), *(gap for gap in again if gap.start < gap.end)])
+    return sorted([*(Gap(*gap) for gap in gaps(settled, wanted)), *(gap for gap in again if gap.start < gap.end)])
 
 
 def _empty_answers(record: CoverageRecord) -> int:
@@ -210,14 +210,14 @@ def _holes(done: Range, inside: Ints, old: int, silences: tuple[int, int], width
     # Before the first point and after the last one a market may not be active: long ago that is final.
     recent = max(done.start, -(-old // width) * width)
     first, last = int(inside[0]), int(inside[-1]) + width
-    found = [Gap(recent, first)] if recent < first and before + first - done.start >= SHORTEST_GAP else []
+    holes = [Gap(recent, first)] if recent < first and before + first - done.start >= SHORTEST_GAP else []
     for i in np.flatnonzero(np.diff(inside) > SHORTEST_GAP).tolist():
         start, end = int(inside[i]) + width, int(inside[i + 1])
-        found.append(Gap(start, end, once if end <= old else 0))
+        holes.append(Gap(start, end, once if end <= old else 0))
     if max(last, recent) < done.end and done.end - last + after >= SHORTEST_GAP:
-        found.append(Gap(max(last, recent), done.end))
+        holes.append(Gap(max(last, recent), done.end))
     out: list[Gap] = []
-    for hole in found:
+    for hole in holes:
         last_one = out[-1] if out else None
         if last_one is not None and last_one.tries == hole.tries and hole.start - last_one.end < SAME_GAP:
             out[-1] = last_one._replace(end=hole.end)

@@ -37,9 +37,9 @@ def errno_of(problem: BaseException) -> int | None:
     # The only words that are read. For a full disk, a missing right, 403 and a newer table alike deltalake raises an
     # OSError without a number or a DeltaError without a class of its own: only the message has the number.
     text = str(problem)
-    found = _OS_ERROR.search(text)
-    if found:
-        return int(found[1])
+    number = _OS_ERROR.search(text)
+    if number:
+        return int(number[1])
     if text.startswith("Kernel error: Unsupported"):
         return errno.EPROTONOSUPPORT
     return errno.EACCES if "403 Forbidden" in text else None
