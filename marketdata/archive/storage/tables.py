@@ -92,7 +92,7 @@ class Table:
         with self._lock, errors.reading(self._name):
             if self._handle is None:
                 self._open()
-            elif self._as_of is None:
+            elif self._as_of is None and not self._is_newest():
                 self._follow()
             if self._handle is None:
                 return self._absent
@@ -117,6 +117,11 @@ class Table:
         if self._as_of is not None and not self._go_back(handle, self._as_of):
             return
         self._handle = handle
+
+    def _is_newest(self) -> bool:
+        """Whether a folder has no later commit: two names cost less than a listing of a log of thousands."""
+        names = (f"{self._handle.version() + n:020d}.json" for n in (0, 1))
+        return not self.store.remote and [Path(self.uri, _LOG, name).exists() for name in names] == [True, False]
 
     def _follow(self) -> None:
         from deltalake.exceptions import DeltaError
@@ -178,8 +183,8 @@ class Table:
 
         first = self._absent.schema.field(0)
         schema = self._absent.schema.set(0, first.with_metadata({_FORMAT_KEY: FORMAT.encode(), **metadata}))
-        # On an object store each commit since the last checkpoint costs a request.
-        interval = {"delta.checkpointInterval": "10"} if self.store.remote else {}
+        # Each commit since the last checkpoint is read again, in an object store by a request.
+        interval = {"delta.checkpointInterval": "10"}
         with errors.writing(f"Creating {self.uri}"), self._lock:
             if not self.store.remote:
                 Path(self.uri).mkdir(parents=True, exist_ok=True)
@@ -193,13 +198,21 @@ class Table:
                 if self.version().number < 0:
                     raise
 
+    def _created(self) -> Version:
+        """The newest version of the table, which is created if there is none."""
+        version = self.version()
+        if version.number >= 0 and self._as_of is None:
+            return version
+        self.create()
+        return self.version()
+
     def add_columns(self, schema: pa.Schema) -> None:
         """Add the columns of ``schema`` that the table lacks; older rows are null there."""
         from deltalake import CommitProperties
         from deltalake.schema import Field
 
         def attempt() -> bool:
-            version = self.version()
+            version = self._created()
             fields = [Field.from_arrow(field) for field in schema if field.name not in version.schema.names]
             if not fields:
                 return True
@@ -208,7 +221,6 @@ class Table:
             ))  # fmt: skip
             return False
 
-        self.create()
         self._tried(attempt)
 
     def plan(self, make: Callable[[Version], Plan | None]) -> None:
@@ -218,11 +230,10 @@ class Table:
         """
 
         def attempt() -> bool:
-            version = self.version()
+            version = self._created()
             plan = make(version)
             return plan is None or self._commit(version, plan)
 
-        self.create()
         self._tried(attempt)
 
     def _tried(self, attempt: Callable[[], bool]) -> None:
@@ -255,7 +266,8 @@ class Table:
                 "append",
                 self._handle.schema(),
                 commit_properties=CommitProperties({_MARK: mark}, retries, transactions or None),
-                post_commithook_properties=PostCommitHookProperties(),
+                # The clean-up lists the log.
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=version.number % 100 == 0),
             )
 
         with self._lock:
