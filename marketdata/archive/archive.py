@@ -168,7 +168,7 @@ class Archive(Generic[Frame]):
     ) -> None:
         """Add records and points; points of equal token and time are replaced, and everything else stays.
 
-        Added ranges are ``recorded``: not stated to be complete, so that a pull still fetches them. Points finer than
+        For an example see `Archive`. Added ranges are ``recorded``: not stated to be complete, so that a pull still fetches them. Points finer than
         the base (1m) or irregular are reduced to it: the last book, the mean of prices and metrics. ArchiveError if
         the archive has no market with the token of a row, or if rows have a coarser grid than what they would replace.
         ArchiveFullError leaves everything intact.
@@ -739,7 +739,10 @@ class Archive(Generic[Frame]):
         return cast("Frame", query.coverage_frame(self._opened().coverage, self._frame))
 
     def compact(self) -> int:
-        """Rewrite small files as few large ones, and return how many fewer there are; `vacuum` removes the old."""
+        """Rewrite small files as few large ones.
+
+        Returns how many files fewer there are. The old files stay until a vacuum; see `vacuum`.
+        """
         return maintenance.compact(self._opened())
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
