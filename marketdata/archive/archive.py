@@ -168,10 +168,10 @@ class Archive(Generic[Frame]):
     ) -> None:
         """Add records and points; points of equal token and time are replaced, and everything else stays.
 
-        For an example see `Archive`. Added ranges are ``recorded``: not stated to be complete, so that a pull still fetches them. Points finer than
+        Added ranges are ``recorded``: not stated to be complete, so that a pull still fetches them. Points finer than
         the base (1m) or irregular are reduced to it: the last book, the mean of prices and metrics. ArchiveError if
         the archive has no market with the token of a row, or if rows have a coarser grid than what they would replace.
-        ArchiveFullError leaves everything intact.
+        ArchiveFullError leaves everything intact. For an example see `Archive`.
 
         Parameters
         ----------

@@ -138,7 +138,7 @@ class Pull:
             break
         # Recorded at the end, because a record fixes the base of a new archive.
         for view, refusal in refused_views.items():
-            gaps = [(view, market, gap) for market in known for gap in self._gaps(view, market, whole_range)]
+            gaps = [(view, market, gap) for market in stored for gap in self._gaps(view, market, whole_range)]
             refusals.append((gaps, refusal))
         for refused, refusal in refusals:
             self._leave_out(refused, refusal)
