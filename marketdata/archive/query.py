@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -182,7 +183,7 @@ def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> lis
     """The result for each file, by threads if there are many: fetching and decoding release the interpreter."""
     if len(files) < _MANY_FILES:
         return [one for file in files for one in made(file)]
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [one for part in pool.map(made, files) for one in part]
 
 
