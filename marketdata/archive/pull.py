@@ -38,8 +38,6 @@ from marketdata.times import DAY, SECOND, Range, TimeLike, to_micros, to_text
 # A commit is worth its time, and little is lost in a crash: one per so many levels, or after this time [s].
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
-# Unknown names that are looked up for similar ones.
-_LOOKED_UP = 10
 
 
 class FetchedRange(NamedTuple):
@@ -192,7 +190,8 @@ class Pull:
         """NotFoundError for names that were not found, with the service's message and similar names."""
         names = [m for m in markets if self.store.catalog["markets"].find(m) is None]
         unknown: list[NotFoundError] = []
-        for name in names[:_LOOKED_UP]:
+        most_lookups = 10  # each is a request
+        for name in names[:most_lookups]:
             try:
                 self.client.market(name)
             except NotFoundError as problem:
@@ -201,7 +200,7 @@ class Pull:
             raise unknown[0]
         if unknown:
             problems = " ".join(problem.problem for problem in unknown)
-            others = f" And {len(names) - _LOOKED_UP} more." if len(names) > _LOOKED_UP else ""
+            others = f" And {len(names) - most_lookups} more." if len(names) > most_lookups else ""
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {problems}{others}")
 
     def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:

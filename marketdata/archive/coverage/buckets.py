@@ -13,10 +13,8 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.tables import Table, Version
 
 FOLDER = "_coverage"
-# The names of coverage files: a bucket, and the number of the transaction that names it.
-FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")
-# Fixed with the format.
-_BUCKETS = 64
+FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
+_BUCKETS = 64  # fixed with the format
 _HINT = "Run archive.verify(repair=True): it makes the coverage again from the points, as unverified."
 
 
@@ -65,7 +63,7 @@ class Coverage:
         }
 
     def damaged(self, version: Version) -> dict[int, str]:
-        """What is wrong with the file of each bucket that cannot be read."""
+        """The damage of the file of each bucket that cannot be read."""
         from marketdata.errors import ArchiveCorruptError
 
         problems = {}
@@ -78,7 +76,7 @@ class Coverage:
         return problems
 
     def named_files(self, moment: int | None) -> set[str]:
-        """Names of the coverage files of the newest version (None), or of that of a time [microseconds UTC]."""
+        """Names of the coverage files of the newest version (None), or of a time [microseconds UTC]."""
         numbers = self._table.transactions_at(moment, map(transaction_name, range(_BUCKETS)))
         return {f"{name.removeprefix('coverage-')}-{number}" for name, number in numbers.items() if number is not None}
 

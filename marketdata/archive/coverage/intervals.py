@@ -17,8 +17,8 @@ _SAME_FETCH = 1800 * SECOND
 class CoverageState(StrEnum):
     """The state of a range of a market's view; its rows tell whether it has points.
 
-    ``final``: complete, will not change. ``provisional``: complete when it was fetched; it is young, empty or has long
-    gaps, and is fetched again. ``recorded``: added points, not stated to be complete. ``unverified``: stored, but
+    ``final``: complete, will not change. ``provisional``: complete when it was fetched, but fetched again, because it
+    is young, empty or has long gaps. ``recorded``: added points, not stated to be complete. ``unverified``: stored, but
     perhaps incomplete or not as written. ``not_allowed``: the plan of the service refused it. ``missing`` is never
     stored; reports use it for what is to be fetched.
     """

@@ -13,7 +13,7 @@ from marketdata.resolution import Resolution
 from marketdata.times import DAY, SECOND, Range
 
 MINUTE = Resolution.M1.micros
-# So long without a point is a gap: between points that are an hour apart lie 59 empty buckets.
+# An hour without points is a gap; points that are an hour apart have only 59 empty buckets between them.
 SHORTEST_GAP = 60 * MINUTE
 # Gaps nearer to each other are fetched as one, because a page of two tokens has 100 buckets.
 SAME_GAP = 100 * MINUTE
@@ -176,8 +176,8 @@ def _after_closing(
     after = _silence({p.start: p for p in beside}, done.end)
     # Nothing arrives that late.
     old = clock.now - REFETCH_AFTER[-1]
-    # An empty range is fetched before the next point shows how long it lasts, and just after its time a point may only
-    # be late: less than an hour between points is final once it was fetched twice.
+    # An empty range is fetched before the next point shows its length, and a point may be late. So less than an hour
+    # between points is final once it was fetched twice.
     is_pause = tries > 0 and before + done.end - done.start + after < SHORTEST_GAP
     if tries >= _MOST_TRIES or (not len(inside) and ((done.end <= old and not is_traded) or is_pause)):
         return [_record(*done, CoverageState.FINAL, clock, 0)]

@@ -34,8 +34,8 @@ def errno_of(problem: BaseException) -> int | None:
     code = getattr(problem, "errno", None)
     if isinstance(code, int):
         return code
-    # The only words that are read. For a full disk, a missing right, 403 and a newer table alike deltalake raises an
-    # OSError without a number or a DeltaError without a class of its own: only the message has the number.
+    # Only here words are read, because deltalake raises one class for a full disk, a missing right, 403 and a newer
+    # table. Only the message has the number.
     text = str(problem)
     number = _OS_ERROR.search(text)
     if number:

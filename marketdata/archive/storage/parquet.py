@@ -28,24 +28,12 @@ from marketdata.times import Range, to_text
 # A row group is decoded whole, also for one page of a service.
 GROUP_LEVELS = 50_000
 FILE_LEVELS = 8_000_000
-# Fewest and most rows of a row group.
-_GROUP_ROWS = (256, 65_536)
-# A group of short markets has this many of them, or at least this many rows.
-_GROUP_MARKETS, _GROUP_SHORT = 64, 8_192
-# zstd compresses pages of up to 128 kB best.
-_PAGE_BYTES = 112 * 1024
-# Compression levels of zstd.
 WRITE_EFFORT = 3
 COMPACT_EFFORT = 9
-# A second core is worth its start from this many row groups on.
-_MANY_GROUPS = 8
-# A file is named by an id and the checksum of its footer; the footer repeats the id under the key.
+# Footers have no checksum of their own, so it is in the name, after an id that the footer repeats.
 OURS = re.compile(r"[0-9a-f]{32}-([0-9a-f]{8})\.parquet")
-_KEY = "marketdata.file"
 _MAGIC = b"PAR1"
-# The last bytes of a file, which hold most footers.
-_TAIL = 131_072
-# Stand for unknown statistics: a time [microseconds] and a name beyond all others.
+# Without statistics a file may have any time [microseconds] and any name.
 FAR = 2**62
 LAST_NAME = "\U0010ffff" * 8
 
@@ -162,7 +150,7 @@ class Footer(NamedTuple):
 
 
 def holding(parts: Iterable[DataFile], markets: Sequence[str] | None, wanted: Range) -> list[DataFile]:
-    """The files or row groups that by their statistics may have rows of markets (sorted; None: any) in a range."""
+    """The files or row groups that may have rows of (sorted) markets, or of any (None), in a range."""
     start, end = wanted
     in_time = [part for part in parts if part.ts_max >= start and part.ts_min < end]
     if markets is None:
@@ -208,13 +196,14 @@ def _level_rows(table: pa.Table) -> Any:
 
 
 def _rows_of_group(weights: Any, markets: int) -> int:
+    """Rows of a row group: about `GROUP_LEVELS` levels, and at most 64 short markets."""
     rows = int(GROUP_LEVELS * len(weights) / max(int(weights.sum()), 1))
-    short = max(_GROUP_SHORT, _GROUP_MARKETS * len(weights) // max(markets, 1))
-    return min(max(rows, _GROUP_ROWS[0]), _GROUP_ROWS[1], short)
+    short = max(8_192, 64 * len(weights) // max(markets, 1))
+    return min(max(rows, 256), 65_536, short)
 
 
 def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryview:
-    """The bytes of a Parquet file with row groups of so many rows."""
+    """The bytes of a Parquet file, with the number of ``rows`` of each row group."""
     # Not BytesIO: Python 3.13 may free it before the view of it that the traceback of a failed write holds.
     memory = pa.BufferOutputStream()
     schema = pa.schema([_plain(field) for field in table.schema])
@@ -224,7 +213,7 @@ def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryvi
         schema,
         compression="zstd",
         compression_level=effort,
-        data_page_size=_PAGE_BYTES,
+        data_page_size=112 * 1024,  # zstd compresses pages of up to 128 kB best
         # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
         use_dictionary=[
             f"{name}.list.element" if is_list[name] else name
@@ -239,7 +228,7 @@ def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryvi
         for first in range(0, max(table.num_rows, 1), rows):
             # A row group would store all names of a dictionary, so texts are encoded anew.
             writer.write_table(table.slice(first, rows).cast(schema), row_group_size=rows)
-        writer.add_key_value_metadata({_KEY: identity})
+        writer.add_key_value_metadata({"marketdata.file": identity})
     return memoryview(memory.getvalue())
 
 
@@ -276,7 +265,7 @@ def read_footer(store: Store, file: DataFile) -> Footer:
             raise ArchiveCorruptError(
                 f"{_what(file.path)} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR
             )
-        raw = _fetched(source, max(0, size - _TAIL), size)
+        raw = _fetched(source, max(0, size - 131_072), size)  # has most footers
         length = _length(raw)
         if len(raw) < length <= size:
             raw = _fetched(source, size - length, size)
@@ -330,7 +319,7 @@ def read_groups(
     groups: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Columns of the rows of row groups (None: all), page checksums compared; ArchiveCorruptError if one differs."""
+    """Columns of all row groups (None), or of some; ArchiveCorruptError if the checksum of a page differs."""
     numbers = list(range(len(footer.groups))) if groups is None else list(groups)
     # As long as the file; only the bytes from the first to the last row group are fetched, and cost memory.
     body = np.zeros(file.size, dtype=np.uint8).data
@@ -346,7 +335,7 @@ def read_groups(
             read_dictionary=[name for name in ID_COLUMNS if name in stored],
             page_checksum_verification=True,
         )
-        rows = reader.read_row_groups(numbers, columns=names, use_threads=len(numbers) >= _MANY_GROUPS)
+        rows = reader.read_row_groups(numbers, columns=names, use_threads=len(numbers) >= 8)
         # Checksums leave out the headers of pages; a flipped bit in these shows here.
         rows.validate(full=True)
         if rows.num_rows != sum(footer.groups[number].rows for number in numbers):

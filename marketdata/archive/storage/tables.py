@@ -20,10 +20,9 @@ from marketdata.archive.storage.parquet import DataFile, Footer, Store
 from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.times import to_datetime, to_text
 
-# The format of an archive's tables, in the metadata of the first column of each.
 FORMAT = "4"
 _FORMAT_KEY = b"marketdata.format"
-# Each commit has a random mark in its metadata, under this key.
+# After an error the mark of a commit, a random number under this key, tells whether it was made.
 _MARK = "marketdata"
 _LOG = "_delta_log"
 # A commit is given up after this many refusals.
@@ -88,7 +87,7 @@ class Table:
         return f"The commit log of {self.uri}"
 
     def version(self) -> Version:
-        """The newest version, or that of the time ``as_of``."""
+        """The newest version, or the one of the time ``as_of``."""
         with self._lock, errors.reading(self._name):
             if self._handle is None:
                 self._open()
