@@ -24,9 +24,9 @@ class Selection:
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         given = {way: value for way, value in ways.items() if value is not None}
         if len(given) != 1:
-            ways = "markets=, event=, series=, tags=, search=, file= and all_markets=True"
+            allowed = "markets=, event=, series=, tags=, search=, file= and all_markets=True"
             problem = f"these are {', '.join(given)}" if given else "there is none"
-            raise ConfigError(f"pull needs exactly one of {ways}; {problem}.")
+            raise ConfigError(f"pull needs exactly one of {allowed}; {problem}.")
         ((self._way, value),) = given.items()
         if isinstance(value, str) and not value:
             raise ConfigError("names nothing; all_markets=True takes every market.", argument=self._way, value="")
