@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -49,8 +50,6 @@ def won(archive) -> dict[str, str]:
 
 @pytest.fixture
 def ax():
-    import matplotlib.pyplot as plt
-
     return plt.subplots()[1]
 
 
@@ -475,6 +474,7 @@ def test_a_book_is_one_page_marked_as_simulated(books, archive, backend: str) ->
         assert figure.layout.yaxis2.matches == "y", "both books have one axis of prices"
     else:
         assert len(figure.axes) == 4
+        assert not plt.fignum_exists(figure.number), "a notebook would show an open figure twice"
         assert "simulated data" in texts(figure)
         out = io.BytesIO()
         figure.savefig(out)
@@ -785,13 +785,3 @@ def test_a_backend_that_is_not_installed_says_what_installs_it(monkeypatch) -> N
     monkeypatch.setattr("marketdata.plot.figure.find_spec", lambda name: None if name == "plotly" else there(name))
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'plotly>="):
         plot.prices(testing.prices(), backend="plotly")
-
-
-def test_a_null_mid_breaks_its_line_and_nothing_else(ax) -> None:
-    """A book without bids has no mid: the line has a break there, and the other token goes on."""
-    books = testing.books("polars", buckets=4)
-    third = (pl.col("ts") == books["ts"].unique().sort()[2]) & (pl.col("side") == "bid")
-    frame = md.mid(books.filter(~(third & (pl.col("token_label").cast(pl.String) == "Yes"))))
-    (_, _, yes), (_, _, no) = lines(plot.prices(frame, ax, both=True))
-    assert np.isnan(yes).tolist() == [False, False, True, False]
-    assert not np.isnan(no).any()
