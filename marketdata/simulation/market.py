@@ -58,11 +58,9 @@ def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
     tokens, turn = len(spec.labels), sum(spec.key[1:]) % 3
     ts = END - (minutes - np.arange(minutes, dtype=np.int64)) * MINUTE
     first = int(minutes * 0.2) if turn == 2 else 0
-    last = (
-        minutes
-        if turn == 1
-        else max(first + 1, int(minutes * rng.uniform(*((0.95, 0.99) if turn == 0 else (0.7, 0.9)))))
-    )
+    last = minutes
+    if turn != 1:
+        last = max(first + 1, int(minutes * rng.uniform(*((0.95, 0.99) if turn == 0 else (0.7, 0.9)))))
     # Below 1 the market has not resolved at the end.
     final_information = rng.uniform(0.4, 0.7) if turn == 1 else 1.0
     favourite = 1.5 / tokens if tokens > 2 else rng.uniform(0.35, 0.65)
@@ -72,9 +70,10 @@ def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
     volume = price_process.cumulative_volume(rng, path, float(np.exp(rng.normal(4.0, 1.0))))
     observed = price_process.observed_minutes(rng, path.ts, missing=0.012)
     if tokens > 3:
-        late = len(path.ts) - 1
-        observed &= (np.arange(len(path.ts)) % _SPARSE_STEP == 0) | (np.arange(len(path.ts)) == late)
-    return SimulatedMarket(spec, path.take(observed), volume[observed])
+        on_grid = np.arange(len(path.ts)) % _SPARSE_STEP == 0
+        on_grid[-1] = True
+        observed &= on_grid
+    return SimulatedMarket(spec, path.select(observed), volume[observed])
 
 
 def observe(market: SimulatedMarket, levels: int) -> Iterator[Observations]:
@@ -85,7 +84,7 @@ def observe(market: SimulatedMarket, levels: int) -> Iterator[Observations]:
     size = max(1440, _CHUNK_LEVELS // (2 * levels * max(1, len(market.spec.labels) - 1)))
     for first in range(0, len(market.path.ts), size):
         cut = slice(first, first + size)
-        part = SimulatedMarket(market.spec, market.path.take(np.arange(len(market.path.ts))[cut]), market.volume[cut])
+        part = SimulatedMarket(market.spec, market.path.select(cut), market.volume[cut])
         yield _observations(rng, part, tick[cut], profile, levels)
 
 
@@ -109,7 +108,7 @@ def _observations(
         profile,
         levels,
     )
-    parts = [book.take(np.arange(t * minutes, (t + 1) * minutes)) for t in range(drawn)]
+    parts = [book.select(np.arange(t * minutes, (t + 1) * minutes)) for t in range(drawn)]
     if count == 2:
         parts.append(book.mirrored())
     value, spread = sum(part.resting_value() for part in parts), parts[0].spread()
@@ -117,7 +116,7 @@ def _observations(
     tokens = tuple(market.spec.tokens[i] for i in order)
     kept = rng.random((count, minutes)) >= 0.004
     kept[:, [0, -1]] = True
-    books = [parts[i].take(kept[i]).columns(tokens[at], path.ts[kept[i]]) for at, i in enumerate(order)]
+    books = [parts[i].select(kept[i]).columns(tokens[at], path.ts[kept[i]]) for at, i in enumerate(order)]
     polled = rng.random(minutes) >= 0.01
     polled[[0, -1]] = True
     values = {"volume": market.volume, "liquidity": np.asarray(value), "spread": spread}

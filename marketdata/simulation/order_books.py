@@ -27,7 +27,7 @@ class OrderBooks:
         """The other token of a pair: a bid for Yes at p is an ask for No at 1 - p, of the same size."""
         return OrderBooks(UNIT - self.prices[:, ::-1], self.sizes[:, ::-1], self.asks, self.bids)
 
-    def take(self, rows: Ints | NDArray[np.bool_]) -> OrderBooks:
+    def select(self, rows: Ints | NDArray[np.bool_]) -> OrderBooks:
         """The books of these rows."""
         return OrderBooks(self.prices[rows], self.sizes[rows], self.bids[rows], self.asks[rows])
 

@@ -26,7 +26,7 @@ class PricePath:
     activity: Floats
     winner: int | None
 
-    def take(self, kept: Ints | NDArray[np.bool_]) -> PricePath:
+    def select(self, kept: slice | NDArray[np.bool_]) -> PricePath:
         """The path at some of its minutes."""
         return PricePath(self.ts[kept], self.probability[kept], self.clock[kept], self.activity[kept], self.winner)
 
@@ -91,6 +91,6 @@ def _prior(rng: np.random.Generator, tokens: int, favourite: float) -> Floats:
     """Prior probabilities: the first token at ``favourite``, the rest in falling shares."""
     if tokens == 2:
         return np.array([favourite, 1.0 - favourite])
-    rest = rng.gamma(0.6, size=tokens - 1) + 0.02
-    rest = np.sort(rest)[::-1] / rest.sum()
-    return np.concatenate(([favourite], rest * (1.0 - favourite)))
+    weights = rng.gamma(0.6, size=tokens - 1) + 0.02
+    others = np.sort(weights)[::-1] / weights.sum()
+    return np.concatenate(([favourite], others * (1.0 - favourite)))

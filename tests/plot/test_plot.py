@@ -62,8 +62,8 @@ def times(x: Any) -> list[float]:
 def lines(figure: Any) -> list[tuple[str, list[float], list[float]]]:
     """The name, times and values of every line of a figure."""
     if isinstance(figure, go.Figure):
-        found = [t for t in figure.data if t.type == "scatter" and t.mode.startswith("lines") and t.fill is None]
-        return [(t.name or "", times(t.x), list(np.asarray(t.y, float))) for t in found]
+        traces = [t for t in figure.data if t.type == "scatter" and t.mode.startswith("lines") and t.fill is None]
+        return [(t.name or "", times(t.x), list(np.asarray(t.y, float))) for t in traces]
     out = []
     for ax in getattr(figure, "figure", figure).axes:
         for line in ax.lines:
@@ -205,8 +205,8 @@ def test_of_two_outcomes_the_first_is_drawn(backend: str) -> None:
     assert [(name, y) for name, _, y in lines(plot.prices(prices, backend=backend))] == [("Yes", first)]
     order = prices.loc[prices["token_label"] == "No", "token_id"].iloc[0], prices["token_id"].iloc[0]
     records = pd.DataFrame({"market_id": ["rain"], "question": ["Rain?"], "token_ids": [list(map(str, order))]})
-    found = lines(plot.prices(prices, markets=records, backend=backend))
-    assert [(name, y) for name, _, y in found] == [("No", second)]
+    drawn = lines(plot.prices(prices, markets=records, backend=backend))
+    assert [(name, y) for name, _, y in drawn] == [("No", second)]
     assert len(lines(plot.prices(prices[prices["token_label"] == "No"], backend=backend))) == 1
 
 
@@ -328,13 +328,13 @@ def test_markets_are_named_by_records_too_and_never_by_a_whole_hash() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_title_has_the_market_and_its_range(backend: str) -> None:
     """The title is the question and the range with its zone, unless one is given; "" is none."""
-    own, none, default = (
+    given, empty, default = (
         title_of(plot.prices(testing.prices(), markets=QUESTIONS, backend=backend, title=title))
         for title in ("Own", "", None)
     )
     assert default.startswith("Will it rain?")
     assert "2026-01-01 00:00 to 2026-01-01 00:02 UTC" in default
-    assert (own, none) == ("Own", "")
+    assert (given, empty) == ("Own", "")
 
 
 def test_a_long_title_fits_the_figure() -> None:
@@ -680,8 +680,9 @@ def test_outcomes_are_stacked_to_one(archive, backend: str) -> None:
     at = dict.fromkeys(shares["ts"].unique().sort().to_list(), 0.0)
     for name, x, y in drawn:
         label = name.rpartition(" ")[0].replace("&amp;", "&")
-        own = dict(shares.filter(pl.col("token_label").cast(pl.String) == label).select("ts", "probability").rows())
-        at = {ts: below + own[ts] for ts, below in at.items()}
+        token = shares.filter(pl.col("token_label").cast(pl.String) == label)
+        share = dict(token.select("ts", "probability").rows())
+        at = {ts: below + share[ts] for ts, below in at.items()}
         got = {ts: v for ts, v in zip(x, y, strict=True) if v == v}  # noqa: PLR0124 NaN is a gap
         assert got == pytest.approx({ts.timestamp(): v for ts, v in at.items()})
     assert list(at.values()) == pytest.approx([1.0] * len(at))
