@@ -45,12 +45,12 @@ def run_command(
 
 
 def marketdata(*words: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """What a pipe gets of a command."""
+    """The output of a command in a pipe."""
     return run_command(words, cwd, env, io.StringIO)
 
 
 def terminal(*words: object, cwd: Path, **env: str) -> str:
-    """What a person sees of a command: output, then messages."""
+    """The output of a command in a terminal, then its messages."""
     done = run_command(words, cwd, {"TERM": "dumb", "COLUMNS": "200", "LINES": "40", **env}, Screen)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

@@ -276,7 +276,7 @@ def test_a_table_says_how_many_rows_it_shows(folder, market, rows) -> None:
     assert lines[-1].startswith(f"... {rows} of 8 rows;")
 
 
-# Smaller numbers have so many digits that the columns behind them are left out.
+# Digits of smaller numbers would push other columns out of the table.
 shown_numbers = st.none() | st.just(0.0) | st.floats(1e-15, 1e9)
 
 
@@ -298,7 +298,7 @@ def test_cells_of_a_table_are_those_of_the_frame(rows) -> None:
 
 
 def test_every_format_has_the_same_rows(folder, market) -> None:
-    """CSV, JSON and JSON lines are the same rows; --rows says how many; a file that is written is told in JSON too."""
+    """CSV, JSON and JSON lines have the same rows, as many as --rows says; a written file is told in JSON too."""
     words = ("export", "history", "prices", market, "-r", "1h")
     told = {name: marketdata(*words, name, cwd=folder).stdout for name in ("--csv", "--json", "--ndjson")}
     rows = json.loads(told["--json"])
@@ -372,7 +372,7 @@ def test_a_fetch_without_an_end_goes_up_to_now(folder, service, market) -> None:
     ],
 )
 def test_an_error_is_one_line_and_a_code(folder, service, words, code, said) -> None:
-    """What goes wrong is said in one line on stderr, without a traceback, with its own exit code."""
+    """An error is one line on stderr, without a traceback, with its own exit code."""
     done = marketdata(*words, cwd=folder, **service)
     assert (done.returncode, done.stdout) == (code, "")
     assert len(done.stderr.splitlines()) == 1
@@ -380,7 +380,7 @@ def test_an_error_is_one_line_and_a_code(folder, service, words, code, said) -> 
 
 
 def test_a_search_without_a_match_says_so(folder, service) -> None:
-    """No market of that word is a sentence on stderr; the header of the CSV is there."""
+    """A search without a match is a sentence on stderr; the header of the CSV is there."""
     done = marketdata("markets", "--search", "no such thing", cwd=folder, **service)
     assert done.returncode == 0
     assert done.stderr == "marketdata: no markets match.\n"

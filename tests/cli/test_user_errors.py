@@ -167,7 +167,7 @@ def test_https_to_a_service_without_tls_is_named() -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8000", "localhost:8000", "mk_secret_0123456789"])
 def test_an_address_without_a_scheme_is_told_how_it_looks(address: str) -> None:
-    """What is no address is not repeated: it may be the key, given first."""
+    """A wrong address is not repeated: it may be the key, given first."""
     with pytest.raises(md.errors.ConfigError, match="http://127") as caught:
         md.Client(address, "http://127.0.0.1:8000")
     assert "secret" not in str(caught.value)
@@ -204,7 +204,7 @@ def test_levels_of_books_are_no_prices(tmp_path: Path, kind: str) -> None:
 def test_a_folder_without_permission_is_named(
     words: tuple[str, ...], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """What this user may not read or write is refused at once, by its name."""
+    """A path that this user may not read or write is refused at once, by its name."""
     (tmp_path / "locked").mkdir()
     monkeypatch.chdir(tmp_path)
     # Root may do everything, so the answer of the system is set.

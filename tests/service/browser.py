@@ -44,7 +44,7 @@ class Browser:
         self.call("POST", "/url", url=url)
 
     def run(self, script: str, *args: Any) -> Any:
-        """What a function body returns in the page."""
+        """The value that a function body returns in the page."""
         return self.call("POST", "/execute/sync", script=script, args=list(args))
 
     def text(self, selector: str) -> str:
@@ -78,7 +78,7 @@ class Browser:
         path.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
 
     def log(self) -> list[str]:
-        """What the console said since it was asked last: refused scripts and failed requests are there."""
+        """Messages of the console since the last call, such as refused scripts and failed requests."""
         return [entry["message"] for entry in self.call("POST", "/se/log", type="browser")]
 
 

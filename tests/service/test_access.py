@@ -134,7 +134,7 @@ def test_rights_are_checked_on_every_page(archive: MemoryArchive) -> None:
 
 @pytest.mark.fault("S29")
 def test_of_many_requests_at_once_the_plan_passes(archive: MemoryArchive) -> None:
-    """Of 40 on one key, by several threads, 25 pass; the others are 429 with a Retry-After that is true."""
+    """Several threads send 40 on one key, and 25 pass; the others are 429 with a true Retry-After."""
     web = in_process(archive, keys={"a": "p", "b": "p"}, plans={"p": {"requests_per_minute": 25}})
     clock = web.session.app.state.service.limiter.clock = Clock()
     with web.session, ThreadPoolExecutor(8) as pool:

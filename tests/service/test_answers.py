@@ -1,4 +1,4 @@
-"""What holds for every answer: JSON, headers, refusals and faults."""
+"""Every answer: JSON, headers, refusals and faults."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_refusal_is_json(local: Web) -> None:
     ids=lambda problem: type(problem).__name__,
 )
 def test_a_fault_is_500_and_tells_nothing(problem: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """What fails inside is 500 `Failed to fetch data.`; the log has the cause under the answer's id, and no key."""
+    """A fault is answered with 500 `Failed to fetch data.`; the log has its cause under the answer's id, and no key."""
 
     class Failing(MemoryArchive):
         def columns(self, *_: object) -> None:
@@ -100,7 +100,7 @@ def document(local: Web) -> dict:
 
 
 def test_the_description_has_the_names_of_the_interface(document: dict) -> None:
-    """Version, operation id, tag, key scheme, limits and statuses are those of the interface; nothing else is named."""
+    """Version, operation id, tag, key scheme, limits and statuses follow the interface; nothing else is named."""
     assert document["info"]["version"] == "0.1.1"
     books = document["paths"][BOOKS]["get"]
     assert books["operationId"] == "get_market_books_v1_markets__id_or_slug__books_get"

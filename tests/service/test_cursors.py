@@ -1,4 +1,4 @@
-"""What a cursor is good for."""
+"""Cursors: signed, bound to a request, valid for a time."""
 
 from __future__ import annotations
 

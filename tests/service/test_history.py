@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.memory import MINUTE, MemoryArchive
-from reference.web import LONG_ID, START, Web, in_process, window
+from reference.web import LONG_ID, START, Web, in_process
 
 import marketdata as md
 from marketdata.points.columns import Series
 from marketdata.resolution import BucketWidth, Resolution
 from marketdata.service.coverage import covered_intervals
-from marketdata.service.pages import Pages, Subject, labels_of
+from marketdata.service.pages import Pages, Subject
 from marketdata.times import Range, parse_iso, to_datetime, to_text
 
 RESOLUTIONS = [r.value for r in Resolution]
@@ -63,7 +63,7 @@ def test_pages_are_the_last_books_of_all_buckets(
 
 
 def test_prices_and_metrics_are_means_of_what_is_there(web: Web, archive: MemoryArchive) -> None:
-    """Over the points of a bucket without nulls; a bucket of nulls is null; a metric without any value is null."""
+    """A mean leaves nulls out; a bucket or a metric without any value is null."""
     minutes = [m for m in range(60) if m % 7 != 3]
     (point,) = web.history("prices", hours=1, resolution="1h").body["data"]["Yes"]
     assert point["p"] == pytest.approx(
@@ -73,17 +73,6 @@ def test_prices_and_metrics_are_means_of_what_is_there(web: Web, archive: Memory
     (point,) = web.history("metrics", hours=1, resolution="1h").body["data"]
     assert point == {"t": "2026-01-05T00:00:00Z", "volume": pytest.approx(sum(minutes) / len(minutes)),
                      "liquidity": None, "spread": pytest.approx(0.02)}  # fmt: skip
-
-
-def test_one_token_answers_as_its_part_of_the_market(web: Web) -> None:
-    """The rows of the token's own endpoint are those of its label; a market of 210 tokens is served by token."""
-    for view in ("books", "prices"):
-        whole = web.history(view, limit=200, hours=1).body
-        alone = web.get(f"/v1/tokens/{LONG_ID}/{view}", limit=200, **window(1)).body
-        assert alone["data"] == whole["data"]["Yes"]
-        assert (alone["market_id"], alone["token_id"], alone["token_label"]) == ("m1", LONG_ID, "Yes")
-    assert web.get("/v1/tokens/w209/prices", **window()).body["metadata"]["count"] == 1
-    assert web.history("metrics", "wide").status == 200
 
 
 def test_a_range_without_points_is_an_empty_page(web: Web) -> None:
@@ -209,7 +198,7 @@ def test_a_bucket_that_no_page_can_hold_names_its_size() -> None:
 
 
 def test_new_points_are_served_at_once() -> None:
-    """What a commit added is in the next answer, of history and of the coverage."""
+    """The next answer of history and of the coverage has the points of a commit."""
     archive = MemoryArchive()
     archive.add_market("m", {"Yes": "1"})
     web = in_process(archive)
@@ -220,7 +209,7 @@ def test_new_points_are_served_at_once() -> None:
 
 
 def test_coverage_without_rows_is_not_history() -> None:
-    """Ranges of unknown size count; what is missing or was empty does not; neighbours are one."""
+    """Ranges of unknown size count, missing and empty ones do not; neighbours are one."""
     rows = [("final", None, 0), ("missing", 0, 2), ("provisional", 0, 4), ("provisional", 1, 8), ("final", 1, 9)]
     ranges = [("prices", "m", to_datetime(m * MINUTE), to_datetime((m + 1) * MINUTE), state, n) for state, n, m in rows]
     time = pl.Datetime("us", "UTC")
@@ -235,13 +224,6 @@ def test_coverage_without_rows_is_not_history() -> None:
     frame = pl.DataFrame(ranges, schema=schema, orient="row")
     assert covered_intervals(frame, "prices") == {"m": [Range(0, MINUTE), Range(8 * MINUTE, 10 * MINUTE)]}
     assert covered_intervals(frame, "books") == {}
-
-
-def test_labels_that_repeat_or_lack_are_told_apart() -> None:
-    """Of two tokens with one label the later goes by its id, and so does one without a label."""
-    tokens = [{"id": "1", "label": "Yes"}, {"id": "2", "label": "Yes"}, {"id": "3", "label": None}, {"id": "4"}]
-    assert labels_of({"tokens": tokens}) == {"Yes": "1", "2": "2", "3": "3", "4": "4"}
-    assert labels_of({}) == {}
 
 
 def prices(market: str, token: str, label: str | None, *values: float | None) -> pl.DataFrame:
@@ -259,6 +241,7 @@ def prices(market: str, token: str, label: str | None, *values: float | None) ->
         ({"2a": ""}, {"": "2a"}),
         ({"Yes": "Nein", "Nein": "Nein"}, {"Nein": "Yes", "Nein'": "Nein"}),
         ({"1": None, "2": None}, {"1": "1", "2": "2"}),
+        ({"1": "Yes", "2": "Yes", "3": None}, {"Yes": "1", "2": "2", "3": "3"}),
     ],
 )
 def test_points_are_under_the_labels_of_their_tokens(tmp_path, tokens: dict, served: dict) -> None:

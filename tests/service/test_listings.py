@@ -61,7 +61,7 @@ def test_listings_are_filtered(local: Web, path: str, params: dict, expected: se
 
 
 def test_a_market_is_closed_by_its_status_or_its_time() -> None:
-    """Without closed markets, one that closes later is listed; category and liquidity are those of the record."""
+    """Without closed markets, one that closes later is listed; category and liquidity come from the record."""
     archive = MemoryArchive()
     times = {"past": "2026-01-01T00:00:00Z", "later": "2026-03-01T00:00:00Z", "none": None}
     for number, (name, closed_at) in enumerate(times.items()):
@@ -199,7 +199,7 @@ def test_one_market_has_every_detail(web: Web) -> None:
 
 
 def test_tags_health_and_usage_answer(web: Web) -> None:
-    """Tags are sorted, each once; health says ok and when; usage counts itself."""
+    """Tags are sorted and distinct, health says ok and when, and usage counts itself."""
     assert web.get("/v1/tags").body == {"count": 2, "data": ["daily", "nature"]}
     health = web.get("/v1/health").body
     assert health["status"] == "ok"
@@ -247,7 +247,7 @@ def test_records_of_an_archive_are_served_as_texts_that_clients_expect(tmp_path)
 
 
 def test_a_parent_is_told_by_its_id_where_there_is_one(tmp_path) -> None:
-    """Two events of one slug: the filter by id gives the markets of that one, the filter by slug those of both."""
+    """Two events have one slug: the filter by id gives the markets of one event, the filter by slug of both."""
     archive = Archive(tmp_path)
     archive.add(markets=[market(f"m{k}", event_id=f"E{k}", event_slug="same") for k in (1, 2)])
     web = in_process(archive)

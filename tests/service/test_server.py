@@ -1,4 +1,4 @@
-"""What needs a socket: start, stop, signals, heads, forwarded addresses, and one run of the client."""
+"""A service on a socket: start, stop, signals, heads, forwarded addresses, and one run of the client."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def bars(page: Browser, selector: str) -> list[float]:
 
 
 def test_a_market_is_drawn_from_the_services_own_answers(page: Browser, asked: Web) -> None:
-    """By keyboard: a market, its last book; two steps back; the ladder and the figures are those of /v1."""
+    """By keyboard a market is opened and stepped back in time; the ladder and the figures equal the answers of /v1."""
     page.wait(lambda: page.run("return document.activeElement.closest('#markets') !== null"))
     page.press("Enter")
     page.wait(lambda: loaded(page))
@@ -256,7 +256,7 @@ PLANS = {
 
 @pytest.fixture(scope="module")
 def planned() -> Iterator[Service]:
-    """Eleven markets, of which one has a crossed book and one has no history, and a key of each kind of plan."""
+    """Eleven markets, one with a crossed book and one without history, and a key of each kind of plan."""
     archive = MemoryArchive()
     for k in range(11):
         name = f"question-{k}-that-is-as-long-as-questions-are-and-a-little-longer"

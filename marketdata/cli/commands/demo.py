@@ -72,7 +72,7 @@ def compare(view: View, ours: Any, theirs: Any) -> None:
 
 
 def discover(client: Client, archive: Archive) -> tuple[tuple[list[str], Any, Any], str]:
-    """The markets and the range to fetch, and the market to draw: of those with two tokens, the one with most books."""
+    """The markets and the range to fetch, and the market to draw, which has two tokens and most books."""
     import polars as pl
 
     from marketdata.archive.reader import Reader
