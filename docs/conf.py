@@ -227,7 +227,7 @@ def _link_measures(text: str) -> str:
     return re.sub(r"^\| `[^|]*\|", row, text, flags=re.MULTILINE)
 
 
-# On these pages a first line may name another method of the class without the class.
+# First lines on these pages may name a method without its class.
 _LISTED = {"reference/client": "Client", "reference/archive": "Archive", "reference/plot": "plot"}
 
 
