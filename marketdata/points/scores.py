@@ -27,7 +27,7 @@ class Forecasts(NamedTuple):
 
     def take(self, rows: Ints | slice) -> Forecasts:
         """The forecasts at these positions."""
-        return Forecasts(*(values[rows] for values in self))
+        return Forecasts(self.market[rows], self.group[rows], self.p[rows], self.paid[rows], self.points[rows])
 
     def by_price(self, token: Ints) -> Forecasts:
         """The forecasts of a token at one price as one entry."""

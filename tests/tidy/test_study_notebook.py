@@ -41,7 +41,7 @@ def mid(bid: float | None, ask: float | None) -> float | None:
 
 def returns(quotes: dict[Key, list[float | None]]) -> dict[Key, tuple[str, float | None, float | None]]:
     """Status, move and net of a share bought a minute later and sold after five minutes, or up to two later."""
-    out = {}
+    out: dict[Key, tuple[str, float | None, float | None]] = {}
     for market, token, ts in sorted(quotes):
         bid, ask = quotes.get((market, token, ts + MINUTE), [None, None])
         times = (ts + minutes * MINUTE for minutes in (6, 7, 8))
@@ -96,7 +96,7 @@ def test_each_number_of_the_notebook_equals_a_plain_loop() -> None:
         quote[place] = price if level == 0 else quote[place]
         depth[place] += size or 0.0
     results = returns(quotes)
-    chosen = {}
+    chosen: dict[str, str] = {}
     for market, token in sorted(labels, key=lambda ids: (ids[0], labels[ids] != "Yes", ids[1])):
         chosen.setdefault(market, token)
     counted = {key: row for key, row in results.items() if chosen[key[0]] == key[1]}
