@@ -62,7 +62,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive.add(prices=prices(M, 0, 9))
     archive.add(prices=prices(N, 0, 9))
     for path in Path(archive.location).rglob("*.*"):
-        os.utime(path, (0, 0))
+        os.utime(path, (1, 1))
     return Path(archive.location)
 
 
