@@ -141,7 +141,7 @@ def test_prices_of_any_kind_of_quote() -> None:
 
 
 def test_exposure_by_event_is_the_sum_of_its_markets() -> None:
-    """Markets of one event are one exposure; a market of none is left out."""
+    """Markets of one event are one exposure; a market without an event is left out."""
     books, markets = md.testing.books("polars", markets=3), md.testing.markets("polars", markets=3)
     fills = bought(books)
     events = markets.with_columns(event_slug=pl.Series(["a", "a", None]))

@@ -1,4 +1,4 @@
-"""What backtesters take holds what the frames say, in the order in which it was known."""
+"""Records for backtesters hold what the frames say, in the order in which it was known."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_events_of_pages_hold_one_page_at_a_time() -> None:
 
 
 class Instrument(NamedTuple):
-    """What `md.to_nautilus` reads of an instrument."""
+    """The attributes of an instrument that `md.to_nautilus` reads."""
 
     id: str
     price_precision: int

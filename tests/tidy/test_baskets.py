@@ -127,7 +127,7 @@ def test_sums_and_probabilities_of_an_event_equal_a_plain_walk(kind: str, case: 
 @few
 @given(case=cases())
 def test_a_basket_of_the_best_prices_needs_no_levels(case: Any) -> None:
-    """Of bbo frames the size at the best ask is what can be bought."""
+    """A frame of bbo offers the size at the best ask."""
     books, records, _ = case
     frame = to_frame(books, "polars")
     of_bbo = md.event_arbitrage(md.bbo(frame), records, fees=0)

@@ -107,7 +107,7 @@ def test_a_missing_token_is_seen(kind: str) -> None:
 
 
 def test_how_many_tokens_a_market_has_can_be_said() -> None:
-    """A market of three tokens of which two are in the frame is seen by its record, and by a number."""
+    """Its record, or a number, says that the frame lacks the third token of a market."""
     frame = md.testing.prices("polars", markets=2)
     assert md.probabilities(frame, tokens=2)["probability"].null_count() == 0
     assert md.probabilities(frame, tokens=3)["probability"].null_count() == len(frame)

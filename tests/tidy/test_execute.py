@@ -77,7 +77,7 @@ def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
 
 
 def test_a_position_sold_in_other_parts_than_it_was_bought_is_none() -> None:
-    """What is left of 0.1 + 0.2 + 0.3 - 0.3 - 0.2 - 0.1 in the last bits is no position that wants a payoff."""
+    """The last bits of 0.1 + 0.2 + 0.3 - 0.3 - 0.2 - 0.1 are no position that wants a payoff."""
     books = md.testing.books("polars", buckets=8)
     signals = books.md.mid().filter(token_label="Yes").head(6).select("ts", "market_id", "token_id")
     sides, sizes = pl.Series("side", ["buy"] * 3 + ["sell"] * 3), pl.Series("size", [0.1, 0.2, 0.3, 0.3, 0.2, 0.1])
@@ -120,7 +120,7 @@ def test_what_rounding_leaves_of_a_level_is_not_filled() -> None:
 
 
 def test_an_order_takes_nothing_of_a_level_that_it_does_not_need() -> None:
-    """What the sum of the levels before lacks in its last bits is not taken from the next level, for a fee."""
+    """The next level does not fill, for a fee, the last bits that the sum of the levels before lacks."""
     books = sized(0.3, 2.1, 1.7)
     taken: list[int] = []
     orders = orders_on(books, size=pl.lit(2.4))

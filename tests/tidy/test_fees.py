@@ -52,7 +52,7 @@ def test_fees_equal_a_plain_sum(formula: str, kind: str, books: Any, size: float
 
 @given(price=st.floats(0, 1), shares=st.floats(0, 1e6), rate=rates, decimals=st.integers(0, 6), up=st.booleans())
 def test_a_fee_is_rounded_as_it_says(price: float, shares: float, rate: float, decimals: int, up: bool) -> None:
-    """To the nearest or up at so many decimals; what the last bits add is not rounded up."""
+    """Fees are rounded to the nearest or up at the decimals; the last bits are not rounded up."""
     true = exact("quadratic", rate, Fraction(price), Fraction(shares))
     unit = Fraction(1, 10**decimals)
     got = md.Fees.quadratic(rate, decimals=decimals, up=up)(price, shares)
@@ -68,7 +68,7 @@ def test_a_fee_is_rounded_as_it_says(price: float, shares: float, rate: float, d
 @example(price=Decimal("0.010"), shares=Decimal(5), rate="0.03")
 @example(price=Decimal("0.935"), shares=Decimal(100), rate="0.07")
 def test_a_fee_at_a_half_is_rounded_up(price: Decimal, shares: Decimal, rate: str) -> None:
-    """What exact decimals say; the last bits of a product of floats do not decide."""
+    """The fee equals exact decimals; the last bits of a product of floats do not decide."""
     want = (shares * Decimal(rate) * price * (1 - price)).quantize(Decimal("0.00001"), ROUND_HALF_UP)
     assert md.Fees.quadratic(float(rate))(float(price), float(shares)) == pytest.approx(float(want), abs=1e-9)
 

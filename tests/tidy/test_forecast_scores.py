@@ -154,7 +154,7 @@ def repr_of(row: tuple[Any, ...]) -> list[Any]:
     of=st.sampled_from(["token", "market"]),
 )
 def test_calibration_equals_a_plain_walk(kind: str, columns: Any, bins: int, of: Any) -> None:
-    """Each bin has the mean forecast and the share that came true, with or without an interval."""
+    """Each bin has the mean forecast and the mean payoff, with or without an interval."""
     table: dict[int, list[tuple[Any, Fraction, int]]] = defaultdict(list)
     for token, p, outcome in resolved(columns, of):
         at = min(math.floor(Fraction(str(float(p))) * bins + Fraction(1, 10**9)), bins - 1)
@@ -215,7 +215,7 @@ def test_the_interval_of_a_share_solves_wilsons_equation(markets: list[tuple[boo
 
 @pytest.mark.parametrize("markets", [10, 40])
 def test_intervals_cover_the_truth_about_as_often_as_they_say(markets: int) -> None:
-    """Of 200 studies of markets with autocorrelated forecasts 95 percent intervals cover the truth in 182 and more."""
+    """At least 182 of 200 intervals of 95 percent cover the truth, with autocorrelated forecasts of each market."""
     rng, of_mean, of_share = np.random.default_rng(1), 0, 0
     for study in range(200):
         won = rng.random(markets) < 0.3
@@ -346,7 +346,7 @@ def test_every_way_to_say_the_outcomes_gives_the_same_scores(way: str, kind: str
 
 
 def test_a_token_that_the_frame_lacks_may_have_won() -> None:
-    """Of a frame with one token the other's id says that it lost."""
+    """The id of the token that the frame lacks says that the other one lost."""
     yes = md.testing.prices("polars", markets=2).filter(token_label="Yes")
     assert md.brier(yes, {"rain": "12", "snow": "22"}, of="token")["outcome"].to_list() == [0.0, 0.0]
 
@@ -438,7 +438,7 @@ def test_outcomes_are_one_row_per_token() -> None:
 
 @pytest.mark.parametrize("way", ["records", "outcomes", "pandas outcomes", "arrow"])
 def test_of_two_tokens_the_first_of_the_record_counts(way: str) -> None:
-    """Of Up and Down it is Up, which the record has first, whatever the ids are."""
+    """Up counts, because the record has it before Down, whatever the ids are."""
     markets = pl.DataFrame({
         "market_id": ["a", "b"], "token_ids": [["9", "1"], ["2", "8"]], "token_labels": [["Up", "Down"]] * 2,
         "resolved_token_id": ["9", "8"],
@@ -478,7 +478,7 @@ def shares(**more: Any) -> pl.DataFrame:
 
 @pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
 def test_payoffs_are_any_share(kind: str) -> None:
-    """Of a tie 0.5, of a scalar market any share, from records and from mappings by id or label; scores take them."""
+    """A tie pays 0.5 and a scalar market any share; records and mappings by id or label say so to scores."""
     markets: Any = in_kind(shares(), kind)
     want = [("scale", "3", "Yes", 0.3), ("scale", "4", "No", 0.7), ("tie", "1", "Yes", 0.5), ("tie", "2", "No", 0.5)]
     assert [row[:4] for row in plain(md.outcomes(markets))] == want

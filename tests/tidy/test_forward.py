@@ -55,7 +55,7 @@ def average(levels: list[tuple[float, float]], size: float | None) -> float | No
 
 
 def partly(levels: list[tuple[float, float]], size: float) -> tuple[float, float]:
-    """What the shares that are there cost, and how many are missing."""
+    """Return the cost of the shares that are there, and the number of missing ones."""
     paid = 0.0
     for price, shares in levels:
         paid += price * min(size, shares)

@@ -44,7 +44,7 @@ def plain(frame: Any) -> list[tuple[Any, ...]]:
     yes=st.booleans(), by=st.booleans(),
 )  # fmt: skip
 def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, yes: bool, by: bool) -> None:
-    """One token per market counts; the interval is that of the sums of each market."""
+    """One token per market counts, and the interval is over the sums of each market."""
     names = {"market_id": pl.String, "token_id": pl.String, "group": pl.String, "value": pl.Float64}
     frame = pl.DataFrame(drawn, names, orient="row")
     if yes:  # the second token is Yes
@@ -173,7 +173,7 @@ def test_a_planted_edge_is_found_and_none_where_there_is_none() -> None:
 
 
 def test_a_sold_signal_is_the_mirror_of_the_move() -> None:
-    """Of a seller the gross return is the fall of the mid."""
+    """The gross return of a seller is the fall of the mid."""
     books, signal = walk(12, edge=0.02)
     bought, sold = (
         md.study(books, signal, "1m", quantiles=2, side=side, interval=None).table for side in ("buy", "sell")
