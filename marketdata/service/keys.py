@@ -279,7 +279,10 @@ def _replace(target: Path, text: str) -> None:
     fresh = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:
         fresh.touch(0o600, exist_ok=False)
-        fresh.write_text(text, "utf-8")
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # a power cut must not leave an empty file
         _own_like(fresh, target)
         fresh.replace(target)
     finally:

@@ -18,7 +18,7 @@ def serve(
     keys: Annotated[
         Path | None, typer.Option(help="TOML file of keys and plans; without it one key is created.")
     ] = None,
-    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Rate of the key that is created.")] = None,
+    requests_per_minute: Annotated[int, typer.Option(min=1, help="Rate of the key that is created.")] = 60_000,
     trusted_proxy: Annotated[
         list[str] | None, typer.Option(help="Address or network whose X-Forwarded headers are trusted; repeatable.")
     ] = None,
@@ -40,11 +40,9 @@ def serve(
         raise ConfigError("ARCHIVE and --simulated exclude each other; give one of them.")
     if archive is None and not simulated:
         raise ConfigError("Name the folder of an archive, or pass --simulated for a week of simulated markets.")
-    from marketdata.service.keys import DEFAULT_REQUESTS_PER_MINUTE
     from marketdata.service.server import run
     from marketdata.simulation import simulate
 
-    rate = requests_per_minute or DEFAULT_REQUESTS_PER_MINUTE
     if archive is None:
         typer.echo("marketdata: simulating a week of markets", err=True)
     source = simulate() if archive is None else open_archive(archive)
@@ -53,7 +51,7 @@ def serve(
         host,
         port,
         keys=keys,
-        requests_per_minute=rate,
+        requests_per_minute=requests_per_minute,
         trusted_proxies=trusted_proxy or (),
         host_names=host_name or (),
         resolutions=resolution or None,
