@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from reference.oracle import START, minutes
 
-from marketdata.fetch.estimate import Plan, make_plan
+from marketdata.fetch.estimate import make_plan
 from marketdata.fetch.plan_limits import PlanLimits, read_usage
 from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.resolution import BucketWidth
@@ -63,10 +63,3 @@ def test_a_daily_quota_is_a_part_of_the_plan() -> None:
     assert plan.days == 6
     assert "6 days at 20 requests a day" in repr(plan)
     assert read_usage({"requests_per_day": "1,000 (UTC)"}).requests_per_day == 1000
-
-
-def test_a_plan_escapes_html() -> None:
-    """Ids are text in a notebook, never markup."""
-    plan = Plan(1, 1, None, 5, ("books of market a<b>&",))
-    assert "a&lt;b&gt;&amp;" in plan._repr_html_()
-    assert "<b>" not in plan._repr_html_()

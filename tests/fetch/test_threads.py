@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fetch.markets import wide
 from reference.faults import FaultServer, ok, refuse
-from reference.oracle import Oracle, expected, fetch, minutes, rows
+from reference.oracle import START, Oracle, expected, fetch, minutes, rows
 
 from marketdata.client import Client
 from marketdata.errors import PlanError
@@ -29,14 +29,17 @@ def test_every_row_arrives_once(
 
 
 @pytest.mark.fault("P20")
-def test_some_tokens_of_a_wide_market_complete_no_range(server: FaultServer) -> None:
-    """Where a token of a wide market fails, no range is given out for writing as if the other tokens were all."""
-    _, answer = wide(500, lambda k: 7)
+def test_a_market_of_more_than_200_tokens_comes_whole_or_not_at_all(server: FaultServer) -> None:
+    """If a token fails, no range is yielded as if the other tokens were all."""
+    oracle, answer = wide(500, lambda k: 7)
     server.answer = lambda ask: refuse(403) if "idt100" in ask.path else answer(ask)
     got: list[Any] = []
     with Client(server.base_url, "k" * 20) as client, pytest.raises(PlanError):
         got += client.iter_columns([("prices", "slug", minutes(500))])
     assert got == []
+    server.answer = answer
+    with Client(server.base_url, "k" * 20) as client:
+        assert len(client.prices("slug", START / 1e6, START / 1e6 + 500 * 60, "1m")) == len(oracle.points)
 
 
 def test_a_slug_and_an_id_are_looked_up_once(server: FaultServer, transport: Transport) -> None:

@@ -93,6 +93,7 @@ metric_points = st.lists(
 )
 
 
+@pytest.mark.fault("P28")
 @given(metric_points, st.booleans(), st.sampled_from([None, "text", True, [1]]))
 def test_metrics_equal_a_plain_json_loop(points: list[dict[str, Any]], is_map: bool, other: object) -> None:
     """A list or a map of one list; missing metrics are null, further numbers are columns, other fields pass."""
@@ -117,6 +118,7 @@ def test_pages_read_together_are_the_rows_of_each(pages: list[bytes]) -> None:
     assert columns.is_sorted
 
 
+@pytest.mark.fault("D11")
 @given(st.data())
 def test_a_level_that_is_no_pair_of_numbers_is_refused_with_its_path(data: st.DataObject) -> None:
     """The error names the snapshot, the side and the level."""
@@ -151,13 +153,23 @@ def test_a_damaged_page_is_refused_or_reads_as_json_reads_it(data: st.DataObject
     assert decoded == rows_by_loop(body)
 
 
-@pytest.mark.parametrize(
-    ("lacks", "path"),
-    [("market_id", "market_id"), ("resolution", "resolution"), ("metadata", "metadata"), ("tokens", "tokens")],
-)
-def test_a_page_without_a_required_field_is_refused(lacks: str, path: str) -> None:
+@pytest.mark.fault("P14", "P28")
+@pytest.mark.parametrize("lacks", ["market_id", "resolution", "metadata", "tokens"])
+def test_a_page_without_a_required_field_is_refused(lacks: str) -> None:
     """The error names the field."""
     page = {"market_id": "m", "resolution": "1m", "tokens": {}, "data": {}, "metadata": {"count": 0, "limit": 1}}
     del page[lacks]
-    with pytest.raises(ContractError, match=f"`{path}`"):
+    with pytest.raises(ContractError, match=f"`{lacks}`"):
         decode_page("books", compact(page))
+
+
+@pytest.mark.fault("P28")
+@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
+def test_a_body_of_another_shape_is_refused(view: Any) -> None:
+    """A list, a text or null instead of a page, or data that is no map of lists, is no data."""
+    page = {"market_id": "m", "resolution": "1m", "tokens": {}, "metadata": {"count": 0, "limit": 1}}
+    point = {"t": T0, "p": 0.5, "bids": [], "asks": []}
+    bodies = [[], None, "text", 5, {"market_id": "m"}, page, page | {"data": "x"}, page | {"data": {"Yes": point}}]
+    for body in bodies if view == "metrics" else [*bodies, page | {"data": [point]}]:
+        with pytest.raises(ContractError):
+            decode_page(view, compact(body))

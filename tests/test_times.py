@@ -1,0 +1,121 @@
+"""Times and durations as users write them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from marketdata.errors import ConfigError
+from marketdata.times import to_duration, to_micros, to_range, to_text
+
+
+@pytest.mark.fault("T9")
+def test_times_of_a_question_are_read_as_users_write_them() -> None:
+    """Aware, naive, date, text, seconds and numpy name the same instant; junk and milliseconds are refused."""
+    want = 1_767_225_600_000_000
+    zone = dt.timezone(dt.timedelta(hours=2))
+    for value in (
+        "2026-01-01",
+        "2026-01-01T00:00Z",
+        "2026-01-01 02:00+02:00",
+        "2026-01-01T02+02",
+        "20260101T000000Z",
+        "20260101T020000.000+0200",
+        dt.date(2026, 1, 1),
+        dt.datetime(2026, 1, 1),  # noqa: DTZ001 the naive case
+        dt.datetime(2026, 1, 1, 2, tzinfo=zone),
+        pd.Timestamp("2026-01-01"),
+        pd.Timestamp("2026-01-01 02:00", tz=zone),
+        np.datetime64("2026-01-01"),
+        1_767_225_600,
+        1_767_225_600.0,
+        "1767225600",
+        np.int64(1_767_225_600),
+    ):
+        assert to_micros(value, "start") == want, value
+    for bad in ("yesterday", "", None, True, float("nan"), pd.NaT, object(), [], "2026", "20260101", 1e300):
+        with pytest.raises(ConfigError, match="start="):
+            to_micros(bad, "start")
+    for milliseconds in (1_767_225_600_000, "1767225600000", 1.7672256e12):
+        with pytest.raises(ConfigError, match="milliseconds"):
+            to_micros(milliseconds, "start")
+    with pytest.raises(ConfigError, match="not before"):
+        to_range("2026-01-02", "2026-01-01")
+    with pytest.raises(ConfigError, match="not before"):
+        to_range("2026-01-01", "2026-01-01")
+
+
+@pytest.mark.fault("T10")
+def test_questions_are_sent_in_the_z_form() -> None:
+    """No plus sign can be lost in a query."""
+    assert to_text(to_micros("2026-01-01T05:30:00.250+05:30", "start")) == "2026-01-01T00:00:00.250000Z"
+
+
+@pytest.mark.fault("T11")
+def test_arithmetic_is_exact_utc_everywhere() -> None:
+    """Nights of clock changes, 1969 and the epoch itself are ordinary."""
+    assert to_micros("1970-01-01", "start") == 0 == to_micros(0, "start")
+    assert to_micros("1969-12-31T23:59:59.5Z", "start") == -500_000 == to_micros(-0.5, "start")
+    assert to_micros("2026-03-29T03:00+02:00", "start") - to_micros("2026-03-29T01:59+01:00", "start") == 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("90s", 90),
+        ("30min", 1800),
+        ("2H", 7200),
+        ("1d", 86_400),
+        ("1w", 604_800),
+        ("0s", 0),
+        ("999999999s", 999_999_999),
+    ],
+)
+def test_a_duration_is_a_text_or_a_timedelta(value: str, seconds: int) -> None:
+    """Both are exact microseconds; a number of seconds only where it is said to be one, within the limits."""
+    for one in (value, dt.timedelta(seconds=seconds)):
+        assert to_duration(one, "tolerance") == seconds * 1_000_000
+    assert to_duration(dt.timedelta(microseconds=1), "tolerance") == 1
+    with pytest.raises(ConfigError, match=r"tolerance=.*a timedelta and texts such as 90s"):
+        to_duration(seconds, "tolerance")
+    if 1 <= seconds <= 86_400:
+        for one in (value, seconds, float(seconds)):
+            assert to_duration(one, "every", least="1s", most="1d", numbers=True) == seconds * 1_000_000
+    else:
+        with pytest.raises(ConfigError, match=r"every=.*a number of seconds and texts.*from 1s to 1d"):
+            to_duration(seconds, "every", least="1s", most="1d", numbers=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "s",
+        "1",
+        "1.5h",
+        "-1s",
+        " 1s",
+        "1 s",
+        "1S",
+        "1y",
+        "1234567890s",
+        "\u0661s",
+        None,
+        True,
+        math.nan,
+        math.inf,
+        [1],
+        dt.timedelta(microseconds=-1),
+        dt.date(2026, 1, 1),
+    ],
+)
+def test_what_is_no_duration_is_refused(value: Any) -> None:
+    """The error names the argument, whether or not numbers are taken."""
+    for numbers in (False, True):
+        with pytest.raises(ConfigError, match="after="):
+            to_duration(value, "after", numbers=numbers)
