@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
 
 from marketdata.adapters.recordings.columns import renamed_columns
+from marketdata.adapters.recordings.format import kept_fields
 from marketdata.adapters.recordings.paths import files_of
 from marketdata.archive import ingest, listings, maintenance, query, recordings, scan, sql, summary
 from marketdata.archive.follow import Follower, Round
@@ -270,7 +271,7 @@ class Archive(Generic[Frame]):
             to_duration(max_gap, "max_gap", least="1s"),
             to_duration(max_age, "max_age", least="1s"),
             unchanged,
-            recordings.kept_fields(keep),
+            kept_fields(keep),
             number("max_disagreement", max_disagreement, least=0.0),
             token_id,
             format,

@@ -22,11 +22,9 @@ from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
-from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Ints, Token, joined
 from marketdata.points.order import ascending
 from marketdata.points.rebuild import Changes, Rebuilder
-from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View
 from marketdata.tidy.rebuild import disagreement
 from marketdata.times import MINUTE
@@ -52,12 +50,6 @@ class Options(NamedTuple):
     token_id: str | None
     format: str | None
     columns: dict[str, str]
-
-
-def kept_fields(keep: Any) -> tuple[str, ...]:
-    """The argument ``keep``; ConfigError for what is no field of a snapshot."""
-    fields = [keep] if isinstance(keep, str) else list(keep)
-    return tuple(choice("keep", name, SNAPSHOT_FIELDS) for name in fields)
 
 
 def market_records(path: Path) -> pl.DataFrame:

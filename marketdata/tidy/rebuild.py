@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Native, Texts
-from marketdata.adapters.recordings.format import ReadOptions
+from marketdata.adapters.recordings.format import ReadOptions, kept_fields
 from marketdata.adapters.recordings.messages import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
@@ -87,7 +87,7 @@ def rebuild(
     """
     width = BucketWidth.of(resolution)
     choice("clock", clock, ("timestamp", "received"))
-    fields = tuple(choice("keep", name, SNAPSHOT_FIELDS) for name in ([keep] if isinstance(keep, str) else keep))
+    fields = kept_fields(keep)
     like = None
     if isinstance(messages_or_frame, list | tuple | Mapping):
         frame_kind(frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -20,6 +20,7 @@ from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Ints
 from marketdata.points.rebuild import Changes, no_changes
+from marketdata.points.schema import SNAPSHOT_FIELDS
 
 FileKind = Literal["books", "prices", "metrics", "trades", "markets", "events", "series"]
 
@@ -32,6 +33,11 @@ class ReadOptions(NamedTuple):
 
     clock: str = "timestamp"
     keep: tuple[str, ...] = ()
+
+
+def kept_fields(keep: str | Iterable[str]) -> tuple[str, ...]:
+    """The argument ``keep``; ConfigError for a name that is no field of a snapshot."""
+    return tuple(choice("keep", name, SNAPSHOT_FIELDS) for name in ([keep] if isinstance(keep, str) else keep))
 
 
 @dataclass
