@@ -155,6 +155,11 @@ def vwap(trades: F, resolution: Width) -> F:
     resolution : str or timedelta
         Width of a bucket, such as "1m".
 
+    Raises
+    ------
+    NotTidyError
+        The frame lacks a column of trades, or holds levels of books.
+
     Examples
     --------
     >>> prices = md.testing.prices("polars", buckets=2)
@@ -164,6 +169,10 @@ def vwap(trades: F, resolution: Width) -> F:
     """
     width = BucketWidth.of(resolution)
     require("A frame of trades", ("ts", "token_id", "price", "size"), names_of(trades))
+    if "level" in names_of(trades):
+        raise NotTidyError(
+            "md.vwap takes trades; the frame has a column level, as books have. md.read_trades reads trades."
+        )
 
     def averages(part: Frame) -> Native:
         series = rule.vwap(frames.rows(part), part.numbers("price"), part.numbers("size"), width)

@@ -110,3 +110,9 @@ def test_another_side_is_refused() -> None:
     trades = md.bbo(books).select("ts", "market_id", "token_id", side=pl.lit("bid"), price="mid")
     with pytest.raises(NotTidyError, match="side of a trade is buy or sell"):
         md.effective_spread(trades, books)
+
+
+def test_an_average_of_trades_refuses_levels_of_books() -> None:
+    """A frame of books is no frame of trades."""
+    with pytest.raises(md.errors.NotTidyError, match="takes trades"):
+        md.vwap(md.testing.books(), "1m")
