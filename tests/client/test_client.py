@@ -1,19 +1,13 @@
 from __future__ import annotations
 
-import datetime as dt
-import threading
 from collections.abc import Iterator
 from typing import Any
 
-import pandas as pd
 import polars as pl
 import pytest
-from reference.clocks import SOON
 from reference.faults import Act, Ask, FaultServer, ok, refuse
-from reference.oracle import Oracle, minutes
 
 import marketdata as md
-from marketdata.fetch.threads import THREAD
 
 START, END = "2025-12-31", "2026-01-01"
 
@@ -88,17 +82,6 @@ def test_single_tokens_give_the_rows_of_their_market(client: md.Client, slugs: l
         whole.drop("token_id", "token_label", "market_id", "side")
     )
     assert list(map(str, parts["token_label"])) == list(map(str, whole["token_label"]))
-
-
-def test_times_may_be_written_in_every_usual_way(client: md.Client, slugs: list[str]) -> None:
-    """Text, dates, datetimes, pandas stamps and Unix seconds name the same range."""
-    want = len(client.prices(slugs[0], START, END, "1h"))
-    for start, end in (
-        (dt.date(2025, 12, 31), dt.date(2026, 1, 1)),
-        (dt.datetime(2025, 12, 31, tzinfo=dt.UTC), pd.Timestamp("2026-01-01", tz="UTC")),
-        (1_767_139_200, 1_767_225_600.0),
-    ):
-        assert len(client.prices(slugs[0], start, end, "1h")) == want
 
 
 def test_discovery_finds_what_there_is(client: md.Client) -> None:
@@ -226,23 +209,6 @@ def test_an_error_without_a_row_speaks_of_none() -> None:
         nobody.prices("one", START, END, "1h")
     assert "partial" not in str(told.value)
     assert len(told.value.partial) == 0
-
-
-@pytest.mark.fault("N34")
-def test_a_closed_iterator_sends_nothing_more() -> None:
-    """Who leaves a loop over frames ends the fetch: only requests on their way are sent."""
-    oracle = Oracle.of_prices(20_000)
-    with FaultServer(oracle) as server:
-        client = md.Client(server.base_url, "a-key-of-a-test-0123456789", page_limit=20)
-        frames = client.iter_columns([("prices", "slug", minutes(20_000))])
-        next(frames)
-        frames.close()  # type: ignore[attr-defined]
-        before = len(server.asks)
-        for thread in threading.enumerate():
-            if thread.name == THREAD:
-                thread.join(SOON)
-        assert len(server.asks) <= before + 96
-        assert len(server.asks) < 1_000  # there are 2,000 pages
 
 
 def test_one_unknown_slug_of_several_is_named_and_the_rest_comes(client: md.Client, slugs: list[str]) -> None:

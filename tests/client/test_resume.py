@@ -92,7 +92,7 @@ def test_partial_and_resume_are_the_whole(
     assert len(parts[0]) > 0 < len(parts[-1])
     assert len(parts[2]) == 0
     assert ("client.resume(error.resume)" in str(said)) is (death != "refuses")
-    # What was on its way when another window failed is asked for again, and the page before where its order is unknown.
+    # Requests in flight are repeated, and the page before them if its order is unknown.
     assert sum(relay.served) - whole.md.report.points <= LIMIT * 18 * 3
 
 

@@ -77,7 +77,7 @@ def test_listings_are_paged(web: Web, kind: str) -> None:
 
 
 def test_markets_carry_their_tokens(web: Web, subject: Subject) -> None:
-    """Readings: a market record has id, slug, question and tokens of id and label; one market has its details."""
+    """Readings: a market record has id, slug, question and tokens, and a single market has its details."""
     for record in web.get("/v1/markets", limit=5).body["data"]:
         assert {"id", "slug", "question", "tokens"} <= set(record)
         assert all({"id", "label"} <= set(token) for token in record["tokens"])
@@ -111,7 +111,7 @@ def test_what_is_unknown_is_404(web: Web, subject: Subject) -> None:
 
 
 def test_envelopes(web: Web, subject: Subject) -> None:
-    """Interface 2.2, 2.5, 2.6: the fields of the three bodies; labels of points are labels of tokens."""
+    """Interface 2.2, 2.5, 2.6: the fields of the three bodies, and labels that are those of tokens."""
     for view in VIEWS:
         body = web.get(subject.path(view), resolution="1h", **subject.range).body
         assert (body["market_id"], body["resolution"]) == (subject.market["id"], "1h")
@@ -135,7 +135,7 @@ def test_points_are_buckets_of_the_range(web: Web, subject: Subject, resolution:
 
 
 def test_books_are_best_first(web: Web, subject: Subject) -> None:
-    """Interface 2.3: pairs of price and size; bids fall and asks rise from the best."""
+    """Interface 2.3: levels are pairs of price and size, and the best is first."""
     for rows in whole(web, subject.path("books"), resolution="1m", limit=200, **subject.range).values():
         for row in rows:
             assert set(row) >= {"t", "bids", "asks"}
@@ -146,7 +146,7 @@ def test_books_are_best_first(web: Web, subject: Subject) -> None:
 
 
 def test_prices_are_probabilities_and_metrics_numbers(web: Web, subject: Subject) -> None:
-    """Interface 2.5, 2.6: p is 0 to 1 or null; volume, liquidity and spread are numbers or null."""
+    """Interface 2.5, 2.6: p is 0 to 1 or null, and metrics are numbers or null."""
     for rows in whole(web, subject.path("prices"), resolution="1m", limit=200, **subject.range).values():
         assert all(row["p"] is None or 0 <= row["p"] <= 1 for row in rows)
     for row in whole(web, subject.path("metrics"), resolution="1m", limit=200, **subject.range)[None]:
@@ -255,7 +255,7 @@ def test_a_range_that_can_not_be_is_400(web: Web, subject: Subject) -> None:
 
 
 def test_a_cursor_is_good_for_its_request_only(web: Web, subject: Subject) -> None:
-    """Interface 7: a changed cursor, and one of another request, is 400."""
+    """Interface 7: a changed or foreign cursor is 400."""
     asked = {"resolution": "10m", "limit": len(subject.labels), **subject.range}
     cursor = web.get(subject.path("prices"), **asked).body["metadata"]["next_cursor"]
     if cursor is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -64,15 +63,6 @@ def test_a_pickled_transport_reads_the_environment_again(
     monkeypatch.setenv("MARKETDATA_API_KEY", KEY)
     assert pickle.loads(data).get(["x"]).body == b"{}"
     assert copy.deepcopy(transport).base_url == transport.base_url
-
-
-@pytest.mark.fault("K8")
-def test_clients_of_a_key_share_a_pacer(server: FaultServer) -> None:
-    """It is known by a digest, never by the key."""
-    one, two, three = (Transport(server.base_url, key) for key in (KEY, KEY, "another-key-0123456789"))
-    assert one.pacer is two.pacer
-    assert one.pacer is not three.pacer
-    assert KEY not in one.keys.digest(server.base_url)
 
 
 @pytest.fixture(params=["test", "a", "market", "limit", "t.k"])
@@ -138,10 +128,7 @@ def test_a_cursor_that_repeats_the_key_is_not_sent_back(server: FaultServer, tra
     """A key must not be in an address."""
     oracle = Oracle.of_prices(300)
 
-    def answer(ask: Any) -> Any:
-        return ok(oracle.body(list(oracle.points)[:200], cursor=f"x{KEY}x"))
-
-    server.answer = answer
+    server.answer = lambda ask: ok(oracle.body(list(oracle.points)[:200], cursor=f"x{KEY}x"))
     with pytest.raises(ContractError, match="repeats the API key"):
         read(transport, oracle.request(300))
     assert all(KEY not in ask.target for ask in server.asks)

@@ -119,6 +119,7 @@ def test_a_pause_is_followed_by_no_burst(clock: Clock) -> None:
     assert now - began < 60
 
 
+@pytest.mark.fault("N12")
 def test_a_thread_that_waits_obeys_pauses_that_come_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """It sends after the last of them."""
     pauses = [30.0, 60.0, 90.0]
@@ -233,13 +234,6 @@ def test_a_rate_is_learnt_from_usage_or_from_refusals(
     assert transport.retries <= refused
     assert [a.path for a in server.asks].count("/v1/usage") == 1
     assert transport.pacer.requests_per_minute == 100 or not usage
-
-
-def test_usage_that_a_user_reads_tells_the_pacer(server: FaultServer, transport: Transport, clock: Clock) -> None:
-    """The pacer follows it."""
-    server.answer = limited(120, clock)
-    transport.get_json(["usage"])
-    assert transport.pacer.requests_per_minute == 120
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_a_fetch_from_a_service_that_fails_altogether_ends(
 
 @pytest.mark.fault("N17")
 def test_a_burst_of_failures_is_survived(server: Near, transport: Paced) -> None:
-    """Where all that is on its way fails, one request finds out that the service is back, and every row arrives."""
+    """After all concurrent requests failed, one finds out that the service is back, and every row arrives."""
     oracle = Oracle.of_prices(1500)  # so few that no market is looked up
     asked = itertools.count()
 
@@ -385,7 +385,7 @@ def test_a_range_beyond_the_active_range_costs_no_more_requests(
 
 @pytest.mark.fault("N37")
 def test_a_cursor_behind_every_full_page_costs_no_empty_page(server: Near, transport: Paced) -> None:
-    """Where every bucket has all its points, the end is known without following the last cursor."""
+    """Full buckets show the end without the last cursor."""
     oracle = Oracle.of_prices(4320)
 
     def page(ask: Ask) -> Act:
@@ -400,7 +400,7 @@ def test_a_cursor_behind_every_full_page_costs_no_empty_page(server: Near, trans
 
 
 def independent(tokens: int, share: float | str, pages: int) -> tuple[Oracle, int, int]:
-    """A market whose tokens have points each for itself, so many minutes of it, and the pages that it has."""
+    """A market whose tokens trade independently, its minutes, and the number of its pages."""
     draw, names = random.Random(f"{tokens} {share} {pages}"), [f"t{k:03}" for k in range(tokens)]
     count = round(200 * pages / tokens / (share if isinstance(share, float) else {"growing": 0.5}.get(share, 0.1)))
     points: dict[tuple[str, int], Any] = {}
@@ -444,7 +444,7 @@ def test_a_service_that_ignores_the_limit_loses_nothing(server: Near, transport:
 
 @pytest.mark.fault("P18")
 def test_where_a_limit_is_of_times_windows_are_as_wide_as_such_a_page(server: Near, transport: Paced) -> None:
-    """Limit and count are of distinct times, each with two points."""
+    """Limit and count mean distinct times, each with two points."""
     oracle = Oracle.of_prices(3000)
 
     def page(ask: Ask) -> Act:
@@ -459,7 +459,7 @@ def test_where_a_limit_is_of_times_windows_are_as_wide_as_such_a_page(server: Ne
 
 @pytest.mark.fault("P2")
 def test_cursors_without_end_are_a_typed_error_and_can_be_resumed(server: Near, transport: Paced) -> None:
-    """What remains and what arrived are the whole."""
+    """No row is missing in what arrived and what remains."""
     oracle, cursors = Oracle.of_prices(300), map(str, itertools.count())
     serve(server, oracle, lambda ask: ok(oracle.body(keys_of(oracle, ask)[:200], 200, next(cursors))))
     received: list[Any] = []

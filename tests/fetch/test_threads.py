@@ -43,7 +43,7 @@ def test_a_market_of_more_than_200_tokens_comes_whole_or_not_at_all(server: Faul
 
 
 def test_a_slug_and_an_id_are_looked_up_once(server: FaultServer, transport: Transport) -> None:
-    """What discovery told of a market is not asked again."""
+    """A market that discovery knows is not requested again."""
     server.answer = lambda ask: ok({"id": "m", "tokens": [{"id": "1"}, {"id": "2"}]})
     markets = Markets(transport)
     assert markets.look_up_all(["a", "b", "a"])["a"].tokens == ("1", "2")

@@ -1,4 +1,4 @@
-"""What a point may hold: rows D and T of the fault matrix, one test each."""
+"""Values and times of points: rows D and T of the fault matrix."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_an_empty_side_is_normal_a_null_one_mended_a_missing_one_refused() -> No
 @pytest.mark.fault("D14")
 @pytest.mark.parametrize("number", ["1" + "0" * 400, "9" * 5000, "18446744073709551616"])
 def test_numbers_beyond_64_bits_never_escape_as_a_plain_error(number: str) -> None:
-    """What no float holds is a ContractError; 2 to the 64 is a float."""
+    """A number that no float holds is a ContractError; 2 to the 64 is a float."""
     text = body("books", book([[0.5, 7.25]])).replace(b"7.25", number.encode())
     if len(number) < 100:
         assert levels(decode_page("books", text)) == [[0.5, float(number)]]
@@ -187,7 +187,7 @@ def test_a_leap_second_and_other_impossible_times_are_refused(text: str) -> None
 
 @pytest.mark.fault("T5")
 def test_fractions_are_kept_to_the_microsecond() -> None:
-    """What is below a microsecond is cut and counted."""
+    """Smaller parts are cut and counted."""
     page = read("prices", {"t": "2026-01-01T00:00:00.5Z", "p": 0.5}, {"t": "2026-01-01T00:00:01.0000001Z", "p": 0.5})
     assert (page.columns.ts - RANGE.start).tolist() == [500_000, 1_000_000]
     assert page.notes["time_below_a_microsecond"] == 1
