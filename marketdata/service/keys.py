@@ -227,7 +227,7 @@ def add_key(path: Path, plan: str | None = None, *, organization: str | None = N
             document["plans"] = {plan or "local": {"requests_per_minute": DEFAULT_REQUESTS_PER_MINUTE}}
         plans = list(document.get("plans", {}))
         if plan is None and len(plans) == 1:
-            [plan] = plans
+            plan = str(plans[0])
         if plan is None or plan not in plans:
             problem = "is missing" if plan is None else f"{plan!r} does not exist in {path.name}"
             raise ConfigError(f"{problem}; {_allowed(plans)}.", argument="plan")

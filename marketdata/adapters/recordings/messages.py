@@ -27,7 +27,12 @@ _RECONNECTS = {"connect", "connected", "disconnect", "disconnected", "reconnect"
 _DAMAGED = "damaged"
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 # One structured type, because that is three times as fast as an array per column.
-_ENTRY: Any = np.dtype("i4, i8, i8, i1, i1, f8, f8, 2f8, i8")
+_ENTRY = np.dtype(
+    {
+        "names": ["token", "ts", "seen", "event", "side", "price", "size", "stated", "row"],
+        "formats": ["i4", "i8", "i8", "i1", "i1", "f8", "f8", "2f8", "i8"],
+    }
+)
 # Entries are Python objects, because a part has tens of megabytes at most.
 _PART_ENTRIES = 1 << 17
 _NOTHING = (float("nan"), float("nan"))
@@ -85,9 +90,9 @@ class MessageReader:
     def collected(self) -> Batch:
         """Return the rows read so far, and forget them."""
         batch, entries = self._batch, np.array(self._entries, _ENTRY)
-        arrays: Any = (np.ascontiguousarray(entries[name]) for name in _ENTRY.names)
+        arrays: dict[str, Any] = {name: np.ascontiguousarray(entries[name]) for name in _ENTRY.names or ()}
         values = {name: snapshot_values(name, column) for name, column in self._values.items()}
-        batch.changes = Changes(tuple(self._code_of), *arrays, values=values)
+        batch.changes = Changes(tuple(self._code_of), values=values, **arrays)
         batch.received = np.array(self._received, np.int64)
         self._forget()
         return batch

@@ -27,7 +27,7 @@ def trades_frame(rows: Any) -> pl.DataFrame:
     """A frame, or rows as dicts, with all columns of trades, null where there are none."""
     frame = pl.DataFrame(rows)
     missing = [pl.lit(None).alias(name) for name in _COLUMNS if name not in frame.columns]
-    return frame.with_columns(missing).select([*_COLUMNS]).cast(_COLUMNS)
+    return frame.with_columns(missing).select([*_COLUMNS]).cast(pl.Schema(_COLUMNS))
 
 
 def trades_of_rows(frame: pl.DataFrame, batch: Batch) -> Batch:
