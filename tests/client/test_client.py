@@ -225,6 +225,9 @@ def test_a_mistyped_slug_names_near_ones(client: md.Client, slugs: list[str]) ->
     for call in (lambda: client.market(wrong), lambda: client.books(wrong, START, END, "1h")):
         with pytest.raises(md.errors.NotFoundError, match=f"Similar: '{slugs[0]}'"):
             call()
+    with pytest.raises(md.errors.NotFoundError, match="Market not found: qqq") as caught:
+        client.market("qqq")
+    assert "Similar" not in str(caught.value)
 
 
 def test_a_range_outside_of_the_active_range_is_warned_of(client: md.Client, slugs: list[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from reference.oracle import START, minutes
 
-from marketdata.fetch.estimate import make_plan
+from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.plan_limits import PlanLimits, read_usage
 from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.resolution import BucketWidth
@@ -23,6 +23,7 @@ def test_a_plan_counts_requests_points_minutes_and_memory() -> None:
     assert "101 requests, 20,160 points, 0.1 minutes at 2,000 requests a minute, about 34 MB" in repr(plan)
     assert make_plan([WEEK], {"a<b": MarketInfo(tuple(map(str, range(200))))}, PlanLimits(), START).requests == 10_081
     assert make_plan([WEEK], {}, PlanLimits(), START).minutes is None
+    assert "at a rate not known yet, about 5 bytes" in repr(Plan(1, 1, None, 5))
 
 
 def test_a_plan_counts_the_active_range_of_a_market_alone() -> None:
