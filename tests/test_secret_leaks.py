@@ -300,7 +300,7 @@ def test_a_cassette_holds_no_key(archive: md.Archive, tmp_path: Path) -> None:
     ):
         _caught(md.Client(server.base_url, KEY).health)
     files = [*tmp_path.iterdir(), *(Path(__file__).parent / "cassettes").rglob("*.yaml")]
-    assert len(files) > 10
+    assert len(files) > 2
     seen = Evidence()
     for path in files:
         seen.add(path.name, path.read_bytes())
