@@ -135,10 +135,10 @@ def _query_text(name: str, value: Any) -> str:
     return value
 
 
-def refuse_unknown(method: str, unknown: Iterable[str], known: Iterable[str]) -> None:
+def refuse_unknown(method: str, unknown: Iterable[str], allowed: Iterable[str]) -> None:
     """ConfigError for a keyword that a listing does not have, with the name that it resembles."""
     for name in unknown:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.6)
         hint = f"Did you mean {near[0]}=? " if near else ""
         hint += f"Pass a filter of the service itself as params={{{name!r}: ...}}."
         raise ConfigError(f"is no argument of {method}().", argument=name, hint=hint)

@@ -95,9 +95,9 @@ def at_once(frame: F, function: Callable[[Native], Native]) -> F:
 def _put_in_order(frame: F) -> F:
     """A frame with one row per token and time in tidy order; equal rows are deduplicated."""
 
-    def ordered(own: Frame) -> Native:
-        frames.series(own, same=[c for c in own.names if c not in ("ts", *ID_COLUMNS)])
-        return frames.rows_to_frame(own, None)
+    def ordered(part: Frame) -> Native:
+        frames.series(part, same=[c for c in part.names if c not in ("ts", *ID_COLUMNS)])
+        return frames.rows_to_frame(part, None)
 
     return run(frame, ordered, ["series"], keep_extra=True)
 

@@ -383,8 +383,8 @@ def rows_to_frame(
     if frame.rows is not None:
         rows = frame.rows if rows is None else np.where(rows < 0, rows, frame.rows[rows])
     names = [*frame.names, *(c for c in values if c not in frame.names)] if names is None else names
-    own: dict[str, Column] = {c: values[c] if c in values else Passed(frame, c, rows) for c in names}
-    return frame.build(own, height)
+    columns: dict[str, Column] = {c: values[c] if c in values else Passed(frame, c, rows) for c in names}
+    return frame.build(columns, height)
 
 
 def with_columns(frame: Frame, values: Mapping[str, Column]) -> Native:

@@ -52,10 +52,10 @@ def times(raw: Raw, name: str) -> pl.Series:
     return whole.cast(pl.Datetime("us", "UTC"))  # type: ignore[no-any-return]
 
 
-def not_times(name: str, found: object) -> str:
+def not_times(name: str, kind: object) -> str:
     """The message about a column that should have times."""
     return (
-        f"{name} contains {found}, not times; make it a UTC datetime column (pandas.to_datetime({name}, utc=True), of "
+        f"{name} contains {kind}, not times; make it a UTC datetime column (pandas.to_datetime({name}, utc=True), of "
         'numbers with unit="ms" or what they count).'
     )
 
@@ -91,9 +91,9 @@ def ids(raw: Raw, name: str, *, nullable: bool = False) -> pl.Series:
     return raw  # type: ignore[no-any-return]
 
 
-def not_text(name: str, found: object) -> str:
+def not_text(name: str, kind: object) -> str:
     """The message about an id that is no text."""
-    return f"{name} contains {found}, not text; ids have up to 77 digits, too many for numbers: cast it to string."
+    return f"{name} contains {kind}, not text; ids have up to 77 digits, too many for numbers: cast it to string."
 
 
 def check_unicode(name: str, texts: Iterable[object]) -> None:

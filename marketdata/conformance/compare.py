@@ -188,13 +188,13 @@ def find_limit(near: Series, page: Page | None) -> Finding:
     """The unit of a limit: the points of a page, or its distinct times."""
     if page is None or page.limit is None:
         return Finding("limit", None, "a market of one token, or too many for a page")
-    limit, found = page.limit, {(t, token) for token, t in _points(cast("Series", page.columns))}
+    limit, received = page.limit, {(t, token) for token, t in _points(cast("Series", page.columns))}
     whole, cut, many = readings_of_limit(near, limit)
-    brought = f"limit {limit} brought {len(found)} points at {len({t for t, _ in found})} times"
+    brought = f"limit {limit} brought {len(received)} points at {len({t for t, _ in received})} times"
     if many == whole:
         return Finding("limit", None, f"{brought}; too few points to tell")
-    if found in (whole, cut):
+    if received in (whole, cut):
         return Finding("limit", "points", brought)
-    if found == many:
+    if received == many:
         return Finding("limit", "times", brought)
     return Finding("limit", None, f"{brought}; neither reading explains it")

@@ -20,9 +20,9 @@ def insertion(key: Keys, at: Ints, known_key: Keys, known_at: Ints, side: Litera
     """
     times = ascending(known_at)
     # Key and rank of the time are one number, so that a single search finds both.
-    known = known_key.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, known_at)
+    known_rows = known_key.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, known_at)
     wanted = key.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, at, side)
-    return np.searchsorted(known, wanted)
+    return np.searchsorted(known_rows, wanted)
 
 
 def latest(key: Keys, at: Ints, known_key: Keys, known_at: Ints, *, exact: bool) -> Ints:

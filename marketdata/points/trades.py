@@ -20,9 +20,9 @@ def repeated_legs(transaction: Codes, maker: Codes, taker: Codes, role: Codes) -
     repeats others if its maker is the taker of another leg. So does the leg of a taker beside the leg of a maker.
     """
     span = int(max(maker.max(initial=0), taker.max(initial=0))) + 1
-    known = (transaction >= 0) & (maker >= 0) & (taker >= 0)
-    takers = (transaction * span + taker)[known & (maker != taker)]
-    is_taker_of_another = known & np.isin(transaction * span + maker, takers)
+    is_known = (transaction >= 0) & (maker >= 0) & (taker >= 0)
+    takers = (transaction * span + taker)[is_known & (maker != taker)]
+    is_taker_of_another = is_known & np.isin(transaction * span + maker, takers)
     with_maker = np.unique(transaction[(transaction >= 0) & (role == 0)])
     repeated: Bools = is_taker_of_another | ((role == 1) & np.isin(transaction, with_maker))
     return repeated

@@ -43,10 +43,10 @@ def create_router(*, simulated: bool) -> APIRouter:
     @router.get("/coverage")
     def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
         state, (key, plan) = context
-        own = {"name": key.plan, **plan.model_dump(), "resolutions": plan.allowed(state.derivable)}
+        plan_facts = {"name": key.plan, **plan.model_dump(), "resolutions": plan.allowed(state.derivable)}
         intervals = {view: state.covered(view) for view in VIEWS}
         markets = covered_markets(intervals, state.listings, query, state.cursors, state.clock())
-        return json_response({"simulated": simulated, **markets, "plan": own})
+        return json_response({"simulated": simulated, **markets, "plan": plan_facts})
 
     return router
 
