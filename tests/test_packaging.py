@@ -104,7 +104,7 @@ class Environment:
             capture_output=True,
             text=True,
             cwd=cwd or self.path,
-            env={**clean, "MPLBACKEND": "agg", "FOREIGN_EXAMPLES": "8"},
+            env={**clean, "MPLBACKEND": "agg"},
             timeout=SOON,
         )
         assert not ok or done.returncode == 0, f"{words[:4]}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"

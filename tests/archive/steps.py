@@ -145,7 +145,8 @@ def run(order: dict[str, Any]) -> None:
     else:
         with steps(act):
             VERBS[order["verb"]](archive)
-    print(json.dumps({"steps": seen}), flush=True)
+    sys.stdout.write(json.dumps({"steps": seen}) + "\n")  # in one write: other processes write to the same pipe
+    sys.stdout.flush()
 
 
 def main() -> None:

@@ -177,7 +177,7 @@ def run(examples: int, steps: int, where: Callable[[], tuple[str, dict[str, str]
 
 def test_a_folder_holds_what_a_dict_holds() -> None:
     """After any writes and maintenance a read of a folder gives the points of a dict, and coverage counts them."""
-    run(10, 15)
+    run(6, 15)
 
 
 def test_an_object_store_holds_what_a_dict_holds(object_store: Bucket) -> None:

@@ -221,8 +221,8 @@ def test_interim_answers_are_passed_over(
     """Each request of the connection gets its own answer."""
     once, processing = b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n"
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nContent-Length: 5\r\n\r\n"
-    befores = iter([once, processing, hints, (processing + once) * 20])
-    server.answer = lambda ask: ok({"path": ask.path}, before=next(befores), slicer=slicer)
+    interim_answers = iter([once, processing, hints, (processing + once) * 20])
+    server.answer = lambda ask: ok({"path": ask.path}, before=next(interim_answers), slicer=slicer)
     assert [transport.get_json([name])["path"] for name in "abcd"] == ["/v1/a", "/v1/b", "/v1/c", "/v1/d"]
     assert server.connections == 1
 

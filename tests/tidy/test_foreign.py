@@ -27,7 +27,7 @@ def test_a_foreign_frame_gives_what_a_plain_loop_gives_or_is_refused(name: str) 
     """Whatever library, types, order and faults: the rows of the loop, or a NotTidyError that says what to do."""
     case = ALL_CASES[name]
 
-    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
+    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "8")))
     @given(drawn=strategy(case.view))
     def run(drawn: foreign.Foreign) -> None:
         verdict, text = judged(name, case, drawn)
@@ -41,7 +41,7 @@ def test_rows_that_are_compared_in_blocks_are_the_same_rows(name: str) -> None:
     """Whatever number of rows is looked at at a time, a function gives what the plain loop gives."""
     case = CASES[name]
 
-    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
+    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "8")))
     @given(drawn=strategy(case.view), block=st.integers(1, 5))
     def run(drawn: foreign.Foreign, block: int) -> None:
         with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ import marketdata as md
 from marketdata.points.schema import LISTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
-some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "12")))
+some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "8")))
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.view == "books"])
