@@ -15,8 +15,8 @@ from marketdata.resolution import BucketWidth, Resolution
 
 # Intermediate arrays of more rows would not stay in the processor's cache.
 BLOCK_ROWS = 1 << 17
-# With fewer rows per search than this, searches would cost more than a division of every row.
-_ROWS_PER_SEARCH = 50
+# With fewer rows per search or per token than these, searches would cost more than a division of every row.
+_ROWS_PER_SEARCH, _ROWS_PER_TOKEN = 50, 3_000
 
 
 def group_starts(*keys: NDArray[np.generic]) -> Ints:
@@ -44,7 +44,7 @@ def buckets(columns: Columns, width: BucketWidth) -> Ints:
     ts, micros = columns.ts - width.offset if width.offset else columns.ts, width.micros
     starts, ends = columns.bounds[:-1], columns.bounds[1:]
     first, last = ts[starts] // micros, ts[ends - 1] // micros
-    if len(ts) < _ROWS_PER_SEARCH * (len(starts) + (last - first).sum()):
+    if len(ts) < _ROWS_PER_TOKEN * len(starts) + _ROWS_PER_SEARCH * (last - first).sum():
         begins = np.diff(ts // micros, prepend=-1) != 0
         begins[starts] = True
         return np.append(np.flatnonzero(begins), len(ts))
