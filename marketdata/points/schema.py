@@ -107,6 +107,8 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     """
     present, wanted = list(columns), tuple(wanted)
     if "trades" in wanted:  # the side of a trade is no side of a book
+        if "level" in present:
+            raise _levels_refused(wanted)
         return "trades"
     check_names(present)
     names = set(present)

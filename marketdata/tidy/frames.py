@@ -58,12 +58,6 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     return Series(series.tokens, series.bounds, series.ts, whole).sort()
 
 
-def is_tidy(frame: Native) -> bool:
-    """Whether the times of a frame are read as they are, by token in their order."""
-    table = in_memory(frame)
-    return frames.is_in_order(table) and "ts" in table.tidy
-
-
 def _lacks_ids(frame: Frame) -> bool:
     """Whether an id is to be looked up, and until then the label tells tokens apart."""
     return "token_id" not in frame.keys or any(codes.min(initial=0) < 0 for codes in frame.read(*frame.keys))

@@ -169,10 +169,6 @@ def vwap(trades: F, resolution: Width) -> F:
     """
     width = BucketWidth.of(resolution)
     require("A frame of trades", ("ts", "token_id", "price", "size"), names_of(trades))
-    if "level" in names_of(trades):
-        raise NotTidyError(
-            "md.vwap takes trades; the frame has a column level, as books have. md.read_trades reads trades."
-        )
 
     def averages(part: Frame) -> Native:
         series = rule.vwap(frames.rows(part), part.numbers("price"), part.numbers("size"), width)

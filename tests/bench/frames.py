@@ -119,28 +119,27 @@ def top_by_groupby(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([best_bid, best_ask], axis=1)
 
 
-def top_by_join(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the best prices by a join of both sides."""
+def quotes_by_join(frame: pl.DataFrame) -> pl.LazyFrame:
+    """Return the best prices and the mid by a join of both sides."""
     best = frame.lazy().filter(pl.col("level") == 0)
     bids, asks = (best.filter(pl.col("side") == side) for side in ("bid", "ask"))
     on = ["token_id", "ts"]
     both = bids.select("ts", *TOKEN, best_bid="price").join(
         asks.select(*on, best_ask="price"), on=on, how="full", coalesce=True
     )
-    return both.with_columns(mid=(pl.col("best_bid") + pl.col("best_ask")) / 2).sort(*TOKEN, "ts").collect()
+    return both.with_columns(mid=(pl.col("best_bid") + pl.col("best_ask")) / 2)
+
+
+def top_by_join(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the best prices in tidy order."""
+    return quotes_by_join(frame).sort(*TOKEN, "ts").collect()
 
 
 def returns_by_join_asof(frame: pl.DataFrame) -> pl.DataFrame:
     """Return what a share earns that is bought a minute later and sold five minutes after that."""
-    best = frame.lazy().filter(pl.col("level") == 0)
-    bids, asks = (best.filter(pl.col("side") == side) for side in ("bid", "ask"))
-    on = ["token_id", "ts"]
-    quotes = bids.select("ts", *TOKEN, bid="price").join(
-        asks.select(*on, ask="price"), on=on, how="full", coalesce=True
-    )
-    quotes = quotes.with_columns(mid=(pl.col("bid") + pl.col("ask")) / 2).sort(on).collect()
-    entries = quotes.select(*TOKEN, at="ts", entry="ask", mid_in="mid")
-    exits = quotes.select(*TOKEN, at="ts", exit="bid", mid_out="mid")
+    quotes = quotes_by_join(frame).sort("token_id", "ts").collect()
+    entries = quotes.select(*TOKEN, at="ts", entry="best_ask", mid_in="mid")
+    exits = quotes.select(*TOKEN, at="ts", exit="best_bid", mid_out="mid")
     options: dict[str, Any] = {"on": "at", "by": TOKEN, "tolerance": "0s", "check_sortedness": False}
     rows = quotes.select("ts", *TOKEN, at=pl.col("ts").dt.offset_by("1m")).join_asof(entries, **options)
     rows = rows.with_columns(pl.col("at").dt.offset_by("5m")).join_asof(exits, strategy="forward", **options)
