@@ -34,6 +34,8 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1] / "marketdata"
 LAYERS = (
     ("errors",),
@@ -73,42 +75,45 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): ast.parse(path.read_text("utf-8")) for path in ROOT.rglob("*.py")}
+PATHS = {module_name(path): path for path in ROOT.rglob("*.py")}
 
 
-def imports(module: str) -> Iterator[str]:
+def names_imported(module: str) -> Iterator[str]:
     """Yield the names of all modules that a module imports, inside functions too."""
-    for node in ast.walk(MODULES[module]):
+    for node in ast.walk(ast.parse(PATHS[module].read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} line {node.lineno}: imports are absolute"
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield inner if inner in MODULES else str(node.module)
+                yield inner if inner in PATHS else str(node.module)
 
 
-GRAPH = {module: {name for name in imports(module) if name in MODULES and name != module} for module in MODULES}
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    """The modules that each module of the package imports, those of libraries too."""
+    return {module: set(names_imported(module)) - {module} for module in PATHS}
 
 
 def package(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
 
-def test_imports_point_down() -> None:
+def test_imports_point_down(imports: dict[str, set[str]]) -> None:
     """Every module is in a layer, and imports nothing of a higher one and nothing forbidden to its package."""
     wrong = []
-    for module, imported in GRAPH.items():
-        for other in imported:
+    for module, names in imports.items():
+        for other in names & PATHS.keys():
             up = LAYER[package(other)] > LAYER[package(module)]
             if up or package(other) in FORBIDDEN.get(package(module), ()):
                 wrong.append(f"{module} imports {other}")
     assert wrong == []
 
 
-def test_there_is_no_import_cycle() -> None:
+def test_there_is_no_import_cycle(imports: dict[str, set[str]]) -> None:
     """No module imports itself by way of others."""
-    TopologicalSorter(GRAPH).prepare()
+    TopologicalSorter({module: names & PATHS.keys() for module, names in imports.items()}).prepare()
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -118,15 +123,15 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_rules_and_functions_know_no_library() -> None:
+def test_rules_and_functions_know_no_library(imports: dict[str, set[str]]) -> None:
     """Modules of points and tidy import the standard library, numpy and lower layers only."""
     # One function returns objects of nautilus_trader, which are no frames.
     allowed = {*sys.stdlib_module_names, "numpy", "marketdata", "nautilus_trader"}
     wrong = [
         f"{module} imports {name}"
-        for module in MODULES
+        for module, names in imports.items()
         if package(module) in ("points", "tidy")
-        for name in imports(module)
+        for name in names
         if name.split(".")[0] not in allowed
     ]
     assert wrong == []
