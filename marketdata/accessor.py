@@ -13,6 +13,7 @@ from marketdata.points.arguments import P
 from marketdata.points.columns import Data
 from marketdata.points.measures import MEASURES
 from marketdata.points.schema import Kind, kind_of
+from marketdata.renamed import instead_of
 from marketdata.tidy import (
     answers,
     asof,
@@ -83,8 +84,9 @@ class _Suggestions:
             from difflib import get_close_matches
 
             near = (f"; did you mean {one!r}?" for one in get_close_matches(name, [*dir(type(self)), *vars(self)], n=1))
+            hint = instead_of(name) or "".join(near)
             owner = "df.md" if isinstance(self, Accessor) else "df.md.plot"
-            raise AttributeError(f"{owner} has no {name!r}{''.join(near)}")
+            raise AttributeError(f"{owner} has no {name!r}{hint}")
 
 
 _BOOKS: tuple[Kind, ...] = ("books", "nested")

@@ -28,6 +28,7 @@ from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
 from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
+from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
@@ -154,6 +155,7 @@ class Client(Generic[Frame]):
 
     # -- history
 
+    @renamed
     def books(
         self,
         market: Markets,
@@ -197,6 +199,7 @@ class Client(Generic[Frame]):
         """
         return self._get("books", "market", market, (start, end), resolution, levels=levels, clamp=clamp)
 
+    @renamed
     def prices(
         self,
         market: Markets,
@@ -212,6 +215,7 @@ class Client(Generic[Frame]):
         """
         return self._get("prices", "market", market, (start, end), resolution, clamp=clamp)
 
+    @renamed
     def metrics(
         self,
         market: Markets,
@@ -228,6 +232,7 @@ class Client(Generic[Frame]):
         """
         return self._get("metrics", "market", market, (start, end), resolution, clamp=clamp)
 
+    @renamed
     def token_books(
         self,
         token_id: Markets,
@@ -241,6 +246,7 @@ class Client(Generic[Frame]):
         """Order books of one token, or of several (list of ``token_id``); see `books`."""
         return self._get("books", "token", token_id, (start, end), resolution, levels=levels, clamp=clamp)
 
+    @renamed
     def token_prices(
         self,
         token_id: Markets,
@@ -253,6 +259,7 @@ class Client(Generic[Frame]):
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
         return self._get("prices", "token", token_id, (start, end), resolution, clamp=clamp)
 
+    @renamed
     def iter_books(
         self,
         market: Markets,
@@ -276,6 +283,7 @@ class Client(Generic[Frame]):
         """
         return self._frames("books", "market", market, (start, end), resolution, levels=levels, clamp=clamp)
 
+    @renamed
     def iter_prices(
         self,
         market: Markets,
@@ -288,6 +296,7 @@ class Client(Generic[Frame]):
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
         return self._frames("prices", "market", market, (start, end), resolution, clamp=clamp)
 
+    @renamed
     def iter_metrics(
         self,
         market: Markets,
@@ -318,6 +327,7 @@ class Client(Generic[Frame]):
         finally:
             fetch.close()
 
+    @renamed
     def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
         """Fetch the rest after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.
 

@@ -19,6 +19,7 @@ from marketdata.points.arguments import number
 from marketdata.points.columns import Columns, Ints, Side
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, refuse_cents, require
+from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import check_starts, refuse_off_grid
 from marketdata.tidy.outcomes import Payoffs
@@ -37,6 +38,7 @@ class Account(NamedTuple):
     events: Any
 
 
+@renamed
 def account(
     fills: Any,
     prices: Any,

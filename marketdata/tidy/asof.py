@@ -31,6 +31,7 @@ from marketdata.points.arguments import text, texts, with_flags
 from marketdata.points.asof import latest
 from marketdata.points.columns import Ints
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
+from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.answers import leaks_of_records
 from marketdata.tidy.grids import check_width
@@ -41,6 +42,7 @@ KNOWN = "available_at"
 _JOINED_KINDS: tuple[Kind, ...] = ("books", "series")
 
 
+@renamed
 def available_at(frame: F, width: Width) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 
@@ -63,6 +65,7 @@ def available_at(frame: F, width: Width) -> F:
     return run(frame, with_end, _JOINED_KINDS, partition_by="row", keep_extra=True, on_times=on_times)
 
 
+@renamed
 @with_flags("allow_exact_matches")
 def asof_join(
     left: F,
@@ -261,6 +264,7 @@ def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints
     return out[0], out[1]
 
 
+@renamed
 def gaps(frame: F, width: Width) -> F:
     """Ranges of missing buckets between the first and the last row of each token.
 

@@ -17,6 +17,7 @@ from marketdata.points.columns import Series
 from marketdata.points.cross_token import Counts
 from marketdata.points.fees import schedule
 from marketdata.points.schema import BOOKS, refuse_cents
+from marketdata.renamed import renamed
 from marketdata.tidy.measures import KINDS, top
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
@@ -46,6 +47,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     return run(frame, mirrored, ("books",), partition_by="market")
 
 
+@renamed
 def overround(frame: F, *, tokens: Any = None) -> F:
     """The price of all tokens of a market together, beyond the 1 that exactly one of them pays.
 
@@ -80,6 +82,7 @@ def overround(frame: F, *, tokens: Any = None) -> F:
     return run(frame, sums, KINDS, partition_by="market")
 
 
+@renamed
 def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     """Flags where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
 
@@ -150,6 +153,7 @@ def _token_counts(tokens: Any) -> Counts:
     raise NotTidyError.from_missing("tokens, a frame of market records,", ["market_id", "token_ids"], list(data))
 
 
+@renamed
 def probabilities(frame: F, *, tokens: Any = None) -> F:
     """Prices (of books or bbo: mids) scaled so that the tokens of a market sum to 1.
 

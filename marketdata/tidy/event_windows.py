@@ -14,6 +14,7 @@ from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import windows as rules
 from marketdata.points.schema import ID_COLUMNS, Kind, require
+from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.outcomes import resolution_times
 from marketdata.times import SECOND, to_duration
@@ -49,6 +50,7 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     return run(frame, with_time_left, _WINDOW_KINDS, partition_by="row", keep_extra=True)
 
 
+@renamed
 def around(
     frame: F, moments: Any, *, before: str | dt.timedelta, after: str | dt.timedelta, width: Width | None = None
 ) -> F:

@@ -19,6 +19,7 @@ from marketdata.points.fees import schedule
 from marketdata.points.fills import RESULT, Fill, Ladders, Ledger, Order, Token
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
 from marketdata.points.scores import sums
+from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import off_grid
 from marketdata.tidy.outcomes import Payoffs
@@ -37,6 +38,7 @@ class Execution(NamedTuple):
     markets: Any
 
 
+@renamed
 def execute(
     orders: Any,
     books: Any,

@@ -16,6 +16,7 @@ from marketdata.points.arguments import choice
 from marketdata.points.columns import Columns, Ints
 from marketdata.points.grid import on_grid
 from marketdata.points.schema import ID_COLUMNS, is_count
+from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import refuse_off_grid, widths
 from marketdata.tidy.shapes import exploded, nested
@@ -45,6 +46,7 @@ def filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     return _on_grid(frame, columns, grid, fill)
 
 
+@renamed
 def align(
     frame: F,
     resolution: Width,

@@ -16,6 +16,7 @@ from marketdata.points.columns import Floats, Ints
 from marketdata.points.order import sorted_by
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
+from marketdata.renamed import renamed
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.shapes import explode
 from marketdata.times import to_text
@@ -67,6 +68,7 @@ class _View:
         return " ".join([*parts, *(f"{c}={v}" for c, v in shown)])
 
 
+@renamed
 def check(frame: F, width: Width | None = None) -> F:
     """Check a frame for what is wrong or odd, with examples.
 

@@ -20,6 +20,7 @@ from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Codes, Token, joined
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, SNAPSHOT_FIELDS, check_names, require
 from marketdata.points.views import empty
+from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration, to_text
@@ -27,6 +28,7 @@ from marketdata.times import to_duration, to_text
 Clock = Literal["timestamp", "received"]
 
 
+@renamed
 @with_flags("unchanged")
 def rebuild(
     messages_or_frame: Any,
@@ -126,6 +128,7 @@ def _in_order(changes: rule.Changes) -> rule.Changes:
     return rule.by_time(changes)
 
 
+@renamed
 def diff(books: Any, *, width: Width = "1m") -> Any:
     """The changes from each book to the next: what `rebuild` makes the same books of.
 

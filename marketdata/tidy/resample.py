@@ -18,6 +18,7 @@ from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarnin
 from marketdata.points import resample as rules
 from marketdata.points.columns import Ints
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, value_columns
+from marketdata.renamed import renamed
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.fill import Fill, check_fill, filled
 from marketdata.tidy.grids import COARSE, Widths, coarser_grid, widths
@@ -27,6 +28,7 @@ _AVERAGED_KINDS: tuple[Kind, ...] = ("prices", "metrics")
 _LAST_TS_COLUMN = "__last"
 
 
+@renamed
 def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | None = None) -> F:
     """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind (interface 4.2 to 4.4).
 
