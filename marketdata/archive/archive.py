@@ -6,17 +6,17 @@ import copy
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
 from marketdata.adapters.recordings.columns import renamed_columns
 from marketdata.adapters.recordings.format import kept_fields
 from marketdata.adapters.recordings.paths import files_of
 from marketdata.archive import ingest, listings, maintenance, query, recordings, scan, sql, summary
-from marketdata.archive.follow import Follower, Round
-from marketdata.archive.pull import FetchedRange, Pull, PullOptions
+from marketdata.archive.follow import Round, rounds
+from marketdata.archive.pull import FetchedRange, Pull, wanted_range
 from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
@@ -37,6 +37,15 @@ if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
 Markets = Any  # ids, slugs, records or rows of markets, or a frame with market_id
+Address = str | os.PathLike[str]
+
+
+class _Options(TypedDict, total=False):
+    """Keyword arguments of `Archive`, for its overloads."""
+
+    storage_options: dict[str, str] | None
+    as_of: TimeLike | None
+    base: str | None
 
 
 class Archive(Generic[Frame]):
@@ -73,40 +82,17 @@ class Archive(Generic[Frame]):
 
     @overload
     def __init__(
-        self: Archive[PandasFrame],
-        path_or_url: str | os.PathLike[str],
-        *,
-        frame: Literal["pandas"] = "pandas",
-        storage_options: dict[str, str] | None = None,
-        as_of: TimeLike | None = None,
-        base: str | None = None,
+        self: Archive[PandasFrame], path_or_url: Address, *, frame: Literal["pandas"] = ..., **options: Unpack[_Options]
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Archive[PolarsFrame],
-        path_or_url: str | os.PathLike[str],
-        *,
-        frame: Literal["polars"],
-        storage_options: dict[str, str] | None = None,
-        as_of: TimeLike | None = None,
-        base: str | None = None,
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self,
-        path_or_url: str | os.PathLike[str],
-        *,
-        frame: FrameKind,
-        storage_options: dict[str, str] | None = None,
-        as_of: TimeLike | None = None,
-        base: str | None = None,
+        self: Archive[PolarsFrame], path_or_url: Address, *, frame: Literal["polars"], **options: Unpack[_Options]
     ) -> None: ...
 
     def __init__(
         self,
-        path_or_url: str | os.PathLike[str],
+        path_or_url: Address,
         *,
         frame: FrameKind = "pandas",
         storage_options: dict[str, str] | None = None,
@@ -115,10 +101,10 @@ class Archive(Generic[Frame]):
     ) -> None:
         self._location = located(path_or_url)
         self._frame = frame_kind(frame)
-        self._client: Any = None
-        self._clamp = False
-        self._progress: bool | None = None
-        width = None if base is None else _base(base)
+        self._attached: Callable[[], Pull] | None = None
+        width = None if base is None else BucketWidth.of(base, "base")
+        if width is not None and not UNITS["s"] // 4 <= width.micros <= UNITS["d"]:
+            raise ConfigError("does not exist; an archive has points of 250ms to 1d.", argument="base", value=base)
         then = None if as_of is None else to_micros(as_of, "as_of")
         self._store = ArchiveStore(self._location, storage_options, then, width)
         if base is not None:
@@ -302,7 +288,7 @@ class Archive(Generic[Frame]):
         tags: str | Sequence[str] | None = None,
         search: str | None = None,
         all_markets: bool = False,
-        file: str | os.PathLike[str] | None = None,
+        file: Address | None = None,
         views: View | Sequence[View] = tuple(VIEWS),
         start: TimeLike,
         end: TimeLike | None = None,
@@ -368,8 +354,7 @@ class Archive(Generic[Frame]):
         """
         ways = {"event": event, "series": series, "tags": tags, "search": search, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
-        options = PullOptions(resolution, clamp=clamp, dry_run=dry_run, refresh=refresh, progress=progress)
-        run = Pull(self._store, client, options)
+        run = Pull(self._store, client, resolution, clamp, dry_run, refresh, progress)
         run.run(selection, checked_views(views), start, end)
         return cast("Frame", query.report(FetchedRange, sorted(run.fetched), self._frame))
 
@@ -384,7 +369,7 @@ class Archive(Generic[Frame]):
         tags: str | Sequence[str] | None = None,
         search: str | None = None,
         all_markets: bool = False,
-        file: str | os.PathLike[str] | None = None,
+        file: Address | None = None,
         views: View | Sequence[View] = tuple(VIEWS),
         start: TimeLike,
         resolution: str | None = None,
@@ -420,9 +405,8 @@ class Archive(Generic[Frame]):
         ways = {"event": event, "series": series, "tags": tags, "search": search, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         step = to_duration(every, "every", least="1s", most="1d", numbers=True)
-        options = PullOptions(resolution, clamp=clamp, progress=False, stop=stop or threading.Event())
-        follower = Follower(self._store, client, selection, checked_views(views), options)
-        return follower.rounds(start, step)
+        pull = Pull(self._store, client, resolution, clamp, progress=False)
+        return rounds(pull, selection, checked_views(views), wanted_range(start, None), step, stop or threading.Event())
 
     def books(
         self,
@@ -506,7 +490,9 @@ class Archive(Generic[Frame]):
         True
         """
         attached = copy.copy(self)
-        attached._client, attached._progress, attached._clamp = client, progress, clamp  # noqa: SLF001
+        attached._attached = partial(  # noqa: SLF001
+            Pull, self._store, client, clamp=clamp, progress=progress, must_have_views=True
+        )
         attached._frame = getattr(client, "frame", self._frame)  # noqa: SLF001
         return attached
 
@@ -677,12 +663,7 @@ class Archive(Generic[Frame]):
         return cast("Frame", listings.records_frame("series", records, self._frame))
 
     def _at(
-        self,
-        records: list[dict[str, Any]],
-        at: TimeLike | None,
-        *,
-        is_open: bool,
-        keep: str | Iterable[str] = (),
+        self, records: list[dict[str, Any]], at: TimeLike | None, *, is_open: bool, keep: str | Iterable[str] = ()
     ) -> Frame:
         """Records of markets as a frame; with a time, those that existed then, with what was known."""
         from marketdata.tidy.answers import without_answers
@@ -696,7 +677,7 @@ class Archive(Generic[Frame]):
     def export(
         self,
         view: View,
-        path: str | os.PathLike[str],
+        path: Address,
         market: Markets | None = None,
         start: TimeLike | None = None,
         end: TimeLike | None = None,
@@ -795,7 +776,16 @@ class Archive(Generic[Frame]):
         if levels is not None:
             whole("levels", levels)
         missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))
-        ranges = self._filled(view, market, start, end) if missing == "fetch" else {}
+        ranges: dict[str, Range] = {}
+        if missing == "fetch":
+            if self._attached is None or start is None or end is None:
+                raise ConfigError(
+                    "on_missing='fetch' needs start= and end=, and a client: use archive.attach(client), or "
+                    "md.Client(..., archive=archive)."
+                )
+            run = self._attached()
+            markets = run.run(Selection(self._store, run.client, markets=market), [view], start, end)
+            ranges = dict.fromkeys(markets, to_range(start, end))
         store = self._opened()
         width, version = store.width(resolution), store.points[view].version()
         ranges = ranges or query.covered_ranges(
@@ -803,22 +793,6 @@ class Archive(Generic[Frame]):
         )
         points = query_of(store, view, ranges, ranges, width, levels=levels, version=version).columns()
         return cast("Frame", to_frame(points, self._frame))
-
-    def _filled(
-        self, view: View, market: Markets | None, start: TimeLike | None, end: TimeLike | None
-    ) -> dict[str, Range]:
-        """The range of each market, pulled from the attached client."""
-        if self._client is None:
-            raise ConfigError(
-                "on_missing='fetch' needs a client: use archive.attach(client), or md.Client(..., archive=archive)."
-            )
-        if start is None or end is None:
-            raise ConfigError("on_missing='fetch' needs start= and end=.")
-        run = Pull(
-            self._store, self._client, PullOptions(progress=self._progress, clamp=self._clamp, must_have_views=True)
-        )
-        markets = run.run(Selection(self._store, self._client, markets=market), [view], start, end)
-        return dict.fromkeys(markets, to_range(start, end))
 
     def _market_ids(self, market: Markets | None) -> dict[str, str] | None:
         """Ids of markets, each with the name that was given; None for all."""
@@ -834,14 +808,6 @@ class Archive(Generic[Frame]):
                 raise catalog.unknown(name)
             ids[str(record["id"])] = name
         return ids
-
-
-def _base(value: object) -> BucketWidth:
-    """The base that a user chose; ConfigError below 250 ms and above a day."""
-    width = BucketWidth.of(value, "base")
-    if not UNITS["s"] // 4 <= width.micros <= UNITS["d"]:
-        raise ConfigError("does not exist; an archive has points of 250ms to 1d.", argument="base", value=value)
-    return width
 
 
 def _range(start: TimeLike | None, end: TimeLike | None) -> Range:

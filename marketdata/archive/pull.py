@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,9 +53,25 @@ class FetchedRange(NamedTuple):
     resolution: str
 
 
-class PullOptions(NamedTuple):
-    """How to pull; see `Archive.pull`."""
+Missing = tuple[View, str, Gap]  # a gap of a market's view
 
+
+class _Window(NamedTuple):
+    """A part of a gap that arrived."""
+
+    of: Missing
+    complete: bool
+    rng: Range
+    times: Ints
+    columns: Data
+
+
+@dataclass
+class Pull:
+    """One run over some markets and views; the options are those of `Archive.pull`."""
+
+    store: ArchiveStore
+    client: Any
     resolution: str | None = None
     clamp: bool = False
     dry_run: bool = False
@@ -62,36 +79,34 @@ class PullOptions(NamedTuple):
     progress: bool | None = None
     stop: threading.Event | None = None
     must_have_views: bool = False
-
-
-@dataclass
-class Pull:
-    """One run over some markets and views."""
-
-    store: ArchiveStore
-    client: Any
-    options: PullOptions = PullOptions()  # noqa: RUF009  never changed
-    fetched: list[FetchedRange] = field(default_factory=list)
+    fetched: list[FetchedRange] = field(default_factory=list, init=False)
     # Points by which the archive has grown: others were fetched again.
-    added: int = 0
+    added: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         # Whether the base of a new archive may follow what the plan allows.
         self._is_base_open = self.store.stored_base is None and self.store.given_base is None
-        if self.options.resolution is not None:
-            width = BucketWidth.of(self.options.resolution)
+        if self.resolution is not None:
+            width = BucketWidth.of(self.resolution)
             if self._is_base_open:
                 self.store.given_base = width
                 self._is_base_open = False
             elif width != self.store.base:
-                has = f"is refused: the archive {self.store.root!r} has base={self.store.base.text!r}."
-                problem = f"{has} Leave it out, or pull into a new archive."
-                raise ConfigError(problem, argument="resolution", value=self.options.resolution)
+                problem = f"is refused. {self._stored_base} Leave it out, or pull into a new archive."
+                raise ConfigError(problem, argument="resolution", value=self.resolution)
+
+    @property
+    def _stored_base(self) -> str:
+        return f"The archive {self.store.root!r} has base={self.store.base.text!r}."
 
     @property
     def width(self) -> int:
         """Width of the base [microseconds]."""
         return self.store.base.micros
+
+    def is_stored(self, market: str) -> bool:
+        """Whether the archive has the record of a market."""
+        return self.store.catalog["markets"].find(market) is not None
 
     def run(self, selection: Selection, views: Sequence[View], start: TimeLike, end: TimeLike | None) -> list[str]:
         """Fill the gaps of these markets, then NotFoundError for those that the service does not know."""
@@ -103,46 +118,41 @@ class Pull:
 
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
         """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out."""
-        stored = [market for market in markets if self.store.catalog["markets"].find(market) is not None]
-        chosen, whole_range = list(views), wanted
-        refused_views: dict[View, PlanError] = {}
-        refusals: list[tuple[list[tuple[View, str, Gap]], PlanError]] = []
-        while todo := [
-            (view, market, gap) for market in stored for view in chosen for gap in self._gaps(view, market, wanted)
-        ]:
-            if self.options.dry_run:
-                missing = CoverageState.MISSING
-                self.fetched += [
-                    FetchedRange(view, m, *gap.range, missing, None, self.store.base.text) for view, m, gap in todo
-                ]
+        stored = list(filter(self.is_stored, markets))
+        chosen, allowed = list(views), wanted
+        refused: list[tuple[list[View], Range, PlanError]] = []
+        while todo := self._missing(stored, chosen, allowed):
+            if self.dry_run:
+                self.fetched += [self._row(view, m, gap.range, CoverageState.MISSING) for view, m, gap in todo]
                 return
             try:
                 self._fetch(todo)
+                break
             except PlanError as problem:
-                if problem.view in chosen and not self.options.must_have_views:
+                if problem.view in chosen and not self.must_have_views:
                     chosen.remove(problem.view)
-                    refused_views[problem.view] = problem
+                    refused.append(([problem.view], wanted, problem))
                 elif (finest := self._finest_allowed(problem)) is not None:
                     self.store.given_base = finest
                     self.__dict__.pop("clock", None)
                     warn(f"The plan allows {finest} at finest, so that is the base of the new archive.", PlanWarning)
-                elif (earliest := self._earliest_allowed(problem, wanted)) is not None:
-                    early = [(v, m, g._replace(end=min(g.end, earliest))) for v, m, g in todo if g.start < earliest]
-                    refusals.append((early, problem))
-                    wanted = Range(earliest, wanted.end)
+                elif (earliest := self._earliest_allowed(problem, allowed)) is not None:
+                    refused.append((chosen, Range(allowed.start, earliest), problem))
+                    allowed = Range(earliest, allowed.end)
                 else:
                     raise
-                continue
-            break
         # Recorded at the end, because a record fixes the base of a new archive.
-        for view, refusal in refused_views.items():
-            gaps = [(view, market, gap) for market in stored for gap in self._gaps(view, market, whole_range)]
-            refusals.append((gaps, refusal))
-        for refused, refusal in refusals:
-            self._leave_out(refused, refusal)
+        for without, rng, refusal in refused:
+            self._leave_out(self._missing(stored, without, rng), refusal)
+
+    def _missing(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> list[Missing]:
+        return [(view, market, gap) for market in markets for view in views for gap in self._gaps(view, market, wanted)]
+
+    def _row(self, view: View, market: str, rng: Range, state: CoverageState, rows: int | None = None) -> FetchedRange:
+        return FetchedRange(view, market, *rng, state, rows, self.store.base.text)
 
     def _finest_allowed(self, problem: PlanError) -> BucketWidth | None:
-        """The base for a new archive after a refused resolution; PlanError that says what to do for another archive."""
+        """The base for a new archive after a refused resolution; another archive gets a hint in the error."""
         if problem.minimum_resolution is None:
             return None
         finest = BucketWidth.of(problem.minimum_resolution)
@@ -150,11 +160,7 @@ class Pull:
             return None
         if self._is_base_open and self.store.stored_base is None:
             return finest
-        _give_hint(
-            problem,
-            f"The archive {self.store.root!r} has base={self.store.base.text!r}. Pull with resolution="
-            f"{finest.text!r} into a new archive.",
-        )
+        _give_hint(problem, f"{self._stored_base} Pull with resolution={finest.text!r} into a new archive.")
         return None
 
     def _earliest_allowed(self, problem: PlanError, wanted: Range) -> int | None:
@@ -166,29 +172,26 @@ class Pull:
         else:
             return None
         start = policy.whole_buckets(Range(earliest, earliest), self.width).start
-        if not self.options.clamp:
+        if not self.clamp:
             _give_hint(problem, f"Pull with clamp=True to start at {to_text(start)}, the earliest time it allows.")
             return None
         return start if wanted.start < start < wanted.end else None
 
-    def _leave_out(self, refused: Sequence[tuple[View, str, Gap]], problem: PlanError) -> None:
+    def _leave_out(self, refused: Sequence[Missing], problem: PlanError) -> None:
         """Record ranges that the plan refused, where nothing is stored, and report them."""
         views = sorted({view for view, _, _ in refused})
-        now, width = self.clock.now, self.store.base.text
-        for view in views:
-            ranges: dict[str, list[Range]] = {}
+        self.fetched += [self._row(view, m, gap.range, CoverageState.NOT_ALLOWED) for view, m, gap in refused]
+        # A record would fix the base of a new archive before the plan has said which it allows.
+        for view in views if not self._is_base_open or self.store.stored_base is not None else ():
+            ranges: dict[str, list[Range]] = defaultdict(list)
             for _, market, gap in (one for one in refused if one[0] == view):
-                end = min(gap.end, self.clock.edge)
-                ranges.setdefault(market, []).append(Range(gap.start, end))
-                self.fetched.append(FetchedRange(view, market, gap.start, end, CoverageState.NOT_ALLOWED, None, width))
-            # A record would fix the base of a new archive before the plan has said which it allows.
-            if not self._is_base_open or self.store.stored_base is not None:
-                self.store.refuse(view, ranges, now)
+                ranges[market].append(gap.range)
+            self.store.refuse(view, ranges, self.clock.now)
         warn(f"The plan does not allow {', '.join(views)} of a part of this pull: {problem.problem}", PlanWarning)
 
     def raise_unknown(self, markets: Sequence[str]) -> None:
         """NotFoundError for names that were not found, with the service's message and similar names."""
-        names = [m for m in markets if self.store.catalog["markets"].find(m) is None]
+        names = [name for name in markets if not self.is_stored(name)]
         unknown: list[NotFoundError] = []
         most_lookups = 10  # each is a request
         for name in names[:most_lookups]:
@@ -203,34 +206,73 @@ class Pull:
             others = f" And {len(names) - most_lookups} more." if len(names) > most_lookups else ""
             raise NotFoundError(f"{len(names)} names are not known; the others were pulled. {problems}{others}")
 
-    def _fetch(self, todo: Sequence[tuple[View, str, Gap]]) -> None:
+    def _fetch(self, todo: Sequence[Missing]) -> None:
         if not self._is_base_open:
             self.store.fix_base()  # before another program, while this one waits for answers
         total = sum(gap.end - gap.start for *_, gap in todo) // self.width
         look: dict[str, Any] = {"desc": "pull", "unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
-        sink = _Sink(self, todo)
         requests = [(view, market, gap.range) for view, market, gap in todo]
         arriving = self.client.iter_columns(requests, self.store.base.text)
-        with contextlib.closing(arriving), progress_bar(self.options.progress, total=total, **look) as bar:
+        arrived: list[_Window] = []
+        levels, since = 0, time.monotonic()
+        with contextlib.closing(arriving), progress_bar(self.progress, total=total, **look) as bar:
             try:
-                for k, done, columns, complete in arriving:
-                    sink.add(k, done, columns, complete=complete)
-                    bar.update((done.end - done.start) // self.width)
-                    if self.options.stop is not None and self.options.stop.is_set():
+                for k, rng, columns, complete in arriving:
+                    arrived.append(_Window(todo[k], complete, rng, columns.ts, columns))
+                    levels += int(columns.counts.sum()) if isinstance(columns, Books) else len(columns)
+                    if levels >= _BATCH_LEVELS or time.monotonic() - since >= _BATCH_SECONDS:
+                        batch, arrived = arrived, []
+                        self._commit(batch)
+                        levels, since = 0, time.monotonic()
+                    bar.update((rng.end - rng.start) // self.width)
+                    if self.stop is not None and self.stop.is_set():
                         break
             finally:
-                sink.commit()
+                self._commit(arrived)
+
+    def _commit(self, windows: list[_Window]) -> None:
+        """Commit windows of any market and view, each view at once."""
+        windows.sort(key=lambda window: window[:3])
+        for view, group in itertools.groupby(windows, key=lambda window: window.of[0]):
+            several, records, fetched = list(group), dict[str, list[CoverageRecord]](), list[FetchedRange]()
+            for market, answers in itertools.groupby(_together(several), key=lambda window: window.of[1]):
+                records[market] = []
+                for entry, rows in self._coverage_after(view, market, list(answers)):
+                    records[market].append(entry)
+                    fetched.append(self._row(view, market, entry.range, entry.state, rows))
+            columns: Data = joined([window.columns for window in several]).sort()
+            self.added += self.store.commit(view, columns, records)
+            self.fetched += fetched
+
+    def _coverage_after(self, view: View, market: str, answers: list[_Window]) -> Iterator[tuple[CoverageRecord, int]]:
+        """What the answers of a market establish, and how many points each range has."""
+        first, last = min(one.rng.start for one in answers), max(one.rng.end for one in answers)
+        near = Range(first - 2 * policy.SHORTEST_GAP, last + 2 * policy.SHORTEST_GAP)
+        # Stored records near the fetched ranges, and outside them.
+        beside = [
+            record
+            for record in within(self.store.coverage[view].records(market), near)
+            if not any(record.start < one.rng.end and one.rng.start < record.end for one in answers)
+        ]
+        for one in answers:
+            beside += policy.answered(one.rng, one.times, self.width) if one.complete else []
+        is_traded = self._is_traded(market)
+        for one in answers:
+            facts: dict[str, Any] = {"complete": one.complete, "tries": one.of[2].tries}
+            for entry in policy.coverage_after(
+                one.rng, one.times, self.clock, beside=beside, is_traded=is_traded, **facts
+            ):
+                yield entry, int(((one.times >= entry.start) & (one.times < entry.end)).sum())
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
         records, wanted = self.store.coverage[view].records(market), policy.whole_buckets(wanted, self.width)
         # The server's time is requested only if there may be something to fetch.
         late = ServerTime(max(time.time_ns() // 1000, wanted.end), width=self.width)
-        refresh = self.options.refresh
-        if "clock" not in self.__dict__ and not policy.gaps_to_fetch(records, wanted, late, refresh=refresh):
+        if "clock" not in self.__dict__ and not policy.gaps_to_fetch(records, wanted, late, refresh=self.refresh):
             return []
-        return policy.gaps_to_fetch(records, wanted, self.clock, refresh=refresh)
+        return policy.gaps_to_fetch(records, wanted, self.clock, refresh=self.refresh)
 
-    def is_traded(self, market: str) -> bool:
+    def _is_traded(self, market: str) -> bool:
         """Whether the market has a volume, or points of any view: such a market is not believed to be empty."""
         volume = (self.store.catalog["markets"].find(market) or {}).get("volume")
         with contextlib.suppress(TypeError, ValueError):
@@ -240,8 +282,23 @@ class Pull:
 
     @cached_property
     def clock(self) -> ServerTime:
-        """The server's clock, requested once."""
-        return server_clock(self.client, self.width)
+        """The server's time, or the local one if earlier; without the server's nothing of the last day is final."""
+        here = round(SYSTEM.time() * SECOND)
+        try:
+            # The Date of an answer is the server's clock; the timestamp of health may be older.
+            date = self.client.server_time() if hasattr(self.client, "server_time") else None
+            there = to_micros(self.client.health()["timestamp"] if date is None else date, "timestamp")
+        except (MarketDataError, KeyError, TypeError):
+            return ServerTime(here, width=self.width, is_known=False)
+        ahead = max(0, there - here)
+        if ahead > MINUTE:
+            warn(
+                f"The clock of the service ({to_text(there)}) is {ahead // SECOND} s ahead of the clock of this "
+                "machine. The earlier one decides what is final.",
+                ServiceOddityWarning,
+                hint="Set the clock that is wrong; ranges between the two are requested again.",
+            )
+        return ServerTime(there - ahead, ahead, self.width)
 
 
 def _give_hint(problem: PlanError, hint: str) -> None:
@@ -250,98 +307,16 @@ def _give_hint(problem: PlanError, hint: str) -> None:
     problem.hint = hint
 
 
-class _Sink:
-    """Windows of a pull that arrived, of any market and view, committed together every few seconds or some levels."""
-
-    def __init__(self, run: Pull, todo: Sequence[tuple[View, str, Gap]]) -> None:
-        self._run = run
-        self._todo = todo
-        self._arrived: dict[View, list[tuple[int, bool, Range, Data]]] = {}
-        self._levels = 0
-        self._since = time.monotonic()
-
-    def add(self, k: int, done: Range, columns: Data, *, complete: bool) -> None:
-        """All points of the part ``done`` of the ``k``-th gap."""
-        self._arrived.setdefault(self._todo[k][0], []).append((k, complete, done, columns))
-        self._levels += int(columns.counts.sum()) if isinstance(columns, Books) else len(columns)
-        if self._levels >= _BATCH_LEVELS or time.monotonic() - self._since >= _BATCH_SECONDS:
-            self.commit()
-
-    def commit(self) -> None:
-        arrived, self._arrived, self._levels = self._arrived, {}, 0
-        base = self._run.store.base.text
-        for view, windows in arrived.items():
-            records, fetched = dict[str, list[CoverageRecord]](), list[FetchedRange]()
-            # Windows that touch are one interval: their edge means nothing to the service.
-            windows.sort(key=lambda w: w[:3])
-            ranges: dict[str, list[Range]] = {}
-            for k, _, done, _ in windows:
-                ranges.setdefault(self._todo[k][1], []).append(done)
-            beside = {market: self._beside(view, market, done) for market, done in ranges.items()}
-            answers = list(_together(windows))
-            for k, complete, done, times in answers:
-                if complete:
-                    beside[self._todo[k][1]] += policy.answered(done, times, self._run.width)
-            for k, complete, done, times in answers:
-                _, market, gap = self._todo[k]
-                for entry in policy.coverage_after(
-                    done,
-                    times,
-                    self._run.clock,
-                    complete=complete,
-                    tries=gap.tries,
-                    beside=beside[market],
-                    is_traded=self._run.is_traded(market),
-                ):
-                    records.setdefault(market, []).append(entry)
-                    rows = int(((times >= entry.start) & (times < entry.end)).sum())
-                    fetched.append(FetchedRange(view, market, *entry.range, entry.state, rows, base))
-            columns: Data = joined([w[3] for w in windows]).sort()
-            self._run.added += self._run.store.commit(view, columns, records)
-            self._run.fetched += fetched
-        self._since = time.monotonic()
-
-    def _beside(self, view: View, market: str, fetched: Sequence[Range]) -> list[CoverageRecord]:
-        """Stored records of a market near the fetched ranges, and outside them."""
-        first, last = min(r.start for r in fetched), max(r.end for r in fetched)
-        near = within(
-            self._run.store.coverage[view].records(market),
-            Range(first - 2 * policy.SHORTEST_GAP, last + 2 * policy.SHORTEST_GAP),
-        )
-        return [p for p in near if not any(p.start < r.end and r.start < p.end for r in fetched)]
-
-
-def _together(windows: Iterable[tuple[int, bool, Range, Data]]) -> Iterator[tuple[int, bool, Range, Ints]]:
-    """Sorted windows, those that touch as one, with the times of their points."""
-    for (k, complete), group in itertools.groupby(windows, key=lambda w: w[:2]):
-        done, times = Range(0, 0), list[Ints]()
-        for _, _, rng, columns in group:
-            if times and rng.start != done.end:
-                yield k, complete, done, np.concatenate(times)
-                times = []
-            done = Range(done.start if times else rng.start, rng.end)
-            times.append(columns.ts)
-        yield k, complete, done, np.concatenate(times)
-
-
-def server_clock(client: Any, width: int = MINUTE) -> ServerTime:
-    """The server's time, or the local one if that is earlier; without the server's nothing of the last day is final."""
-    here = round(SYSTEM.time() * SECOND)
-    try:
-        # The Date of an answer is the server's clock; the timestamp of health may be older.
-        date = client.server_time() if hasattr(client, "server_time") else None
-        there = to_micros(client.health()["timestamp"] if date is None else date, "timestamp")
-    except (MarketDataError, KeyError, TypeError):
-        return ServerTime(here, width=width, is_known=False)
-    ahead = max(0, there - here)
-    if ahead > MINUTE:
-        warn(
-            f"The clock of the service ({to_text(there)}) is {ahead // SECOND} s ahead of the clock of this machine. "
-            "The earlier one decides what is final.",
-            ServiceOddityWarning,
-            hint="Set the clock that is wrong; ranges between the two are requested again.",
-        )
-    return ServerTime(there - ahead, ahead, width)
+def _together(windows: Iterable[_Window]) -> Iterator[_Window]:
+    """Sorted windows, those that touch as one: their edge means nothing to the service."""
+    runs: list[list[_Window]] = []
+    for window in windows:
+        if not runs or runs[-1][-1][:2] != window[:2] or runs[-1][-1].rng.end != window.rng.start:
+            runs.append([])
+        runs[-1].append(window)
+    for run in runs:
+        rng = Range(run[0].rng.start, run[-1].rng.end)
+        yield run[0]._replace(rng=rng, times=np.concatenate([window.times for window in run]))
 
 
 def wanted_range(start: TimeLike | None, end: TimeLike | None) -> Range:

@@ -10,15 +10,14 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
 
-from marketdata.accessor import register
-from marketdata.client.archive_cache import HistoryArchive, read_through
+from marketdata.accessor import carry, register
 from marketdata.client.discovery import Record, listing, record
-from marketdata.client.history import FetchOptions, History
+from marketdata.client.history import History
 from marketdata.client.offer import Offer, Request
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.display import html_table
-from marketdata.errors import ConfigError, ContractError, NotFoundError, RequestError
+from marketdata.errors import ConfigError, MarketDataError, NotFoundError, RequestError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.http.auth import KeyProvider, veiled
@@ -53,7 +52,7 @@ class _Options(TypedDict, total=False):
     progress: bool | None
     page_limit: int
     allow_insecure: bool
-    archive: HistoryArchive | None
+    archive: Any
 
 
 class Client(Generic[Frame]):
@@ -117,7 +116,7 @@ class Client(Generic[Frame]):
         progress: bool | None = None,
         page_limit: int = LARGEST_LIMIT,
         allow_insecure: bool = False,
-        archive: HistoryArchive | None = None,
+        archive: Any = None,
     ) -> None:
         api_key = veiled(api_key)  # a crash report shows the locals of this frame
         self.frame = frame_kind(frame)
@@ -125,10 +124,8 @@ class Client(Generic[Frame]):
             raise ConfigError(f"archive={archive!r} is no archive; pass md.Archive(path_or_url).")
         self._transport = Transport(base_url, api_key, allow_insecure=flag("allow_insecure", allow_insecure))
         progress = None if progress is None else flag("progress", progress)
-        self._options = FetchOptions(
-            flag("strict", strict), progress, whole("page_limit", page_limit, 1, LARGEST_LIMIT)
-        )
-        self._history = History(self._transport, self._options)
+        self._history = History(self._transport, strict=flag("strict", strict), progress=progress)
+        self._page_limit = whole("page_limit", page_limit, 1, LARGEST_LIMIT)
         self._offer = Offer(self._transport)
         self._archive = archive
         self._report: Report | None = None  # of a read through the archive
@@ -201,13 +198,7 @@ class Client(Generic[Frame]):
 
     @renamed
     def prices(
-        self,
-        market: Markets,
-        start: TimeLike,
-        end: TimeLike,
-        resolution: str | None = None,
-        *,
-        clamp: bool = False,
+        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Frame:
         """Prices of all tokens of a market, the mean of each bucket (interface 4.1, 4.3); see `books`.
 
@@ -217,13 +208,7 @@ class Client(Generic[Frame]):
 
     @renamed
     def metrics(
-        self,
-        market: Markets,
-        start: TimeLike,
-        end: TimeLike,
-        resolution: str | None = None,
-        *,
-        clamp: bool = False,
+        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Frame:
         """Metrics of a market such as volume, the mean of each bucket (interface 4.1, 4.4); see `books`.
 
@@ -248,13 +233,7 @@ class Client(Generic[Frame]):
 
     @renamed
     def token_prices(
-        self,
-        token_id: Markets,
-        start: TimeLike,
-        end: TimeLike,
-        resolution: str | None = None,
-        *,
-        clamp: bool = False,
+        self, token_id: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
         return self._get("prices", "token", token_id, (start, end), resolution, clamp=clamp)
@@ -285,26 +264,14 @@ class Client(Generic[Frame]):
 
     @renamed
     def iter_prices(
-        self,
-        market: Markets,
-        start: TimeLike,
-        end: TimeLike,
-        resolution: str | None = None,
-        *,
-        clamp: bool = False,
+        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
         return self._frames("prices", "market", market, (start, end), resolution, clamp=clamp)
 
     @renamed
     def iter_metrics(
-        self,
-        market: Markets,
-        start: TimeLike,
-        end: TimeLike,
-        resolution: str | None = None,
-        *,
-        clamp: bool = False,
+        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Iterator[Frame]:
         """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
         return self._frames("metrics", "market", market, (start, end), resolution, clamp=clamp)
@@ -564,25 +531,30 @@ class Client(Generic[Frame]):
         Returns a record ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute
         requests_remaining granularity_allowed max_history_days``, each as the service writes it, or None.
         """
-        usage = self._transport.get_json(("usage",), None, _as_object)
+        usage = record(self._transport, ("usage",), models.Body)
         limits = usage.get("limits")
         names = ("requests_per_minute", "requests_remaining", "granularity_allowed", "max_history_days")
         limits = {**dict.fromkeys(names), **(limits if isinstance(limits, dict) else {"limits": limits})}
-        return Record(
-            {"plan": None, "organization": None, **usage, "limits": limits, "reset_at": usage.get("reset_at")}
-        )
+        return Record({**dict.fromkeys(("plan", "organization", "limits", "reset_at")), **usage, "limits": limits})
 
     def _get(
         self, view: View, kind: IdKind, ids: Any, span: Span, resolution: str | None, *, clamp: bool, **options: Any
     ) -> Frame:
-        if self._archive is not None and kind == "market":
-            client, report = copy(self), Report()
-            client.__dict__.update(_report=report)
-            archive = self._archive.attach(client, progress=self._options.progress, clamp=clamp)
-            frame = read_through(archive, view, _ids_of(ids), span, report, resolution=resolution, **options)
-        else:
+        if self._archive is None or kind == "token":
             [frame] = self._frames(view, kind, ids, span, resolution, clamp=clamp, is_whole=True, **options)
-        return cast("Frame", frame)
+            return frame
+        client, report = copy(self), Report()
+        client.__dict__.update(_report=report)
+        archive = self._archive.attach(client, progress=self._history.progress, clamp=clamp)
+        read = partial(getattr(archive, view), _ids_of(ids), *span, resolution, **options)
+        try:
+            return cast("Frame", carry(read(on_missing="fetch"), report))
+        except MarketDataError as error:
+            # Points that arrived are in the archive: the same call continues, and a resume would return less.
+            error.resume = None
+            with suppress(MarketDataError):
+                error.partial = carry(read(on_missing="partial"), report)
+            raise
 
     def _frames(
         self,
@@ -600,27 +572,27 @@ class Client(Generic[Frame]):
         flag("clamp", clamp)
         target = None if resolution is None else BucketWidth.of(resolution)
         rng = to_range(*span)
-        request = self._offer.request(rng, target, clamp=clamp)
-        windows = self._windows(view, kind, ids, request.rng, request.resolution)
+
+        def asked() -> tuple[Request, list[Window]]:
+            request = self._offer.request(rng, target, clamp=clamp)
+            return request, self._windows(view, kind, ids, request.rng, request.resolution)
 
         def frames(request: Request, windows: list[Window]) -> Iterator[Frame]:
             while True:
                 fetched = self._history.frames(windows, levels, self.frame, target=request.target, is_whole=is_whole)
                 try:
                     first = next(fetched, None)
+                    break
                 except RequestError as error:
                     self._offer.learn(error, request)
-                    other = self._offer.request(rng, target, clamp=clamp)
-                    if other == request:
+                    refused, (request, windows) = request, asked()
+                    if request == refused:
                         raise
-                    request, windows = other, self._windows(view, kind, ids, other.rng, other.resolution)
-                    continue
-                if first is not None:
-                    yield first
-                    yield from fetched
-                return
+            if first is not None:
+                yield first
+                yield from fetched
 
-        return frames(request, windows)
+        return frames(*asked())
 
     def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, width: BucketWidth) -> list[Window]:
         """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
@@ -628,7 +600,7 @@ class Client(Generic[Frame]):
         given = names(name, _ids_of(ids), what)
         if not given:
             raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
-        return [Window(view, kind, i, rng, width, self._options.page_limit) for i in given]
+        return [Window(view, kind, i, rng, width, self._page_limit) for i in given]
 
     def _listing(
         self,
@@ -660,11 +632,3 @@ def _ids_of(given: Any) -> Any:
     if isinstance(given, Mapping):
         return str(given["id"]) if "id" in given else given.get("market_id", given)
     return [_ids_of(one) for one in given] if isinstance(given, list | tuple) else given
-
-
-def _as_object(body: Any) -> dict[str, Any]:
-    """The body of an answer, checked where a traceback ends before it: a body may repeat the key."""
-    if isinstance(body, dict):
-        return body
-    del body
-    raise ContractError("The answer of usage does not follow the interface: Expected `object` - at `$`.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -35,50 +36,27 @@ from marketdata.points.views import VIEWS, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
-from marketdata.wire.models import LARGEST_LIMIT
 
 _ITERATED_FRAME_BYTES = 34_000_000
 _TEMPORARY_ERRORS = (NetworkError, ContractError, ServerError, RateLimitError)
 _RESUME_HINT = "The rows that arrived are in .partial; client.resume(error.resume) fetches the rest."
 
 
-class FetchOptions(NamedTuple):
-    """Options of the fetches of a client; see `Client`."""
-
-    strict: bool = False
-    progress: bool | None = None
-    page_limit: int = LARGEST_LIMIT
-
-
 class History:
-    """Fetches windows and yields what they contain."""
+    """Fetches windows and yields what they contain; the options are those of `Client`."""
 
-    def __init__(self, transport: Transport, options: FetchOptions) -> None:
+    def __init__(self, transport: Transport, *, strict: bool, progress: bool | None) -> None:
         self.markets = Markets(transport)
-        self._options = options
         self._reader = Reader(transport)
+        self._strict = strict
+        self.progress = progress
 
-    def __reduce__(self) -> tuple[type[History], tuple[Transport, FetchOptions]]:
-        return History, (self._reader.transport, self._options)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(History, strict=self._strict, progress=self.progress), (self._reader.transport,)
 
-    def fetch(
-        self,
-        windows: Sequence[Window],
-        report: Report | None = None,
-        *,
-        in_order: bool = False,
-        buffer: int | None = None,
-    ) -> Scheduler:
+    def fetch(self, windows: Sequence[Window], report: Report | None = None, **how: Any) -> Scheduler:
         """The fetch of windows, with its ``report``; iterate over it once."""
-        return Scheduler(
-            self._reader,
-            windows,
-            self.markets,
-            report=report,
-            strict=self._options.strict,
-            in_order=in_order,
-            buffer=buffer,
-        )
+        return Scheduler(self._reader, windows, self.markets, report=report, strict=self._strict, **how)
 
     def frames(
         self,
@@ -114,19 +92,16 @@ class History:
             """The frame of the points added since the last one, without a bucket that ends after ``until``."""
             every = joined(batches) if batches else empty(view)
             batches.clear()
-            if target is not None:
-                if until is not None:
-                    edge = target.floor(until)
-                    later = every.between(edge, until)
-                    every = every.take(np.flatnonzero(every.ts < edge))
-                    batches.extend([later] if len(later) else [])
-                every = resample_columns(every, target)
-            return to_frame(every, frame, fetch.report)
+            if target is not None and until is not None:
+                is_later = every.ts >= target.floor(until)
+                batches.extend([every.take(np.flatnonzero(is_later))] if is_later.any() else [])
+                every = every.take(np.flatnonzero(~is_later))
+            return to_frame(every if target is None else resample_columns(every, target), frame, fetch.report)
 
         fetch = self.fetch(windows, in_order=not is_whole, buffer=None if is_whole else 64)
         look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
         total = sum(w.buckets for w in windows)
-        with progress_bar(self._options.progress, total=total, desc=view, **look) as bar:
+        with progress_bar(self.progress, total=total, desc=view, **look) as bar:
             try:
                 for fetched in fetch:
                     is_full = not is_whole and sum(map(len, batches)) * VIEWS[view].point_bytes >= _ITERATED_FRAME_BYTES
@@ -155,22 +130,19 @@ class History:
                 raise
             finally:
                 fetch.close()
-        self._warn(fetch, is_resumed=is_resumed)
-
-    def _warn(self, fetch: Scheduler, *, is_resumed: bool) -> None:
         if fetch.report.warnings:
             counts = ", ".join(f"{name} {n}" for name, n in sorted(fetch.report.warnings.items()))
             warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)
         for window in () if is_resumed else fetch.empty[:3]:
-            if window.kind == "market" and (text := self._outside(window)):
-                warn(text, EmptyRangeWarning)
+            if window.kind == "market":
+                self._warn_outside(window)
 
-    def _outside(self, window: Window) -> str | None:
-        """The warning about a range without points that lies before or after its market."""
+    def _warn_outside(self, window: Window) -> None:
+        """Warn about a range without points that lies before or after its market."""
         with suppress(MarketDataError):
             info = self.markets.look_up(window.id)
+            what = f"No {window.view} of {window.id} in {window.rng}: the market"
             if info.start is not None and window.rng.end <= info.start:
-                return f"No {window.view} of {window.id} in {window.rng}: the market begins at {to_text(info.start)}."
-            if info.end is not None and window.rng.start >= info.end:
-                return f"No {window.view} of {window.id} in {window.rng}: the market ended at {to_text(info.end)}."
-        return None
+                warn(f"{what} begins at {to_text(info.start)}.", EmptyRangeWarning)
+            elif info.end is not None and window.rng.start >= info.end:
+                warn(f"{what} ended at {to_text(info.end)}.", EmptyRangeWarning)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple, cast
@@ -11,10 +11,13 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from marketdata.conformance.report import READINGS, Finding
+from marketdata.errors import LimitTooSmallError
 from marketdata.points.columns import Books, Data, Page, Series, Token
+from marketdata.points.duplicates import values_of
 from marketdata.points.resample import aggregate
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
+from marketdata.wire.models import LARGEST_LIMIT
 
 # Buckets that a reading explains, and all buckets.
 Votes = tuple[int, int]
@@ -34,26 +37,18 @@ class Pair(NamedTuple):
 
 def pairs(rng: Range, fine: BucketWidth, coarse: BucketWidth, near: Data, far: Data) -> Iterator[Pair]:
     """A pair for each column of numbers; a book is numbered by its levels."""
-    codes: dict[bytes, int] = {}
-    series = [_numbered(columns.sort(), codes) for columns in (near, far)]
+    codes: dict[tuple[int, bytes], int] = {}
+    series = [one.sort() if isinstance(one, Series) else _numbered(one.sort(), codes) for one in (near, far)]
     for name in series[0].values:
-        none = np.empty(0)
-        yield Pair(rng, fine, coarse, *(replace(one, values={"price": one.values.get(name, none)}) for one in series))
+        yield Pair(rng, fine, coarse, *(replace(one, values={"price": values_of(one, name, float)}) for one in series))
 
 
-def _numbered(columns: Data, codes: dict[bytes, int]) -> Series:
-    """Books as numbers, equal where books are."""
-    if isinstance(columns, Series):
-        return columns
-    return columns.series({"book": np.array([codes.setdefault(book, len(codes)) for book in _texts(columns)], float)})
-
-
-def _texts(books: Books) -> Iterator[bytes]:
-    """Each book as bytes; -0.0 equals 0.0."""
-    data, sides = (np.stack(books.levels(), axis=1) + 0.0).tobytes(), books.counts.reshape(-1, 2)
-    ends = (np.cumsum(sides.sum(axis=1)) * 16).tolist()
-    for begin, end, bids in zip([0, *ends], ends, sides[:, 0].tolist(), strict=False):
-        yield data[begin:end] + bids.to_bytes(8, "little")
+def _numbered(books: Books, codes: dict[tuple[int, bytes], int]) -> Series:
+    """Books as numbers, equal where books are; -0.0 equals 0.0."""
+    levels, sides = np.stack(books.levels(), axis=1) + 0.0, books.counts.reshape(-1, 2)
+    parts = np.split(levels, np.cumsum(sides.sum(axis=1)))
+    keys = [(bids, part.tobytes()) for bids, part in zip(sides[:, 0].tolist(), parts, strict=False)]
+    return books.series({"book": np.array([codes.setdefault(key, len(codes)) for key in keys], float)})
 
 
 def predict(near: Series, fine: BucketWidth, coarse: BucketWidth, rule: str, label: str) -> Series:
@@ -69,17 +64,18 @@ def compared(prices: list[Pair], metrics: list[Pair], books: list[Pair]) -> list
     averages, orders, labels = (READINGS[name][1] for name in ("averages", "books", "label"))
     ways = [(pair, averages) for pair in means] + [(pair, orders) for pair in books]
     best = [{name: max((_agree(p, rule, name) for rule in rules), key=_share) for name in labels} for p, rules in ways]
-    label = _decided("label", _summed(best))
+    label = _decided("label", best)
     if label.found == "end":
         means, books = [_by_start(p) for p in means], [_by_start(p) for p in books]
     empty = find_empty(means[0]) if means else Finding("empty", None, _NOTHING)
     if empty.found == "previous":
-        means = [_without_fills(p) for p in means]
-    votes = [{rule: _agree(p, rule) for rule in averages} for p in means]
+        # The fine points that are no copies of the one before.
+        fresh = [np.union1d(np.flatnonzero(np.diff(p.near.price, prepend=np.nan)), p.near.starts) for p in means]
+        means = [p._replace(near=p.near.take(rows)) for p, rows in zip(means, fresh, strict=True)]
     return [
         label,
-        _decided("averages", _summed(votes)),
-        _decided("books", _summed([{rule: _agree(p, rule) for rule in orders} for p in books])),
+        _decided("averages", [{rule: _agree(p, rule) for rule in averages} for p in means]),
+        _decided("books", [{rule: _agree(p, rule) for rule in orders} for p in books]),
         empty,
     ]
 
@@ -111,17 +107,13 @@ def _share(votes: Votes) -> float:
     return votes[0] / votes[1] if votes[1] else 0.0
 
 
-def _summed(votes: list[dict[str, Votes]]) -> dict[str, Votes]:
-    """The votes of all columns that one of the choices explains; of all where none is explained."""
-    explained = [v for v in votes if max(map(_share, v.values())) >= _LEAST] or votes
-    choices = votes[0] if votes else ()
-    return {c: (sum(v[c][0] for v in explained), sum(v[c][1] for v in explained)) for c in choices}
-
-
-def _decided(reading: str, votes: Mapping[str, Votes]) -> Finding:
+def _decided(reading: str, columns: list[dict[str, Votes]]) -> Finding:
     """The choice that agrees best, unless another agrees as well or none does."""
-    if not votes:
+    if not columns:
         return Finding(reading, None, _NOTHING)
+    # The votes of all columns that one of the choices explains; of all where none is explained.
+    explained = [votes for votes in columns if max(map(_share, votes.values())) >= _LEAST] or columns
+    votes = {c: (sum(v[c][0] for v in explained), sum(v[c][1] for v in explained)) for c in columns[0]}
     best = max(votes, key=lambda choice: _share(votes[choice]))
     agree, total = votes[best]
     if not total:
@@ -136,17 +128,8 @@ def _decided(reading: str, votes: Mapping[str, Votes]) -> Finding:
 
 def _by_start(pair: Pair) -> Pair:
     """The same points, named by the start of their bucket."""
-    near, far = (
-        replace(one, ts=one.ts - width.micros) for one, width in ((pair.near, pair.fine), (pair.far, pair.coarse))
-    )
+    near, far = (replace(one, ts=one.ts - width.micros) for one, width in zip(pair[3:], pair[1:3], strict=True))
     return pair._replace(rng=Range(pair.rng.start, pair.rng.end - pair.coarse.micros), near=near, far=far)
-
-
-def _without_fills(pair: Pair) -> Pair:
-    """The fine points that are no copies of the one before."""
-    fresh = np.diff(pair.near.price, prepend=np.nan) != 0
-    fresh[pair.near.starts] = True
-    return pair._replace(near=pair.near.take(np.flatnonzero(fresh)))
 
 
 def find_empty(pair: Pair) -> Finding:
@@ -176,20 +159,28 @@ def find_empty(pair: Pair) -> Finding:
     return Finding("empty", None, "no empty bucket in this range")
 
 
-def readings_of_limit(near: Series, limit: int) -> tuple[set[tuple[int, Token]], ...]:
-    """The units that ``limit`` may count: points in whole buckets, points, or distinct times."""
-    points = sorted((t, token) for token, t in _points(near))
+def find_limit(near: Series, request: Callable[[int], Page]) -> Finding:
+    """The unit of a limit, by a page of some limit: points in whole buckets, points, or distinct times."""
+    points, tokens = sorted((t, token) for token, t in _points(near)), len(near.tokens)
     times = sorted({t for t, _ in points})
-    whole = {p for p in points[:limit] if len(points) <= limit or p[0] < points[limit][0]}
-    return whole, set(points[:limit]), {p for p in points if len(times) <= limit or p[0] < times[limit]}
 
+    def readings(limit: int) -> tuple[set[tuple[int, Token]], ...]:
+        whole = {p for p in points[:limit] if len(points) <= limit or p[0] < points[limit][0]}
+        return whole, set(points[:limit]), {p for p in points if len(times) <= limit or p[0] < times[limit]}
 
-def find_limit(near: Series, page: Page | None) -> Finding:
-    """The unit of a limit: the points of a page, or its distinct times."""
-    if page is None or page.limit is None:
+    # One of a bucket or two may not tell, as tokens may have few times in common.
+    limits = [n for n in (2 * tokens + 1, tokens, 7, 20, 50, 200) if tokens <= n <= LARGEST_LIMIT]
+    if tokens < 2 or not limits:
         return Finding("limit", None, "a market of one token, or too many for a page")
-    limit, received = page.limit, {(t, token) for token, t in _points(cast("Series", page.columns))}
-    whole, cut, many = readings_of_limit(near, limit)
+    limit = next((n for n in limits if readings(n)[0] != readings(n)[2]), limits[0])
+    try:
+        page = request(limit)
+    except LimitTooSmallError as error:
+        if not error.minimum or error.minimum > LARGEST_LIMIT:
+            return Finding("limit", None, "no page holds a bucket of all tokens")
+        page = request(limit := error.minimum)
+    whole, cut, many = readings(limit := page.limit or limit)
+    received = {(t, token) for token, t in _points(cast("Series", page.columns))}
     brought = f"limit {limit} brought {len(received)} points at {len({t for t, _ in received})} times"
     if many == whole:
         return Finding("limit", None, f"{brought}; too few points to tell")

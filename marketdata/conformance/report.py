@@ -6,7 +6,6 @@ import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from marketdata.conformance.service_table import ServiceTable
 from marketdata.times import Range
 
 # The first answer to each question is the one of this library.
@@ -55,6 +54,17 @@ class Finding:
     def __str__(self) -> str:
         reading, question, state, meaning, evidence = self.cells
         return f"{reading:<9} {state}: {question}: {meaning} ({evidence})"
+
+
+@dataclass(frozen=True)
+class ServiceTable:
+    """Facts about a service by name, as text and mapping."""
+
+    rows: Mapping[str, str]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.rows), default=0)
+        return "\n".join(f"  {name:<{width}}  {value}" for name, value in self.rows.items())
 
 
 @dataclass(frozen=True)
