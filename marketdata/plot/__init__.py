@@ -6,12 +6,10 @@ the colours of the palette in the order of their labels. Times are UTC.
 
 from __future__ import annotations
 
-from marketdata.plot.account_chart import account
 from marketdata.plot.book_chart import book, depth, ladder
-from marketdata.plot.calibration_chart import calibration
 from marketdata.plot.coverage_chart import coverage
-from marketdata.plot.outcome_chart import outcomes
-from marketdata.plot.time_chart import candles, metrics, prices
+from marketdata.plot.study_chart import account, calibration
+from marketdata.plot.time_chart import candles, metrics, outcomes, prices
 
 __all__ = [
     "account",

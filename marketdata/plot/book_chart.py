@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
@@ -15,7 +14,6 @@ from marketdata.plot.chart import (
     ASK,
     BID,
     FAINT,
-    INK,
     PALETTE,
     Array,
     Band,
@@ -23,12 +21,13 @@ from marketdata.plot.chart import (
     Detail,
     Heat,
     Line,
-    Mark,
+    Look,
     Moment,
     Panel,
-    unsigned_ticks,
+    draw,
+    shares_text,
+    time_ends,
 )
-from marketdata.plot.figure import Look, draw
 from marketdata.plot.tokens import Questions, broken_at_gaps, market_name, questions_of, rank, token_name
 from marketdata.points.arguments import text, whole
 from marketdata.points.columns import Books
@@ -74,25 +73,26 @@ def book(
     >>> [ax.get_ylabel() for ax in figure.axes][:1]
     ['price of Yes']
     """
-    label, books = _chosen(frame, token)
+    label, books, name = _chosen(frame, token, markets)
     heat = _depth_panel(label, books, bins)
     side = Panel("", "shares", time=False, empty="no book")
     rows: list[list[Panel | None]] = [[heat, side]]
     if books is not None:
         heat.y_range = (-0.01, 1.01)
         x, mid = broken_at_gaps(books.ts.view("M8[us]"), books.mid)
-        heat.marks.append(Line(x, mid, "mid", INK, 1.2))
-        moment = _last_two_sided(books) if ts is None else to_micros(ts, "ts")
-        side.marks, at = _ladder_marks(books, moment, bid_sign=1.0, in_legend=False)
+        heat.marks.append(Line(x, mid, "mid", None, 1.2))
+        moment = _moment(books, ts)
+        at = _add_ladder(side, books, moment, bid_sign=1.0, in_legend=False)
         if at is not None:
             side.title = f"book at {at:%-d %b %H:%M}"
             heat.marks.append(Moment(np.datetime64(moment, "us"), ""))
         if metrics_frame is not None and (volume := _volume_panel(metrics_frame, look)).marks:
-            _hatch_outside(heat, volume)
+            (start, end), (volume_start, volume_end) = (np.array(time_ends(panel)) for panel in (heat, volume))
+            outside = np.array([(volume_start, start), (end, volume_end)])
+            _hatch(heat, outside[outside[:, 0] < outside[:, 1]].T)
             volume.x_label, heat.x_label = heat.x_label, ""
             rows.append([volume, None])
     heights = [4, 1][: len(rows)]
-    name = _market_of(books, markets)
     return draw(rows, name=name, size=(11, 6.2), heights=heights, widths=(5.2, 1), is_page=True, **look)
 
 
@@ -112,8 +112,8 @@ def depth(
     Times without a snapshot are hatched. ``token`` is an id or a label, by default the first token of the one market of
     the frame (Yes before No). For other parameters see `prices`.
     """
-    label, books = _chosen(frame, token)
-    return draw([[_depth_panel(label, books, bins)]], ax, name=_market_of(books, markets), **look)
+    label, books, name = _chosen(frame, token, markets)
+    return draw([[_depth_panel(label, books, bins)]], ax, name=name, **look)
 
 
 def ladder(
@@ -131,28 +131,29 @@ def ladder(
     it. The book is the last snapshot up to ``ts``, by default the last one with both sides. ``token`` is as in `depth`.
     For other parameters see `prices`.
     """
-    label, books = _chosen(frame, token)
+    label, books, name = _chosen(frame, token, markets)
     panel = Panel(f"price of {label}" if label else "price [probability]", time=False)
-    panel.x_label, name = "shares at the price (bar) and up to it (line)", _market_of(books, markets)
+    panel.x_label = "shares at the price (bar) and up to it (line)"
     if books is not None:
         panel.empty = "the book is empty at this time"
-        panel.marks, at = _ladder_marks(books, _last_two_sided(books) if ts is None else to_micros(ts, "ts"))
-        panel.x_ticks = _share_ticks(panel.marks)
-        if bars := [mark for mark in panel.marks if isinstance(mark, Bars)]:
-            low, high = min(mark.low.min() for mark in bars), max(mark.high.max() for mark in bars)
+        at = _add_ladder(panel, books, _moment(books, ts))
+        if panel.marks:
+            panel.x_ticks = _share_ticks(np.concatenate([mark.x for mark in panel.marks if isinstance(mark, Line)]))
+            prices = np.concatenate([mark.y.ravel() for mark in panel.marks if isinstance(mark, Bars)])
+            low, high = prices.min(), prices.max()
             panel.y_range = low - 0.03 * (high - low), high + 0.03 * (high - low)
         if at is not None:
             name = f"{name}\n{label} at {at:%Y-%m-%d %H:%M:%S} UTC"
     return draw([[panel]], ax, name=name, size=(7, 5), **look)
 
 
-def _chosen(frame: Any, token: str | None) -> tuple[str, Books | None]:
-    """Label and books of the chosen token; None without rows."""
+def _chosen(frame: Any, token: str | None, markets: Questions) -> tuple[str, Books | None, str]:
+    """Label and books of the chosen token, and the question or id of its market; None without rows."""
     if token is not None:
         text("token", token, "an id or a label")
     books = frames.books(in_memory(frame, ["books"]))
     if not books.tokens:
-        return "", None
+        return "", None, ""
     names = [(token_name(t.token_id, t.token_label), t.token_id or "", t.market_id) for t in books.tokens]
     fitting = [i for i, (label, token_id, _) in enumerate(names) if token is None or token in (token_id, label)]
     if not fitting:
@@ -162,16 +163,13 @@ def _chosen(frame: Any, token: str | None) -> tuple[str, Books | None]:
         what = "The frame has tokens" if token is None else f"token={token!r} is"
         raise ConfigError(f"{what} of {several} markets, and one is drawn; filter the frame on one market_id.")
     at = min(fitting, key=lambda i: rank(*names[i][:2]))
-    return names[at][0], books.part(at, at + 1)
+    return names[at][0], books.part(at, at + 1), market_name(questions_of(markets)[0], names[at][2], 200)
 
 
-def _market_of(books: Books | None, markets: Questions) -> str:
-    """The question of the market of these books, else its id; no text without books."""
-    return "" if books is None else market_name(questions_of(markets)[0], books.tokens[0].market_id, 200)
-
-
-def _last_two_sided(books: Books) -> int:
-    """The time of the last snapshot with bids and asks, else of the last one."""
+def _moment(books: Books, ts: Any) -> int:
+    """The time asked for, else that of the last snapshot with bids and asks, else of the last one."""
+    if ts is not None:
+        return to_micros(ts, "ts")
     two_sided = books.ts[~np.isnan(books.mid)]
     return int((two_sided if len(two_sided) else books.ts)[-1])
 
@@ -181,20 +179,20 @@ def _depth_panel(label: str, books: Books | None, bins: int) -> Panel:
     if books is not None:
         heat, gaps = _heat(books, bins)
         panel.marks.append(heat)
-        _hatch(panel, *gaps)
+        _hatch(panel, gaps)
     return panel
 
 
-def _hatch(panel: Panel, start: Array, end: Array) -> None:
-    """Hatch the times without a snapshot, which are not times without orders."""
-    if len(start):
+def _hatch(panel: Panel, x: Array) -> None:
+    """Hatch the times without a snapshot, which are not times without orders; ``x`` has their starts and ends."""
+    if x.size:
         panel.x_label = "time [UTC], hatched: no snapshot"
-        zeros, details = np.zeros(len(start)), [Detail("from", start), Detail("to", end)]
-        bars = start, end, zeros, zeros + 1, FAINT, "no snapshot", details
-        panel.marks.append(Bars(*bars, hatched=True, in_legend=False))
+        y, details = np.zeros(x.shape), [Detail("from", x[0]), Detail("to", x[1])]
+        y[1] = 1
+        panel.marks.append(Bars(x, y, FAINT, "no snapshot", details, hatched=True, in_legend=False))
 
 
-def _heat(books: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
+def _heat(books: Books, bins: int) -> tuple[Heat, Array]:
     """The cells of a heat map, and starts and ends of the times without a snapshot."""
     step = int(np.median(np.diff(books.ts))) if len(books) > 1 else MINUTE
     first, last = books.ts[0], books.ts[-1] + step
@@ -216,22 +214,14 @@ def _heat(books: Books, bins: int) -> tuple[Heat, tuple[Array, Array]]:
     shade[empty] = shares[empty] = np.nan
     x = edges.astype(np.int64).view("M8[us]")
     gaps = np.flatnonzero(np.diff(np.r_[1, snapshots[:, 0] > 0, 1].astype(np.int8)))
-    return Heat(x, _PRICE_EDGES, shade, shares, limit), (x[gaps[::2]], x[gaps[1::2]])
-
-
-def _hatch_outside(book_panel: Panel, volume_panel: Panel) -> None:
-    """Hatch the times before and after the book that have a volume."""
-    book_ends, volume_ends = np.array([panel.ends() for panel in (book_panel, volume_panel)])
-    outside = np.array([(volume_ends[0], book_ends[0]), (book_ends[1], volume_ends[1])])
-    _hatch(book_panel, *outside[outside[:, 0] < outside[:, 1]].T)
+    return Heat(x, _PRICE_EDGES, shade, shares, limit), x[gaps.reshape(-1, 2).T]
 
 
 def _volume_panel(frame: Any, look: Look) -> Panel:
     """The volume of each hour of one market, as steps. A cumulative volume is shown as its increase."""
     hour = BucketWidth.of("1h")
-    panel, table = Panel(""), in_memory(frame, ["metrics"])
-    series = frames.series(table, ["volume"] if "volume" in table.names else [])
-    series = series.part(0, 1).take(np.flatnonzero(~np.isnan(series.part(0, 1).values.get("volume", np.empty(0)))))
+    panel, series = Panel(""), frames.series(in_memory(frame, ["metrics"]), ["volume"]).part(0, 1)
+    series = series.take(np.flatnonzero(~np.isnan(series.values["volume"])))
     if len(series):
         volume, edges = series.values["volume"], buckets(series, hour)
         is_total = bool((np.diff(volume) >= 0).all())
@@ -245,30 +235,32 @@ def _volume_panel(frame: Any, look: Look) -> Panel:
     return panel
 
 
-def _ladder_marks(
-    books: Books, moment: int, *, bid_sign: float = -1.0, in_legend: bool = True
-) -> tuple[list[Mark], datetime | None]:
-    """Bars of shares at each price and lines of running totals, and the time of the book."""
+def _add_ladder(
+    panel: Panel, books: Books, moment: int, *, bid_sign: float = -1.0, in_legend: bool = True
+) -> datetime | None:
+    """Add bars of shares at each price and lines of running totals. Returns the time of the book."""
     at = int(np.searchsorted(books.ts, moment, side="right")) - 1
     if at < 0:
-        return [], None
+        return None
     book = books.take(np.array([at]))
     steps = np.diff(np.unique(book.levels()[0]))
     half = 0.4 * float(steps.min()) if len(steps) else 0.004
-    marks: list[Mark] = []
     for side, levels, sign, colour in (("bid", book.bids, bid_sign, BID), ("ask", book.asks, 1.0, ASK)):
         price, size = levels.price[levels.levels], levels.size[levels.levels]
         total = np.cumsum(size)
         details = [Detail("price", price), Detail("size", size, ",.0f"), Detail("total", total, ",.0f")]
         if len(price):
-            bars = 0 * size, sign * size, price - half, price + half, colour, f"{side}s", details
+            edges = np.stack((0 * size, sign * size)), np.stack((price - half, price + half))
+            panel.marks.append(Bars(*edges, colour, f"{side}s", details, in_legend=in_legend))
             # Between two levels the total does not change.
             x, y = np.repeat(np.r_[0.0, sign * total], 2)[1:-1], np.repeat(price, 2)
-            marks += [Bars(*bars, in_legend=in_legend), Line(x, y, f"{side} total", colour, 1.0, 0.6)]
-    return marks, to_datetime(int(book.ts[0]))
+            panel.marks.append(Line(x, y, f"{side} total", colour, 1.0, 0.6))
+    return to_datetime(int(book.ts[0]))
 
 
-def _share_ticks(marks: Sequence[Mark]) -> list[tuple[float, str]] | None:
-    """Ticks without signs over all running totals. Returns None without a total."""
-    totals = np.concatenate([[0.0], *(mark.x for mark in marks if isinstance(mark, Line))])
-    return unsigned_ticks(float(totals.min()), float(totals.max())) if totals.any() else None
+def _share_ticks(totals: Array) -> list[tuple[float, str]]:
+    """At most seven round places from the least to the greatest total, or 0."""
+    low, high = min(0.0, totals.min()), max(0.0, totals.max())
+    power = 10.0 ** np.floor(np.log10((high - low) / 6))
+    step = next(power * n for n in (1, 2, 5, 10, 20) if (high - low) / (power * n) <= 6)
+    return [(at, shares_text(at)) for at in (np.arange(np.ceil(low / step), high // step + 1) * step).tolist()]

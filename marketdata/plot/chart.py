@@ -1,51 +1,47 @@
-"""A chart before a library draws it: panels in rows, the marks of each panel, and the colours."""
+"""A chart before a library draws it: panels in rows, the marks of each panel, colours, and options of every chart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.errors import ConfigError, not_installed
+from marketdata.points.arguments import choice, flag
+from marketdata.times import to_micros
+
 PALETTE = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#9c7a2f")
 BID, ASK = "#12908e", "#e5533d"
 FAINT = "#8c959f"
-# `Theme.colour` translates these two, because they differ between the themes.
-INK, FURTHER = "ink", "further"
 ODDS_TICKS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Theme:
+class Theme(NamedTuple):
     """Colours around the marks. ``bids`` and ``asks`` go from few shares to many."""
 
     ground: str
     ink: str
     grid: str
     frame: str
-    further: str
     bids: Sequence[str]
     asks: Sequence[str]
-
-    def colour(self, name: str) -> str:
-        """The colour of a mark in this theme."""
-        return {INK: self.ink, FURTHER: self.further}.get(name, name)
 
 
 THEMES = {
     "light": Theme(
-        "#ffffff", "#24292f", "#eaeef2", "#d0d7de", "#b3bac2",
-        ("#cfecea", "#3aa7a0", "#064f4c"), ("#fddcd3", "#ee7f66", "#8f2413"),
+        "#ffffff", "#24292f", "#eaeef2", "#d0d7de", ("#cfecea", "#3aa7a0", "#064f4c"), ("#fddcd3", "#ee7f66", "#8f2413")
     ),
     "dark": Theme(
-        "#0d1117", "#d7dde4", "#1d242c", "#3b434d", "#4b545f",
-        ("#0d4a47", "#27b3a4", "#d9fff7"), ("#5f1f12", "#f2714f", "#ffe3d8"),
+        "#0d1117", "#d7dde4", "#1d242c", "#3b434d", ("#0d4a47", "#27b3a4", "#d9fff7"), ("#5f1f12", "#f2714f", "#ffe3d8")
     ),
-}  # fmt: skip
+}
 
 
 class Detail(NamedTuple):
@@ -62,12 +58,13 @@ class Line(NamedTuple):
     x: Array
     y: Array
     name: str
-    colour: str
+    colour: str | None
+    """None is the colour of texts."""
     width: float = 0.9
     alpha: float = 1.0
     dashed: bool = False
     legend: str | None = None
-    """Text of the legend; None leaves the line out of it."""
+    """Text of the legend, which lines may share; None leaves the line out of it."""
     details: Sequence[Detail] = ()
     dots: Array | None = None
     """Areas of dots at the points [points squared]."""
@@ -84,13 +81,13 @@ class Band(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """Cells between edges. ``shade`` is positive for asks and negative for bids, as asks are above bids.
+    """Cells between the edges ``x`` and ``y``. ``shade`` is positive for asks and negative for bids.
 
     ``shade`` and ``shares`` are NaN where the frame has no snapshot or no order.
     """
 
-    x_edges: Array
-    y_edges: Array
+    x: Array
+    y: Array
     shade: Array
     shares: Array
     limit: float
@@ -101,14 +98,20 @@ class Heat(NamedTuple):
         bids = zip(places, reversed(theme.bids), strict=True)
         return [*bids, *((0.5 + at, colour) for at, colour in zip(places, theme.asks, strict=True))]
 
+    def ticks(self) -> tuple[list[float], list[str]]:
+        """Places and texts of the scale: 1, 10, 100, 1k shares up to its end, of bids below 0 [log10 of 1 + shares]."""
+        shares = 10.0 ** np.arange(1, int(self.limit) + 1)
+        shares = shares[np.log10(1 + shares) <= self.limit]
+        places = np.log10(1 + shares)
+        texts = [shares_text(one) for one in shares]
+        return [*-places[::-1], 0.0, *places], [*texts[::-1], "0", *texts]
+
 
 class Bars(NamedTuple):
-    """Rectangles from ``start`` to ``end`` along x and from ``low`` to ``high`` along y."""
+    """Rectangles: ``x`` has the rows of their starts and ends, ``y`` those of their lower and upper edges."""
 
-    start: Array
-    end: Array
-    low: Array
-    high: Array
+    x: Array
+    y: Array
     colour: str
     name: str
     details: Sequence[Detail] = ()
@@ -142,28 +145,13 @@ class Panel:
     """Whether y, of probabilities, is spaced by log-odds."""
     square: bool = False
     """Whether a unit of x is as long as a unit of y."""
-    x_ticks: Sequence[tuple[float, str]] | None = None
-    y_ticks: Sequence[tuple[float, str]] | None = None
+    x_ticks: Sequence[tuple[float, str]] = ()
+    y_ticks: Sequence[tuple[float, str]] = ()
     legend_outside: bool = False
     legend_reversed: bool = False
     """Whether the legend begins with the last mark, as the top of a stack."""
     empty: str = "no data in this range"
     """Shown in place of marks when there are none."""
-
-    def ends(self) -> tuple[Any, Any] | None:
-        """The least and the greatest x of all marks; None without any."""
-        places: list[Any] = []
-        for mark in self.marks:
-            match mark:
-                case Line() | Band():
-                    places += [mark.x.min(), mark.x.max()] if len(mark.x) else []
-                case Heat():
-                    places += [mark.x_edges[0], mark.x_edges[-1]]
-                case Bars():
-                    places += [mark.start.min(), mark.end.max()] if len(mark.start) else []
-                case Moment():
-                    places.append(mark.x)
-        return (min(places), max(places)) if places else None
 
     def moment_rows(self, inches: float) -> list[tuple[Moment, int, bool]]:
         """Each moment with the row of its text above the panel, and whether the text ends at its line.
@@ -174,13 +162,12 @@ class Panel:
         row_ends: list[float] = []
         for moment in sorted((m for m in self.marks if isinstance(m, Moment)), key=lambda m: m.x):
             length = 0.075 * (len(moment.text) + 2) if moment.text else 0.0
-            place = 0.0
+            left = 0.0
             if self.x_range:
-                start, end = self.x_range
-                place = float((moment.x - start) / (end - start)) * inches
-            ends_at_line = place + length > inches
-            left = place - length if ends_at_line else place
-            row = next((i for i, end in enumerate(row_ends) if end <= left), len(row_ends))
+                left = inches * float((moment.x - self.x_range[0]) / (self.x_range[1] - self.x_range[0]))
+            ends_at_line = left + length > inches
+            left -= length if ends_at_line else 0.0
+            row = next((i for i, end_of_row in enumerate(row_ends) if end_of_row <= left), len(row_ends))
             row_ends[row : row + 1] = [left + length]
             placed.append((moment, row, ends_at_line))
         return placed
@@ -194,25 +181,89 @@ class Chart:
     """All rows have as many places; None leaves one free."""
     size: tuple[float, float]
     """Width and height [inches]."""
-    title: str = ""
-    simulated: bool = False
-    heights: Sequence[float] | None = None
+    heights: Sequence[float] | None
     """Relative heights of the rows; equal without them."""
-    widths: Sequence[float] | None = None
+    widths: Sequence[float] | None
     """Relative widths of the panels of a row; equal without them."""
-    theme: Theme = THEMES["light"]
-    is_page: bool = False
+    is_page: bool
     """Whether a function returns the whole figure, not its axes."""
+    theme: Theme
+    simulated: bool
+    title: str = ""
 
     @property
     def panels(self) -> list[Panel]:
         """Every panel, row by row."""
         return [panel for row in self.rows for panel in row if panel]
 
-    def inches(self, column: int) -> float:
-        """The approximate width of the panels of a column."""
-        widths = self.widths or [1.0] * len(self.rows[0])
-        return 0.85 * self.size[0] * widths[column] / sum(widths)
+
+class Look(TypedDict, total=False):
+    """Arguments of every chart; see `prices`."""
+
+    title: str | None
+    simulated: bool
+    theme: Literal["light", "dark"]
+    backend: Literal["matplotlib", "plotly"]
+    moments: Mapping[str, Any] | None
+
+
+def draw(
+    rows: list[list[Panel | None]],
+    ax: Any = None,
+    *,
+    name: str = "",
+    size: tuple[float, float] | None = None,
+    heights: Sequence[float] | None = None,
+    widths: Sequence[float] | None = None,
+    is_page: bool = False,
+    title: str | None = None,
+    simulated: bool = False,
+    theme: str = "light",
+    backend: str = "matplotlib",
+    moments: Mapping[str, Any] | None = None,
+) -> Any:
+    """Draw panels with a library, and ``moments`` in those over time.
+
+    The title is ``title``, else the ``name`` of what is drawn and the range of its times.
+    """
+    flag("simulated", simulated)
+    look = THEMES[choice("theme", theme, THEMES)]
+    choice("backend", backend, ("matplotlib", "plotly"))
+    if find_spec(backend) is None:
+        raise not_installed(f"backend={backend!r}", backend, "plot" if backend == "matplotlib" else backend)
+    library = import_module(f"marketdata.plot.draw_{backend}")
+    size = size or ((10, 4) if len(rows[0]) == 1 else (11, 2.6 * len(rows)))
+    chart = Chart(rows, size, heights, widths, is_page, look, simulated)
+    over_time = [panel for panel in chart.panels if panel.time]
+    ends = time_ends(*over_time)
+    texts = [np.datetime_as_string(end, unit="m").replace("T", " ") for end in ends or ()]
+    drawn_range = f"{' to '.join(texts)} UTC" if texts else ""
+    chart.title = title if title is not None else "\n".join(filter(None, (name, drawn_range)))
+    if moments and not over_time:
+        raise ConfigError("moments= names times, and this chart has no axis of time; leave it out.")
+    times = {text: np.datetime64(to_micros(time, "moments"), "us") for text, time in (moments or {}).items()}
+    for panel in over_time:
+        if panel.marks:
+            panel.marks += [Moment(at, text if panel in rows[0] else "") for text, at in times.items()]
+    ends = time_ends(*over_time)
+    for panel in over_time:
+        panel.x_range = ends if ends and ends[0] < ends[1] else None
+    if ax is None:
+        return library.draw(chart)
+    if backend == "plotly":
+        raise ConfigError("ax= is for matplotlib; with backend='plotly' a new figure is returned.")
+    if not hasattr(ax, "set_title"):
+        raise ConfigError("is refused; pass Axes of matplotlib.", argument="ax", value=ax)
+    if (count := len(chart.panels)) > 1:
+        raise ConfigError(f"ax= takes one market, the frame has {count}; filter it on one market_id, or omit ax.")
+    return library.draw(chart, ax)
+
+
+def time_ends(*panels: Panel) -> tuple[Any, Any] | None:
+    """The first and the last time of all marks of panels; None without any."""
+    times = [np.ravel(mark.x) for panel in panels for mark in panel.marks]
+    every = np.concatenate([np.empty(0, "M8[us]"), *times])
+    return (every.min(), every.max()) if len(every) else None
 
 
 def finite_runs(*columns: Array) -> list[slice]:
@@ -224,43 +275,15 @@ def finite_runs(*columns: Array) -> list[slice]:
 
 def isolated(y: Array) -> Array:
     """Positions of values without a neighbour, which no line joins."""
-    good = np.r_[False, np.isfinite(y), False]
-    return np.flatnonzero(good[1:-1] & ~good[:-2] & ~good[2:])
+    return np.array([run.start for run in finite_runs(y) if run.stop == run.start + 1], np.int64)
 
 
 def within_odds(p: Array) -> Array:
     """Probabilities between the ends of an axis of log-odds; others move to the nearer end."""
-    inside: Array = np.clip(p, ODDS_TICKS[0], ODDS_TICKS[-1])
-    return inside
-
-
-def log_odds(p: Array) -> Array:
-    """Places along an axis of log-odds: log(p / (1 - p))."""
-    inside = within_odds(p)
-    places: Array = np.log(inside / (1.0 - inside))
-    return places
+    return np.clip(p, ODDS_TICKS[0], ODDS_TICKS[-1])
 
 
 def shares_text(shares: float) -> str:
-    """A number of shares as an axis shows it: 500, 1.5k, 2M."""
-    for least, unit in ((1e6, "M"), (1e3, "k")):
-        if abs(shares) >= least:
-            return f"{shares / least:g}{unit}"
-    return f"{shares:g}"
-
-
-def decades(limit: float) -> list[tuple[float, str]]:
-    """Places and texts of a scale of orders, bids negative: 1, 10, 100, 1k up to its end [log10 of 1 + shares]."""
-    powers = range(1, int(limit) + 1)
-    places = [(float(np.log10(1 + 10.0**k)), shares_text(10.0**k)) for k in powers]
-    shown = [(at, text) for at, text in places if at <= limit]
-    return [*((-at, text) for at, text in reversed(shown)), (0.0, "0"), *shown]
-
-
-def unsigned_ticks(low: float, high: float, most: int = 6) -> list[tuple[float, str]]:
-    """Round places between two numbers of shares, whose texts have no sign."""
-    span = max(high - low, 1e-9)
-    power = 10.0 ** np.floor(np.log10(span / most))
-    step = next(power * n for n in (1, 2, 5, 10, 20) if span / (power * n) <= most)
-    places = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
-    return [(float(at), shares_text(abs(float(at)))) for at in places]
+    """A number of shares as an axis shows it, without its sign: 500, 1.5k, 2M."""
+    unit, text = next(((u, t) for u, t in ((1e6, "M"), (1e3, "k")) if abs(shares) >= u), (1.0, ""))
+    return f"{abs(shares) / unit:g}{text}"

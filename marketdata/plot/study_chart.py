@@ -1,14 +1,102 @@
-"""The chart of a study: forward returns by quantile of the signal."""
+"""Charts of results: an account, calibration, and a study of forward returns by quantile of the signal."""
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from marketdata.adapters.dispatch import collected
-from marketdata.plot.chart import FAINT, PALETTE, Detail, Line, Panel
-from marketdata.plot.figure import Look, draw
+from marketdata.adapters.dispatch import collected, series_of
+from marketdata.plot.chart import ASK, FAINT, PALETTE, Array, Band, Bars, Detail, Line, Look, Panel, draw
+from marketdata.plot.tokens import broken_at_gaps
+from marketdata.tidy import forecast_scores
+
+
+def account(frame: Any, **look: Unpack[Look]) -> Any:
+    """Draw the profit and the drawdown of an account through time, the ``total`` of `marketdata.account`.
+
+    Returns the Axes of the profit over time [UTC] (``ax.figure.axes`` has both) or a plotly Figure. The solid line is
+    the profit with positions at the mid [USD], and the dashed line is the profit with positions sold. The lower panel
+    is the drawdown [USD]. The lines have gaps while a position has no price. For other parameters see `prices`.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars")
+    >>> orders = (
+    ...     books.md.mid()
+    ...     .head(1)
+    ...     .select("ts", "market_id", "token_id", side=pl.lit("buy"), size=10.0)
+    ... )
+    >>> ax = md.plot.account(
+    ...     md.account(
+    ...         md.execute(orders, books, "1m", fees=0).fills, books, "1m"
+    ...     ).total
+    ... )
+    >>> (
+    ...     [line.get_label() for line in ax.lines],
+    ...     [one.get_ylabel() for one in ax.figure.axes],
+    ... )
+    (['at the mid', 'if sold'], ['profit [USD]', 'drawdown [USD]'])
+    """
+    columns = ("profit", "profit_sold", "drawdown")
+    source = series_of(frame, "A chart of an account", ("ts", *columns))
+    order = np.argsort(ts := source.times("ts"), kind="stable")
+    x, profit, sold, fall = broken_at_gaps(ts[order].view("M8[us]"), *(source.numbers(c)[order] for c in columns))
+    above, below = Panel("profit [USD]", ""), Panel("drawdown [USD]")
+    if len(x):
+        above.marks += [
+            Line(x, profit, "at the mid", PALETTE[0], 1.2, legend="at the mid"),
+            Line(x, sold, "if sold", PALETTE[1], dashed=True, legend="if sold"),
+        ]
+        below.marks += [Band(x, -fall, np.where(np.isnan(fall), np.nan, 0.0), ASK, 0.25), Line(x, -fall, "", ASK)]
+    return draw([[above], [below]], name="Account", size=(10, 5), heights=(3, 1), **look)
+
+
+def calibration(
+    frame: Any,
+    outcomes: Any,
+    ax: Any = None,
+    *,
+    bins: int = 10,
+    of: Literal["market", "token"] = "market",
+    interval: float | None = None,
+    **look: Unpack[Look],
+) -> Any:
+    """Draw how often tokens priced at p won, and below how many forecasts were at each price.
+
+    Returns the chart of the share that came true over the mean price of each bin, both from 0 to 1 on one scale.
+    Perfectly calibrated forecasts are on the dashed line. ``interval`` draws the interval of each bin. With ``ax``
+    there is no histogram, and a larger dot means more forecasts. For ``outcomes bins of`` see `marketdata.calibration`.
+    For other parameters see `prices`.
+    """
+    table = forecast_scores.calibration(collected(frame), outcomes, bins, of=of, interval=interval)
+    start, end, points, forecast, outcome = (
+        np.asarray(table[c], np.float64) for c in ("bin_start", "bin_end", "points", "forecast", "outcome")
+    )
+    panel = Panel("share that came true", "price [probability]", time=False, empty="no resolved market in the frame")
+    panel.x_range = panel.y_range = (-0.04, 1.04)
+    panel.square = True
+    if not len(points):
+        return draw([[panel]], ax, name="Calibration", size=(5.5, 5.5), **look)
+    diagonal, perfect = np.array([0.0, 1.0]), "perfectly calibrated"
+    panel.marks.append(Line(diagonal, diagonal, perfect, FAINT, dashed=True, legend=perfect))
+    if interval is not None:
+        low, high = (np.asarray(table[c], np.float64) for c in ("outcome_low", "outcome_high"))
+        legend = f"{interval:.0%} interval over markets"
+        panel.marks.append(Band(forecast, low, high, PALETTE[0], 0.14))
+        panel.marks.append(_intervals(forecast, low, high, legend, PALETTE[0], legend))
+    details = [Detail("forecasts", points, ",.0f")]
+    dots = np.full(len(points), 36.0) if ax is None else 20 + 380 * points / points.max()
+    panel.marks.append(Line(forecast, outcome, "", PALETTE[0], details=details, dots=dots))
+    name = f"Calibration of {points.sum():,.0f} forecasts"
+    if ax is not None:
+        return draw([[panel]], ax, name=name, **look)
+    panel.x_label = ""
+    histogram = Panel("forecasts", "price [probability]", time=False, x_range=panel.x_range)
+    histogram.y_range = (0.0, 1.05 * float(points.max()))
+    edges, heights = np.stack((start, end)), np.stack((0 * points, points))
+    histogram.marks.append(Bars(edges, heights, PALETTE[0], "", details, in_legend=False))
+    return draw([[panel], [histogram]], name=name, size=(5.5, 7.0), heights=(4, 1), **look)
 
 
 def study(table: Any, ax: Any = None, **look: Unpack[Look]) -> Any:
@@ -18,15 +106,18 @@ def study(table: Any, ax: Any = None, **look: Unpack[Look]) -> Any:
     panel = Panel("forward return [probability per share]", "quantile of the signal", time=False)
     panel.x_ticks = [(float(one), f"{one:.0f}") for one in quantile]
     panel.marks.append(Line(quantile, 0 * quantile, "zero", FAINT, dashed=True))
-    for place, name in enumerate(("gross", "net", "net_worst")):
-        at = quantile + 0.12 * (place - 1)
+    for place, (name, colour) in enumerate(zip(("gross", "net", "net_worst"), PALETTE, strict=False)):
+        at, details = quantile + 0.12 * (place - 1), [Detail("rows", count, ",.0f")]
         mean, legend = np.asarray(rows[name], np.float64), name.replace("_", ", missing exits at their ")
-        colour = PALETTE[place]
-        details = [Detail("rows", count, ",.0f")]
         panel.marks.append(Line(at, mean, name, colour, legend=legend, details=details, dots=np.full(len(at), 30.0)))
         if f"{name}_low" in rows:
-            x, y = np.full((2, len(at), 3), np.nan)
-            x[:, :2] = at[:, None]
-            y[:, :2] = np.column_stack([np.asarray(rows[f"{name}_{end}"], np.float64) for end in ("low", "high")])
-            panel.marks.append(Line(x.ravel(), y.ravel(), f"{name}, interval", colour, 1.2, 0.6))
+            low, high = (np.asarray(rows[f"{name}_{end}"], np.float64) for end in ("low", "high"))
+            panel.marks.append(_intervals(at, low, high, f"{name}, interval", colour))
     return draw([[panel]], ax, size=(7.0, 4.5), **look)
+
+
+def _intervals(x: Array, low: Array, high: Array, name: str, colour: str, legend: str | None = None) -> Line:
+    """A vertical line at each ``x``."""
+    at, y = np.full((2, len(x), 3), np.nan)
+    at[:, :2], y[:, :2] = x[:, None], np.column_stack((low, high))
+    return Line(at.ravel(), y.ravel(), name, colour, 1.2, 0.6, legend=legend)

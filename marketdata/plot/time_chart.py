@@ -1,20 +1,35 @@
-"""Charts of one value through time: prices, candles and metrics."""
+"""Charts of values through time: prices, candles, metrics, and the outcomes of a market or an event, stacked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
-from marketdata.adapters.dispatch import in_memory, names_of, series_of
+from marketdata.adapters.dispatch import collected, in_memory, names_of, opened, series_of
 from marketdata.errors import ConfigError
-from marketdata.plot.chart import ASK, BID, FAINT, ODDS_TICKS, PALETTE, Bars, Detail, Line, Mark, Panel
-from marketdata.plot.figure import Look, draw
+from marketdata.plot.chart import (
+    ASK,
+    BID,
+    FAINT,
+    ODDS_TICKS,
+    PALETTE,
+    Band,
+    Bars,
+    Detail,
+    Line,
+    Look,
+    Mark,
+    Panel,
+    draw,
+)
 from marketdata.plot.tokens import (
     Questions,
     TokenSeries,
+    broken_at_gaps,
     coloured,
+    last_value,
     market_name,
     questions_of,
     rank,
@@ -22,6 +37,8 @@ from marketdata.plot.tokens import (
 )
 from marketdata.points import schema
 from marketdata.points.arguments import flag, text
+from marketdata.tidy.baskets import event_probabilities
+from marketdata.tidy.cross_token import probabilities
 
 _MOST_MARKETS = 60
 _BAR_COLUMNS = ("open", "high", "low", "close")
@@ -87,19 +104,12 @@ def prices(
             details = [Detail("points", values, ",.0f") for values in counts]
             panel.marks.append(Line(ts, price, token.label, colour, legend=legend, details=details))
         panels.append(panel)
-    panels = panels or [Panel(f"{value} [probability]", y_range=(-0.02, 1.02))]
+    panels = panels or [Panel(f"{value} [probability]")]
     _share_scale(panels, log_odds=log_odds)
     return _draw_markets(panels, ax, look)
 
 
-def candles(
-    frame: Any,
-    ax: Any = None,
-    *,
-    markets: Questions = None,
-    both: bool = False,
-    **look: Unpack[Look],
-) -> Any:
+def candles(frame: Any, ax: Any = None, *, markets: Questions = None, both: bool = False, **look: Unpack[Look]) -> Any:
     """Draw the bars of `marketdata.ohlc` as candles, one panel per market; of two outcomes only the first.
 
     Returns the chart of price [probability] over time [UTC]. A body reaches from ``open`` to ``close``, and a wick from
@@ -114,10 +124,10 @@ def candles(
     'price of Yes'
     """
     flag("both", both)
-    series_of(frame, "A chart of candles", ("ts", *_BAR_COLUMNS))
+    table = series_of(frame, "A chart of candles", ("ts", *_BAR_COLUMNS))
     questions, first_tokens = questions_of(markets)
     panels = []
-    for market_id, tokens in _by_market(token_series(in_memory(frame), _BAR_COLUMNS), first_tokens):
+    for market_id, tokens in _by_market(token_series(table, _BAR_COLUMNS), first_tokens):
         if len(tokens) > 2:
             tokens.sort(key=lambda t: -t.columns["close"][-1])
         for token in tokens if both else tokens[:1]:
@@ -135,12 +145,7 @@ def candles(
 
 
 def metrics(
-    frame: Any,
-    ax: Any = None,
-    *,
-    column: str = "volume",
-    markets: Questions = None,
-    **look: Unpack[Look],
+    frame: Any, ax: Any = None, *, column: str = "volume", markets: Questions = None, **look: Unpack[Look]
 ) -> Any:
     """Draw one metric (``column``) over time, a line per market; see `prices`.
 
@@ -152,14 +157,50 @@ def metrics(
     if text("column", column, "its name") not in (allowed := schema.value_columns(table.names)):
         raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
     questions, _ = questions_of(markets)
-    markets_shown = list(token_series(table, [column], questions))
-    panel = Panel(_metric_label(column, simulated=bool(look.get("simulated"))))
-    for market, colour, name in coloured(markets_shown, column, "markets"):
+    shown = list(token_series(table, [column], questions))
+    simulated = {"volume": "USD traded so far", "liquidity": "USD"}.get(column, "simulated")
+    unit = simulated if look.get("simulated") else "unit of the service"
+    panel = Panel("spread of the market [probability]" if column == "spread" else f"{column} [{unit}]")
+    for market, colour, legend in coloured(shown, column, "markets"):
         ts, value = market.broken(column)
-        legend = name if len(markets_shown) > 1 else None
-        panel.marks.append(Line(ts, value, market.label, colour, legend=legend))
-    many = f"{len(markets_shown)} markets" if markets_shown else ""
-    name = market_name(questions, markets_shown[0].market_id, 200) if len(markets_shown) == 1 else many
+        panel.marks.append(Line(ts, value, market.label, colour, legend=legend if len(shown) > 1 else None))
+    name = market_name(questions, shown[0].market_id, 200) if len(shown) == 1 else f"{len(shown)} markets"
+    return draw([[panel]], ax, name=name if shown else "", **look)
+
+
+def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: Unpack[Look]) -> Any:
+    """Draw the outcomes of one market, or of one event, stacked through time: the share of each in the sum of prices.
+
+    Returns the chart of stacked `marketdata.probabilities` [0 to 1] over time [UTC], the greatest at the end lowest.
+
+    - A time at which an outcome has no price is a gap.
+    - The legend has the order of the stack and the last value of each outcome.
+    - With more than six outcomes, the others are one area.
+    - With ``markets``, records as for `marketdata.event_overround`, the outcomes of several markets are the Yes of each
+      market of an event, named by their questions.
+
+    For other parameters see `prices`.
+
+    Examples
+    --------
+    >>> ax = md.plot.outcomes(md.testing.prices())
+    >>> [line.get_label() for line in ax.lines]
+    ['No 57.0%', 'Yes 43.0%']
+    """
+    rows = collected(frame)
+    stacked = list(token_series(opened(probabilities(rows), ["series"]), ["probability"]))
+    count = len({token.market_id for token in stacked})
+    if count > 1 and markets is None:
+        raise ConfigError(
+            f"One market is drawn, the frame has {count}; filter it on one market_id, or give markets=, the records of "
+            "the markets of an event."
+        )
+    if count > 1:
+        stacked = list(token_series(opened(event_probabilities(rows, markets), ["series"]), ["probability"]))
+    questions, _ = questions_of(markets)
+    panel = Panel("probability", y_range=(0.0, 1.0), legend_outside=True, legend_reversed=True)
+    panel.marks.extend(_stack(stacked, questions if count > 1 else None))
+    name = market_name(questions, stacked[0].market_id, 200) if count == 1 else f"{len(stacked)} markets of an event"
     return draw([[panel]], ax, name=name, **look)
 
 
@@ -181,7 +222,7 @@ def _draw_markets(panels: list[Panel], ax: Any, look: Look) -> Any:
     """Draw panels in rows of two. A single panel passes its title to the chart."""
     if len(panels) == 1:
         name, panels[0].title = panels[0].title, ""
-        return draw([panels], ax, name=name, **look)  # type: ignore[list-item]  # a row may also have free places
+        return draw([[*panels]], ax, name=name, **look)
     for panel in panels[:-2]:
         panel.x_label = ""
     for panel in panels[1::2]:
@@ -195,17 +236,16 @@ def _candle_marks(token: TokenSeries) -> list[Mark]:
     """Wicks as one broken line, and bodies in two colours. A body without a change is as high as a thin line."""
     ts, (first, high, low, last) = token.ts, (token.columns[c] for c in _BAR_COLUMNS)
     step = np.median(np.diff(ts)).astype("m8[us]") if len(ts) > 1 else np.timedelta64(3_600_000_000, "us")
-    middle = ts + step // 2
-    wicks = Line(np.repeat(middle, 3), np.column_stack((low, high, np.full(len(ts), np.nan))).ravel(), "", FAINT, 1.0)
+    wick = np.column_stack((low, high, np.full(len(ts), np.nan))).ravel()
     least = max(float(np.nanmax(high) - np.nanmin(low)), 0.02) / 300
-    marks: list[Mark] = [wicks]
+    thin = np.maximum(least - np.abs(last - first), 0.0) / 2
+    x = np.stack((ts + step // 8, ts + step - step // 8))
+    y = np.stack((np.minimum(first, last) - thin, np.maximum(first, last) + thin))
+    marks: list[Mark] = [Line(np.repeat(ts + step // 2, 3), wick, "", FAINT, 1.0)]
     for rose, colour, name in ((last >= first, BID, "rose"), (last < first, ASK, "fell")):
         if rose.any():
-            bottom, top = np.minimum(first, last)[rose], np.maximum(first, last)[rose]
-            thin = np.maximum(least - (top - bottom), 0.0) / 2
             details = [Detail(c, token.columns[c][rose]) for c in _BAR_COLUMNS]
-            start, end = (ts + step // 8)[rose], (ts + step - step // 8)[rose]
-            marks.append(Bars(start, end, bottom - thin, top + thin, colour, name, details))
+            marks.append(Bars(x[:, rose], y[:, rose], colour, name, details))
     return marks
 
 
@@ -225,10 +265,23 @@ def _share_scale(panels: list[Panel], *, log_odds: bool) -> None:
             panel.y_ticks = [(p, f"{p:.3g}") for p in ODDS_TICKS if low <= p <= high]
 
 
-def _metric_label(column: str, *, simulated: bool) -> str:
-    if column == "spread":
-        return "spread of the market [probability]"
-    if not simulated:
-        return f"{column} [unit of the service]"
-    units = {"volume": "USD traded so far", "liquidity": "USD"}
-    return f"{column} [{units.get(column, 'simulated')}]"
+def _stack(tokens: Sequence[TokenSeries], questions: Mapping[str, str] | None) -> Iterator[Line | Band]:
+    """Areas one upon the other, the greatest at the end first; those that have no colour of their own as one."""
+    if not tokens:
+        return
+    ordered, most = sorted(tokens, key=lambda t: -last_value(t.columns["probability"])), len(PALETTE)
+    ts = np.unique(np.concatenate([token.ts for token in ordered]))
+    shares = np.full((len(ordered), len(ts)), np.nan)
+    for row, token in zip(shares, ordered, strict=True):
+        row[np.searchsorted(ts, token.ts)] = token.columns["probability"]
+    names = [t.label if questions is None else market_name(questions, t.market_id, 40) for t in ordered]
+    if len(ordered) > most:
+        shares = np.vstack((shares[:most], shares[most:].sum(axis=0)))
+        names[most:] = [f"{len(ordered) - most} further outcomes"]
+    ts, *each = broken_at_gaps(ts, *shares)
+    edge = np.where(np.isnan(each).any(axis=0), np.nan, 0.0)
+    for share, name, colour in zip(each, names, (*PALETTE, FAINT), strict=False):
+        low, edge = edge, edge + share
+        yield Band(ts, low, edge, colour, 0.8)
+        legend = f"{name} {last_value(share):.1%}"
+        yield Line(ts, edge, name, colour, 2.0, legend=legend, details=[Detail("share", share, ".1%")])

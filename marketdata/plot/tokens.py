@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,14 +13,13 @@ from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame
 from marketdata.display import without_middle
 from marketdata.errors import ConfigError
-from marketdata.plot.chart import FURTHER, PALETTE, Array
+from marketdata.plot.chart import FAINT, PALETTE, Array
 
 # Any stands for a frame of market records.
 Questions = Mapping[str, str] | Any
 
 
-@dataclass(frozen=True, eq=False)
-class TokenSeries:
+class TokenSeries(NamedTuple):
     """Values of one token, ordered by time."""
 
     market_id: str
@@ -49,18 +47,16 @@ def token_series(table: Frame, columns: Sequence[str], names: Mapping[str, str] 
         yield TokenSeries(market, token or "", name, ts[a:b], {c: v[a:b] for c, v in series.values.items()})
 
 
-def coloured(tokens: Sequence[TokenSeries], value: str, what: str) -> list[tuple[TokenSeries, str, str | None]]:
+def coloured(tokens: Sequence[TokenSeries], value: str, what: str) -> list[tuple[TokenSeries, str, str]]:
     """Tokens in the order in which they are drawn, each with its colour and its text in the legend.
 
-    If there are more tokens than colours, those with the greatest last value get one. The others share a colour.
+    If there are more tokens than colours, those with the greatest last value get one. The others share one entry.
     """
-    if len(tokens) <= len(PALETTE):
-        return [(t, c, t.label) for t, c in zip(tokens, PALETTE, strict=False)]
-    ordered = sorted(tokens, key=lambda t: -last_value(t.columns[value]))
-    most, others = ordered[: len(PALETTE)], ordered[len(PALETTE) :]
-    entries = [f"{len(others)} further {what}", *[None] * (len(others) - 1)]
-    further = [(t, FURTHER, entry) for t, entry in zip(others, entries, strict=True)]
-    return [*further, *((t, c, t.label) for t, c in zip(most, PALETTE, strict=True))]
+    most = len(PALETTE)
+    ordered = tokens if len(tokens) <= most else sorted(tokens, key=lambda t: -last_value(t.columns[value]))
+    further = f"{len(tokens) - most} further {what}"
+    named = [(t, colour, t.label) for t, colour in zip(ordered, PALETTE, strict=False)]
+    return [*((t, FAINT, further) for t in ordered[most:]), *named]
 
 
 def last_value(values: Array) -> float:

@@ -713,8 +713,6 @@ def test_outcomes_of_an_event_are_named_by_their_questions(backend: str) -> None
     assert names == [f"Will there be {m} tomorrow?" for m in ("wind", "snow", "rain")]
     with pytest.raises(md.errors.ConfigError, match="the frame has 3"):
         plot.outcomes(prices, backend=backend)
-    with pytest.raises(md.errors.ConfigError, match="is now markets="):
-        plot.outcomes(prices, events=events)
 
 
 def test_outcomes_of_many_are_six_and_the_rest(many) -> None:
@@ -783,6 +781,6 @@ def test_a_backend_is_one_of_two(ax) -> None:
 def test_a_backend_that_is_not_installed_says_what_installs_it(monkeypatch) -> None:
     """The error has the command that installs the library."""
     there = importlib.util.find_spec
-    monkeypatch.setattr("marketdata.plot.figure.find_spec", lambda name: None if name == "plotly" else there(name))
+    monkeypatch.setattr("marketdata.plot.chart.find_spec", lambda name: None if name == "plotly" else there(name))
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'plotly>="):
         plot.prices(testing.prices(), backend="plotly")
