@@ -24,6 +24,7 @@ from marketdata.archive.storage.errors import reading
 from marketdata.archive.storage.location import located
 from marketdata.archive.storage.parquet import is_url
 from marketdata.archive.store import ArchiveStore
+from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole, with_flags
 from marketdata.points.records import KINDS, RecordKind
@@ -114,7 +115,7 @@ class Archive(Generic[Frame]):
         return summary.line(self._store)
 
     def _repr_html_(self) -> str:
-        return summary.html(self._store)
+        return html_table((summary.facts(self._store) or {"Archive": self._location}).items())
 
     @property
     def location(self) -> str:
@@ -625,7 +626,7 @@ class Archive(Generic[Frame]):
         >>> archive.markets(search="harbour")["market_id"].tolist() == [market]
         True
         """
-        records = listings.listed(self._opened().catalog["markets"], search, {"event_slug": event_slug})
+        records = listings.listed(self._opened().catalog["markets"], search, event_slug=event_slug)
         return self._at(records, at, is_open=False)
 
     def universe(
@@ -642,7 +643,7 @@ class Archive(Generic[Frame]):
         >>> "status" in archive.universe("2025-12-31T12:00").columns
         False
         """
-        records = listings.listed(self._opened().catalog["markets"], search, {"event_slug": event_slug})
+        records = listings.listed(self._opened().catalog["markets"], search, event_slug=event_slug)
         return self._at(records, at, is_open=True, keep=keep)
 
     def events(self, series_slug: str | None = None, search: str | None = None) -> Frame:
@@ -651,7 +652,7 @@ class Archive(Generic[Frame]):
         Columns: ``event_id slug title status start_date end_date tags`` and more. ``series_slug`` selects a series,
         and ``search`` a text as for `markets`.
         """
-        records = listings.listed(self._opened().catalog["events"], search, {"series_slug": series_slug})
+        records = listings.listed(self._opened().catalog["events"], search, series_slug=series_slug)
         return cast("Frame", listings.records_frame("events", records, self._frame))
 
     def series(self, search: str | None = None) -> Frame:
@@ -659,7 +660,7 @@ class Archive(Generic[Frame]):
 
         Columns: ``series_id slug title status start_date end_date`` and more.
         """
-        records = listings.listed(self._opened().catalog["series"], search, {})
+        records = listings.listed(self._opened().catalog["series"], search)
         return cast("Frame", listings.records_frame("series", records, self._frame))
 
     def _at(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,10 @@ from marketdata.points.order import ascending
 from marketdata.points.records import RecordKind
 from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.points.views import VIEWS, View, view_of
-from marketdata.resolution import BucketWidth, Resolution
-from marketdata.times import SECOND, TOO_FAR, Range, to_text
+from marketdata.resolution import Resolution
+from marketdata.times import SECOND, TOO_FAR, to_text
+
+_ADD_MARKET = "Add the market first: archive.add(markets=frame), with token_ids and token_labels."
 
 
 def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, series: Any = None) -> None:
@@ -40,9 +41,8 @@ def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, se
 
 
 class Added(NamedTuple):
-    """How many points were read, those that were stored at the base, and by how many points there are more."""
+    """The points that were stored at the base, and by how many points there are more."""
 
-    read: int
     columns: Data
     growth: int
 
@@ -50,31 +50,33 @@ class Added(NamedTuple):
 def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False) -> Added:
     """Add points of a view as `Archive.add` does."""
     markets, base = store.catalog["markets"], store.base
-    read = identified(view, _columns(view, data, markets), markets)
-    _check_values(view, read)
-    columns = _distinct(view, read)
+    columns = identified(view, _columns(view, data, markets), markets)
+    _check_values(view, columns)
+    columns = _distinct(view, columns)
     if (columns.ts % base.micros).any():
         from marketdata.points.resample import resample_columns
 
         columns = resample_columns(columns, base)
     if not len(columns):
-        return Added(0, columns, 0)
+        return Added(columns, 0)
     if complete:
         _check_tokens(view, columns, markets)
     state = CoverageState.FINAL if complete else CoverageState.RECORDED
-    coarse = coarse_grid(columns, base)
-    if coarse is not None:
-        _check_width(store, view, {m: hull_of(times, base.micros) for m, times in times_of(columns).items()}, coarse)
-        if not complete and len(np.unique(columns.ts)) >= 12:  # fewer may be chance, or a choice of moments
+    times = ascending(columns.ts)
+    # The widest resolution on whose grid all times are; one or two may be there by chance.
+    coarse = [r for r in Resolution if r.micros > base.micros and not (times % r.micros).any()][-1:]
+    if coarse and len(times) >= 3:
+        _check_width(store, view, columns, coarse[0])
+        if not complete and len(times) >= 12:  # fewer may be chance, or a choice of moments
             warn(
-                f"The {view} rows have the grid of {coarse}. They are kept as the {base} points of these moments, "
+                f"The {view} rows have the grid of {coarse[0]}. They are kept as the {base} points of these moments, "
                 "and their range as unverified, so that pull fetches the points between. If they are aggregates, "
                 f"add the {base} points they were made of instead.",
                 PartialCoverageWarning,
             )
             state = CoverageState.UNVERIFIED
     markets.upsert(seen_markets(columns, markets))
-    return Added(len(read), columns, store.upsert(view, columns, state, whole=replace))
+    return Added(columns, store.upsert(view, columns, state, whole=replace))
 
 
 def _check_values(view: View, columns: Data) -> None:
@@ -85,21 +87,21 @@ def _check_values(view: View, columns: Data) -> None:
             f"A ts of the {view} rows is {columns.ts[far[0]] // SECOND} s after 1970, later than the year 5138; it "
             'is of another unit: give the datetime column the unit of its numbers, such as "ms".'
         )
-    checks, rows = [], np.arange(len(columns))
+    rows, price, size = np.arange(len(columns)), np.empty(0), np.empty(0)
     if isinstance(columns, Books):
         price, size = columns.levels()
         rows = np.repeat(rows, columns.counts.reshape(-1, 2).sum(axis=1))
-        checks = [("price", price, outside_0_1(price), NOT_0_1), ("size", size, size < 0, "below 0; sizes are shares.")]
+        if not (np.isfinite(price) & np.isfinite(size)).all():
+            raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
     elif view == "prices":
-        checks = [("price", columns.price, outside_0_1(columns.price), NOT_0_1)]
+        price = columns.price
+    checks = [("price", price, outside_0_1(price), NOT_0_1), ("size", size, size < 0, "below 0; sizes are shares.")]
     for name, values, is_wrong, problem in checks:
         if len(wrong := np.flatnonzero(is_wrong)):
             raise NotTidyError(
                 f"A {name} of the {view} rows is {values[wrong[0]]:g} ({_row(columns, int(rows[wrong[0]]))}), {problem}"
                 + (f" {len(wrong)} values are so." if len(wrong) > 1 else "")
             )
-    if isinstance(columns, Books) and not all(np.isfinite(values).all() for values in columns.levels()):
-        raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
 
 
 def _row(columns: Data, at: int) -> str:
@@ -114,23 +116,20 @@ def _check_tokens(view: View, columns: Data, markets: Catalog) -> None:
     for market_id, token_id, _ in columns.tokens if VIEWS[view].has_tokens else ():
         given.setdefault(market_id, set()).add(token_id)
     for market_id, ids in sorted(given.items()):
-        record = markets.of_id(market_id)
+        record, market = markets.of_id(market_id), repr(market_id[:200])
         # If a market is unknown, several tokens are taken to be all of its tokens.
         if record is None and len(ids) == 1:
-            raise ArchiveError(
-                f"complete=True, but the {view} rows hold one token of market {market_id[:200]!r}, which the archive "
-                "does not know. Add it first: archive.add(markets=frame), with token_ids and token_labels."
-            )
+            problem = f"hold one token of market {market}, which the archive does not know. {_ADD_MARKET}"
+            raise ArchiveError(f"complete=True, but the {view} rows {problem}")
         tokens = record.get("tokens", ()) if record else ()
         if lacking := [t["label"] for t in tokens if t.get("id") and t["id"] not in ids]:
-            raise ArchiveError(
-                f"complete=True, but the {view} rows of market {market_id[:200]!r} lack its tokens {lacking[:5]}. "
-                "Add all tokens together, or leave complete=True out."
-            )
+            problem = f"of market {market} lack its tokens {lacking[:5]}. Add all tokens, or leave complete=True out."
+            raise ArchiveError(f"complete=True, but the {view} rows {problem}")
 
 
-def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], width: Resolution) -> None:
+def _check_width(store: ArchiveStore, view: View, columns: Data, width: Resolution) -> None:
     """ArchiveError if aggregated rows would replace the points they were made of."""
+    ranges = {market: hull_of(times, store.base.micros) for market, times in times_of(columns).items()}
     stored = query.read(store.points[view], view, list(ranges), ranges)
     fine = np.flatnonzero(stored.ts % width.micros)
     if len(fine):
@@ -140,15 +139,6 @@ def _check_width(store: ArchiveStore, view: View, ranges: Mapping[str, Range], w
             f"{ranges[market_id]}, which they would replace. The archive holds {store.base} points and derives "
             "coarser ones: there is no need to add those."
         )
-
-
-def coarse_grid(columns: Data, base: BucketWidth) -> Resolution | None:
-    """The widest resolution above the base on whose grid all times are, at least three; None without one."""
-    times = ascending(columns.ts)
-    if len(times) < 3:
-        return None
-    fitting = [r for r in Resolution if r.micros > base.micros and not (times % r.micros).any()]
-    return max(fitting, key=lambda r: r.micros, default=None)
 
 
 def _distinct(view: View, columns: Data) -> Data:
@@ -175,34 +165,25 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
     from marketdata.tidy.frames import to_columns
 
     names = set(names_of(data))
-    if (
-        VIEWS[view].has_tokens
-        and view != "books"
-        and any(wanted <= names for wanted in ({"side", "level"}, set(LISTS)))
-    ):
-        raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
+    if view == "prices" and any(levels <= names for levels in ({"side", "level"}, set(LISTS))):
+        raise ConfigError("prices= was given the levels of books; pass them as books=.")
     by_slug = not VIEWS[view].has_tokens and "slug" in names and "market_id" not in names
-    if by_slug:
-        data = as_polars(data).rename({"slug": "market_id"})
-    columns = to_columns(view, data, lookup=True)
+    columns = to_columns(view, as_polars(data).rename({"slug": "market_id"}) if by_slug else data, lookup=True)
     if isinstance(columns, Books):
         return columns
     if by_slug:
-        columns = columns.grouped([Token(_id_of(token.market_id, markets)) for token in columns.tokens], columns.token)
+        tokens = []
+        for slug, *_ in columns.tokens:
+            record = markets.find(slug) if slug else None
+            if record is None:
+                raise ArchiveError(
+                    f"rows name the market by slug {slug[:200]!r}, which the archive does not know. {_ADD_MARKET}"
+                )
+            tokens.append(Token(str(record["id"])))
+        columns = columns.grouped(tokens, columns.token)
     # Counts weigh the means of coarser frames; the archive stores base points.
     values = {k: v for k, v in columns.values.items() if not is_count(k, columns.values)}
     return dataclasses.replace(columns, values=values)
-
-
-def _id_of(slug: str, markets: Catalog) -> str:
-    """The id of the market with this slug."""
-    record = markets.find(slug) if slug else None
-    if record is None:
-        raise ArchiveError(
-            f"rows name the market by slug {slug[:200]!r}, which the archive does not know. "
-            "Add it first: archive.add(markets=frame)."
-        )
-    return str(record["id"])
 
 
 def identified(view: View, columns: Data, markets: Catalog) -> Data:
@@ -211,7 +192,13 @@ def identified(view: View, columns: Data, markets: Catalog) -> Data:
     A token is its ids. Its label comes from its newest row that has one, or else from its record.
     """
     for text in {text for token in columns.tokens for text in token if text and not text.isascii()}:
-        _check_text(view, text)
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # two such ids would become one in a file
+            raise NotTidyError(
+                f"The id or label {text[:60]!r} of the {view} rows has half a character, a lone surrogate. "
+                "Repair it first."
+            ) from None
     columns = columns.sort()
     tokens = [_with_ids(view, token, markets) for token in columns.tokens]
     nameless = {(token.market_id, token.token_label) for token in tokens if token.token_label and not token.token_id}
@@ -233,16 +220,6 @@ def identified(view: View, columns: Data, markets: Catalog) -> Data:
     return columns if tuple(tokens) == columns.tokens else columns.grouped(tokens, columns.token).sort()
 
 
-def _check_text(view: View, text: str) -> None:
-    """NotTidyError for an id or label with half a surrogate pair: two such ids would become one in a file."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise NotTidyError(
-            f"The id or label {text[:60]!r} of the {view} rows has half a character, a lone surrogate. Repair it first."
-        ) from None
-
-
 def _with_ids(view: View, token: Token, markets: Catalog) -> Token:
     """The token with the market and the id that the archive knows, where it has none."""
     market_id, token_id, label = token
@@ -260,15 +237,10 @@ def _with_ids(view: View, token: Token, markets: Catalog) -> Token:
     if not token_id:
         raise NotTidyError("A row has neither a token_id nor a market_id with a token_label; it needs one of them.")
     several = markets.markets_of(token_id)
-    if not several:
-        raise ArchiveError(
-            f"token {token_id[:100]!r} is not a token of any market in the archive, and the {view} rows do not name "
-            "its market_id. Add the market first: archive.add(markets=frame), with token_ids and token_labels."
-        )
-    if len(several) > 1:
-        raise ArchiveError(
-            f"token {token_id[:100]!r} is a token of the markets {several[:5]}; the {view} rows need their market_id."
-        )
+    if len(several) != 1:
+        owners = f"a token of the markets {several[:5]}" if several else "not a token of any market in the archive"
+        problem = f"is {owners}, and the {view} rows do not name its market_id."
+        raise ArchiveError(f"token {token_id[:100]!r} {problem} {'' if several else _ADD_MARKET}".rstrip())
     return Token(several[0], token_id, label)
 
 

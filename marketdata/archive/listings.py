@@ -18,26 +18,24 @@ from marketdata.times import first_time
 from marketdata.typing import FrameKind
 
 
-def listed(catalog: Catalog, search: str | None, filters: Mapping[str, str | None]) -> list[Record]:
+def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[Record]:
     """Records with these values of fields, and with a text in id, slug, question or title; warns if none has them."""
     words = "" if search is None else text("search", search, "words").casefold()
-    given = {name: text(name, value, "one") for name, value in filters.items() if value is not None}
     records = catalog.records()
-    for name, value in given.items():
-        _warn_unknown(catalog, records, name, value)
-    chosen = [record for record in records if all(record.get(name) == value for name, value in given.items())]
-    return [r for r in chosen if not words or any(words in str(r.get(name) or "").casefold() for name in SEARCHED)]
-
-
-def _warn_unknown(catalog: Catalog, records: Sequence[Record], name: str, value: str) -> None:
-    values = {str(record[name]) for record in records if record.get(name) is not None}
-    if value in values:
-        return
-    similar = ", ".join(map(repr, get_close_matches(value, values, n=3)))
-    hint = f"{similar and f'Similar: {similar}. '}Give search= to find them by words."
-    if catalog.find(value) is not None:
-        hint = f"It is one of the {catalog.kind} itself, which search={value!r} finds."
-    warn(f"No {catalog.kind} of the archive have {name}={value!r}.", EmptyRangeWarning, hint=hint)
+    for name, value in filters.items():
+        if value is None:
+            continue
+        chosen = [record for record in records if record.get(name) == text(name, value, "one")]
+        if not chosen:
+            similar = get_close_matches(value, {str(r[name]) for r in records if r.get(name) is not None}, n=3)
+            hint = "Give search= to find them by words."
+            if catalog.find(value) is not None:
+                hint = f"It is one of the {catalog.kind} itself, which search={value!r} finds."
+            elif similar:
+                hint = f"Similar: {', '.join(map(repr, similar))}. {hint}"
+            warn(f"No {catalog.kind} of the archive have {name}={value!r}.", EmptyRangeWarning, hint=hint)
+        records = chosen
+    return [r for r in records if not words or any(words in str(r.get(name) or "").casefold() for name in SEARCHED)]
 
 
 def records_frame(kind: RecordKind, records: Sequence[Record], frame: FrameKind) -> Any:
@@ -61,7 +59,10 @@ def existed(
     for record in records:
         began = first_time(record, "start_date", "created_at")
         began = first().get(str(record["id"])) if began is None else began
-        if began is not None and began <= at and not (is_open and _closed_by(record, at)):
+        # A market that is over and does not say when had its scheduled end.
+        over = record.get("status") in ("closed", "resolved") or record.get("resolved_token_id") is not None
+        closed = first_time(record, "closed_at", "resolved_at", *(("end_date",) if over else ()))
+        if began is not None and began <= at and not (is_open and closed is not None and closed <= at):
             out.append(record)
     return out
 
@@ -75,10 +76,3 @@ def first_rows(coverage: Mapping[View, Coverage]) -> dict[str, int]:
                 if record.rows:
                     out[market] = min(out.get(market, record.start), record.start)
     return out
-
-
-def _closed_by(record: Record, at: int) -> bool:
-    """Whether trading had ended by then; a market that is over and does not say when had its scheduled end."""
-    over = record.get("status") in ("closed", "resolved") or record.get("resolved_token_id") is not None
-    closed = first_time(record, "closed_at", "resolved_at", *(("end_date",) if over else ()))
-    return closed is not None and closed <= at

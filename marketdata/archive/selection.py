@@ -11,6 +11,7 @@ from marketdata.archive import records
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.arguments import names
+from marketdata.points.records import RecordKind
 
 
 class Selection:
@@ -32,7 +33,7 @@ class Selection:
             raise ConfigError("names nothing; all_markets=True takes every market.", argument=self._way, value="")
         self._store, self._client, self._value = store, client, value
         if self._way in ("markets", "tags", "file"):
-            self._value = names(self._way, value) if self._way != "file" else list(dict.fromkeys(names_in(value)))
+            self._value = names(self._way, _lines(value) if self._way == "file" else value)
             if not self._value:
                 problem = "names nothing; pass an id or slug as text, or a list of them."
                 raise ConfigError(problem, argument=self._way, value=value)
@@ -41,12 +42,14 @@ class Selection:
         """Ids of the markets, unknown names unchanged; NotFoundError if the service lists none."""
         if self._way in ("markets", "file"):
             return self._named()
-        if self._way == "series":
-            listed = [market for slug in self._listed_events() for market in self._listed(event_slug=slug)]
-        elif self._way == "all_markets":
-            listed = self._listed()
-        else:
-            listed = self._listed(**{"event_slug" if self._way == "event" else self._way: self._value})
+        filters: list[dict[str, Any]] = [{} if self._way == "all_markets" else {self._way: self._value}]
+        if self._way == "event":
+            filters = [{"event_slug": self._value}]
+        elif self._way == "series":
+            events = _read("events", self._client.events(series_slug=self._value), series_slug=self._value)
+            self._store.catalog["events"].upsert(events)
+            filters = [{"event_slug": event["slug"]} for event in events if event.get("slug")]
+        listed = [market for one in filters for market in self._listed(one)]
         if not listed:
             what = "no market" if self._way == "all_markets" else f"no market of {self._way}={self._value!r}"
             argument = self._way if self._way in ("search", "tags") else "event"
@@ -56,36 +59,31 @@ class Selection:
         return list(dict.fromkeys(listed))
 
     def _named(self) -> list[str]:
-        markets, events, names = self._store.catalog["markets"], self._store.catalog["events"], self._value
-        absent = [name for name in names if markets.find(name) is None]
+        markets, events = self._store.catalog["markets"], self._store.catalog["events"]
+        absent = [name for name in self._value if markets.find(name) is None]
         if absent:
             fetched = [records.read("markets", records.plain(row)) for row in self._client.market_records(absent)]
             markets.upsert(fetched)
             events.upsert(records.derive("events", fetched, markets.records(), events.records()))
-        stored = [(name, markets.find(name)) for name in names]
-        return list(dict.fromkeys(str(record["id"]) if record is not None else name for name, record in stored))
+        return list(dict.fromkeys(str((markets.find(name) or {"id": name})["id"]) for name in self._value))
 
-    def _listed(self, **filters: Any) -> list[str]:
+    def _listed(self, filters: dict[str, Any]) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""
-        rows, slug = records.rows_of(self._client.markets(**filters)), filters.get("event_slug")
-        listed = [records.read("markets", row) for row in rows]
-        listed = [{**m, "event_slug": m.get("event_slug") or slug} for m in listed]
+        listed = _read("markets", self._client.markets(**filters), event_slug=filters.get("event_slug"))
         events = self._store.catalog["events"]
         self._store.catalog["markets"].upsert(listed)
         derived = records.derive("events", listed)
         events.upsert(e for e in derived if events.find(e["id"]) is None and events.find(str(e["slug"])) is None)
         return [str(m["id"]) for m in listed]
 
-    def _listed_events(self) -> list[str]:
-        """Slugs of the events of the series that the service lists; their records are stored."""
-        rows = records.rows_of(self._client.events(series_slug=self._value))
-        events = [records.read("events", row) for row in rows]
-        events = [{**e, "series_slug": e.get("series_slug") or self._value} for e in events]
-        self._store.catalog["events"].upsert(events)
-        return [str(e["slug"]) for e in events if e.get("slug")]
+
+def _read(kind: RecordKind, frame: Any, **known: str | None) -> list[records.Record]:
+    """Records of a listing, with what is ``known`` of all where they do not say it."""
+    rows = [records.read(kind, row) for row in records.rows_of(frame)]
+    return [{**row, **{name: row.get(name) or value for name, value in known.items()}} for row in rows]
 
 
-def names_in(file: Any) -> list[str]:
+def _lines(file: Any) -> list[str]:
     """Ids and slugs of a text file, one a line; ``#`` begins a comment, ``-`` is the standard input."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")

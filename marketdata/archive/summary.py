@@ -1,8 +1,6 @@
-"""What an archive holds, in a line and as HTML: views, markets, time and size, from the commit logs alone."""
+"""What an archive holds: views, markets, time and size, from the commit logs alone."""
 
 from __future__ import annotations
-
-import html as escaping
 
 from marketdata.archive.storage.parquet import FAR
 from marketdata.archive.store import ArchiveStore
@@ -10,7 +8,7 @@ from marketdata.errors import MarketDataError
 from marketdata.times import to_datetime
 
 
-def _facts(store: ArchiveStore) -> dict[str, str] | None:
+def facts(store: ArchiveStore) -> dict[str, str] | None:
     """The summary of the newest versions; None where the archive cannot be read."""
     try:
         files = {view: table.version().files for view, table in store.points.items()}
@@ -33,18 +31,11 @@ def _facts(store: ArchiveStore) -> dict[str, str] | None:
 
 def line(store: ArchiveStore) -> str:
     """One line; only the address where the archive cannot be read."""
-    facts = _facts(store)
-    if facts is None:
+    values = facts(store)
+    if values is None:
         return f"Archive({store.root!r})"
-    _, views, markets, span, base, size = facts.values()
+    _, views, markets, span, base, size = values.values()
     count = f"{markets} market{'' if markets == '1' else 's'}"
     if views == "none":
         return f"Archive({store.root!r}): {count}, no points"
     return f"Archive({store.root!r}): {views} of {count}, {span} UTC at {base}, {size}"
-
-
-def html(store: ArchiveStore) -> str:
-    """A small table for notebooks."""
-    rows = _facts(store) or {"Archive": store.root}
-    cells = "".join(f"<tr><th>{name}</th><td>{escaping.escape(text)}</td></tr>" for name, text in rows.items())
-    return f"<table>{cells}</table>"

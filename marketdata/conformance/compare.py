@@ -12,8 +12,7 @@ import numpy as np
 
 from marketdata.conformance.report import READINGS, Finding
 from marketdata.errors import LimitTooSmallError
-from marketdata.points.columns import Books, Data, Page, Series, Token
-from marketdata.points.duplicates import values_of
+from marketdata.points.columns import Books, Data, Page, Series, Token, values_of
 from marketdata.points.resample import aggregate
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
@@ -40,7 +39,12 @@ def pairs(rng: Range, fine: BucketWidth, coarse: BucketWidth, near: Data, far: D
     codes: dict[tuple[int, bytes], int] = {}
     series = [one.sort() if isinstance(one, Series) else _numbered(one.sort(), codes) for one in (near, far)]
     for name in series[0].values:
-        yield Pair(rng, fine, coarse, *(replace(one, values={"price": values_of(one, name, float)}) for one in series))
+        yield Pair(
+            rng,
+            fine,
+            coarse,
+            *(replace(one, values={"price": values_of(one, name, np.dtype(float))}) for one in series),
+        )
 
 
 def _numbered(books: Books, codes: dict[tuple[int, bytes], int]) -> Series:
