@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack
 from marketdata.adapters.recordings.columns import renamed_columns
 from marketdata.adapters.recordings.format import kept_fields
 from marketdata.adapters.recordings.paths import files_of
-from marketdata.archive import ingest, listings, maintenance, query, recordings, scan, sql, summary
-from marketdata.archive.follow import Round, rounds
-from marketdata.archive.pull import FetchedRange, Pull, wanted_range
+from marketdata.archive import ingest, listings, maintenance, query, recordings, scan, sql
+from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
 from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
@@ -112,10 +111,10 @@ class Archive(Generic[Frame]):
             self._store.base  # noqa: B018  an archive of another base is refused here, not at the first read
 
     def __repr__(self) -> str:
-        return summary.line(self._store)
+        return listings.line(self._store)
 
     def _repr_html_(self) -> str:
-        return html_table((summary.facts(self._store) or {"Archive": self._location}).items())
+        return html_table((listings.facts(self._store) or {"Archive": self._location}).items())
 
     @property
     def location(self) -> str:

@@ -1,4 +1,4 @@
-"""Records of an archive that a listing asks for: by a field, by words, or those that existed at a time."""
+"""What an archive lists: records by a field, by words or at a time; and what it holds, in a line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.records import Record
-from marketdata.errors import EmptyRangeWarning, warn
+from marketdata.archive.storage.parquet import FAR
+from marketdata.archive.store import ArchiveStore
+from marketdata.errors import EmptyRangeWarning, MarketDataError, warn
 from marketdata.points.arguments import text
 from marketdata.points.records import SEARCHED, RecordKind
 from marketdata.points.views import View
-from marketdata.times import first_time
+from marketdata.times import first_time, to_datetime
 from marketdata.typing import FrameKind
 
 
@@ -76,3 +78,36 @@ def first_rows(coverage: Mapping[View, Coverage]) -> dict[str, int]:
                 if record.rows:
                     out[market] = min(out.get(market, record.start), record.start)
     return out
+
+
+def facts(store: ArchiveStore) -> dict[str, str] | None:
+    """The summary of the newest versions; None where the archive cannot be read."""
+    try:
+        files = {view: table.version().files for view, table in store.points.items()}
+        records, base = store.tables["markets"].version().files, str(store.base)
+    except MarketDataError:
+        return None
+    points = [file for version_files in files.values() for file in version_files]
+    times = [time for file in points if file.ts_max < FAR for time in (file.ts_min, file.ts_max)]
+    return {
+        "Archive": store.root,
+        "Views": ", ".join(str(view) for view, view_files in files.items() if view_files) or "none",
+        "Markets": f"{sum(file.rows for file in records):,}",
+        "Time (UTC)": " to ".join(f"{to_datetime(time):%Y-%m-%d %H:%M}" for time in (min(times), max(times)))
+        if times
+        else "no points",
+        "Base": base,
+        "Size": f"{sum(file.size for file in (*points, *records)) / 1e6:,.1f} MB",
+    }
+
+
+def line(store: ArchiveStore) -> str:
+    """One line; only the address where the archive cannot be read."""
+    values = facts(store)
+    if values is None:
+        return f"Archive({store.root!r})"
+    _, views, markets, span, base, size = values.values()
+    count = f"{markets} market{'' if markets == '1' else 's'}"
+    if views == "none":
+        return f"Archive({store.root!r}): {count}, no points"
+    return f"Archive({store.root!r}): {views} of {count}, {span} UTC at {base}, {size}"

@@ -1,15 +1,16 @@
-"""Fill an archive from a service: fetch only what is missing, and commit what arrives, also before an error."""
+"""Fill an archive from a service, once or round after round: fetch what is missing, and commit what arrives."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import itertools
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,22 +24,31 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
 from marketdata.errors import (
+    ArchiveBusyError,
+    ArchiveError,
+    AuthenticationError,
     ConfigError,
     MarketDataError,
     NotFoundError,
     PlanError,
     PlanWarning,
+    RateLimitError,
     ServiceOddityWarning,
     warn,
 )
 from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
-from marketdata.times import DAY, SECOND, Range, TimeLike, to_micros, to_text
+from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micros, to_text
 
 # A commit is worth its time, and little is lost in a crash: one per so many levels, or after this time [s].
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
+
+
+_LASTING_ERRORS = (ArchiveError, AuthenticationError, ConfigError, NotFoundError, PlanError)
+# Requests stay few: a listing of markets is valid for ten minutes of the server's clock [microseconds].
+LISTED_AGAIN = 600 * SECOND
 
 
 class FetchedRange(NamedTuple):
@@ -51,6 +61,16 @@ class FetchedRange(NamedTuple):
     state: CoverageState
     rows: int | None
     resolution: str
+
+
+class Round(NamedTuple):
+    """The report of a round of `Archive.follow`. ``points`` counts new ones; ``at`` may be unknown (None)."""
+
+    at: dt.datetime | None
+    markets: int
+    ranges: int
+    points: int
+    error: MarketDataError | None = None
 
 
 Missing = tuple[View, str, Gap]  # a gap of a market's view
@@ -258,10 +278,8 @@ class Pull:
             beside += policy.answered(one.rng, one.times, self.width) if one.complete else []
         is_traded = self._is_traded(market)
         for one in answers:
-            facts: dict[str, Any] = {"complete": one.complete, "tries": one.of[2].tries}
-            for entry in policy.coverage_after(
-                one.rng, one.times, self.clock, beside=beside, is_traded=is_traded, **facts
-            ):
+            judged = partial(policy.coverage_after, complete=one.complete, tries=one.of[2].tries)
+            for entry in judged(one.rng, one.times, self.clock, beside=beside, is_traded=is_traded):
                 yield entry, int(((one.times >= entry.start) & (one.times < entry.end)).sum())
 
     def _gaps(self, view: View, market: str, wanted: Range) -> list[Gap]:
@@ -328,3 +346,34 @@ def wanted_range(start: TimeLike | None, end: TimeLike | None) -> Range:
         problem = f"is not before {shown}; the start is inclusive and the end exclusive."
         raise ConfigError(problem, argument="start", value=start)
     return Range(first, ALL_TIME.end if end is None else last)
+
+
+def rounds(
+    pull: Pull, selection: Selection, views: Sequence[View], wanted: Range, every: int, stop: threading.Event
+) -> Iterator[Round]:
+    """One report per round ``every`` [microseconds] until it is stopped; raises what waiting cannot cure."""
+    markets: list[str] = []
+    listed: int | None = None
+    while not stop.is_set():
+        began, run, error, at = SYSTEM.monotonic(), replace(pull, stop=stop), None, None
+        try:
+            now = run.clock.now
+            at = to_datetime(now + run.clock.ahead) if run.clock.is_known else None
+            # Time may seem to go back: a Date has whole seconds, and servers behind one address may differ by some.
+            is_due = listed is None or abs(now - listed) >= LISTED_AGAIN
+            if is_due:
+                markets, listed = selection.ids(), now
+            run.fill(markets, views, wanted)
+            if is_due:
+                run.raise_unknown(markets)
+        except MarketDataError as problem:
+            # A market that disappears does not end the others; a name that never existed is an error at once.
+            is_known = isinstance(problem, NotFoundError) and any(map(run.is_stored, markets))
+            if isinstance(problem, _LASTING_ERRORS) and not isinstance(problem, ArchiveBusyError) and not is_known:
+                raise
+            error = problem
+        yield Round(at, len(markets), len(run.fetched), run.added, error)
+        wait = began + every / SECOND - SYSTEM.monotonic()
+        if isinstance(error, RateLimitError) and error.retry_at is not None:
+            wait = max(wait, error.retry_at - SYSTEM.time())
+        SYSTEM.sleep(wait, stop)

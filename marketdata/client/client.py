@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from copy import copy
 from datetime import datetime
 from functools import partial
@@ -286,13 +286,10 @@ class Client(Generic[Frame]):
         """
         width = BucketWidth.of(resolution)
         every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, width)]
-        fetch = self._history.fetch(every, self._report, buffer=256)
-        try:
+        with closing(self._history.fetch(every, self._report, buffer=256)) as fetch:
             for fetched in fetch:
                 if fetched.window.kind == "market":  # points of single tokens complete no range
                     yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete
-        finally:
-            fetch.close()
 
     @renamed
     def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
@@ -381,8 +378,7 @@ class Client(Generic[Frame]):
         >>> client.series().columns[:3].tolist()
         ['series_id', 'slug', 'title']
         """
-        filters = {"search": search, "sort": sort, "order": order}
-        return self._listing("series", filters, params, unknown, max_rows, page_size)
+        return self._listing("series", locals())
 
     def events(
         self,
@@ -401,8 +397,7 @@ class Client(Generic[Frame]):
 
         One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and further fields.
         """
-        filters = {"series_slug": series_slug, "series_id": series_id, "search": search, "sort": sort, "order": order}
-        return self._listing("events", filters, params, unknown, max_rows, page_size)
+        return self._listing("events", locals())
 
     def markets(
         self,
@@ -443,24 +438,9 @@ class Client(Generic[Frame]):
         include_closed : bool, optional
             Whether closed markets are listed; by default they are.
         """
-        filters = {
-            "event_slug": event_slug,
-            "event_id": event_id,
-            "search": search,
-            "tags": tags,
-            "tags_match": tags_match,
-            "start_date_min": start_date_min,
-            "end_date_min": end_date_min,
-            "end_date_max": end_date_max,
-            "min_liquidity": min_liquidity,
-            "category": category,
-            "include_closed": include_closed,
-            "sort": sort,
-            "order": order,
-        }
         if include_closed is None and self._transport.service.hides_closed:
-            filters["include_closed"] = True
-        return self._listing("markets", filters, params, unknown, max_rows, page_size)
+            include_closed = True
+        return self._listing("markets", locals())
 
     def market(self, id_or_slug: str) -> Record:
         """One market (``id_or_slug``), with all fields of the service; NotFoundError if there is none.
@@ -546,7 +526,7 @@ class Client(Generic[Frame]):
         client, report = copy(self), Report()
         client.__dict__.update(_report=report)
         archive = self._archive.attach(client, progress=self._history.progress, clamp=clamp)
-        read = partial(getattr(archive, view), _ids_of(ids), *span, resolution, **options)
+        read = partial(getattr(archive, view), ids, *span, resolution, **options)
         try:
             return cast("Frame", carry(read(on_missing="fetch"), report))
         except MarketDataError as error:
@@ -597,26 +577,22 @@ class Client(Generic[Frame]):
     def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, width: BucketWidth) -> list[Window]:
         """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
         name, what = ("market", "an id or slug") if kind == "market" else ("token_id", "an id")
-        given = names(name, _ids_of(ids), what)
+        given = names(name, ids, what)
         if not given:
             raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
         return [Window(view, kind, i, rng, width, self._page_limit) for i in given]
 
-    def _listing(
-        self,
-        kind: records.FrameOf,
-        filters: Mapping[str, Any],
-        params: Mapping[str, str] | None,
-        unknown: Mapping[str, object],
-        max_rows: int | None,
-        page_size: int | None,
-    ) -> Frame:
-        refuse_unknown(kind, unknown, filters)
+    def _listing(self, kind: records.FrameOf, given: dict[str, Any]) -> Frame:
+        """A frame of all records; what is not paging of the ``given`` arguments of a method is a filter."""
+        max_rows, page_size = given["max_rows"], given["page_size"]
+        others = ("self", "max_rows", "page_size", "params", "unknown")
+        filters = {name: value for name, value in given.items() if name not in others}
+        refuse_unknown(kind, given["unknown"], filters)
         service = self._transport.service
         size = service.listing_page if page_size is None else whole("page_size", page_size, 1, LARGEST_LISTING)
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
-        query = {**check_filters(service, filters), **(params or {})}
+        query = {**check_filters(service, filters), **(given["params"] or {})}
         rows = listing(self._transport, kind, query, max_rows, size)
         for row in rows if kind == "markets" else ():
             self._history.markets.remember(row)
@@ -625,10 +601,3 @@ class Client(Generic[Frame]):
     def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:
         register(self.frame)
         return cast("Frame", records.to_frame(kind, rows, self.frame))
-
-
-def _ids_of(given: Any) -> Any:
-    """Ids or slugs as they were given; a record of a market, or each of a list, is its id."""
-    if isinstance(given, Mapping):
-        return str(given["id"]) if "id" in given else given.get("market_id", given)
-    return [_ids_of(one) for one in given] if isinstance(given, list | tuple) else given

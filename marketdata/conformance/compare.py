@@ -34,17 +34,13 @@ class Pair(NamedTuple):
     far: Series
 
 
-def pairs(rng: Range, fine: BucketWidth, coarse: BucketWidth, near: Data, far: Data) -> Iterator[Pair]:
+def pairs(rng: Range, fine: BucketWidth, coarse: BucketWidth, views: tuple[Data, Data]) -> Iterator[Pair]:
     """A pair for each column of numbers; a book is numbered by its levels."""
     codes: dict[tuple[int, bytes], int] = {}
-    series = [one.sort() if isinstance(one, Series) else _numbered(one.sort(), codes) for one in (near, far)]
+    series = [one.sort() if isinstance(one, Series) else _numbered(one.sort(), codes) for one in views]
     for name in series[0].values:
-        yield Pair(
-            rng,
-            fine,
-            coarse,
-            *(replace(one, values={"price": values_of(one, name, np.dtype(float))}) for one in series),
-        )
+        near, far = (replace(one, values={"price": values_of(one, name, np.dtype(float))}) for one in series)
+        yield Pair(rng, fine, coarse, near, far)
 
 
 def _numbered(books: Books, codes: dict[tuple[int, bytes], int]) -> Series:

@@ -62,7 +62,7 @@ def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any
                     raise
                 near = BucketWidth.of(error.minimum_resolution)
                 points = columns(view, near)
-            compare[view] = list(pairs(whole, near, far, points, columns(view, far)))
+            compare[view] = list(pairs(whole, near, far, (points, columns(view, far))))
         except PlanError as error:
             compare[view], refused[view] = [], error.detail
     findings = compared(compare["prices"], compare["metrics"], compare["books"])

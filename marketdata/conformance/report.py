@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from marketdata.display import html_table
 from marketdata.times import Range
 
 # The first answer to each question is the one of this library.
@@ -110,7 +110,5 @@ class Verification:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = ("reading", "question", "state", "found", "evidence")
-        rows = [("th", head), *(("td", f.cells) for f in self.findings)]
-        lines = ("".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in cells) for tag, cells in rows)
-        return f"<table><caption>{html.escape(self._title)}</caption><tr>{'</tr><tr>'.join(lines)}</tr></table>"
+        rows = [(f.reading, "; ".join(f.cells[1:])) for f in self.findings]
+        return html_table([(self._title, ""), *rows])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from marketdata.archive import Archive
-    from marketdata.archive.follow import Round
+    from marketdata.archive.pull import Round
 
 _EVERY_ROW = 2**31  # more than any table has
 
