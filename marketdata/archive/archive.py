@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
 from marketdata.adapters.recordings.columns import renamed_columns
+from marketdata.adapters.recordings.files import ReadOptions, files_of
 from marketdata.adapters.recordings.format import kept_fields
-from marketdata.adapters.recordings.paths import files_of
 from marketdata.archive import ingest, listings, maintenance, query, recordings, scan, sql
 from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
 from marketdata.archive.query import Missing, checked_views
@@ -26,6 +26,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole, with_flags
+from marketdata.points.rebuild import Rebuilder
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import UNITS, BucketWidth
@@ -252,30 +253,28 @@ class Archive(Generic[Frame]):
         [['markets', 1, 1]]
         """
         files = files_of(paths)
-        options = recordings.Options(
-            clock,
-            to_duration(max_gap, "max_gap", least="1s"),
-            to_duration(max_age, "max_age", least="1s"),
-            unchanged,
-            kept_fields(keep),
-            number("max_disagreement", max_disagreement, least=0.0),
-            token_id,
-            format,
-            renamed_columns(columns),
-        )
+        options = ReadOptions(clock, kept_fields(keep), format, renamed_columns(columns), token_id)
+        gap, age = (to_duration(v, n, least="1s") for n, v in (("max_gap", max_gap), ("max_age", max_age)))
+        share = number("max_disagreement", max_disagreement, least=0.0)
         if isinstance(markets, str | os.PathLike):
             markets = recordings.market_records(Path(markets))
+
+        def imported(into: Archive, real: ArchiveStore | None) -> Any:
+            into.add(markets=markets)
+            feed = Rebuilder(into._store.base, gap, age, unchanged)
+            return recordings.add_files(
+                into._store, files, options, feed, max_disagreement=share, progress=progress, real=real
+            )
+
         if not dry_run:
-            self.add(markets=markets)
-            added = recordings.add_files(self._store, files, options, progress=progress)
+            added = imported(self, None)
         else:
             with tempfile.TemporaryDirectory() as folder:
                 scratch = Archive(folder, base=self._store.base.text)
                 records = {kind: catalog.records() for kind, catalog in self._store.catalog.items()}
                 scratch.add(**{kind: rows for kind, rows in records.items() if rows})  # type: ignore[arg-type]
-                scratch.add(markets=markets)
-                added = recordings.add_files(scratch._store, files, options, progress=progress, real=self._store)
-        return cast("Frame", query.report(recordings.ImportedFile, added, self._frame))
+                added = imported(scratch, self._store)
+        return cast("Frame", query.in_kind(added, self._frame))
 
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")
     def pull(

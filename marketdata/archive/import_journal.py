@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import uuid
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import polars as pl
 
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.parquet import Store
 from marketdata.archive.store import ArchiveStore
 from marketdata.points.columns import Token
-from marketdata.points.rebuild import Changes, Rebuilder
+from marketdata.points.rebuild import Changes, Rebuilder, no_changes
+from marketdata.points.schema import SNAPSHOT_FIELDS
 
-_NAME = "journal.npz"
-
-
-def fingerprint(path: Path, *options: str | None) -> str:
-    """A text that is the same for equal files that are read with equal options."""
-    digest = hashlib.blake2b(json.dumps(options).encode(), digest_size=16)
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+_NAME = "journal.parquet"
+_TEXTS = {name: pl.String for name, kind in SNAPSHOT_FIELDS.items() if kind == "text"}
 
 
 class Journal:
@@ -36,42 +28,35 @@ class Journal:
     def __init__(self, store: ArchiveStore) -> None:
         self._place = Store(f"{store.root.rstrip('/')}/imports", store.options)
         self._state: dict[str, Any] = {}
-        self._arrays: dict[str, Any] = {}
         absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
         with errors.reading(f"The journal of imports of {store.root}"), absent, self._place.open(_NAME) as file:
-            self._arrays = dict(np.load(io.BytesIO(file.read()), allow_pickle=False))
-            self._state = json.loads(bytes(self._arrays.pop("state")).decode())
+            body = file.read()
+            self._open = pl.read_parquet(body)
+            self._state = json.loads(pl.read_parquet_metadata(body)["state"])
         self.files: set[str] = set(self._state.get("files", ()))
 
     def restore(self, feed: Rebuilder, key: str) -> None:
         """The open books of the last import, if it had these options."""
-        if self._state.get("key") != key:
-            return
-        values = {n.removeprefix("value "): v for n, v in self._arrays.items() if n.startswith("value ")}
-        arrays = {name: v for name, v in self._arrays.items() if not name.startswith("value ")}
-        # numpy stores no texts that may be missing: they are in the state.
-        values |= {name: np.array(texts, object) for name, texts in self._state["texts"].items()}
-        feed.open = Changes(tuple(Token(*token) for token in self._state["tokens"]), **arrays, values=values)
-        feed.last_seen, feed.last_seen_before = self._state["last_seen"], self._state["last_seen_before"]
+        if self._state.get("key") == key:
+            values = {column.name: column.to_numpy(writable=True) for column in self._open}
+            arrays = {name: values.pop(name) for name in no_changes().arrays()}
+            feed.open = Changes(tuple(Token(*token) for token in self._state["tokens"]), **arrays, values=values)
+            feed.last_seen, feed.last_seen_before = self._state["last_seen"], self._state["last_seen_before"]
 
     def write(self, files: list[str], feed: Rebuilder, key: str) -> None:
         """The files are in the archive, and these books are open."""
         self.files.update(files)
-        texts = {name: v.tolist() for name, v in feed.open.values.items() if v.dtype.hasobject}
-        numbers = {f"value {name}": v for name, v in feed.open.values.items() if not v.dtype.hasobject}
         state = {
-            "files": sorted(self.files), "key": key, "tokens": feed.open.tokens, "texts": texts,
-            "last_seen": feed.last_seen, "last_seen_before": feed.last_seen_before,
+            "files": sorted(self.files), "key": key, "tokens": feed.open.tokens, "last_seen": feed.last_seen,
+            "last_seen_before": feed.last_seen_before,
         }  # fmt: skip
-        packed = np.frombuffer(json.dumps(state).encode(), np.uint8)
-        arrays: dict[str, Any] = {"state": packed, **feed.open.arrays(), **numbers}
-        np.savez(buffer := io.BytesIO(), **arrays)
-        body = buffer.getvalue()
+        books = pl.DataFrame({**feed.open.arrays(), **feed.open.values}, schema_overrides=_TEXTS)
+        books.write_parquet(buffer := io.BytesIO(), metadata={"state": json.dumps(state)})
         with errors.writing(f"Writing the journal of imports to {self._place.uri}"):
             if self._place.remote:
-                self._place.write(_NAME, body)
+                self._place.write(_NAME, buffer.getvalue())
                 return
             # Another name first, so that there is always a whole journal.
             Path(self._place.uri).mkdir(parents=True, exist_ok=True)
-            self._place.write(new := f"{uuid.uuid4().hex}.part", body)
+            self._place.write(new := f"{uuid.uuid4().hex}.part", buffer.getvalue())
             self._place.files.move(new, _NAME)

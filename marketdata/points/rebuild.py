@@ -10,16 +10,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import Books, Codes, Floats, Ints, Token, ranges, values_of
+from marketdata.points.columns import Books, Codes, Floats, Ints, Token, joined, ranges, values_of
 from marketdata.points.order import ascending
 from marketdata.points.resample import run_ends
 from marketdata.points.schema import TOLERANCE
+from marketdata.points.views import empty
 from marketdata.resolution import BucketWidth
+from marketdata.times import to_text
 
 Bools = NDArray[np.bool_]
 EVENTS = ("change", "snapshot", "gap")
@@ -30,7 +32,7 @@ _TICKS, _TICK_BITS = 1_000_000, 20
 # Parts of so many rows and tokens are fast, because they stay in the processor's cache. More levels need much memory.
 _PART_ROWS, _PART_TOKENS, _PART_LEVELS = 1 << 18, 256, 1 << 21
 _CLOCK_ERROR_MICROS = 30 * 10**6
-_STATED = ("stated_bid", "stated_ask")
+STATED = ("stated_bid", "stated_ask")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,9 +41,9 @@ class Changes:
 
     ``event`` is SNAPSHOT in the first entry of a whole book, GAP where the book became unknown, else CHANGE. An entry
     whose price is NaN has no level: the book was empty, unknown or the same. ``ts`` is the time that buckets go by, and
-    ``seen`` the time at which the recording is known to have gone on. ``stated`` are the best bid and ask that the
-    message names, NaN if it names none; a side that it calls empty is 0 for bids and 1 for asks. ``row`` is the number
-    of the row or message in its file, -1 for none. ``values`` are fields of the snapshot after the change.
+    ``seen`` the time at which the recording is known to have gone on. ``row`` is the number of the row or message in
+    its file, -1 for none. ``values`` are fields of the snapshot after the change. Among them `STATED` are the best bid
+    and ask that the message names, NaN if it names none; a side that it calls empty is 0 for bids and 1 for asks.
     """
 
     tokens: tuple[Token, ...]
@@ -52,7 +54,6 @@ class Changes:
     side: NDArray[np.int8]
     price: Floats
     size: Floats
-    stated: Floats
     row: Ints
     values: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -73,14 +74,14 @@ def no_changes() -> Changes:
     """Changes without an entry."""
     codes, ints = np.empty(0, np.int32), np.empty(0, np.int64)
     flags, floats = np.empty(0, np.int8), np.empty(0)
-    return Changes((), codes, ints, ints, flags, flags, floats, floats, np.empty((0, 2)), ints)
+    return Changes((), codes, ints, ints, flags, flags, floats, floats, ints)
 
 
-def joined(parts: list[Changes]) -> Changes:
+def concatenated(parts: list[Changes]) -> Changes:
     """The entries of all parts, part after part; equal tokens become one, and a token without an entry goes."""
     code_of: dict[Token, int] = {}
     codes = []
-    parts = [part for part in parts if len(part)] or parts[:1]
+    parts = [part for part in parts if len(part)] or [no_changes()]
     for part in parts:
         used = np.bincount(part.token, minlength=len(part.tokens)) > 0
         new = [code_of.setdefault(t, len(code_of)) if u else 0 for t, u in zip(part.tokens, used.tolist(), strict=True)]
@@ -114,38 +115,21 @@ def first_rows(event: NDArray[np.int8], token: Codes, ts: Ints) -> NDArray[np.in
     return np.where(again, CHANGE, event).astype(np.int8)
 
 
-def with_snapshot_in_all_rows(changes: Changes) -> NDArray[np.int8]:
-    """Events with SNAPSHOT in all rows of a snapshot, which are those up to the next time."""
-    begins = np.flatnonzero(changes.event != CHANGE)
-    run = np.searchsorted(begins, np.arange(len(changes)), side="right") - 1
-    head = begins[np.maximum(run, 0)] if len(begins) else np.zeros(len(changes), np.int64)
-    same = (run >= 0) & (changes.ts == changes.ts[head]) & (changes.token == changes.token[head])
-    return np.where(same & (changes.event[head] == SNAPSHOT), SNAPSHOT, changes.event).astype(np.int8)
-
-
-def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[Bools, Bools]:
-    """Entries that are earlier than an entry before them of their token, and entries too early for clock errors.
+def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[int, int]:
+    """The number of entries earlier than an entry before them of their token, and of those too early for clock errors.
 
     ``latest`` has the latest time of each token in the parts before, and is updated.
     """
+    early = too_early = 0
     order = np.argsort(changes.token, kind="stable")
-    token, seen = changes.token[order].astype(np.int64), changes.seen[order]
-    if not len(order):
-        return np.zeros(0, bool), np.zeros(0, bool)
-    starts = np.flatnonzero(np.diff(token, prepend=-1))
-    last_seen = np.array([latest.get(changes.tokens[code], 0) for code in token[starts].tolist()], np.int64)
-    low = min(int(seen.min()), int(last_seen.min()))
-    # The running maximum of each token: a token is above all tokens before it by a whole span of times.
-    lift = token * (int(max(seen.max(), last_seen.max())) - low + 1) - low
-    highest = seen + lift
-    before = np.concatenate(([0], highest[:-1]))
-    before[starts] = last_seen + lift[starts]
-    before = np.maximum.accumulate(before)
-    ends = run_ends(starts, len(token)) - 1
-    after = np.maximum(before, highest)[ends] - lift[ends]
-    latest.update((changes.tokens[c], t) for c, t in zip(token[ends].tolist(), after.tolist(), strict=True))
-    early, too_early = np.zeros(len(token), bool), np.zeros(len(token), bool)
-    early[order], too_early[order] = highest < before, highest < before - _CLOCK_ERROR_MICROS
+    borders = np.searchsorted(changes.token[order], np.arange(1, len(changes.tokens)))
+    for token, entries in zip(changes.tokens, np.split(order, borders), strict=False):
+        if len(entries):
+            highest = np.maximum.accumulate(np.append(latest.get(token, 0), changes.seen[entries]))
+            back = highest[:-1] - changes.seen[entries]
+            early += int(np.count_nonzero(back > 0))
+            too_early += int(np.count_nonzero(back > _CLOCK_ERROR_MICROS))
+            latest[token] = int(highest[-1])
     return early, too_early
 
 
@@ -159,21 +143,12 @@ def by_time(changes: Changes) -> Changes:
     return changes.take(np.lexsort((np.arange(len(changes)), row, changes.ts, changes.seen, changes.token)))
 
 
-class Disagreement(NamedTuple):
-    """A book whose best prices are not those that the last message of its bucket states."""
-
-    token: Token
-    ts: int
-    stated: tuple[float, float]
-    rebuilt: tuple[float, float]
-
-
 @dataclass
 class Tally:
     """Counts of what the changes contained.
 
     ``levels`` were set, ``applied`` rows took part in a book, ``unknown`` rows came before one. Times went ``back``.
-    ``checked`` books have stated best prices, and ``disagreements`` of these differ; ``first`` is one that does.
+    ``checked`` books have stated best prices, and ``disagreements`` of these differ; ``first`` tells of one that does.
     """
 
     levels: int = 0
@@ -183,22 +158,33 @@ class Tally:
     back: int = 0
     checked: int = 0
     disagreements: int = 0
-    first: Disagreement | None = None
+    first: str = ""
 
-    def compare(self, books: Books) -> Books:
-        """Count books whose best prices are not the stated ones; returns them without the stated prices."""
-        stated = np.stack([values_of(books, name, np.dtype(float)) for name in _STATED], axis=1)
+    @property
+    def disagreement(self) -> str:
+        """The message about books that differ from the best prices that messages state."""
+        count = f"{self.disagreements} of {self.checked} books"
+        return f"{count} do not have the best prices that are stated. The first is of {self.first}"
+
+    def books_of(self, parts: list[Books]) -> Books:
+        """One book per token and bucket, the later of two; counts those whose best prices are not the stated ones."""
+        books: Any = joined(parts) if parts else empty("books")
+        order = np.lexsort((books.ts, books.token))
+        token, ts = books.token[order], books.ts[order]
+        books = books.take(order[np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)[: len(order)]])
+        stated = np.stack([values_of(books, name, np.dtype(float)) for name in STATED], axis=1)
         best = np.nan_to_num(np.stack((books.bids.best, books.asks.best), axis=1))
         best[books.asks.counts == 0, 1] = 1.0
         checked = ~np.isnan(stated).any(axis=1)
         wrong = np.flatnonzero(checked & (np.abs(best - stated) > TOLERANCE).any(axis=1))
         self.checked += int(checked.sum())
         self.disagreements += len(wrong)
-        if len(wrong) and self.first is None:
+        if len(wrong) and not self.first:
             at = int(wrong[0])
-            pairs: list[Any] = [tuple(map(float, pair[at])) for pair in (stated, best)]
-            self.first = Disagreement(books.token_at(at), int(books.ts[at]), *pairs)
-        return replace(books, values={name: v for name, v in books.values.items() if name not in _STATED})
+            names, rebuilt = (" / ".join(f"{price:g}" for price in pair[at]) for pair in (stated, best))
+            token_id = str(books.token_at(at).token_id)[:100]
+            self.first = f"token {token_id!r} at {to_text(int(books.ts[at]))}: stated {names}, rebuilt {rebuilt}"
+        return replace(books, values={name: v for name, v in books.values.items() if name not in STATED})
 
 
 # "over" closes only books that are no longer valid.
@@ -256,46 +242,38 @@ class Rebuilder:
         self.tally.levels += int(np.count_nonzero(~np.isnan(changes.price)))
         self.tally.gaps += int(np.count_nonzero(changes.event == GAP))
         self.met_open_token |= bool(continues.any())
-        untouched = self.open.take(~continues)
-        applied: list[Ints] = []
-        yield from self._rebuilt(joined([self.open.take(continues), changes]), "none", applied)
-        self.open = joined([untouched, self.open])
-        count = _count_rows(changes.row)
-        count_applied = _count_rows(np.concatenate([changes.row[:0], *applied]))
-        self.tally.applied += count_applied
-        self.tally.unknown += count - count_applied
+        untouched, applied = self.open.take(~continues), self.tally.applied
+        yield from self.rebuilt(concatenated([self.open.take(continues), changes]), "none")
+        self.open = concatenated([untouched, self.open])
+        self.tally.unknown += _count_rows(changes.row) - (self.tally.applied - applied)
 
     def end(self) -> Iterator[Books]:
         """The end of a file: books that are no longer valid come out, and are forgotten.
 
         A file without any token that was open before it belongs to another recording, which ends these books.
         """
-        yield from self._rebuilt(self.open, "over", [])
+        yield from self.rebuilt(self.open, "over")
         self.last_seen_before, self.holes, self.met_open_token = self.last_seen, self.holes[:0], False
 
     def finish(self) -> Iterator[Books]:
         """All books that are valid until now; they stay open, in case the recording goes on."""
-        yield from self._rebuilt(self.open, "all", [])
+        yield from self.rebuilt(self.open, "all")
 
-    def _rebuilt(self, rows: Changes, closing: _Closing, applied: list[Ints]) -> Iterator[Books]:
-        """Books of rows, in order within each token; ``open`` becomes the open books, ``applied`` gets row numbers."""
+    def rebuilt(self, rows: Changes, closing: _Closing) -> Iterator[Books]:
+        """Books of rows, in order within each token; ``open`` becomes the books that are open after them."""
         if np.any(rows.token[1:] < rows.token[:-1]):
             rows = rows.take(np.argsort(rows.token, kind="stable"))
-        if not len(rows):
-            self.open = rows
-            return
-        still_open = []
-        starts = np.flatnonzero(np.append(True, rows.token[1:] != rows.token[:-1]))
-        part = starts // _PART_ROWS + np.arange(len(starts)) // _PART_TOKENS
-        cuts = np.append(starts[np.flatnonzero(np.diff(part, prepend=-1))], len(rows))
+        still_open, applied = list[Changes](), [rows.row[:0]]
+        starts = np.flatnonzero(np.diff(rows.token, prepend=-1))
+        number = starts // _PART_ROWS + np.arange(len(starts)) // _PART_TOKENS
+        cuts = np.append(starts[np.flatnonzero(np.diff(number, prepend=-1))], len(rows))
         for a, b in itertools.pairwise(cuts.tolist()):
-            part_rows = rows.take(slice(a, b))
-            runs = _split_into_runs(part_rows, self, closing)
-            applied.append(part_rows.row[runs.has_book[runs.of]])
-            levels = _levels(part_rows, runs)
-            still_open.append(_open(part_rows, runs, levels))
-            yield from _books(part_rows, runs, levels, self.width, unchanged=self.unchanged)
-        self.open = joined(still_open)
+            part = _Part(rows.take(slice(a, b)), self, closing)
+            applied.append(part.rows.row[part.has_book[part.of]])
+            still_open.append(part.open())
+            yield from part.books(self.width, unchanged=self.unchanged)
+        self.open = concatenated(still_open)
+        self.tally.applied += _count_rows(np.concatenate(applied))
 
     def valid_until(self, ts: Ints, seen: Ints) -> tuple[Ints, Bools]:
         """Until when the books of these last rows are valid, and for which of them that time has passed."""
@@ -318,145 +296,140 @@ def _count_rows(row: Ints) -> int:
     return int((ascending(row) >= 0).sum())
 
 
-class _Runs(NamedTuple):
-    """Runs of rows without a gap: where each begins, its number of bucket edges, and whether it begins with a book.
+class _Part:
+    """Rows in runs without a gap, and the edges of buckets from which on, and before which, each level stays.
 
-    ``of``, ``bucket`` and ``place`` have one entry per row: its run, its bucket, and its edge in the run.
+    Row i is of run ``of[i]`` and of a ``bucket``. A run begins in ``starts``, is a book if it begins with one, and has
+    a number of ``edges``: the ends of the buckets that its book fills. ``last_row`` has for each edge the last row
+    before it, -1 if that is in an earlier bucket. Levels are by run, side and price; ``row`` set one.
     """
 
-    starts: Ints
-    of: Ints
-    bucket: Ints
-    place: Ints
-    edges: Ints
-    has_book: Bools
-    is_open: Bools
-    last_ts: Ints
+    def __init__(self, rows: Changes, state: Rebuilder, closing: _Closing) -> None:
+        self.rows, width = rows, state.width
+        same_token = rows.token[1:] == rows.token[:-1]
+        step = np.diff(rows.ts)
+        went_back = same_token & (step < -state.most_back)
+        hole = np.searchsorted(state.holes[:, 1], rows.seen, side="right")
+        broken = went_back | (same_token & ((np.diff(rows.seen) > state.max_age) | (np.diff(hole) != 0)))
+        begins = np.append(True, ~same_token | broken | (rows.event[1:] != CHANGE))
+        self.starts, self.of = np.flatnonzero(begins), np.cumsum(begins) - 1
+        steps_back = np.count_nonzero(same_token & (step < 0))
+        state.tally.back += int(steps_back)
+        ts = rows.ts
+        if steps_back:  # the latest time so far counts
+            restarts = np.flatnonzero(~same_token | went_back) + 1
+            ts = np.concatenate([np.maximum.accumulate(part) for part in np.split(ts, restarts)])
+        self.bucket = width.floor(ts)
+        self.last = run_ends(self.starts, len(rows)) - 1
+        self.last_ts = ts[self.last]
+        until, over = state.valid_until(self.last_ts, rows.seen[self.last])
+        # A run fills buckets up to the next run of its token, unless the book ends before.
+        borders, next_start = self.starts[1:] - 1, np.append(self.starts[1:], 0)
+        follows, in_break, going_back = (np.append(flags[borders], False) for flags in (same_token, broken, went_back))
+        is_over = ~follows & (over if closing == "over" else closing == "all")
+        end_of_book = np.select(
+            [going_back, in_break | is_over, rows.event[next_start] == GAP],
+            [self.last_ts, until, ts[next_start] - 1],
+        )
+        is_ended = going_back | in_break | is_over | (follows & (rows.event[next_start] == GAP))
+        next_bucket = self.bucket[np.where(follows, next_start, self.last)]
+        end = np.where(is_ended, width.floor(end_of_book) + width.micros, next_bucket)
+        self.has_book = has_book = rows.event[self.starts] == SNAPSHOT
+        self.is_open = ~follows & has_book & ~(is_over & (closing == "over"))
+        first_bucket = self.bucket[self.starts]
+        if state.unchanged:
+            place = (self.bucket - first_bucket[self.of]) // width.micros
+            edges = np.maximum((end - first_bucket) // width.micros, 0)
+        else:  # only buckets with a row are edges
+            number = np.cumsum(begins | (np.diff(self.bucket, prepend=0) != 0))
+            place = number - number[self.starts][self.of]
+            edges = np.maximum.reduceat(np.where(self.bucket < end[self.of], place + 1, 0), self.starts)
+        self.edges = np.where(has_book, edges, 0)
+        self._find_levels(place, np.flatnonzero(has_book[self.of] & ~np.isnan(rows.price)))
 
+    def _find_levels(self, place: Ints, setting: Ints) -> None:
+        """Where the levels of the ``setting`` rows stay; ``place`` is the number of the edge of each row in its run."""
+        self.ends = np.cumsum(self.edges)
+        fills = self.edges[self.of]
+        in_a_bucket = np.flatnonzero(place < fills)
+        edge = np.minimum(place, fills) + (self.ends - self.edges)[self.of]
+        self.last_row = np.full(int(self.ends[-1]), -1)
+        self.last_row[edge[in_a_bucket]] = in_a_bucket  # of several rows the last one stays
+        order, is_last = _order(self.of[setting], self.rows.side[setting], ticks(self.rows.price[setting]))
+        self.row = setting[order]
+        self.begin = edge[self.row]
+        self.stop = np.append(self.begin[1:], 0)[: len(order)]
+        self.last_of_level = self.row[is_last]
+        self.stop[is_last] = self.ends[self.of[self.last_of_level]]
 
-def _split_into_runs(rows: Changes, state: Rebuilder, closing: _Closing) -> _Runs:
-    width, count = state.width, len(rows)
-    same_token = rows.token[1:] == rows.token[:-1]
-    step = np.diff(rows.ts)
-    went_back = step < -state.most_back
-    broken = same_token & (went_back | (np.diff(rows.seen) > state.max_age))
-    if len(state.holes):
-        broken |= same_token & (np.diff(np.searchsorted(state.holes[:, 1], rows.seen, side="right")) != 0)
-    state.tally.back += int(np.count_nonzero(same_token & (step < 0)))
-    begins = np.ones(count, bool)
-    begins[1:] = ~same_token | broken | (rows.event[1:] != CHANGE)
-    starts, of = np.flatnonzero(begins), np.cumsum(begins) - 1
-    ts = _never_back(rows.ts, ~same_token | went_back) if (same_token & (step < 0)).any() else rows.ts
-    bucket = (ts - width.offset) // width.micros
-    last = run_ends(starts, count) - 1
-    has_book = rows.event[starts] == SNAPSHOT
-    until, over = state.valid_until(ts[last], rows.seen[last])
+    def books(self, width: BucketWidth, *, unchanged: bool) -> Iterator[Books]:
+        """The books at the edges, those of whole runs together."""
+        rows, ends = self.rows, self.ends
+        run = np.repeat(np.arange(len(ends)), self.edges)
+        if unchanged:
+            number = np.arange(len(run)) - (ends - self.edges)[run]
+            bucket = self.bucket[self.starts[run]] + number * width.micros
+        else:
+            bucket = self.bucket[self.last_row]
+        stays = np.flatnonzero((rows.size[self.row] > 0) & (self.stop > self.begin))
+        begin, stop, row = self.begin[stays], self.stop[stays], self.row[stays]
+        of, side, price, size = self.of[row], rows.side[row], rows.price[row], rows.size[row]
+        weights = np.bincount(of, stop - begin, minlength=len(ends))
+        part = (np.cumsum(weights) - weights) // _PART_LEVELS
+        cuts = np.append(np.flatnonzero(np.diff(part, prepend=-1)), len(ends))
+        for a, b in itertools.pairwise(cuts.tolist()):
+            low, high = int(ends[a] - self.edges[a]), int(ends[b - 1])
+            if low == high:
+                continue
+            here = slice(*np.searchsorted(of, [a, b]))
+            lengths = stop[here] - begin[here]
+            # The edge of each level, with its place in the lower half: few bytes, sorted as numbers.
+            packed = ranges(begin[here] - low, lengths) << 32
+            packed |= np.repeat(np.arange(here.stop - here.start), lengths)
+            packed.sort()
+            pick = (packed & 0xFFFFFFFF) + here.start
+            counts = np.bincount((packed >> 32 << 1) + side[pick], minlength=2 * (high - low))
+            values = self._values(self.last_row[low:high])
+            no_bounds = np.zeros(1, np.int64)
+            books = Books.of_levels((), no_bounds, bucket[low:high], counts, price[pick], size[pick], values)
+            yield books.grouped(rows.tokens, rows.token[self.starts[run[low:high]]])
 
-    def bucket_after(micros: Ints) -> Ints:
-        return (micros - width.offset) // width.micros + 1
+    def _values(self, last_row: Ints) -> dict[str, NDArray[Any]]:
+        """Values of books by their last rows: best prices as stated in their bucket, fields as last stated."""
+        # The first edge of each run has a row, so the running maximum stays in the run.
+        latest = np.maximum.accumulate(last_row)
+        return {
+            name: np.where(last_row >= 0, v[latest], np.nan) if name in STATED else v[latest]
+            for name, v in self.rows.values.items()
+        }
 
-    # A run fills buckets up to the next run of its token, unless the book ends before.
-    last_row, next_start = starts[1:] - 1, np.append(starts[1:], 0)
-    follows, ends_in_break, ends_going_back = (
-        np.append(flags[last_row], False) for flags in (same_token, broken, went_back)
-    )
-    end = np.where(follows & (rows.event[next_start] == GAP), bucket_after(ts[next_start] - 1), bucket[next_start])
-    end = np.where(follows & ends_in_break, bucket_after(np.where(ends_going_back, ts[last], until)), end)
-    is_over = ~follows & (over if closing == "over" else closing == "all")
-    end = np.where(follows, end, np.where(is_over, bucket_after(until), bucket[last]))
-    is_open = ~follows & has_book & ~(is_over & (closing == "over"))
-    if state.unchanged:
-        place, edges = bucket - bucket[starts][of], np.maximum(end - bucket[starts], 0)
-    else:  # only buckets with a row are edges
-        is_new = begins.copy()
-        is_new[1:] |= np.diff(bucket) != 0
-        number = np.cumsum(is_new)
-        place = number - number[starts][of]
-        edges = np.maximum.reduceat(np.where(bucket < end[of], place + 1, 0), starts)
-    return _Runs(starts, of, bucket, place, np.where(has_book, edges, 0), has_book, is_open, ts[last])
-
-
-def _never_back(ts: Ints, restarts: Bools) -> Ints:
-    """Times that never fall: the latest time since the last restart."""
-    low = int(ts.min())
-    span = int(ts.max()) - low + 1
-    lift = np.cumsum(np.concatenate(([0], restarts))) * span - low
-    latest: Ints = np.maximum.accumulate(ts + lift) - lift
-    return latest
-
-
-class _Levels(NamedTuple):
-    """Rows that set a level, by run, side and price: from which edge to before which one they stay."""
-
-    row: Ints
-    begin: Ints
-    stop: Ints
-    is_last: Bools
-    # For each edge the last row before it, -1 if that is in an earlier bucket.
-    last_row: Ints
-
-
-def _levels(rows: Changes, runs: _Runs) -> _Levels:
-    ends = np.cumsum(runs.edges)
-    fills = runs.edges[runs.of]
-    in_a_bucket = np.flatnonzero(runs.place < fills)
-    edge = np.minimum(runs.place, fills, out=fills)
-    edge += (ends - runs.edges)[runs.of]
-    last_row = np.full(int(ends[-1]), -1)
-    last_row[edge[in_a_bucket]] = in_a_bucket  # of several rows the last one stays
-    setting = np.flatnonzero(runs.has_book[runs.of] & ~np.isnan(rows.price))
-    place, is_last = _order(runs.of[setting], rows.side[setting], ticks(rows.price[setting]))
-    row = setting[place]
-    begin = edge[row]
-    stop = np.append(begin[1:], 0)[: len(begin)]
-    stop[is_last] = ends[runs.of[row[is_last]]]
-    return _Levels(row, begin, stop, is_last, last_row)
-
-
-def _books(rows: Changes, runs: _Runs, levels: _Levels, width: BucketWidth, *, unchanged: bool) -> Iterator[Books]:
-    ends = np.cumsum(runs.edges)
-    run = np.repeat(np.arange(len(ends)), runs.edges)
-    if unchanged:
-        bucket = runs.bucket[runs.starts][run] + np.arange(len(run)) - (ends - runs.edges)[run]
-    else:
-        bucket = runs.bucket[levels.last_row]
-    stays = np.flatnonzero((rows.size[levels.row] > 0) & (levels.stop > levels.begin))
-    begin, stop, row = levels.begin[stays], levels.stop[stays], levels.row[stays]
-    of, side, price, size = runs.of[row], rows.side[row], rows.price[row], rows.size[row]
-    # Parts of whole runs.
-    weights = np.bincount(of, stop - begin, minlength=len(ends))
-    part = (np.cumsum(weights) - weights) // _PART_LEVELS
-    cuts = np.append(np.flatnonzero(np.diff(part, prepend=-1)), len(ends))
-    for a, b in itertools.pairwise(cuts.tolist()):
-        low, high = int(ends[a] - runs.edges[a]), int(ends[b - 1])
-        if low == high:
-            continue
-        here = slice(*np.searchsorted(of, [a, b]))
-        lengths = stop[here] - begin[here]
-        # The edge of each level, with its place in the lower half: few bytes, sorted as numbers.
-        packed = ranges(begin[here] - low, lengths)
-        packed <<= 32
-        packed |= np.repeat(np.arange(here.stop - here.start), lengths)
-        packed.sort()
-        pick = packed & 0xFFFFFFFF
-        pick += here.start
-        packed >>= 32
-        packed <<= 1
-        counts = np.bincount(packed + side[pick], minlength=2 * (high - low))
-        times = bucket[low:high] * width.micros + width.offset
-        values = _values(rows, levels.last_row[low:high])
-        books = Books.of_levels((), np.zeros(1, np.int64), times, counts, price[pick], size[pick], values)
-        yield each_once(books.grouped(rows.tokens, rows.token[runs.starts[run[low:high]]]))
-
-
-def _values(rows: Changes, last_row: Ints) -> dict[str, NDArray[Any]]:
-    """The values of books whose last rows are these: best prices as stated in their bucket, fields as last stated."""
-    values: dict[str, NDArray[Any]] = {}
-    if not np.isnan(rows.stated).all():
-        stated = np.where((last_row >= 0)[:, None], rows.stated[last_row], np.nan)
-        values = dict(zip(_STATED, stated.T, strict=True))
-    # The first edge of each run has a row, so the running maximum stays in the run.
-    return values | {name: v[np.maximum.accumulate(last_row)] for name, v in rows.values.items()}
+    def open(self) -> Changes:
+        """The open books, each a snapshot at the time of its last row; an empty one is a row without a level."""
+        rows = self.rows
+        last_of_level = self.last_of_level[rows.size[self.last_of_level] > 0]
+        kept = last_of_level[self.is_open[self.of[last_of_level]]]
+        has_level = np.zeros(len(self.last), bool)
+        has_level[self.of[kept]] = True
+        empty = self.last[self.is_open & ~has_level]
+        index = np.concatenate((kept, empty))
+        index = index[np.argsort(self.of[index], kind="stable")]
+        run = self.of[index]
+        event = np.full(len(index), CHANGE, np.int8)
+        event[np.flatnonzero(np.diff(run, prepend=-1))] = SNAPSHOT
+        price = np.where(np.isin(index, empty), np.nan, rows.price[index])
+        return concatenated(
+            [
+                replace(
+                    rows.take(self.last[run]),
+                    ts=self.last_ts[run],
+                    event=event,
+                    side=rows.side[index],
+                    price=price,
+                    size=rows.size[index],
+                    row=np.full(len(index), -1),
+                )
+            ]
+        )
 
 
 def ticks(price: Floats) -> Ints:
@@ -495,103 +468,52 @@ def _order(run: Ints, side: NDArray[np.int8], tick: Ints) -> tuple[Ints, Bools]:
     return order, np.append(key[1:] != key[:-1], True)[: len(key)]
 
 
-def _open(rows: Changes, runs: _Runs, levels: _Levels) -> Changes:
-    """The open books, each a snapshot at the time of its last row; an empty one is a row without a level."""
-    last_of_level = levels.row[levels.is_last & (rows.size[levels.row] > 0)]
-    kept = last_of_level[runs.is_open[runs.of[last_of_level]]]
-    last = run_ends(runs.starts, len(rows)) - 1
-    has_level = np.zeros(len(last), bool)
-    has_level[runs.of[kept]] = True
-    empty = last[runs.is_open & ~has_level]
-    index = np.concatenate((kept, empty))
-    index = index[np.argsort(runs.of[index], kind="stable")]
-    run = runs.of[index]
-    event = np.full(len(index), CHANGE, np.int8)
-    event[np.flatnonzero(np.diff(run, prepend=-1))] = SNAPSHOT
-    used, token = np.unique(rows.token[index], return_inverse=True)
-    state = rows.take(last[run])
-    return replace(
-        state,
-        tokens=tuple(rows.tokens[i] for i in used.tolist()),
-        token=token.astype(np.int32),
-        ts=runs.last_ts[run],
-        event=event,
-        side=rows.side[index],
-        price=np.where(np.isin(index, empty), np.nan, rows.price[index]),
-        size=rows.size[index],
-        row=np.full(len(index), -1),
-    )
-
-
-def each_once(books: Books) -> Books:
-    """One book per token and bucket, the later one where a recording has two."""
-    if np.all((np.diff(books.token) != 0) | (np.diff(books.ts) > 0)):
-        return books
-    order = np.lexsort((books.ts, books.token))
-    token, ts = books.token[order], books.ts[order]
-    return books.take(order[np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)])
-
-
 def rebuild(
     changes: Changes, width: BucketWidth, *, max_gap: int, max_age: int, unchanged: bool = True
-) -> tuple[list[Books], Tally]:
+) -> tuple[Books, Tally]:
     """Books of all rows at once, as `Rebuilder` says."""
     state = Rebuilder(width, max_gap, max_age, unchanged)
     steps = (state.received(changes.seen), state.push(changes), state.finish())
-    return [part for step in steps for part in step], state.tally
+    return state.tally.books_of([part for step in steps for part in step]), state.tally
 
 
-def snapshots(changes: Changes, width: BucketWidth) -> tuple[Books, Ints]:
+def snapshots(changes: Changes, width: BucketWidth) -> tuple[list[Books], Ints]:
     """The last snapshot of each token and bucket, and the numbers of the rows that these are made of.
 
     Entries are by token and time. Each snapshot, from a SNAPSHOT to the next one, is the book of its own moment.
     """
-    starts = np.flatnonzero(changes.event == SNAPSHOT)
-    of = np.cumsum(changes.event == SNAPSHOT) - 1
-    token, ts = changes.token[starts], width.floor(changes.ts[starts])
-    is_last = np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)[: len(starts)]
-    setting = np.flatnonzero(~np.isnan(changes.price) & is_last[of])
-    place, is_last_of_level = _order(of[setting], changes.side[setting], ticks(changes.price[setting]))
-    level = setting[place[is_last_of_level]]
-    level = level[changes.size[level] > 0]
-    counts = np.bincount(2 * of[level] + changes.side[level], minlength=2 * len(starts))
-    counts = counts.reshape(-1, 2)[is_last].ravel()
-    kept = starts[is_last]
-    values = {name: v[kept] for name, v in changes.values.items()}
-    values |= dict(zip(_STATED, changes.stated[kept].T, strict=True))
-    price, size = changes.price[level], changes.size[level]
-    books = Books.of_levels((), np.zeros(1, np.int64), ts[is_last], counts, price, size, values)
-    return books.grouped(changes.tokens, token[is_last]), ascending(changes.row[is_last[of]])
+    never = int(changes.seen.max() - changes.seen.min()) + 1
+    state = Rebuilder(width, never, never, unchanged=False)
+    starts, of = np.flatnonzero(changes.event == SNAPSHOT), np.cumsum(changes.event == SNAPSHOT) - 1
+    token, bucket = changes.token[starts], width.floor(changes.ts[starts])
+    is_last = np.append((np.diff(token) != 0) | (np.diff(bucket) != 0), True)
+    return list(state.rebuilt(changes, "all")), ascending(changes.row[is_last[of]])
 
 
 def diff(books: Books, width: BucketWidth) -> Changes:
     """The changes between books of this width, in tidy order: what `rebuild` makes the same books of.
 
-    The first book of a token, and a book after a missing bucket, is a snapshot. A gap marks the end of the bucket
-    before it. A book that equals the one before is a row without a level.
+    The first book of a token, and a book after a missing bucket, is a snapshot in all of its rows. A gap marks the end
+    of the bucket before it. A book that equals the one before is a row without a level.
     """
     books = books.sort()
     count = len(books)
-    if not count:
-        return no_changes()
     follows = np.zeros(count, bool)
     follows[1:] = (books.token[1:] == books.token[:-1]) & (np.diff(books.ts) <= width.micros)
     book, side, price, size = _moved_levels(books, follows)
     unmoved = np.delete(np.arange(count), book)
-    ends = np.flatnonzero(~np.append(follows[1:], False))
-    ends = ends[books.ts[ends] + width.micros <= books.ts.max()]
+    ends = np.flatnonzero(~np.append(follows[1:], False)[:count])
+    ends = ends[books.ts[ends] + width.micros <= books.ts.max(initial=0)]
     of = np.concatenate((book, unmoved, ends))
     is_gap = np.arange(len(of)) >= len(book) + len(unmoved)
     order = np.lexsort((np.arange(len(of)), is_gap, of))
+    without_level = np.full(len(unmoved) + len(ends), np.nan)
     of, is_gap = of[order], is_gap[order]
-    event = np.where(is_gap, GAP, CHANGE).astype(np.int8)
-    event[np.append(True, np.diff(of) != 0) & ~follows[of]] = SNAPSHOT
+    side = np.append(side, np.zeros(len(without_level), np.int8))[order]
+    price, size = (np.append(values, without_level)[order] for values in (price, size))
+    event = np.where(is_gap, GAP, np.where(follows[of], CHANGE, SNAPSHOT)).astype(np.int8)
     ts = books.ts[of] + np.where(is_gap, width.micros, 0)
-    without_level = len(unmoved) + len(ends)
-    side = np.append(side, np.zeros(without_level, np.int8))[order]
-    price, size = (np.append(values, np.full(without_level, np.nan))[order] for values in (price, size))
-    stated = np.full((len(of), 2), np.nan)
-    return Changes(books.tokens, books.token[of], ts, ts, event, side, price, size, stated, np.arange(len(of)))
+    return Changes(books.tokens, books.token[of], ts, ts, event, side, price, size, np.arange(len(of)))
 
 
 def _moved_levels(books: Books, follows: Bools) -> tuple[Ints, NDArray[np.int8], Floats, Floats]:

@@ -7,23 +7,22 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
-from marketdata.adapters.frame import Frame, Native, Texts
-from marketdata.adapters.recordings.format import ReadOptions, kept_fields
+from marketdata.adapters.frame import Frame, Texts
+from marketdata.adapters.recordings.files import ReadOptions
+from marketdata.adapters.recordings.format import kept_fields
 from marketdata.adapters.recordings.messages import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points import rebuild as rule
 from marketdata.points.arguments import choice, with_flags
-from marketdata.points.columns import Books, Codes, Token, joined
+from marketdata.points.columns import Books, Token
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, SNAPSHOT_FIELDS, check_names, require
-from marketdata.points.views import empty
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
-from marketdata.times import to_duration, to_text
+from marketdata.times import to_duration
 
 Clock = Literal["timestamp", "received"]
 
@@ -86,17 +85,21 @@ def rebuild(
     [0.48, 0.48, 0.5]
     """
     width = BucketWidth.of(resolution)
-    choice("clock", clock, ("timestamp", "received"))
-    fields = kept_fields(keep)
-    like = None
+    options = ReadOptions(choice("clock", clock, ("timestamp", "received")), kept_fields(keep))
     if isinstance(messages_or_frame, list | tuple | Mapping):
-        frame_kind(frame)
-        changes = _changes_of_messages(messages_or_frame, ReadOptions(clock, fields))
+        like: Any = frame_kind(frame)
+        changes = _changes_of_messages(messages_or_frame, options)
     else:
         like = in_memory(messages_or_frame)
-        changes = _changes_of_frame(like, clock, fields)
-    changes = _in_order(changes)
-    if like is not None:
+        changes = _changes_of_frame(like, options)
+    early, _ = rule.out_of_order(changes, {})
+    if early:
+        warn(
+            f"{early} of {len(changes)} changes came after a later one of their token; all were sorted by time.",
+            RecordingWarning,
+        )
+        changes = rule.by_time(changes)
+    if isinstance(like, Frame):
         changes = replace(changes, event=rule.first_rows(changes.event, changes.token, changes.ts))
     changes, wrong_levels, _ = rule.cleaned(changes)
     if wrong_levels:
@@ -109,23 +112,10 @@ def rebuild(
         max(to_duration(value, name, least="1s"), 2 * width.micros)
         for name, value in (("max_gap", max_gap), ("max_age", max_age))
     )
-    parts, tally = rule.rebuild(changes, width, max_gap=gap, max_age=age, unchanged=unchanged)
-    books = tally.compare(rule.each_once(joined(parts))) if parts else empty("books")
-    if tally.first is not None:
-        warn(disagreement(tally), RecordingWarning)
-    return to_frame(books, frame if like is None else like)
-
-
-def _in_order(changes: rule.Changes) -> rule.Changes:
-    """The changes sorted by time, with a warning, where they are not."""
-    early, _ = rule.out_of_order(changes, {})
-    if not early.any():
-        return changes
-    warn(
-        f"{int(early.sum())} of {len(changes)} changes came after a later one of their token; all were sorted by time.",
-        RecordingWarning,
-    )
-    return rule.by_time(changes)
+    books, tally = rule.rebuild(changes, width, max_gap=gap, max_age=age, unchanged=unchanged)
+    if tally.disagreements:
+        warn(tally.disagreement, RecordingWarning)
+    return to_frame(books, like)
 
 
 @renamed
@@ -147,17 +137,17 @@ def diff(books: Any, *, width: Width = "1m") -> Any:
     like = in_memory(books)
     columns = to_columns("books", like.native)
     assert isinstance(columns, Books)
-    return _frame(like, rule.diff(columns, BucketWidth.of(width, "width")))
-
-
-def disagreement(tally: rule.Tally) -> str:
-    """The message about books that differ from the best prices that messages state."""
-    assert tally.first is not None
-    token, ts, stated, rebuilt = tally.first
-    return (
-        f"{tally.disagreements} of {tally.checked} books do not have the best prices that are stated. The first is of "
-        f"token {str(token.token_id)[:100]!r} at {to_text(ts)}: stated {stated[0]:g} / {stated[1]:g}, rebuilt "
-        f"{rebuilt[0]:g} / {rebuilt[1]:g}"
+    changes = rule.diff(columns, BucketWidth.of(width, "width"))
+    return like.build(
+        {
+            "ts": frames.times(changes.ts),
+            **{name: Texts(changes.token, [t[i] for t in changes.tokens]) for i, name in enumerate(ID_COLUMNS)},
+            "event": Texts(changes.event, [*rule.EVENTS]),
+            "side": Texts(changes.side, [BID, ASK]),
+            "price": changes.price,
+            "size": changes.size,
+        },
+        len(changes),
     )
 
 
@@ -165,80 +155,51 @@ def _changes_of_messages(messages: Any, options: ReadOptions) -> rule.Changes:
     reader = MessageReader(options)
     reader.add(list(messages) if isinstance(messages, tuple) else messages)
     batch = reader.collected()
-    damaged = batch.left_out["damaged"]
-    if damaged:
+    if damaged := batch.left_out["damaged"]:
         warn(f"{damaged} of {batch.rows} messages cannot be read; they were left out.", RecordingWarning)
     tokens = tuple(t._replace(market_id=t.market_id or str(t.token_id)) for t in batch.changes.tokens)
     return replace(batch.changes, tokens=tokens)
 
 
-def _changes_of_frame(source: Frame, clock: str, fields: tuple[str, ...]) -> rule.Changes:
+def _changes_of_frame(source: Frame, options: ReadOptions) -> rule.Changes:
     """The changes of a frame, a snapshot in all of its rows."""
     names = list(source.names)
     check_names(names)
-    require("A frame of changes", ("ts", "token_id", "side", "price", "size", *fields), names)
-    if "event" not in names and "is_snapshot" not in names:
+    require("A frame of changes", ("ts", "token_id", "side", "price", "size", *options.keep), names)
+    if options.clock == "received":
+        require("A frame of changes with clock='received'", ["received_at"], names)
+    if "event" in names:
+        events, which = frames.distinct_ids(source, ["event"])
+        texts = [str(text) for (text,) in events]
+        if unknown := {*texts} - {*rule.EVENTS}:
+            raise NotTidyError(f"event is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(unknown)}.")
+        event = np.array([rule.EVENTS.index(text) for text in texts], np.int8)[which]
+    elif "is_snapshot" in names:
+        event = np.asarray(source.raw("is_snapshot")).astype(bool).astype(np.int8)
+    else:
         raise NotTidyError(
             f"A frame of changes lacks a column 'event' ({', '.join(rule.EVENTS)}) or 'is_snapshot'; without one it is "
             "not known where a book begins."
         )
-    ts = source.times("ts")
-    seen = source.times("received_at") if "received_at" in names else ts
-    if clock == "received":
-        require("A frame of changes with clock='received'", ["received_at"], names)
-        ts = seen
-    tokens, token = _tokens(source)
-    unknown, rows = np.full(len(source), np.nan), np.arange(len(source))
-    stated = [source.numbers(c) if c in names else unknown for c in ("best_bid", "best_ask")]
-    is_text = {name: SNAPSHOT_FIELDS[name] == "text" for name in fields}
+    seen = source.times("received_at" if "received_at" in names else "ts")
+    source.codes("token_id")
+    id_names = [c for c in ID_COLUMNS if c in names]
+    distinct, token = frames.distinct_ids(source, id_names)
+    ids = (dict(zip(id_names, texts, strict=True)) for texts in distinct)
+    stated = zip(rule.STATED, ("best_bid", "best_ask"), strict=True)
     return rule.Changes(
-        tokens,
-        token,
-        ts,
+        tuple(Token(t.get("market_id") or str(t["token_id"]), t["token_id"], t.get("token_label")) for t in ids),
+        token.astype(np.int32),
+        seen if options.clock == "received" else source.times("ts"),
         seen,
-        _events(source),
+        event,
         source.read("side")[0].astype(np.int8),
         source.numbers("price"),
         source.numbers("size"),
-        np.stack(stated, axis=1),
-        rows,
-        {n: np.array(source.texts(n), object) if text else source.numbers(n) for n, text in is_text.items()},
-    )
-
-
-def _events(source: Frame) -> NDArray[np.int8]:
-    """The event of each row by its number."""
-    if "event" not in source.names:
-        return np.asarray(source.raw("is_snapshot")).astype(bool).astype(np.int8)
-    distinct, which = frames.distinct_ids(source, ["event"])
-    texts = [text for (text,) in distinct]
-    if unknown := {*texts} - {*rule.EVENTS}:
-        raise NotTidyError(
-            f"event is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(map(str, unknown))}."
-        )
-    return np.array([rule.EVENTS.index(str(text)) for text in texts], np.int8)[which]
-
-
-def _tokens(source: Frame) -> tuple[tuple[Token, ...], Codes]:
-    """The tokens of the rows, and for each row the number of its token."""
-    source.codes("token_id")
-    names = [c for c in ID_COLUMNS if c in source.names]
-    distinct, which = frames.distinct_ids(source, names)
-    ids = (dict(zip(names, texts, strict=True)) for texts in distinct)
-    tokens = (Token(t.get("market_id") or str(t["token_id"]), t["token_id"], t.get("token_label")) for t in ids)
-    return tuple(tokens), which.astype(np.int32)
-
-
-def _frame(like: Frame, changes: rule.Changes) -> Native:
-    """Changes as a frame, the rows of each token in their order."""
-    return like.build(
+        np.arange(len(source)),
         {
-            "ts": frames.times(changes.ts),
-            **{name: Texts(changes.token, [t[i] for t in changes.tokens]) for i, name in enumerate(ID_COLUMNS)},
-            "event": Texts(rule.with_snapshot_in_all_rows(changes), [*rule.EVENTS]),
-            "side": Texts(changes.side, [BID, ASK]),
-            "price": changes.price,
-            "size": changes.size,
-        },
-        len(changes),
+            n: np.array(source.texts(n), object) if SNAPSHOT_FIELDS[n] == "text" else source.numbers(n)
+            for n in options.keep
+        }
+        | {ours: source.numbers(name) for ours, name in stated if name in names},
     )

@@ -11,6 +11,7 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, names_of, run
 from marketdata.adapters.frame import Frame, Native, Texts
 from marketdata.adapters.recordings.columns import renamed_columns
+from marketdata.adapters.recordings.files import ReadOptions
 from marketdata.adapters.recordings.trades import recorded_trades
 from marketdata.errors import NotTidyError
 from marketdata.points import trades as rule
@@ -76,7 +77,7 @@ def read_trades(
     [['7', 'buy', 0.48, 30.0]]
     """
     kind = frame_kind(frame)
-    rows = recorded_trades(paths, format, renamed_columns(columns), clock)
+    rows = recorded_trades(paths, ReadOptions(clock, format=format, columns=renamed_columns(columns)))
     return frames.new(kind).build(
         {
             "ts": frames.times(rows["ts"].to_numpy()),

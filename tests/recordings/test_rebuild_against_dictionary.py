@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketdata.points.columns import Books, Token, joined
-from marketdata.points.rebuild import (
-    ASKS,
-    BIDS,
-    CHANGE,
-    GAP,
-    SNAPSHOT,
-    Changes,
-    Rebuilder,
-    by_time,
-    diff,
-    each_once,
-    out_of_order,
-    rebuild,
-)
+from marketdata.points import rebuild as rule
+from marketdata.points.columns import Books, Token
+from marketdata.points.rebuild import ASKS, BIDS, CHANGE, GAP, SNAPSHOT, STATED, Changes, Rebuilder, by_time, rebuild
 from marketdata.resolution import BucketWidth
 
 SECOND = 1_000_000
@@ -59,7 +48,6 @@ def changes_of(drawn: list[Row]) -> Changes:
         np.array(side, np.int8),
         np.array(price, np.float64),
         np.array(size, np.float64),
-        np.full((len(drawn), 2), np.nan),
         np.arange(len(drawn)),
     )
 
@@ -130,45 +118,33 @@ def as_dict(books: Books) -> dict[tuple[str, int], Book]:
     return out
 
 
-def together(parts: list[Books]) -> dict[tuple[str, int], Book]:
-    """The books of all parts; the later one of two for the same bucket."""
-    return {key: book for part in parts for key, book in as_dict(part).items()}
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     rows,
+    st.lists(st.integers(0, 60), max_size=4),
     st.sampled_from(["1s", "5s", "1m"]),
     st.sampled_from([3, 8, 1000]),
     st.sampled_from([5, 20, 1000]),
     st.booleans(),
 )
 def test_books_are_those_of_a_dictionary_of_levels(
-    drawn: list, every: str, max_gap: int, max_age: int, unchanged: bool
+    drawn: list, cuts: list[int], every: str, max_gap: int, max_age: int, unchanged: bool
 ) -> None:
-    """A plain loop gives the same books, with gaps, silence, times that go back and levels given twice."""
+    """A plain loop gives the same books, however the recording, with gaps and times that go back, is cut into parts."""
     width, all_rows = BucketWidth.of(every), timed(drawn)
-    limits = {"max_gap": max_gap * SECOND, "max_age": max_age * SECOND}
-    parts, tally = rebuild(changes_of(all_rows), width, **limits, unchanged=unchanged)
-    plain = in_plain_python(all_rows, width.micros, *limits.values(), unchanged=unchanged)
-    assert together(parts) == {(f"t{t}", b * width.micros): book for (t, b), book in plain.items()}
-    assert tally.levels == sum(not np.isnan(row[5]) for row in all_rows)
-    assert tally.applied + tally.unknown == len(all_rows)
-
-
-@settings(max_examples=30, deadline=None)
-@given(rows, st.lists(st.integers(0, 60), max_size=4), st.sampled_from([3, 8, 1000]), st.booleans())
-def test_a_recording_in_parts_gives_the_same_books(drawn: list, cuts: list[int], max_gap: int, unchanged: bool) -> None:
-    """However a recording is cut into parts, its books are the same."""
-    all_rows = timed(drawn)
-    whole, _ = rebuild(changes_of(all_rows), WIDTH, max_gap=max_gap * SECOND, max_age=20 * SECOND, unchanged=unchanged)
-    state, parts = Rebuilder(WIDTH, max_gap * SECOND, 20 * SECOND, unchanged), []
-    state_changes = [changes_of(all_rows[a:b]) for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), 60], strict=True)]
-    parts += state.received(changes_of(all_rows).seen)
-    for part in state_changes:
-        parts += state.push(part)
+    limits = max_gap * SECOND, max_age * SECOND
+    state = Rebuilder(width, *limits, unchanged)
+    parts = list(state.received(changes_of(all_rows).seen))
+    for a, b in itertools.pairwise([0, *sorted(cuts), 60]):
+        parts += state.push(changes_of(all_rows[a:b]))
     parts += state.finish()
-    assert together(parts) == together(whole)
+    plain = in_plain_python(all_rows, width.micros, *limits, unchanged=unchanged)
+    expected = {(f"t{t}", b * width.micros): book for (t, b), book in plain.items()}
+    assert as_dict(state.tally.books_of(parts)) == expected
+    whole, tally = rebuild(changes_of(all_rows), width, max_gap=limits[0], max_age=limits[1], unchanged=unchanged)
+    assert as_dict(whole) == expected
+    assert tally.levels == state.tally.levels == sum(not np.isnan(row[5]) for row in all_rows)
+    assert tally.applied + tally.unknown == len(all_rows)
 
 
 books = st.dictionaries(
@@ -189,28 +165,26 @@ def books_of(drawn: dict, width: BucketWidth) -> Books:
     return out.grouped(tokens, np.array([token for token, _ in keys], np.int32))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(books, st.sampled_from(["1s", "1m", "1h"]), st.booleans())
 def test_books_from_the_changes_between_books_are_the_books(drawn: dict, every: str, unchanged: bool) -> None:
     """rebuild(diff(books)) is the books, with missing buckets, unchanged and empty books."""
     width = BucketWidth.of(every)
     given_books = books_of(drawn, width)
-    parts, _ = rebuild(
-        diff(given_books, width), width, max_gap=2 * width.micros, max_age=2 * width.micros, unchanged=unchanged
-    )
-    assert together(parts) == as_dict(given_books)
-    if parts:
-        out = joined(parts).sort()
-        assert out.is_sorted
+    changes = rule.diff(given_books, width)
+    changes = replace(changes, event=rule.first_rows(changes.event, changes.token, changes.ts))
+    limits = {"max_gap": 2 * width.micros, "max_age": 2 * width.micros}
+    books, _ = rebuild(changes, width, **limits, unchanged=unchanged)
+    assert as_dict(books) == as_dict(given_books)
+    assert books.sort().is_sorted
 
 
 @pytest.mark.parametrize(("stated", "wrong"), [((0.4, 1.0), 0), ((0.41, 1.0), 1), ((0.4, 0.5), 1)])
 def test_stated_best_prices_are_compared(stated: tuple[float, float], wrong: int) -> None:
     """The last message of a bucket states best bid and ask; a side without levels is stated as 0 or 1."""
     changes = changes_of([(0, START, START, SNAPSHOT, BIDS, 0.4, 10.0)])
-    changes.stated[0] = stated
-    parts, tally = rebuild(changes, WIDTH, max_gap=SECOND, max_age=SECOND)
-    books = tally.compare(each_once(joined(parts)))
+    changes.values.update(zip(STATED, np.array([stated]).T, strict=True))
+    books, tally = rebuild(changes, WIDTH, max_gap=SECOND, max_age=SECOND)
     assert (tally.checked, tally.disagreements, dict(books.values)) == (1, wrong, {})
 
 
@@ -222,13 +196,13 @@ def test_a_superseded_book_does_not_disagree() -> None:
         (0, START + 1000, START + 1000, GAP, BIDS, np.nan, 0.0),
         (0, late, late, SNAPSHOT, BIDS, 0.5, 10.0),
     ])  # fmt: skip
-    changes.stated[:] = (0.45, 1.0), (np.nan, np.nan), (0.5, 1.0)
-    parts, tally = rebuild(changes, WIDTH, max_gap=SECOND, max_age=SECOND)
-    tally.compare(each_once(joined(parts)))
+    stated = np.array([(0.45, 1.0), (np.nan, np.nan), (0.5, 1.0)])
+    changes.values.update(zip(STATED, stated.T, strict=True))
+    _, tally = rebuild(changes, WIDTH, max_gap=SECOND, max_age=SECOND)
     assert (tally.checked, tally.disagreements) == (1, 0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(rows, st.randoms(use_true_random=False))
 def test_rows_in_any_order_give_the_books_of_their_times(drawn: list, random: Any) -> None:
     """Sorting by time undoes any order of the rows, where no two rows of a token have one time."""
@@ -236,11 +210,11 @@ def test_rows_in_any_order_give_the_books_of_their_times(drawn: list, random: An
     shuffled = random.sample(in_order, len(in_order))
     limits = {"max_gap": 1000 * SECOND, "max_age": 1000 * SECOND}
     expected, _ = rebuild(changes_of(in_order), WIDTH, **limits)
-    is_early, _ = out_of_order(changes_of(shuffled), {})
+    early, _ = rule.out_of_order(changes_of(shuffled), {})
     books, _ = rebuild(by_time(changes_of(shuffled)), WIDTH, **limits)
-    assert together(books) == together(expected)
+    assert as_dict(books) == as_dict(expected)
     times = {token: [row[1] for row in shuffled if row[0] == token] for token in range(3)}
-    assert is_early.sum() == sum(t < max(ts[:i], default=0) for ts in times.values() for i, t in enumerate(ts))
+    assert early == sum(t < max(ts[:i], default=0) for ts in times.values() for i, t in enumerate(ts))
 
 
 def test_messages_of_one_moment_stay_in_order_when_the_newest_comes_first() -> None:
@@ -250,4 +224,4 @@ def test_messages_of_one_moment_stay_in_order_when_the_newest_comes_first() -> N
         (0, t, t, event, BIDS, 0.4, size) for t, event, size in zip(ts, (1, 0, 0), (1.0, 2.0, 3.0), strict=True)
     ]
     books, _ = rebuild(by_time(changes_of(rows_in_order[::-1])), WIDTH, max_gap=SECOND, max_age=SECOND)
-    assert [book[0][0][1] for book in together(books).values()] == [2.0, 3.0]
+    assert [book[0][0][1] for book in as_dict(books).values()] == [2.0, 3.0]

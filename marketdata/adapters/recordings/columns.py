@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Ints, Token
-from marketdata.points.order import distinct
 from marketdata.points.rebuild import ASKS, BIDS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.times import parse_iso, unix_scale
@@ -130,24 +129,24 @@ def _iso(column: pl.Series) -> pl.Series:
     return column.replace_strict(micros_of, return_dtype=pl.Int64)
 
 
-def tokens(frame: pl.DataFrame) -> tuple[tuple[Token, ...], Codes]:
-    """The distinct tokens, and for each row the number of its token.
+def identified(frame: pl.DataFrame) -> pl.DataFrame:
+    """The ids of the rows as texts; a token without an id is called by its market and label."""
+    absent = [pl.lit(None).alias(name) for name in Token._fields if name not in frame.columns]
+    market = pl.col("market_id").fill_null("").str.strip_chars("\0 ")
+    derived = pl.format("{}:{}", market, pl.col("token_label").fill_null("None"))
+    token = pl.when(pl.col("token_id") != "").then("token_id").otherwise(derived)
+    texts = frame.with_columns(absent).select(pl.col(Token._fields).cast(pl.String))
+    return texts.select(market, token.alias("token_id"), "token_label")
 
-    A token without an id is called by its market and label.
-    """
-    key = np.zeros(len(frame), np.int64)
-    columns = {name: frame[name].cast(pl.String) for name in Token._fields if name in frame.columns}
-    for column in columns.values():
-        code = column.cast(pl.Categorical).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
-        key = key * (int(code.max(initial=0)) + 1) + code
-    first_rows, codes = distinct(key)
-    none = [None] * len(first_rows)
-    texts = [columns[n].gather(first_rows).to_list() if n in columns else none for n in Token._fields]
-    distinct_tokens = tuple(
-        Token((market or "").strip("\0 "), token or f"{market}:{label}", label)
-        for market, token, label in zip(*texts, strict=True)
+
+def tokens(frame: pl.DataFrame) -> tuple[tuple[Token, ...], Codes]:
+    """The distinct tokens, and for each row the number of its token."""
+    ids = identified(frame)
+    distinct = ids.unique(maintain_order=True)
+    numbered = ids.join(
+        distinct.with_row_index("code"), on=Token._fields, how="left", nulls_equal=True, maintain_order="left"
     )
-    return distinct_tokens, codes.astype(np.int32)
+    return tuple(map(Token._make, distinct.iter_rows())), numbered["code"].to_numpy().astype(np.int32)
 
 
 def sides(column: pl.Series) -> NDArray[np.int8]:

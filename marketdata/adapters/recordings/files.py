@@ -1,25 +1,26 @@
-"""Files that others wrote: JSON, CSV and Parquet, plain or compressed, read part by part."""
+"""Files that others wrote: those that paths name, and their JSON, CSV or Parquet, plain or compressed, part by part."""
 
 from __future__ import annotations
 
 import csv
+import glob
 import gzip
 import io
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
+import polars as pl
 
 from marketdata.adapters.recordings.columns import did_you_mean
 from marketdata.errors import ConfigError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Form = Literal["json", "csv", "parquet"]
 _FORM_OF_SUFFIX: dict[str, Form] = {
@@ -31,21 +32,72 @@ SUFFIXES = f"{', '.join(s for s in _FORM_OF_SUFFIX if s != '.pq')}; all but Parq
 _PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
 
 
-class DamagedFileError(ConfigError):
-    """A file ends early, or cannot be read from some place on; the rows before that were given."""
+class Paths(NamedTuple):
+    """Files, each once; ``named`` has the files that a path names, not a folder or a pattern."""
+
+    files: list[Path]
+    named: set[Path]
+
+
+def files_of(paths: Any) -> Paths:
+    """The files of paths, folders and patterns; ConfigError for none, or for one that is not there."""
+    given = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
+    refused = [path for path in given if not isinstance(path, str | os.PathLike)] if given else [paths]
+    if refused:
+        problem = f"{'is refused' if given else 'names nothing'}; pass paths of files and folders, at least one."
+        raise ConfigError(problem, argument="paths", value=refused[0])
+    files, named = list[Path](), set[Path]()
+    for path in map(Path, given):
+        if path.is_dir():
+            inside = (p.relative_to(path) for p in path.rglob("*") if p.is_file())
+            matches = [path / p for p in inside if not any(part.startswith((".", "_")) for part in p.parts)]
+            if not any(RecordingFile(match).form for match in matches):
+                raise ConfigError(f"{str(path)!r} has no file whose name ends in these: {SUFFIXES}.")
+        elif glob.has_magic(str(path)) and not path.exists():
+            matches = [p for p in map(Path, glob.iglob(str(path), recursive=True)) if p.is_file()]  # noqa: PTH207  of any folder
+            if not matches:
+                raise ConfigError(f"{str(path)!r} matches no file.")
+        elif not path.is_file():
+            raise ConfigError(f"{str(path)!r} does not exist.")
+        else:
+            matches = [path]
+            named.add(path)
+        files += sorted(matches, key=_by_numbers)
+    return Paths(list(dict.fromkeys(files)), named)
+
+
+def _by_numbers(path: Path) -> list[tuple[int, str]]:
+    """The order of names in which numbers count by their value."""
+    return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"([0-9]+)", str(path))]
 
 
 @dataclass(frozen=True)
+class ReadOptions:
+    """How to read files.
+
+    ``clock`` is "timestamp", "received" or the name of a column. ``keep`` names fields of snapshots. ``format`` is the
+    name of the format, None for the one that fits. ``columns`` says which column of the file has one of our names.
+    ``token_id`` is the token of messages that name none.
+    """
+
+    clock: str = "timestamp"
+    keep: tuple[str, ...] = ()
+    format: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    token_id: str | None = None
+
+
+@dataclass
 class RecordingFile:
     """A file with its columns, or the fields of its first message, under their common names.
 
-    Names are lower case with underscores, so that ``clobTokenIds`` is ``clob_token_ids``. ``renamed`` says which column
-    of the file has one of our names. ``token_id`` is the token of messages that name none.
+    Names are lower case with underscores, so that ``clobTokenIds`` is ``clob_token_ids``. ``damage`` says why the rest
+    of a damaged file is missing, once the rows before it were read.
     """
 
     path: Path
-    token_id: str | None = None
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    options: ReadOptions = field(default_factory=ReadOptions)
+    damage: str | None = None
 
     @property
     def form(self) -> Form | None:
@@ -54,7 +106,7 @@ class RecordingFile:
         is_packed = len(suffixes) == 2 and suffixes[1] in _FIRST_BYTES
         return _FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix)
 
-    @cached_property
+    @property
     def columns(self) -> tuple[str, ...]:
         """Columns, or fields of the first message; ConfigError if the file cannot be read or is empty."""
         return tuple(self.common_names.values())
@@ -62,8 +114,8 @@ class RecordingFile:
     @cached_property
     def common_names(self) -> dict[str, str]:
         """The common name of each column of the file; ConfigError if a column to rename is not there."""
-        present = self._columns_of_file
-        ours = {column: name for name, column in self.renamed.items()}
+        present, renamed = self._columns_of_file, self.options.columns
+        ours = {column: name for name, column in renamed.items()}
         for column in set(ours).difference(present):
             raise ConfigError(
                 f"{self.path.name!r} has no column {column!r}{did_you_mean(column, present)} Its columns are "
@@ -71,10 +123,10 @@ class RecordingFile:
             )
         lower = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower() for name in present}
         # A name that was given, or that is so in the file, comes before one that is made.
-        taken = {*self.renamed, *present}
+        taken = {*renamed, *present}
         common = {name: ours.get(name) or (lower[name] if lower[name] not in taken else name) for name in present}
         # A column that has one of our names and was not chosen for it gives way.
-        common |= {name: f"{name} of the file" for name in self.renamed if name in present and name not in ours}
+        common |= {name: f"{name} of the file" for name in renamed if name in present and name not in ours}
         names = list(common.values())
         return {name: new if names.count(new) == 1 else name for name, new in common.items()}
 
@@ -94,7 +146,7 @@ class RecordingFile:
         return self._refuse_empty() if message is None else message
 
     def lines(self) -> Iterator[bytes]:
-        """Lines that are not blank; DamagedFileError where a compressed file ends early."""
+        """Lines that are not blank, up to the damage of a compressed file."""
         try:
             with self._stream() as stream:
                 if stream.peek(3)[:3] == b"\xef\xbb\xbf":  # a byte order mark
@@ -102,26 +154,26 @@ class RecordingFile:
                 yield from (line for line in stream if not line.isspace())
         except (FileNotFoundError, PermissionError) as problem:
             raise ConfigError(f"{self.path.name!r} cannot be read: {problem}.") from problem
-        except (EOFError, OSError, zlib.error) as problem:
-            raise DamagedFileError(
+        except (EOFError, OSError, zlib.error):
+            self.damage = (
                 f"{self.path.name!r} ends in the middle of its data: fetch it again. The rows before its end were read."
-            ) from problem
+            )
 
     def messages(self) -> Iterator[Any]:
-        """The JSON value of each line, None for a damaged line; or the entries of one list over many lines."""
+        """The JSON value of each line, None for a damaged line; or the one value of many lines."""
         values = map(_value, self.lines())
         first = next(values, None)
         if first is None:
             # The first line is damaged, or one value has many lines.
-            content = b"".join(self.lines()) or self._refuse_empty()
-            whole = _value(content)
+            whole = _value(b"".join(self.lines()) or self._refuse_empty())
             if whole is not None:
-                yield from whole if isinstance(whole, list) else [whole]
+                yield whole
                 return
             if not any(isinstance(_value(line), dict | list) for line in self.lines()):
                 raise ConfigError(
-                    f"{self.path.name!r} is no JSON: it needs one JSON value, or one a line. If it was cut, fetch it "
-                    "again; if it is of another kind, its name should end in that."
+                    self.damage
+                    or f"{self.path.name!r} is no JSON: it needs one JSON value, or one a line. If it was "
+                    "cut, fetch it again; if it is of another kind, its name should end in that."
                 )
         yield first
         yield from values
@@ -132,54 +184,34 @@ class RecordingFile:
 
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """Rows in parts, under common names: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""
-        import polars as pl
         import pyarrow as pa
 
         names = {name: new for name, new in self.common_names.items() if columns is None or new in columns}
         try:
-            if self.form == "json":
-                yield from (frame.rename(self.common_names, strict=False) for frame in self._json_frames())
-                return
-            for batch in (
-                self._csv() if self.form == "csv" else self._parquet().iter_batches(_PART_ROWS, columns=list(names))
-            ):
-                yield cast("pl.DataFrame", pl.from_arrow(batch)).rename(names, strict=False)
+            for part in self._json_frames() if self.form == "json" else self._arrow_batches(list(names)):
+                yield pl.DataFrame(part).rename(names, strict=False)
         except (EOFError, OSError, zlib.error, pa.ArrowInvalid) as problem:
-            raise DamagedFileError(
+            self.damage = (
                 f"{self.path.name!r} cannot be read further: {problem}. The rows before that were read; fetch it again."
-            ) from problem
+            )
 
     def _json_frames(self) -> Iterator[pl.DataFrame]:
-        import polars as pl
-
-        def table(rows: list[Any]) -> pl.DataFrame:
-            # A line that is no object counts as a row without values.
-            objects = [_with_text_ids(row) if isinstance(row, dict) else {} for row in rows]
+        rows = self.rows()
+        # A line that is no object counts as a row without values.
+        while objects := [_with_text_ids(row) if isinstance(row, dict) else {} for row in islice(rows, _PART_ROWS)]:
             try:
-                return pl.DataFrame(objects, infer_schema_length=None, strict=False)
+                yield pl.DataFrame(objects, infer_schema_length=None, strict=False)
             except (pl.exceptions.PolarsError, TypeError):  # a column has values of several shapes
                 texts = [{name: _as_text(value) for name, value in row.items()} for row in objects]
-                return pl.DataFrame(texts, infer_schema_length=None, strict=False)
+                yield pl.DataFrame(texts, infer_schema_length=None, strict=False)
 
-        rows: list[Any] = []
-        damage = None
-        try:
-            for row in self.rows():
-                rows.append(row)
-                if len(rows) == _PART_ROWS:
-                    yield table(rows)
-                    rows = []
-        except DamagedFileError as problem:
-            damage = problem
-        if rows:
-            yield table(rows)
-        if damage is not None:
-            raise damage
-
-    def _csv(self) -> Iterator[Any]:
+    def _arrow_batches(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow as pa
         from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
+        if self.form == "parquet":
+            yield from self._parquet().iter_batches(_PART_ROWS, columns=columns)
+            return
         texts = ConvertOptions(
             column_types=dict.fromkeys(self._columns_of_file, pa.string()),
             strings_can_be_null=True,
@@ -223,7 +255,7 @@ class RecordingFile:
         return io.BufferedReader(pa.input_stream(str(self.path), compression="zstd"))
 
     def _refuse_empty(self) -> NoReturn:
-        raise ConfigError(f"{self.path.name!r} is empty: fetch it again, or leave it out.")
+        raise ConfigError(self.damage or f"{self.path.name!r} is empty: fetch it again, or leave it out.")
 
 
 def _value(line: bytes) -> Any:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -25,38 +25,33 @@ from marketdata.points.schema import SNAPSHOT_FIELDS
 FileKind = Literal["books", "prices", "metrics", "trades", "markets", "events", "series"]
 
 
-class ReadOptions(NamedTuple):
-    """How to read a file.
-
-    ``clock`` is "timestamp", "received" or the name of a column. ``keep`` names fields of snapshots.
-    """
-
-    clock: str = "timestamp"
-    keep: tuple[str, ...] = ()
-
-
 def kept_fields(keep: str | Iterable[str]) -> tuple[str, ...]:
     """The argument ``keep``; ConfigError for a name that is no field of a snapshot."""
     return tuple(choice("keep", name, SNAPSHOT_FIELDS) for name in ([keep] if isinstance(keep, str) else keep))
 
 
+def no_time(clock: str, what: str, names: Iterable[str]) -> ConfigError:
+    """The error for a clock that the columns of a file, or the fields of a message, do not have."""
+    problem = f"has no time for clock={clock!r}; its {what} are {', '.join(names)}."
+    return ConfigError(problem, argument="clock", value=clock)
+
+
 @dataclass
 class Batch:
-    """Rows of a file in their order: changes of books, or a tidy frame of points or records.
+    """Rows of a file in their order: changes of books, or a tidy frame of points, records or trades.
 
     ``rows`` were read. ``left_out`` counts those that are neither, by reason. ``received`` are times at which the
-    recording is known to have gone on. ``markets`` are records as `Archive.add` takes them.
+    recording is known to have gone on. ``markets`` are records as `Archive.add` takes them. ``keep`` names fields of
+    snapshots.
     """
 
     changes: Changes = field(default_factory=no_changes)
-    frame: pl.DataFrame | None = None
+    frame: pl.DataFrame = field(default_factory=pl.DataFrame)
     rows: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     received: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     markets: list[dict[str, Any]] = field(default_factory=list)
-
-
-Reader = Callable[[RecordingFile, ReadOptions], Iterator[Batch]]
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,37 +102,42 @@ class Format:
             return 0
         return max(complete) + len(present.intersection(self.also))
 
-    def rows(
-        self, file: RecordingFile, options: ReadOptions, only: tuple[str, ...] | None = None
-    ) -> Iterator[tuple[pl.DataFrame, Batch]]:
+    def rows(self, file: RecordingFile, *only: str) -> Iterator[tuple[pl.DataFrame, Batch]]:
         """Frames of the rows that have a time, each with a batch that counts them and the rows without one.
 
         Columns have our names; those that no format knows keep theirs. ``ts`` is the time of the chosen clock, and
         ``__seen`` the time of arrival [microseconds]. ``__row`` is the number of the row in the file.
         """
-        columns = self.columns(file)
-        time = {"timestamp": columns.get("ts"), "received": columns.get("received_at")}.get(
-            options.clock, options.clock
-        )
+        columns, clock = self.columns(file), file.options.clock
+        times = {"timestamp": columns.get("ts"), "received": columns.get("received_at")}
+        time = times.get(clock, clock)
         if time not in file.columns:
-            raise ConfigError(
-                f"has no time for clock={options.clock!r}; its columns are {', '.join(file.columns)}.",
-                argument="clock",
-                value=options.clock,
-            )
+            raise no_time(clock, "columns", file.columns)
         seen = columns.get("received_at", time)
-        chosen = [pl.col(column).alias(name) for name, column in columns.items() if only is None or name in only]
-        others = set(file.columns) - {*columns.values(), *columns} if only is None else set()
+        chosen = [pl.col(column).alias(name) for name, column in columns.items() if not only or name in only]
+        others = set() if only else set(file.columns) - {*columns.values(), *columns}
         count = 0
-        for frame in file.frames(None if only is None else [columns[n] for n in only if n in columns] + [time, seen]):
+        for frame in file.frames([*(columns[n] for n in only if n in columns), time, seen] if only else None):
             timed = frame.with_row_index("__row", count).filter(pl.all_horizontal(pl.col(time, seen).is_not_null()))
             count += len(frame)
-            at, arrival = micros(timed[time]), micros(timed[seen])
-            rows = timed.select(*chosen, *others, pl.col("__row").cast(pl.Int64)).with_columns(
-                pl.Series("ts", at), pl.Series("__seen", arrival)
-            )
+            arrivals = pl.Series("ts", micros(timed[time])), pl.Series("__seen", micros(timed[seen]))
+            rows = timed.select(*chosen, *others, pl.col("__row").cast(pl.Int64)).with_columns(arrivals)
             left_out = Counter({"without a time": len(frame) - len(timed)})
-            yield rows, Batch(rows=len(frame), left_out=+left_out)
+            yield rows, Batch(rows=len(frame), left_out=+left_out, keep=file.options.keep)
+
+
+Reader = Callable[[Format, RecordingFile], Iterator[Batch]]
+
+
+def by_parts(add: Callable[[pl.DataFrame, Batch], None]) -> Reader:
+    """The reader of tables whose parts are read one by one: ``add`` adds the rows of a frame to its batch."""
+
+    def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
+        for frame, batch in chosen.rows(file):
+            add(frame, batch)
+            yield batch
+
+    return read
 
 
 @cache
@@ -147,19 +147,18 @@ def all_formats() -> Mapping[str, Format]:
     return {module.FORMAT.name: module.FORMAT for module in modules}
 
 
-def format_of(file: RecordingFile, name: str | None = None) -> Format:
-    """The format of a name, or the one that fits a file best; ConfigError if none fits, or several equally well."""
-    if name is not None:
-        return all_formats()[choice("format", name, all_formats())]
+def format_of(file: RecordingFile) -> Format:
+    """The format that was chosen, or the one that fits best; ConfigError if none fits, or several equally well."""
+    if file.options.format is not None:
+        return all_formats()[choice("format", file.options.format, all_formats())]
     if file.form is None:
         raise ConfigError(f"{file.path.name!r} is of another kind; names that end in these are read: {SUFFIXES}.")
     scores = {candidate: candidate.fits(file) for candidate in all_formats().values()}
     best = [candidate for candidate, score in scores.items() if score == max(scores.values())]
     if len(best) == 1:
         return best[0]
-    is_unknown = not any(scores.values())
     columns = ", ".join(file.columns[:40]) or "a JSON value that is no object"
-    kinds = "no known format" if is_unknown else " and of ".join(candidate.name for candidate in best)
+    kinds = " and of ".join(candidate.name for candidate in best) if any(scores.values()) else "no known format"
     needs = "".join(f"\n  {candidate.name}: {candidate.needed}" for candidate in best)
     raise ConfigError(
         f"{file.path.name!r} has the columns of {kinds}: {columns}. Name the format with format= "

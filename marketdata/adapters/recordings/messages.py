@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import polars as pl
 
 from marketdata.adapters.recordings.columns import NAMES
-from marketdata.adapters.recordings.files import DamagedFileError, RecordingFile
-from marketdata.adapters.recordings.format import Batch, ReadOptions
-from marketdata.adapters.recordings.tables import levels_of, snapshot_values
-from marketdata.adapters.recordings.trades import TRADE_SIDES, trades_frame
-from marketdata.errors import ConfigError, RecordingWarning, warn
-from marketdata.points.columns import Token
-from marketdata.points.rebuild import ASKS, BIDS, CHANGE, GAP, SNAPSHOT, Changes
+from marketdata.adapters.recordings.files import ReadOptions, RecordingFile
+from marketdata.adapters.recordings.format import Batch, Format, no_time
+from marketdata.adapters.recordings.tables import Sides, changes_of, levels_of
+from marketdata.adapters.recordings.trades import TRADE_SIDES, add_trades
+from marketdata.errors import ConfigError
+from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT
+from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.times import parse_iso, unix_micros
 
 _RAW_MESSAGE = ("raw", "message", "msg", "data", "payload", "event")
@@ -26,16 +26,17 @@ _ARRIVAL = (
 _RECONNECTS = {"connect", "connected", "disconnect", "disconnected", "reconnect", "reconnected", "gap"}
 _DAMAGED = "damaged"
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-# One structured type, because that is three times as fast as an array per column.
-_ENTRY = np.dtype(
-    {
-        "names": ["token", "ts", "seen", "event", "side", "price", "size", "stated", "row"],
-        "formats": ["i4", "i8", "i8", "i1", "i1", "f8", "f8", "2f8", "i8"],
-    }
-)
-# Entries are Python objects, because a part has tens of megabytes at most.
-_PART_ENTRIES = 1 << 17
-_NOTHING = (float("nan"), float("nan"))
+_SIDES = (("bids", "buys"), ("asks", "sells"))
+_TRADE: dict[str, Any] = {
+    "ts": pl.Int64, **dict.fromkeys(("market_id", "token_id", "side"), pl.String),
+    **dict.fromkeys(("price", "size"), pl.Float64),
+}  # fmt: skip
+_ROW = {
+    **_TRADE, **dict.fromkeys(("__seen", "__row"), pl.Int64), "event": pl.Int8,
+    **dict.fromkeys(("best_bid", "best_ask"), pl.Float64),
+}  # fmt: skip
+# Rows are Python objects, because a part has tens of megabytes at most.
+_PART_ROWS = 1 << 16
 
 
 class Message(NamedTuple):
@@ -59,21 +60,21 @@ class Message(NamedTuple):
 class MessageReader:
     """Changes, markets and counts of messages, in their order; messages that cannot be read are counted."""
 
-    def __init__(self, options: ReadOptions, token_id: str | None = None) -> None:
-        self._options, self._token_id = options, token_id
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
         self._count = 0
-        self._code_of: dict[Token, int] = {}
+        self._tokens: set[tuple[str, str]] = set()
         # The tick and the last trade of each token, once they are known.
         self._state: dict[str, dict[str, float]] = {"tick_size": {}, "last_trade_price": {}}
         self._forget()
 
     def _forget(self) -> None:
-        self._batch, self._received = Batch(), list[int]()
-        self._entries: list[tuple[int, int, int, int, int, float, float, tuple[float, float], int]] = []
-        self._values: dict[str, list[Any]] = {name: [] for name in self._options.keep}
+        self._batch, self._received = Batch(keep=self._options.keep), list[int]()
+        # A row per book and per changed level.
+        self._rows, self._books = list[dict[str, Any]](), list[Sides]()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._rows)
 
     def add(self, value: Any) -> None:
         """Add a message, a list of messages, or an envelope around one; None counts as damaged."""
@@ -89,10 +90,10 @@ class MessageReader:
 
     def collected(self) -> Batch:
         """Return the rows read so far, and forget them."""
-        batch, entries = self._batch, np.array(self._entries, _ENTRY)
-        arrays: dict[str, Any] = {name: np.ascontiguousarray(entries[name]) for name in _ENTRY.names or ()}
-        values = {name: snapshot_values(name, column) for name, column in self._values.items()}
-        batch.changes = Changes(tuple(self._code_of), values=values, **arrays)
+        batch, keep = self._batch, self._options.keep
+        types = {name: pl.String if SNAPSHOT_FIELDS[name] == "text" else pl.Float64 for name in keep}
+        frame = pl.DataFrame(self._rows, {**_ROW, **types}, strict=False)
+        batch.changes = changes_of(frame, keep, frame["event"].to_numpy(), self._books)
         batch.received = np.array(self._received, np.int64)
         self._forget()
         return batch
@@ -100,89 +101,60 @@ class MessageReader:
     def _add(self, message: Message) -> None:
         kind, fields = message.kind, message.fields
         venue_time = None if fields.get("timestamp") is None else time_of(fields["timestamp"])
-        seen = message.arrival
-        if seen is None:
-            seen = next((time_of(fields[name]) for name in _ARRIVAL if fields.get(name) is not None), venue_time)
+        arrivals = (time_of(fields[name]) for name in _ARRIVAL if fields.get(name) is not None)
+        seen = message.arrival if message.arrival is not None else next(arrivals, venue_time)
+        if seen is None and kind in ("book", "price_change", *_RECONNECTS):
+            raise ValueError("a message without a time")
         if seen is not None and kind not in _RECONNECTS:
             self._received.append(seen)
-        if kind not in ("book", "price_change", *_RECONNECTS):
-            self._note(kind, fields)
-            self._batch.left_out[kind] += 1
-        elif seen is None:
-            raise ValueError("a message without a time")
-        elif kind == "book":
-            self._add_book(message, self._time(fields, venue_time, seen), seen)
+        if kind == "book":
+            bids, asks = (levels_of(fields[new if new in fields else old]) for new, old in _SIDES)
+            self._add_rows(message, [fields], seen, event=SNAPSHOT)
+            self._books.append((bids, asks))
         elif kind == "price_change":
-            self._add_changes(message, self._time(fields, venue_time, seen), seen)
+            changes = fields.get("price_changes", fields.get("changes"))
+            self._add_rows(message, [fields] if changes is None else changes, seen, event=CHANGE)
         else:
-            for code in self._code_of.values():
-                self._append((code, seen, seen, GAP, BIDS, *_NOTHING, _NOTHING, -1), {})
+            self._note(kind, fields, seen)
             self._batch.left_out[kind] += 1
 
-    def _time(self, fields: Mapping[str, Any], venue_time: int | None, seen: int) -> int:
-        """The time by the clock; ConfigError if the first message lacks a field that is the clock."""
-        clock = self._options.clock
-        if clock not in ("timestamp", "received", *fields) and not self._entries:
-            problem = f"has no time for clock={clock!r}; its fields are {', '.join(sorted(fields))}."
-            raise ConfigError(problem, argument="clock", value=clock)
-        if clock == "received":
-            return seen
-        time = venue_time if clock == "timestamp" else time_of(fields[clock])
-        if time is None:
-            raise ValueError("a message without a time")
-        return time
+    def _add_rows(self, message: Message, parts: Any, seen: Any, *, event: int) -> None:
+        """Add a row for each part of a message, none if one of them cannot be read."""
+        fields, clock = message.fields, self._options.clock
+        if clock not in ("timestamp", "received", *fields) and not self._rows:
+            raise no_time(clock, "fields", sorted(fields))
+        times = {"ts": seen if clock == "received" else time_of(fields[clock]), "__seen": seen, "__row": self._count}
+        rows = []
+        for part in parts:
+            row = {"event": event, **times, **self._ids_and_fields(part, message)}
+            if event == CHANGE:
+                row["side"] = TRADE_SIDES[part["side"].lower()]
+                row["price"], row["size"] = float(part["price"]), float(part["size"])
+                for name in ("best_bid", "best_ask"):
+                    row[name] = float(part[name]) if part.get(name) not in (None, "") else None
+            rows.append(row)
+        self._tokens.update((row["market_id"], row["token_id"]) for row in rows)
+        self._rows += rows
 
-    def _append(self, entry: Any, values: Mapping[str, Any]) -> None:
-        self._entries.append(entry)
-        for name, column in self._values.items():
-            column.append(values.get(name))
-
-    def _add_book(self, message: Message, ts: int, seen: int) -> None:
-        fields = message.fields
-        token = self._token(fields, message)
-        sides = [levels_of(fields[new if new in fields else old]) for new, old in (("bids", "buys"), ("asks", "sells"))]
-        for name, values in self._state.items():
-            if fields.get(name):
-                values[str(token.token_id)] = float(fields[name])
-        levels = [(side, *level) for side, pairs in enumerate(sides) for level in pairs] or [(BIDS, *_NOTHING)]
-        code, event, kept = self._code(token), SNAPSHOT, self._kept(token, fields)
-        for level in levels:
-            self._append((code, ts, seen, event, *level, _NOTHING, self._count), kept)
-            event = CHANGE
-
-    def _add_changes(self, message: Message, ts: int, seen: int) -> None:
-        fields = message.fields
-        changes = fields.get("price_changes", fields.get("changes"))
-        entries = []
-        for change in [fields] if changes is None else changes:
-            token = self._token(change, message)
-            side = ASKS if TRADE_SIDES[change["side"].lower()] == "sell" else BIDS
-            level = side, float(change["price"]), float(change["size"])
-            best = _best(change.get("best_bid"), 0.0), _best(change.get("best_ask"), 1.0)
-            entries.append((token, level, best, self._kept(token, change)))
-        # No entry is added before all of the message was read.
-        for token, level, best, kept in entries:
-            self._append((self._code(token), ts, seen, CHANGE, *level, best, self._count), kept)
-
-    def _code(self, token: Token) -> int:
-        return self._code_of.setdefault(token, len(self._code_of))
-
-    def _kept(self, token: Token, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of the snapshot after a message of the token."""
-        state = {name: values.get(str(token.token_id)) for name, values in self._state.items()}
-        return {name: state.get(name, fields.get(name)) for name in self._options.keep}
-
-    def _token(self, fields: Mapping[str, Any], message: Message) -> Token:
-        parts = (fields, message.fields, message.envelope)
-        name: Any = next((n for part in parts if (n := part.get("asset_id") or part.get("token_id"))), self._token_id)
-        if name is None:
+    def _ids_and_fields(self, part: Mapping[str, Any], message: Message) -> dict[str, Any]:
+        """The ids of the token of a part, and the fields of its snapshot that are kept."""
+        named = (part, message.fields, message.envelope)
+        token: Any = next((n for p in named if (n := p.get("asset_id") or p.get("token_id"))), self._options.token_id)
+        if token is None:
             raise ConfigError("A message does not name the token of its book; pass token_id=.")
-        market = message.fields.get("market") or message.envelope.get("condition_id") or ""
-        return Token(market if isinstance(market, str) else "", str(name))
+        market = message.fields.get("market") or message.envelope.get("condition_id")
+        for name, values in self._state.items():
+            if part.get(name):
+                values[str(token)] = float(part[name])
+        kept = {n: self._state[n].get(str(token)) if n in self._state else part.get(n) for n in self._options.keep}
+        return {"market_id": market if isinstance(market, str) else "", "token_id": str(token), **kept}
 
-    def _note(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Remember ticks and trades, and collect records of markets."""
-        if kind == "tick_size_change":
+    def _note(self, kind: str, fields: Mapping[str, Any], seen: int | None) -> None:
+        """Remember ticks and trades, and collect records of markets and gaps."""
+        if kind in _RECONNECTS:
+            gap = {"event": GAP, "ts": seen, "__seen": seen, "__row": -1}
+            self._rows += [{**gap, "market_id": market, "token_id": token} for market, token in self._tokens]
+        elif kind == "tick_size_change":
             self._state["tick_size"][str(fields["asset_id"])] = float(fields["new_tick_size"])
         elif kind == "last_trade_price" and "last_trade_price" in self._options.keep:
             self._state["last_trade_price"][str(fields["asset_id"])] = float(fields["price"])
@@ -190,47 +162,35 @@ class MessageReader:
             self._batch.markets.append(_market(fields))
 
 
-def read_messages(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
+def read_messages(_: Format, file: RecordingFile) -> Iterator[Batch]:
     """The messages of a file in parts."""
-    reader = MessageReader(options, file.token_id)
-    try:
-        for value in file.messages():
-            reader.add(value)
-            if len(reader) >= _PART_ENTRIES:
-                yield reader.collected()
-    except DamagedFileError:
-        yield reader.collected()
-        raise
+    reader = MessageReader(file.options)
+    for value in file.messages():
+        reader.add(value)
+        if len(reader) >= _PART_ROWS:
+            yield reader.collected()
     yield reader.collected()
 
 
-def read_trades(file: RecordingFile, _: ReadOptions) -> Iterator[Batch]:
+def read_trades(_: Format, file: RecordingFile) -> Iterator[Batch]:
     """The trade prints among the messages of a file, at once."""
-    trades, left_out, count = [], Counter[str](), 0
-    try:
-        for message in (message for value in file.messages() for message in messages_in(value)):
-            count += 1
-            if message.kind not in ("last_trade_price", _DAMAGED):
-                left_out["no trades"] += 1
-                continue
-            try:
-                trades.append(_trade(message.fields))
-            except _UNREADABLE:
-                left_out[_DAMAGED] += 1
-    except DamagedFileError as problem:
-        warn(problem.problem, RecordingWarning)
-    yield Batch(frame=trades_frame(trades), rows=count, left_out=left_out)
-
-
-def _trade(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "ts": time_of(fields["timestamp"]),
-        "market_id": str(fields.get("market") or ""),
-        "token_id": str(fields["asset_id"]),
-        "side": TRADE_SIDES[str(fields["side"]).lower()],
-        "price": float(fields["price"]),
-        "size": float(fields["size"]),
-    }
+    trades, batch = [], Batch()
+    for message in (message for value in file.messages() for message in messages_in(value)):
+        batch.rows += 1
+        if message.kind not in ("last_trade_price", _DAMAGED):
+            batch.left_out["no trades"] += 1
+            continue
+        try:
+            fields = message.fields
+            trades.append({
+                "ts": time_of(fields["timestamp"]), "market_id": str(fields.get("market") or ""),
+                "token_id": str(fields["asset_id"]), "side": TRADE_SIDES[str(fields["side"]).lower()],
+                "price": float(fields["price"]), "size": float(fields["size"]),
+            })  # fmt: skip
+        except _UNREADABLE:
+            batch.left_out[_DAMAGED] += 1
+    add_trades(pl.DataFrame(trades, _TRADE), batch)
+    yield batch
 
 
 def messages_in(value: Any, arrival: int | None = None, envelope: Mapping[str, Any] | None = None) -> Iterator[Message]:
@@ -271,13 +231,6 @@ def time_of(value: Any) -> int:
     if isinstance(value, str) and not value.isdigit():
         return unix_micros(float(value)) if value.replace(".", "", 1).isdigit() else parse_iso(value)
     return unix_micros(value)
-
-
-def _best(stated: Any, empty: float) -> float:
-    """A stated best price, NaN without one; a side without levels is stated as 0 or, of asks, as 1."""
-    if stated is None or stated == "":
-        return float("nan")
-    return float(stated) or empty
 
 
 def _market(fields: Mapping[str, Any]) -> dict[str, Any]:

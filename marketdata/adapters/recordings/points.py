@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
 from marketdata.adapters.recordings.columns import micros
 from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, ReadOptions
+from marketdata.adapters.recordings.format import Batch, Format
 from marketdata.errors import ConfigError
 from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
@@ -18,6 +19,7 @@ POINT_NAMES = {
     "ts": ("ts", "timestamp", "time", "t", "datetime", "snapshot_time", "bucket", "bucket_start"), "received_at": (),
     "token_id": ("token_id", "asset_id", "clob_token_id", "token", "asset"),
 }  # fmt: skip
+RECORD_NAMES = {**POINT_NAMES, "market_id": ("market_id", "condition_id")}
 NO_RECORDS = (
     "ts", "token_id", "price", "side", "size", "bids", "asks", "event_type", "trade_id", "order_id",
     "transaction_hash", "maker", "taker",
@@ -26,31 +28,34 @@ NO_RECORDS = (
 _TEXTS = {"side", "slug", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 
 
-def read_points(file: RecordingFile, columns: dict[str, str], needed: list[str], *, extra: bool) -> Iterator[Batch]:
+def read_points(file: RecordingFile, columns: Mapping[str, str], *needed: str, extra: bool = False) -> Iterator[Batch]:
     """The points of a table; rows without a needed value, and copies of rows, are left out.
 
     ``columns`` says which column of the file has which of our names. With ``extra`` further columns of numbers stay.
     """
     frame = _whole(file)
-    batch = Batch(rows=len(frame))
     others = [c for c in frame.columns if extra and c not in columns.values() and not c.endswith("_id")]
     rows = frame.select(*(pl.col(column).alias(name) for name, column in columns.items()), *others)
     for name in rows.columns:
         if name != "ts" and name not in _TEXTS and rows[name].dtype == pl.String:
-            numbers = _numbers(rows[name], is_needed=name in needed)
-            rows = rows.drop(name) if numbers is None else rows.with_columns(numbers)
+            texts = rows[name].str.strip_chars()
+            numbers = texts.cast(pl.Float64, strict=False)
+            wrong = (numbers.is_null() & (texts != "")).arg_true()
+            if len(wrong) and name in needed:
+                raise ConfigError(f"value {wrong[0] + 1} of {name} is {rows[name][wrong[0]]!r}, not a number.")
+            rows = rows.drop(name) if len(wrong) else rows.with_columns(numbers)
+    left_out = Counter[str]()
     for name in needed:
         present = rows.drop_nulls(name)
-        batch.left_out[f"without a {'time' if name == 'ts' else name}"] = len(rows) - len(present)
+        left_out[f"without a {'time' if name == 'ts' else name}"] = len(rows) - len(present)
         rows = present
-    rows = rows.with_columns(pl.Series("ts", micros(rows["ts"])).cast(pl.Datetime("us", "UTC")))
-    batch.frame = rows.unique(maintain_order=True)
-    batch.left_out["equal to another row"] = len(rows) - len(batch.frame)
-    batch.left_out = +batch.left_out
-    yield batch
+    points = rows.with_columns(pl.Series("ts", micros(rows["ts"])).cast(pl.Datetime("us", "UTC")))
+    points = points.unique(maintain_order=True)
+    left_out["equal to another row"] = len(rows) - len(points)
+    yield Batch(frame=points, rows=len(frame), left_out=+left_out)
 
 
-def read_records(file: RecordingFile, _: ReadOptions) -> Iterator[Batch]:
+def read_records(_: Format, file: RecordingFile) -> Iterator[Batch]:
     """The records of a table, with the types that their texts show."""
     frame = _whole(file)
     if file.form == "csv":
@@ -62,24 +67,15 @@ def read_records(file: RecordingFile, _: ReadOptions) -> Iterator[Batch]:
         frame = frame.with_columns(pl.col(name).str.json_decode(pl.List(lists[name])) for name in texts)
     except pl.exceptions.PolarsError as problem:
         raise ConfigError(f'{", ".join(texts)} should have lists as JSON, such as ["a", "b"]: {problem}.') from None
-    yield Batch(rows=len(frame), frame=frame)
+    yield Batch(frame=frame, rows=len(frame))
 
 
 def _whole(file: RecordingFile) -> pl.DataFrame:
-    empty = pl.DataFrame(schema=dict.fromkeys(file.columns, pl.String))
-    return pl.concat(list(file.frames()) or [empty], how="diagonal_relaxed")
-
-
-def _numbers(texts: pl.Series, *, is_needed: bool) -> pl.Series | None:
-    """Texts as numbers. If one is no number, None, or a ConfigError for a column that is needed."""
-    plain = texts.str.strip_chars()
-    numbers = plain.cast(pl.Float64, strict=False)
-    wrong = (numbers.is_null() & (plain != "")).arg_true()
-    if not len(wrong):
-        return numbers
-    if is_needed:
-        raise ConfigError(f"value {wrong[0] + 1} of {texts.name} is {texts[wrong[0]]!r}, not a number.")
-    return None
+    """The rows of a file; ConfigError for a damaged one."""
+    parts = list(file.frames()) or [pl.DataFrame(schema=dict.fromkeys(file.columns, pl.String))]
+    if file.damage:
+        raise ConfigError(file.damage)
+    return pl.concat(parts, how="diagonal_relaxed")
 
 
 def _typed(texts: pl.Series) -> pl.Series:

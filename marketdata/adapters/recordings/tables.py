@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -12,9 +13,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from marketdata.adapters.recordings.columns import NAMES, first, numbers, sides, tokens
-from marketdata.adapters.recordings.format import Batch, ReadOptions
+from marketdata.adapters.recordings.format import Batch
 from marketdata.points.columns import ranges
-from marketdata.points.rebuild import BIDS, CHANGE, SNAPSHOT, Changes
+from marketdata.points.rebuild import BIDS, CHANGE, SNAPSHOT, STATED, Changes
 from marketdata.points.schema import SNAPSHOT_FIELDS
 
 Levels = list[tuple[float, float]]
@@ -29,15 +30,12 @@ def levels_of(cell: Any) -> Levels:
     if isinstance(cell, str | bytes):
         return levels_of(msgspec.json.decode(cell))
     if isinstance(cell, Mapping):
-        return [(float(price), float(size)) for price, size in cell.items()]
-    return [_level(level) for level in cell]
-
-
-def _level(level: Any) -> tuple[float, float]:
-    if isinstance(level, Mapping):
-        return float(level[first(level, _PRICE)]), float(level[first(level, _SIZE)])
-    price, size = level
-    return float(price), float(size)
+        cell = cell.items()
+    pairs = (
+        (level[first(level, _PRICE)], level[first(level, _SIZE)]) if isinstance(level, Mapping) else level
+        for level in cell
+    )
+    return [(float(price), float(size)) for price, size in pairs]
 
 
 def sides_of(bids: Any, asks: Any) -> Sides | None:
@@ -55,60 +53,49 @@ def readable(frame: pl.DataFrame, books: Sequence[Any], batch: Batch) -> tuple[p
     return frame.filter(is_readable), [book for book in books if book is not None]
 
 
-def book_batch(batch: Batch, frame: pl.DataFrame, options: ReadOptions, books: Sequence[Sides | None]) -> Batch:
-    """The batch with a whole book for each row."""
+def add_books(frame: pl.DataFrame, batch: Batch, books: Sequence[Sides | None]) -> None:
+    """Add a whole book for each row."""
     frame, readable_books = readable(frame.drop("side", "price", "size", strict=False), books, batch)
-    batch.changes = changes_of_rows(frame, options, np.ones(len(frame), bool), readable_books)
+    batch.changes = changes_of(frame, batch.keep, np.full(len(frame), SNAPSHOT, np.int8), readable_books)
     batch.markets = batch.markets or market_records(frame)
-    return batch
 
 
-def changes_of_rows(
-    frame: pl.DataFrame,
-    options: ReadOptions,
-    is_book: NDArray[np.bool_],
-    books: Iterable[Sides],
+def add_levels(frame: pl.DataFrame, batch: Batch, is_snapshot: pl.Series | None = None) -> None:
+    """Add a level for each row; without ``is_snapshot`` all rows are of snapshots."""
+    event = np.full(len(frame), SNAPSHOT, np.int8) if is_snapshot is None else np.where(is_snapshot, SNAPSHOT, CHANGE)
+    batch.changes = changes_of(frame.drop("best_bid", "best_ask", strict=False), batch.keep, event.astype(np.int8))
+    batch.markets = market_records(frame)
+
+
+def changes_of(
+    frame: pl.DataFrame, keep: Sequence[str], event: NDArray[np.int8], books: Sequence[Sides] | None = None
 ) -> Changes:
-    """Changes with one entry per level for a row that is a book, and one for a row that is a changed level."""
-    levels_of_books = [[(side, *level) for side, levels in enumerate(book) for level in levels] for book in books]
+    """Changes with one entry per row, or with ``books`` one per level for rows of snapshots: these are their books."""
+    levels = [[(side, *level) for side, pairs in enumerate(book) for level in pairs] for book in books or ()]
+    levels = [of_book or [(BIDS, np.nan, np.nan)] for of_book in levels]
+    is_book = (event == SNAPSHOT) & (books is not None)
     lengths = np.ones(len(frame), np.int64)
-    lengths[is_book] = [max(len(levels), 1) for levels in levels_of_books]
+    lengths[is_book] = list(map(len, levels))
     row, begins = np.repeat(np.arange(len(frame)), lengths), np.cumsum(lengths) - lengths
     in_books = ranges(begins[is_book], lengths[is_book])
-    event = np.full(len(row), CHANGE, np.int8)
-    event[begins[is_book]] = SNAPSHOT
+    events = event[row]
+    events[in_books] = CHANGE
+    events[begins[is_book]] = SNAPSHOT
+    columns = ("side", "price", "size", "best_bid", "best_ask", *keep)
+    frame = frame.with_columns(pl.lit(None).alias(name) for name in columns if name not in frame.columns)
     names, token = tokens(frame)
-    nothing = np.full(len(frame), np.nan)
-    price, size, bid, ask = (
-        numbers(frame[name])[row] if name in frame.columns else nothing[row]
-        for name in ("price", "size", "best_bid", "best_ask")
-    )
-    side = (sides(frame["side"]) if "side" in frame.columns else np.full(len(frame), BIDS, np.int8))[row]
-    in_row = [level for levels in levels_of_books for level in levels or [(BIDS, np.nan, np.nan)]]
-    side[in_books], price[in_books], size[in_books] = np.array(in_row).reshape(-1, 3).T
+    side = sides(frame["side"])[row]
+    price, size, bid, ask = (numbers(frame[name])[row] for name in columns[1:5])
+    side[in_books], price[in_books], size[in_books] = np.array([*chain(*levels)]).reshape(-1, 3).T
     ask[ask == 0] = 1.0  # a side without levels
+    is_text = {name: SNAPSHOT_FIELDS[name] == "text" for name in keep}
     values = {
-        name: snapshot_values(name, frame[name].to_list() if name in frame.columns else [None] * len(frame))[row]
-        for name in options.keep
+        name: (frame[name].cast(pl.String).to_numpy() if text else numbers(frame[name]))[row]
+        for name, text in is_text.items()
     }
     ts, seen, number = (frame[name].to_numpy()[row] for name in ("ts", "__seen", "__row"))
-    stated = np.stack((bid, ask), axis=1)
-    return Changes(names, token[row], ts, seen, event, side, price, size, stated, number, values)
-
-
-def level_changes(frame: pl.DataFrame, options: ReadOptions, is_snapshot: NDArray[np.bool_]) -> Changes:
-    """Changes of a table with one row per level; SNAPSHOT in all rows of a snapshot."""
-    levels = frame.drop("best_bid", "best_ask", strict=False)
-    changes = changes_of_rows(levels, options, np.zeros(len(frame), bool), [])
-    changes.event[is_snapshot] = SNAPSHOT
-    return changes
-
-
-def snapshot_values(name: str, values: list[Any]) -> NDArray[Any]:
-    """Values of a field of snapshots, NaN or None where one is missing."""
-    if SNAPSHOT_FIELDS[name] == "text":
-        return np.array([None if v is None else str(v) for v in values], object)
-    return np.array([np.nan if v is None or v == "" else float(v) for v in values], float)
+    values |= zip(STATED, (bid, ask), strict=True)
+    return Changes(names, token[row], ts, seen, events, side, price, size, number, values)
 
 
 def market_records(frame: pl.DataFrame) -> list[dict[str, Any]]:
@@ -121,13 +108,15 @@ def market_records(frame: pl.DataFrame) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if v} for row in records.filter(is_named).iter_rows(named=True)]
 
 
-def derived_markets(labels: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+def derived_markets(labels: Mapping[str, Iterable[str]], winners: Mapping[str, str]) -> list[dict[str, Any]]:
     """Records of markets without ids, which are derived: the slug, and for a token ``slug:outcome``."""
-    return [
-        {
-            "market_id": slug, "slug": slug, "token_ids": [f"{slug}:{label}" for label in of_market],
-            "token_labels": list(of_market), "ids_are_derived": True,
-        }
-        for slug, of_market in labels.items()
-        if slug
-    ]  # fmt: skip
+    records: list[dict[str, Any]] = []
+    for slug, of_market in labels.items():
+        token_ids = {label: f"{slug}:{label}" for label in of_market}
+        records.append({
+            "market_id": slug, "slug": slug, "token_ids": [*token_ids.values()], "token_labels": [*token_ids],
+            "ids_are_derived": True,
+        })  # fmt: skip
+        if won := winners.get(slug):
+            records[-1] |= {"resolved_token_id": f"{slug}:{won}", "resolved_token_label": won}
+    return records

@@ -3,64 +3,52 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
-from marketdata.adapters.recordings.columns import numbers, tokens
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, ReadOptions, format_of
-from marketdata.adapters.recordings.paths import files_of
+from marketdata.adapters.recordings.columns import identified, numbers
+from marketdata.adapters.recordings.files import ReadOptions, RecordingFile, files_of
+from marketdata.adapters.recordings.format import Batch, format_of
 from marketdata.errors import ConfigError, RecordingWarning, warn
-from marketdata.points.columns import Token
-from marketdata.points.trades import repeated_legs
 
 TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
-_COLUMNS: dict[str, Any] = {
-    "ts": pl.Int64, **dict.fromkeys(Token._fields, pl.String), "side": pl.String, "price": pl.Float64,
-    "size": pl.Float64, **dict.fromkeys(("transaction_hash", "maker", "taker", "trader_side"), pl.String),
-}  # fmt: skip
+_TEXTS = ("side", "transaction_hash", "maker", "taker", "trader_side")
 
 
-def trades_frame(rows: Any) -> pl.DataFrame:
-    """A frame, or rows as dicts, with all columns of trades, null where there are none."""
-    frame = pl.DataFrame(rows)
-    missing = [pl.lit(None).alias(name) for name in _COLUMNS if name not in frame.columns]
-    return frame.with_columns(missing).select([*_COLUMNS]).cast(pl.Schema(_COLUMNS))
-
-
-def trades_of_rows(frame: pl.DataFrame, batch: Batch) -> Batch:
-    """The batch with the trades of a table; rows without a price or a size are counted in it."""
-    names, token = tokens(frame)
-    columns: dict[str, Any] = {name: numbers(frame[name]) for name in ("price", "size")}
-    columns |= {name: [names[code][i] for code in token.tolist()] for i, name in enumerate(Token._fields)}
-    trades = trades_frame(frame.with_columns(pl.Series(name, values) for name, values in columns.items()))
-    side = pl.col("side").str.to_lowercase().replace_strict(TRADE_SIDES, default=None, return_dtype=pl.String)
+def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
+    """Add the trades of a table; rows without a price or a size are counted as left out."""
+    texts = [pl.col(n).cast(pl.String) if n in frame.columns else pl.lit(None, pl.String).alias(n) for n in _TEXTS]
+    trades = frame.select("ts", *texts, *(pl.Series(n, numbers(frame[n])) for n in ("price", "size")))
+    trades = trades.with_columns(
+        *identified(frame),
+        pl.col("side").str.to_lowercase().replace_strict(TRADE_SIDES, default=None, return_dtype=pl.String),
+        pl.col("trader_side").str.to_lowercase(),
+    )
     is_whole = pl.col("price").is_between(0, 1) & (pl.col("size") > 0) & pl.col("size").is_finite()
-    batch.frame = trades.filter(is_whole).with_columns(side)
+    batch.frame = trades.filter(is_whole)
     batch.left_out += Counter({"price outside of 0 to 1, or no size": len(trades) - len(batch.frame)})
-    return batch
 
 
-def recorded_trades(paths: Any, name: str | None, renamed: Mapping[str, str], clock: str) -> pl.DataFrame:
+def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:
     """The prints by market, token and time; warnings about rows and files that are left out."""
     parts, left_out = [], Counter[str]()
     files, named = files_of(paths)
     for path in files:
+        file = RecordingFile(path, options)
         try:
-            file = RecordingFile(path, renamed=renamed)
-            chosen = format_of(file, name)
+            chosen = format_of(file)
             if chosen.trades is None:
                 raise ConfigError(f"{path.name!r} has {chosen.kind} ({chosen.needed}), and no trades.")
-            for batch in chosen.trades(file, ReadOptions(clock)):
+            for batch in chosen.trades(chosen, file):
                 left_out += batch.left_out
-                if batch.frame is not None:
-                    parts.append(batch.frame)
+                parts.append(batch.frame)
         except ConfigError as problem:
             if path in named:
                 raise
             warn(f"Left out {problem.problem}", RecordingWarning)
+        if file.damage:
+            warn(file.damage, RecordingWarning)
     del left_out["no trades"]
     if left_out:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
@@ -69,17 +57,19 @@ def recorded_trades(paths: Any, name: str | None, renamed: Mapping[str, str], cl
         raise ConfigError("No file has trades.", argument="paths", value=paths)
     market = pl.when(pl.col("market_id") == "").then("token_id").otherwise("market_id")
     rows = pl.concat(parts).with_columns(market.alias("market_id"))
-    return rows.filter(~_is_repeated(rows)).sort("market_id", "token_id", "ts", maintain_order=True)
+    return _without_repeated_legs(rows).sort("market_id", "token_id", "ts", maintain_order=True)
 
 
-def _is_repeated(rows: pl.DataFrame) -> pl.Series:
-    """Which rows are legs that repeat others."""
-    roles = {"maker": 0, "taker": 1}
-    role = rows["trader_side"].str.to_lowercase().replace_strict(roles, default=-1, return_dtype=pl.Int64)
-    accounts = _codes(pl.concat([rows["maker"], rows["taker"]]))
-    maker, taker = accounts[: len(rows)], accounts[len(rows) :]
-    return pl.Series(repeated_legs(_codes(rows["transaction_hash"]), maker, taker, role.to_numpy()), dtype=pl.Boolean)
+def _without_repeated_legs(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows without legs of takers that repeat the sum of the makers' legs of their transaction.
 
-
-def _codes(texts: pl.Series) -> Any:
-    return texts.rank("dense").cast(pl.Int64).fill_null(0).to_numpy() - 1
+    A leg repeats others if its maker is the taker of another leg. So does the leg of a taker beside the leg of a maker.
+    """
+    is_maker, is_taker = (pl.col("trader_side").eq_missing(role) for role in ("maker", "taker"))
+    is_beside_maker = pl.col("transaction_hash").is_not_null() & is_maker.any().over("transaction_hash")
+    is_known = pl.all_horizontal(pl.col("transaction_hash", "maker", "taker").is_not_null())
+    takers = rows.filter(is_known, pl.col("maker") != pl.col("taker")).select(
+        pl.struct("transaction_hash", maker="taker").unique().implode()
+    )
+    is_taker_of_another = is_known & pl.struct("transaction_hash", "maker").is_in(takers.to_series())
+    return rows.filter(~(is_taker_of_another | (is_taker & is_beside_maker)))

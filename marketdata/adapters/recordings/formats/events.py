@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marketdata.adapters.recordings.format import Format
-from marketdata.adapters.recordings.points import NO_RECORDS, POINT_NAMES, read_records
+from marketdata.adapters.recordings.points import NO_RECORDS, RECORD_NAMES, read_records
 
 FORMAT = Format(
     name="events",
@@ -13,5 +13,5 @@ FORMAT = Format(
     read=read_records,
     also=("event_id", "event_slug"),
     without=(*NO_RECORDS, "market_id"),
-    names={**POINT_NAMES, "market_id": ("market_id", "condition_id")},
+    names=RECORD_NAMES,
 )

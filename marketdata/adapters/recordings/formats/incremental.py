@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import polars as pl
 
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
-from marketdata.adapters.recordings.tables import level_changes
+from marketdata.adapters.recordings.format import Batch, Format, by_parts
+from marketdata.adapters.recordings.tables import add_levels
 
 
-def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
-    """Changed levels and snapshots."""
-    for frame, batch in FORMAT.rows(file, options):
-        is_snapshot = frame["is_snapshot"].cast(pl.String).str.to_lowercase().is_in(["true", "1"])
-        batch.changes = level_changes(frame, options, is_snapshot.fill_null(value=False).to_numpy())
-        batch.received = batch.changes.seen
-        yield batch
+def add(frame: pl.DataFrame, batch: Batch) -> None:
+    """Add changed levels and snapshots."""
+    is_snapshot = frame["is_snapshot"].cast(pl.String).str.to_lowercase().is_in(["true", "1"])
+    add_levels(frame, batch, is_snapshot.fill_null(value=False))
+    batch.received = batch.changes.seen
 
 
 FORMAT = Format(
@@ -25,7 +20,7 @@ FORMAT = Format(
     kind="books",
     description="a table of changed levels",
     needs=("ts token_id is_snapshot side price size",),
-    read=read,
+    read=by_parts(add),
     changes=True,
     row_per_level=True,
 )

@@ -8,31 +8,26 @@ from typing import Any
 import msgspec
 
 from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
-from marketdata.adapters.recordings.tables import Sides, book_batch, derived_markets, sides_of
+from marketdata.adapters.recordings.format import Batch, Format
+from marketdata.adapters.recordings.tables import Sides, add_books, derived_markets, sides_of
 
 _LISTS = ("bid_prices", "bid_sizes", "ask_prices", "ask_sizes")
 
 
-def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
+def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
     """Books of their own moments; the set has no ids, so these are derived from the slug and the outcome."""
-    labels: dict[str, list[str]] = {}
+    labels: dict[str, dict[str, None]] = {}
     winners: dict[str, str] = {}
-    for frame, batch in FORMAT.rows(file, options):
-        for slug, label in frame.select("market_id", "token_label").unique(maintain_order=True).iter_rows():
-            labels.setdefault(slug, [])
-            labels[slug] += [label] if label not in labels[slug] else []
+    for frame, batch in chosen.rows(file):
+        for slug, label in (
+            frame.select("market_id", "token_label").drop_nulls().unique(maintain_order=True).iter_rows()
+        ):
+            labels.setdefault(slug, {})[label] = None
         if "winning_outcome" in frame.columns:
             winners |= dict(frame.select("market_id", "winning_outcome").drop_nulls().unique().iter_rows())
-        batch.markets = [
-            {**record, **_resolution(record["slug"], winners.get(record["slug"]))} for record in derived_markets(labels)
-        ]
-        books = [_sides_of_lists(*lists) for lists in frame.select(_LISTS).iter_rows()]
-        yield book_batch(batch, frame, options, books)
-
-
-def _resolution(slug: str, winner: str | None) -> dict[str, str]:
-    return {"resolved_token_id": f"{slug}:{winner}", "resolved_token_label": winner} if winner else {}
+        batch.markets = derived_markets(labels, winners)
+        add_books(frame, batch, [_sides_of_lists(*lists) for lists in frame.select(_LISTS).iter_rows()])
+        yield batch
 
 
 def _sides_of_lists(*lists: Any) -> Sides | None:

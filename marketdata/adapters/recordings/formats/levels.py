@@ -1,29 +1,15 @@
-"""Levels of snapshots, one a row."""
+"""Levels of snapshots, one a row; those of one token and time are one snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
-from marketdata.adapters.recordings.tables import level_changes, market_records
-
-
-def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
-    """Snapshots whose rows have one token and time."""
-    for frame, batch in FORMAT.rows(file, options):
-        batch.changes = level_changes(frame, options, np.ones(len(frame), bool))
-        batch.markets = market_records(frame)
-        yield batch
-
+from marketdata.adapters.recordings.format import Format, by_parts
+from marketdata.adapters.recordings.tables import add_levels
 
 FORMAT = Format(
     name="levels",
     kind="books",
     description="a table of the levels of snapshots",
     needs=("ts token_id side level price size",),
-    read=read,
+    read=by_parts(add_levels),
     row_per_level=True,
 )

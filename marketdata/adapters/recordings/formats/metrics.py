@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
+from marketdata.adapters.recordings.format import Batch, Format
 from marketdata.adapters.recordings.points import POINT_NAMES, read_points
 from marketdata.points.columns import METRICS
 
 
-def read(file: RecordingFile, _: ReadOptions) -> Iterator[Batch]:
+def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
     """The metrics; further columns of numbers are metrics too."""
-    columns = FORMAT.columns(file)
+    columns = chosen.columns(file)
     # A slug is looked up in the archive.
     market = "slug" if columns["market_id"] == "slug" else "market_id"
     metrics = {name: name for name in METRICS if name in columns}
     ours = {"ts": columns["ts"], market: columns["market_id"], **metrics}
-    return read_points(file, ours, ["ts", market], extra=True)
+    return read_points(file, ours, "ts", market, extra=True)
 
 
 FORMAT = Format(

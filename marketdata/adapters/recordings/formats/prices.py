@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
+from marketdata.adapters.recordings.format import Batch, Format
 from marketdata.adapters.recordings.points import POINT_NAMES, read_points
 from marketdata.points.schema import COLUMNS
 
 
-def read(file: RecordingFile, _: ReadOptions) -> Iterator[Batch]:
+def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
     """The prices; further columns of numbers stay in a tidy table."""
-    columns = {name: column for name, column in FORMAT.columns(file).items() if name in COLUMNS["prices"]}
-    return read_points(file, columns, ["ts", "token_id", "price"], extra={"ts", "token_id"} <= set(file.columns))
+    columns = {name: column for name, column in chosen.columns(file).items() if name in COLUMNS["prices"]}
+    return read_points(file, columns, "ts", "token_id", "price", extra={"ts", "token_id"} <= set(file.columns))
 
 
 FORMAT = Format(

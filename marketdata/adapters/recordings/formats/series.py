@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marketdata.adapters.recordings.format import Format
-from marketdata.adapters.recordings.points import NO_RECORDS, POINT_NAMES, read_records
+from marketdata.adapters.recordings.points import NO_RECORDS, RECORD_NAMES, read_records
 
 FORMAT = Format(
     name="series",
@@ -12,5 +12,5 @@ FORMAT = Format(
     needs=("series_id/series_slug title/status/start_date/end_date",),
     read=read_records,
     without=(*NO_RECORDS, "market_id", "event_id", "event_slug"),
-    names={**POINT_NAMES, "market_id": ("market_id", "condition_id")},
+    names=RECORD_NAMES,
 )

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import polars as pl
 
 from marketdata.adapters.recordings.columns import NAMES, first
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
-from marketdata.adapters.recordings.tables import Sides, book_batch, sides_of
+from marketdata.adapters.recordings.format import Batch, Format, by_parts
+from marketdata.adapters.recordings.tables import Sides, add_books, sides_of
 
 
-def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
-    """Books of their own moments."""
-    for frame, batch in FORMAT.rows(file, options):
-        if "bids" in frame.columns and "asks" in frame.columns:
-            books = [sides_of(*cells) for cells in frame.select("bids", "asks").iter_rows()]
-        else:
-            books = [_sides_of_book(cell) for cell in frame["book"].to_list()]
-        yield book_batch(batch, frame, options, books)
+def add(frame: pl.DataFrame, batch: Batch) -> None:
+    """Add books of their own moments."""
+    if "bids" in frame.columns and "asks" in frame.columns:
+        add_books(frame, batch, [sides_of(*cells) for cells in frame.select("bids", "asks").iter_rows()])
+    else:
+        add_books(frame, batch, [_sides_of_book(cell) for cell in frame["book"].to_list()])
 
 
 def _sides_of_book(cell: Any) -> Sides | None:
@@ -41,6 +38,6 @@ FORMAT = Format(
         "ts token_id bids asks", "ts market_id token_label bids asks", "ts token_id book",
         "ts market_id token_label book",
     ),
-    read=read,
+    read=by_parts(add),
     without=("event_type",),
 )  # fmt: skip

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, ReadOptions
+from marketdata.adapters.recordings.format import Batch, Format
 from marketdata.adapters.recordings.points import read_points
 from marketdata.points.schema import BOOKS
 
 _NEEDED = ("ts", "token_id", "side", "level", "price", "size")
 
 
-def read(file: RecordingFile, options: ReadOptions) -> Iterator[Batch]:
+def read(_: Format, file: RecordingFile) -> Iterator[Batch]:
     """The level rows."""
-    columns = {name: name for name in (*BOOKS, *options.keep) if name in file.columns}
-    return read_points(file, columns, ["ts", "token_id", "side"], extra=False)
+    columns = {name: name for name in (*BOOKS, *file.options.keep) if name in file.columns}
+    return read_points(file, columns, "ts", "token_id", "side")
 
 
 FORMAT = Format(
