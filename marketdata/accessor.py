@@ -15,9 +15,7 @@ from marketdata.points.measures import MEASURES
 from marketdata.points.schema import Kind, kind_of
 from marketdata.renamed import instead_of
 from marketdata.tidy import (
-    answers,
     asof,
-    baskets,
     book_measures,
     cluster_mean,
     cross_token,
@@ -30,6 +28,7 @@ from marketdata.tidy import (
     outcomes,
     quality,
     rebuild,
+    records,
     resample,
     returns,
     shapes,
@@ -127,11 +126,11 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
     overround = _method(cross_token.overround, *_TOP)
     arbitrage = _method(cross_token.arbitrage, *_TOP)
     probabilities = _method(cross_token.probabilities, *_PRICES)
-    event_overround = _method(baskets.event_overround, *_TOP)
-    event_arbitrage = _method(baskets.event_arbitrage, *_TOP)
-    event_probabilities = _method(baskets.event_probabilities, *_PRICES)
+    event_overround = _method(cross_token.event_overround, *_TOP)
+    event_arbitrage = _method(cross_token.event_arbitrage, *_TOP)
+    event_probabilities = _method(cross_token.event_probabilities, *_PRICES)
     outcomes = _method(outcomes.outcomes, "records")
-    without_answers = _method(answers.without_answers, "records")
+    without_answers = _method(records.without_answers, "records")
     time_to_resolution = _method(event_windows.time_to_resolution, *_ANY)
     around = _method(event_windows.around, *_ANY)
     forward_returns = _method(forward.forward_returns, *_TOP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,13 +13,14 @@ from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import forward as rules
 from marketdata.points import intervals
-from marketdata.points.arguments import text, whole
+from marketdata.points.arguments import whole
 from marketdata.points.asof import first_from
-from marketdata.points.columns import Ints, Series
+from marketdata.points.columns import Series
+from marketdata.points.intervals import Sampling
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
-from marketdata.tidy.cluster_mean import checked_share, warn_of_means
-from marketdata.tidy.forecast_scores import groups_of_markets
+from marketdata.tidy.cluster_mean import numbers_of_distinct, warn_of_means
+from marketdata.tidy.forecast_scores import clusters_of_markets
 from marketdata.tidy.forward import Duration, forward_returns
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
@@ -123,11 +123,8 @@ def study(
     [(1, 2, 0.02), (2, 2, 0.02)]
     """
     books = read(books)
-    count, share = whole("quantiles", quantiles, least=2), checked_share(interval)
-    draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
-    clusters = groups_of_markets(
-        "cluster", [] if cluster == "market_id" else [text("cluster", cluster, "a column")], outcomes
-    )
+    count, sampling = whole("quantiles", quantiles, least=2), Sampling.of(interval, resamples, seed)
+    clusters = clusters_of_markets(cluster, outcomes)
     name, signals = _signal(books, signal)
     returns = forward_returns(
         books, horizon, side=side, size=size, latency=latency, fees=fees, outcomes=outcomes, tolerance=tolerance,
@@ -136,51 +133,43 @@ def study(
     results = frames.series(in_memory(returns), rules.Forward._fields[:-1])
     # A frame of signals may have no labels, which say what token counts for its market.
     labels = {token[:2]: token.token_label for token in results.tokens}
-    tokens = [
-        (token.market_id, str(token.token_id), labels.get(token[:2], token.token_label)) for token in signals.tokens
-    ]
+    tokens = [token._replace(token_label=labels.get(token[:2], token.token_label)) for token in signals.tokens]
     if outcomes is not None:
-        _refuse_payoffs(name, signals, Payoffs(outcomes, tokens).payoff)
-    place = _matches(signals, results)
+        _refuse_payoffs(name, signals, Payoffs(outcomes, tokens))
+    number_of_result = {token[:2]: i for i, token in enumerate(results.tokens)}
+    token_of_result = np.array([number_of_result.get(token[:2], -1) for token in tokens], np.int64)
+    place = first_from(token_of_result[signals.token], signals.ts, results.token, results.ts, tolerance=0)
     counts = rules.one_token_per_market(tokens)[signals.token] & ~np.isnan(signals.values[name]) & (place >= 0)
     values, place, token = signals.values[name][counts], place[counts], signals.token[counts]
     quantile = rules.quantile_of(values, count)
-    entry, move, net, net_low = (results.values[c][place] for c in ("entry", "move", "net", "net_low"))
-    gross = move if side == "buy" else -move
+    signal_from, signal_to = np.full((2, count), np.nan)
+    np.fmin.at(signal_from, quantile, values)
+    np.fmax.at(signal_to, quantile, values)
     markets = [market for market, *_ in tokens]
-    number_of_market = {market: number for number, market in enumerate(markets)}
-    market_codes = np.array([number_of_market[market] for market in markets], np.int64)[token]
-    cluster_codes = clusters.of(markets)[token] if clusters.by else market_codes
-    table, missing = [], []
-    for number in range(count):
-        rows = np.flatnonzero(quantile == number)
-        entered = ~np.isnan(entry[rows])
-        missing_exits = int((entered & np.isnan(net[rows])).sum())
-        missing.append(missing_exits / max(int(entered.sum()), 1))
-        row: dict[str, float] = {
-            "quantile": number + 1,
-            "signal_from": values[rows].min() if len(rows) else np.nan,
-            "signal_to": values[rows].max() if len(rows) else np.nan,
-            "rows": len(rows),
-            "tokens": len(np.unique(token[rows])),
-            "markets": len(np.unique(market_codes[rows])),
-        }
-        for what, outcome in (("gross", gross), ("net", net), ("net_worst", net_low)):
-            mean = intervals.mean_over(outcome[rows], cluster_codes[rows], share, resamples=draws, seed=start)
-            row |= {"effective": mean.effective, what: mean.mean}
-            row |= {} if share is None else {f"{what}_low": mean.low, f"{what}_high": mean.high}
-        table.append(row | {"no_entry": int((~entered).sum()), "missing_exits": missing_exits})
-    warn_of_means("net", share, [row["effective"] for row in table], missing)
-    columns: dict[str, Column] = {column: np.array([row[column] for row in table]) for column in table[0]}
-    return Study(as_kind_of(books, columns, count), name, str(horizon), side)
+    cluster_codes, market_codes = (
+        clusters.as_clusters(markets)[token],
+        np.unique(markets, return_inverse=True)[1][token],
+    )
+    no_entry = np.isnan(results.values["entry"][place])
+    table: dict[str, Column] = {
+        "quantile": np.arange(1, count + 1), "signal_from": signal_from, "signal_to": signal_to,
+        "rows": np.bincount(quantile, minlength=count), "tokens": numbers_of_distinct(token, quantile, count),
+        "markets": numbers_of_distinct(market_codes, quantile, count), "effective": np.zeros(count),
+    }  # fmt: skip
+    for what, column in (("gross", "move"), ("net", "net"), ("net_worst", "net_low")):
+        outcome = results.values[column][place] * (-1 if what == "gross" and side == "sell" else 1)
+        means = intervals.means(outcome, quantile, count, cluster_codes, sampling)
+        table |= {"effective": means["effective"], what: means["mean"]}
+        table |= {f"{what}_{end}": means[end] for end in ("low", "high") if end in means}
+    missing = np.bincount(quantile[~no_entry & np.isnan(results.values["net"][place])], minlength=count)
+    table |= {"no_entry": np.bincount(quantile[no_entry], minlength=count), "missing_exits": missing}
+    warn_of_means("net", sampling, means["effective"], missing, np.bincount(quantile[~no_entry], minlength=count))
+    return Study(as_kind_of(books, table, count), name, str(horizon), side)
 
 
 def _signal(books: Native, signal: Any) -> tuple[str, Series]:
     """The name and the values of a signal."""
-    frame: Any = signal
-    if isinstance(signal, str | tuple):
-        frame = features(books, [signal])
-    table: Frame = in_memory(frame)
+    table: Frame = in_memory(features(books, [signal]) if isinstance(signal, str | tuple) else signal)
     require("A frame of signals", ["ts", "market_id", "token_id"], table.names)
     columns = [name for name in value_columns(table.names) if name != "observed"]
     leaking = [name for name in columns if leaks_outcome(name)]
@@ -196,19 +185,10 @@ def _signal(books: Native, signal: Any) -> tuple[str, Series]:
     return columns[0], frames.series(table, columns)
 
 
-def _refuse_payoffs(name: str, signals: Series, payoff: Mapping[tuple[str, str], float]) -> None:
+def _refuse_payoffs(name: str, signals: Series, outcomes: Payoffs) -> None:
     """ConfigError for a signal that is the payoff of each token under another name."""
-    paid = np.array([payoff.get((t.market_id, str(t.token_id)), np.nan) for t in signals.tokens])[signals.token]
-    has_both = ~np.isnan(paid) & ~np.isnan(signals.values[name])
-    values = signals.values[name][has_both]
-    if len(np.unique(paid[has_both])) > 1 and (
-        np.array_equal(values, paid[has_both]) or np.array_equal(values, 1 - paid[has_both])
-    ):
+    paid, values = outcomes.of(signals.tokens)[signals.token], signals.values[name]
+    has_both = ~np.isnan(paid) & ~np.isnan(values)
+    paid, values = paid[has_both], values[has_both]
+    if len(np.unique(paid)) > 1 and (np.array_equal(values, paid) or np.array_equal(values, 1 - paid)):
         raise ConfigError(f"signal {name!r} equals the payoff of every token, so it leaks the outcome.")
-
-
-def _matches(signals: Series, results: Series) -> Ints:
-    """The place among the results of the row with the same token and time as each signal, -1 for none."""
-    number = {token[:2]: i for i, token in enumerate(results.tokens)}
-    token = np.array([number.get(token[:2], -1) for token in signals.tokens], np.int64)[signals.token]
-    return first_from(token, signals.ts, results.token, results.ts)

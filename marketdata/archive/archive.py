@@ -665,7 +665,7 @@ class Archive(Generic[Frame]):
         self, records: list[dict[str, Any]], at: TimeLike | None, *, is_open: bool, keep: str | Iterable[str] = ()
     ) -> Frame:
         """Records of markets as a frame; with a time, those that existed then, with what was known."""
-        from marketdata.tidy.answers import without_answers
+        from marketdata.tidy.records import without_answers
 
         if at is not None:
             began = partial(listings.first_rows, self._store.coverage)

@@ -40,9 +40,9 @@ from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.points.units import units_of
 from marketdata.points.views import View, empty
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.answers import without_answers
 from marketdata.tidy.frames import to_frame
 from marketdata.tidy.measures import features
+from marketdata.tidy.records import without_answers
 from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
 # Pydantic makes the schemas of the tools from these descriptions and bounds.

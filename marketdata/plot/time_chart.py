@@ -37,8 +37,7 @@ from marketdata.plot.tokens import (
 )
 from marketdata.points import schema
 from marketdata.points.arguments import flag, text
-from marketdata.tidy.baskets import event_probabilities
-from marketdata.tidy.cross_token import probabilities
+from marketdata.tidy.cross_token import event_probabilities, probabilities
 
 _MOST_MARKETS = 60
 _BAR_COLUMNS = ("open", "high", "low", "close")

@@ -1,122 +1,187 @@
-"""The tokens of a market together: sums of their prices, shares of the sum, and the book that another token implies."""
+"""Tokens of a market or an event together: sums of their prices, and the book that another token implies."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import Columns, Floats, Ints, Series, Token, ranges
+from marketdata.points.columns import Books, Columns, Floats, Ints, Token, ranges
 from marketdata.points.fees import Schedule
+from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.order import LevelRows, sorted_by
+from marketdata.points.ratios import ratio
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import TOLERANCE
 
 _ROWS_WORTH_A_LOOP = 100
+NONE, YES, NO = -1, 0, 1
 Counts = int | Mapping[str, int] | None
-SUMS = {"bid_sum": "best_bid", "mid_sum": "mid", "ask_sum": "best_ask"}
+Values = dict[str, NDArray[Any]]
 
 
-def numbers_of_tokens(tokens: Sequence[Token], counts: Counts) -> Ints:
-    """The number of tokens of each token's market; 0 if it is unknown, 1, or less than the number of tokens here."""
-    here = Counter(token.market_id for token in tokens)
+class Event(NamedTuple):
+    """An event: its markets with the ids of their Yes and No, and whether exactly one of them resolves to Yes."""
 
-    def complete_count(market: str, seen: int) -> int:
-        has = counts.get(market, 0) if isinstance(counts, Mapping) else counts
-        has = seen if has is None else has
-        return has if max(seen, 2) <= has else 0
-
-    by_market = {market: complete_count(market, seen) for market, seen in here.items()}
-    return np.array([by_market[token.market_id] for token in tokens], np.int64)
+    event_id: str
+    markets: dict[str, tuple[str, ...]]
+    is_basket: bool
+    """The markets exclude each other, and the list of them is closed; not known is no."""
 
 
-def _by_market(series: Series) -> tuple[Ints, Ints, Ints]:
-    """The market of each entry, entries by market and time, and where each market and time begins among them."""
-    markets = [token.market_id for token in series.tokens]
-    new = [int(i > 0 and market != markets[i - 1]) for i, market in enumerate(markets)]
-    market = np.cumsum(np.array(new, np.int64))
-    order = _side_by_side(series, market)
-    market = np.repeat(market, np.diff(series.bounds))
-    order = sorted_by(market, series.ts) if order is None else order
-    return market, order, group_starts(market[order], series.ts[order])
+@dataclass(frozen=True)
+class Sets:
+    """Entries by the group of their token, a market or an event, and by time; a set is those of one group and time.
 
+    ``group`` has the group of each token, -1 for none, and ``sizes`` the number of values that complete a set of each
+    group, 0 where none does.
+    """
 
-def _side_by_side(series: Series, market: Ints) -> Ints | None:
-    """Entries by market and time, without a sort: where the tokens of each market have the same times."""
-    if len(series) < _ROWS_WORTH_A_LOOP * len(market):
-        return None
-    out, firsts = [], np.append(group_starts(market), len(market)).tolist()
-    for i, j in pairwise(firsts):
-        starts, ends = series.bounds[i:j], series.bounds[i + 1 : j + 1]
-        first = series.ts[starts[0] : ends[0]]
-        if any(not np.array_equal(first, series.ts[a:b]) for a, b in zip(starts[1:], ends[1:], strict=True)):
+    columns: Columns
+    group: Ints
+    sizes: Ints
+
+    @cached_property
+    def _order(self) -> Ints:
+        """The entries that belong to a group, by group and time."""
+        order = self._side_by_side()
+        if order is None:
+            group = self.group[self.columns.token]
+            rows = np.flatnonzero(group >= 0)
+            order = rows[sorted_by(group[rows], self.columns.ts[rows])]
+        return order
+
+    def _side_by_side(self) -> Ints | None:
+        """The same without a sort: where all tokens of a group are adjacent, and have the same times."""
+        columns, group = self.columns, self.group
+        if len(columns) < _ROWS_WORTH_A_LOOP * len(group) or (np.diff(group, prepend=0) < 0).any():
             return None
-        out.append((np.arange(len(first))[:, None] + starts).ravel())
-    return np.concatenate(out) if out else None
+        out, firsts = [], np.append(group_starts(group), len(group)).tolist()
+        for i, j in pairwise(firsts):
+            starts, ends = columns.bounds[i:j], columns.bounds[i + 1 : j + 1]
+            first = columns.ts[starts[0] : ends[0]]
+            if any(not np.array_equal(first, columns.ts[a:b]) for a, b in zip(starts[1:], ends[1:], strict=True)):
+                return None
+            out.append((np.arange(len(first))[:, None] + starts).ravel())
+        return np.concatenate(out) if out else None
+
+    @cached_property
+    def _starts(self) -> Ints:
+        return group_starts(self.group[self.columns.token[self._order]], self.columns.ts[self._order])
+
+    @cached_property
+    def group_of_set(self) -> Ints:
+        """The group of each set."""
+        return self.group[self.columns.token[self._order[self._starts]]]
+
+    @property
+    def ts(self) -> Ints:
+        """The time of each set."""
+        return self.columns.ts[self._order[self._starts]]
+
+    def count(self, mask: NDArray[np.bool_]) -> Ints:
+        """The number of entries of each set that the mask has."""
+        return self._reduced(np.add, mask.astype(np.int64))
+
+    def sum(self, values: Floats) -> Floats:
+        """Sums of values over each set; NaN unless it is complete."""
+        missing, sizes = np.isnan(values), self.sizes[self.group_of_set]
+        total = self._reduced(np.add, np.where(missing, 0.0, values))
+        return np.where((self.count(~missing) == sizes) & (sizes > 0), total, np.nan)
+
+    def least(self, values: Floats) -> Floats:
+        """The least value of each set, NaN if it has none."""
+        return self._reduced(np.fmin, values)
+
+    def of_entries(self, values: Floats) -> Floats:
+        """For each entry the value of its set, NaN where it is in none."""
+        out = np.full(len(self.columns), np.nan)
+        out[self._order] = np.repeat(values, run_ends(self._starts, len(self._order)) - self._starts)
+        return out
+
+    def _reduced(self, function: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+        return function.reduceat(values[self._order], self._starts) if len(self._starts) else values[:0]
 
 
-def sums(best: Series, counts: Counts) -> Series:
-    """Sums of bids, mids and asks of each market and time; NaN unless all of its tokens have one."""
-    market, order, starts = _by_market(best)
-    has = np.repeat(numbers_of_tokens(best.tokens, counts), np.diff(best.bounds))[order[starts]]
-    out: dict[str, Floats] = {"tokens": run_ends(starts, len(order)) - starts}  # type: ignore[dict-item] # whole
-    for name, column in SUMS.items():
-        values = best.values[column][order]
-        there = ~np.isnan(values)
-        total, number = (_sums(v, starts) for v in (np.where(there, values, 0.0), there.astype(np.int64)))
-        out[name] = np.where((number == has) & (has > 0), total, np.nan)
-    out["overround"] = out["ask_sum"] - 1
-    for side in ("bid", "ask"):
-        size = best.values[f"best_{side}_size"][order]
-        out[f"{side}_size"] = np.fmin.reduceat(size, starts) if len(starts) else size
-    tokens = list(dict.fromkeys(token.market_id for token in best.tokens))
-    bounds = np.searchsorted(market[order[starts]], np.arange(len(tokens) + 1))
-    return Series(tuple(map(Token, tokens)), bounds, best.ts[order[starts]], out)
+def sizes_of_markets(tokens: Sequence[Token], counts: Counts) -> dict[str, int]:
+    """The number of tokens of each market; 0 if it is unknown, 1, or less than the number of tokens here."""
+    sizes = {}
+    for market, seen in Counter(token.market_id for token in tokens).items():
+        size = counts.get(market, 0) if isinstance(counts, Mapping) else seen if counts is None else counts
+        sizes[market] = size if size >= max(seen, 2) else 0
+    return sizes
 
 
-def free_money(best: Series, counts: Counts, *, fees: Schedule | None = None) -> Series:
+def by_market(columns: Columns, counts: Counts) -> Sets:
+    """The entries by market and time."""
+    sizes = sizes_of_markets(columns.tokens, counts)
+    number = {market: i for i, market in enumerate(sizes)}
+    group = np.array([number[token.market_id] for token in columns.tokens], np.int64)
+    return Sets(columns, group, np.array([*sizes.values()], np.int64))
+
+
+def by_event(columns: Columns, events: Sequence[Event]) -> tuple[Sets, Ints]:
+    """The entries by event and time, and whether each is of `YES`, `NO` or `NONE`; only a basket is complete."""
+    number = {market: i for i, event in enumerate(events) for market in event.markets}
+    side = {(m, token): i for e in events for m, pair in e.markets.items() for i, token in enumerate(pair)}
+    group = np.array([number.get(token.market_id, NONE) for token in columns.tokens], np.int64)
+    sizes = np.array([len(event.markets) if event.is_basket else 0 for event in events], np.int64)
+    sides = np.array([side.get(token[:2], NONE) for token in columns.tokens], np.int64)
+    return Sets(columns, group, sizes), sides[columns.token]
+
+
+def sums(sets: Sets, books: Books, counts: NDArray[np.bool_]) -> Values:
+    """Sums of bids, mids and asks of each set, over the entries that count."""
+    prices = {"bid_sum": books.bids.best, "mid_sum": books.mid, "ask_sum": books.asks.best}
+    out: Values = {name: sets.sum(np.where(counts, price, np.nan)) for name, price in prices.items()}
+    return {**out, "overround": out["ask_sum"] - 1}
+
+
+def free_money(sets: Sets, books: Books, fees: Schedule | None) -> Values:
     """True where all tokens together cost less, or bring more, than the 1 that one of them pays."""
-    totals = sums(best if fees is None else _after_fees(best, fees), counts)
-    bid, ask = totals.values["bid_sum"], totals.values["ask_sum"]
+    prices = []
+    for side, sign in ((books.bids, -1.0), (books.asks, 1.0)):
+        price = side.best.copy()
+        if fees is not None:  # an ask costs the fee of a share more, and a bid brings less
+            rows = np.flatnonzero(~np.isnan(price))
+            price[rows] += sign * fees.charge_for(books)(price[rows], np.ones(len(rows)), rows)
+        prices.append(sets.sum(price))
+    bid, ask = prices
     buy, sell = ask < 1 - TOLERANCE, bid > 1 + TOLERANCE
-    size = np.where(buy, totals.values["ask_size"], np.where(sell, totals.values["bid_size"], np.nan))
+    bid_size, ask_size = (sets.least(side.best_size) for side in (books.bids, books.asks))
+    size = np.where(buy, ask_size, np.where(sell, bid_size, np.nan))
     gain = np.where(buy, 1 - ask, np.where(sell, bid - 1, np.nan))
-    values = {"buy_all": buy, "sell_all": sell, "size": size, "gain": gain}
-    return replace(totals, values=values)
+    return {"buy_all": buy, "sell_all": sell, "size": size, "gain": gain}
 
 
-def _after_fees(best: Series, fees: Schedule) -> Series:
-    """Best prices with the fee of one share: an ask costs more, and a bid brings less."""
-    values = dict(best.values)
-    for name, sign in (("best_bid", -1.0), ("best_ask", 1.0)):
-        price = values[name].copy()
-        for token, start, end in zip(best.tokens, best.bounds[:-1].tolist(), best.bounds[1:].tolist(), strict=True):
-            rows = start + np.flatnonzero(~np.isnan(price[start:end]))
-            price[rows] += sign * fees.of_market(token.market_id)(price[rows], np.ones(len(rows)))
-        values[name] = price
-    return replace(best, values=values)
+def shares(sets: Sets, values: Floats) -> Floats:
+    """Each value over the sum of its set; NaN unless the set is complete, and its sum above 0."""
+    return ratio(values, sets.of_entries(sets.sum(values)))
 
 
-def shares(series: Series, value: str, counts: Counts) -> Floats:
-    """Each value over the sum of its market at the time; NaN unless all tokens of the market have one."""
-    values = series.values[value]
-    has = np.repeat(numbers_of_tokens(series.tokens, counts), np.diff(series.bounds))
-    _, order, starts = _by_market(series)
-    ordered = values[order]
-    there = _sums((~np.isnan(ordered)).astype(np.int64), starts)
-    total = _sums(np.nan_to_num(ordered, nan=0.0, posinf=np.inf, neginf=-np.inf), starts)
-    whole = (there == has[order[starts]]) & (total > 0)
-    scale = np.empty(len(values))
-    scale[order] = np.repeat(np.where(whole, total, np.nan), run_ends(starts, len(values)) - starts)
-    return values / scale
-
-
-def _sums(values: Floats | Ints, starts: Ints) -> Floats:
-    return np.add.reduceat(values, starts).astype(float) if len(starts) else np.empty(0)
+def costs(sets: Sets, books: Books, side: Ints, fees: Schedule, size: float | None) -> Values:
+    """Cost with fees of all Yes, and of all No, of an event, and their certain payoffs: 1, and n - 1."""
+    charge = fees.charge_for(books)
+    out: Values = {}
+    for name, leg, pays in (("yes", YES, 1), ("no", NO, sets.sizes[sets.group_of_set] - 1)):
+        is_leg = side == leg
+        wanted = sets.least(np.where(is_leg, books.asks.best_size, np.nan))
+        wanted = wanted if size is None else np.full(len(wanted), size)
+        amounts = np.where(is_leg, np.nan_to_num(sets.of_entries(wanted)), 0.0)
+        taken, paid, available, fee = fill_orders(books.asks, amounts, charge=charge)
+        lacks = ~is_leg | (available < amounts * (1 - TOLERANCE)) | (taken == 0)
+        cost = sets.sum(np.where(lacks, np.nan, paid + fee))
+        wanted = np.where(np.isnan(cost), np.nan, wanted)
+        payoff = wanted * pays
+        out |= {f"{name}_size": wanted, f"{name}_cost": cost, f"{name}_payoff": payoff, f"{name}_edge": payoff - cost}
+    return out
 
 
 def complement(rows: Columns, levels: LevelRows, edges: Ints, counts: Counts) -> tuple[Columns, LevelRows]:
@@ -124,9 +189,8 @@ def complement(rows: Columns, levels: LevelRows, edges: Ints, counts: Counts) ->
 
     ``edges``: where the bids and the asks of each snapshot begin, and behind them the number of rows.
     """
-    numbers, here = numbers_of_tokens(rows.tokens, counts), Counter(token.market_id for token in rows.tokens)
-    pairs = zip(rows.tokens, numbers.tolist(), strict=True)
-    wrong = sorted({token.market_id for token, n in pairs if n != 2 or here[token.market_id] != 2})
+    here = Counter(token.market_id for token in rows.tokens)
+    wrong = sorted(m for m, size in sizes_of_markets(rows.tokens, counts).items() if size != 2 or here[m] != 2)
     if wrong:
         raise ConfigError(
             # An engine sees some markets at a time, so they are not counted.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,8 @@ NO_ENTRY, EXIT, SETTLED, NO_EXIT_BOOK, NO_EXIT_PRICE = range(5)
 class Trade(NamedTuple):
     """A trade of ``size`` shares (None: one share at the best price), ``latency`` after each snapshot [microseconds].
 
-    The exit is the first snapshot from the horizon until ``tolerance`` later.
+    The exit is the first snapshot from the horizon until ``tolerance`` later. ``settled_at`` says when each token
+    resolves [microseconds], infinity if it is not known, and ``payoff`` what it pays.
     """
 
     buys: bool
@@ -28,12 +29,7 @@ class Trade(NamedTuple):
     latency: int
     tolerance: int
     charge: Charge | None
-
-
-class Settlement(NamedTuple):
-    """When each token resolves [microseconds], and what it pays; NaN where the payoff or its time is not known."""
-
-    at: Floats
+    settled_at: Floats
     payoff: Floats
 
 
@@ -48,80 +44,53 @@ class Forward(NamedTuple):
     status: Ints
 
 
-class _Quotes(NamedTuple):
-    """Price and fee per share that each snapshot offers for a trade, and both if missing shares cost most."""
-
-    price: Floats
-    fee: Floats
-    worst_price: Floats
-    worst_fee: Floats
-
-    def at(self, rows: Ints) -> _Quotes:
-        """The quotes of these snapshots, NaN where a row is -1."""
-        return _Quotes(*(_at(values, rows) for values in self))
-
-
-def forward(books: Books, horizons: Sequence[int], trade: Trade, settlement: Settlement | None) -> list[Forward]:
+def forward(books: Books, horizons: Iterable[int], trade: Trade) -> Iterator[Forward]:
     """The results of a trade at each snapshot, held for each of the horizons [microseconds]."""
-    start = books.ts + trade.latency
-    over, payoff = np.full(len(books), np.inf), np.full(len(books), np.nan)
-    if settlement is not None:
-        payoff = settlement.payoff[books.token]
-        over = np.where(np.isnan(payoff), np.inf, settlement.at[books.token])
+    start, mid = books.ts + trade.latency, np.append(books.mid, np.nan)
+    over, payoff = trade.settled_at[books.token], trade.payoff[books.token]
     enters = np.where(start < over, first_from(books.token, start, books.token, books.ts), -1)
     entry_side, exit_side = (books.asks, books.bids) if trade.buys else (books.bids, books.asks)
     sign, worst = (1.0, 0.0) if trade.buys else (-1.0, 1.0)
-    opening = _quotes(entry_side, trade, worst).at(enters)
-    closing = _quotes(exit_side, trade, worst)
-    mid_in, no_entry = _at(books.mid, enters), np.isnan(opening.price)
+    entry, entry_fee, *_ = _quotes(entry_side, trade, worst)[:, enters]
+    closing, no_entry = _quotes(exit_side, trade, worst), np.isnan(entry)
     size = 1.0 if trade.size is None else trade.size
     fee_without_book = _fees(trade, worst, np.full(len(books), size)) / size
-    results = []
     for horizon in horizons:
         due = start + horizon
         leaves = first_from(books.token, due, books.token, books.ts, trade.tolerance)
         no_book = leaves < 0
         settled = over <= np.where(no_book, due + trade.tolerance, np.append(books.ts, 0)[leaves])
-        quotes = closing.at(leaves)
-        exits = np.where(settled, payoff, quotes.price)
+        price, fee, worst_price, worst_fee = closing[:, leaves]
+        exits = np.where(settled, payoff, price)
         no_exit = np.isnan(exits)
-        net = sign * (exits - opening.price) - opening.fee - np.where(settled, 0.0, quotes.fee)
-        worst_exit = np.where(no_book, worst, quotes.worst_price)
-        worst_fee = np.where(no_book, fee_without_book, quotes.worst_fee)
-        net_low = np.where(no_exit, sign * (worst_exit - opening.price) - opening.fee - worst_fee, net)
-        move = np.where(settled, payoff, _at(books.mid, leaves)) - mid_in
+        net = sign * (exits - entry) - entry_fee - np.where(settled, 0.0, fee)
+        worst_exit = np.where(no_book, worst, worst_price)
+        worst_net = sign * (worst_exit - entry) - entry_fee - np.where(no_book, fee_without_book, worst_fee)
+        move = np.where(settled, payoff, mid[leaves]) - mid[enters]
         status = np.select(
             [no_entry, settled, no_book, no_exit], [NO_ENTRY, SETTLED, NO_EXIT_BOOK, NO_EXIT_PRICE], EXIT
         )
         exits, move = (np.where(no_entry, np.nan, values) for values in (exits, move))
-        results.append(Forward(opening.price, exits, move, net, net_low, status))
-    return results
+        yield Forward(entry, exits, move, net, np.where(no_exit, worst_net, net), status)
 
 
-def _at(values: Floats, rows: Ints) -> Floats:
-    return np.append(values, np.nan)[rows]
+def _quotes(side: Side, trade: Trade, worst: float) -> Floats:
+    """Price and fee per share of a trade with each book, and both if missing shares have the ``worst`` price.
 
-
-def _quotes(side: Side, trade: Trade, worst: float) -> _Quotes:
-    """Prices and fees per share of a trade with one side; missing shares have the ``worst`` price."""
+    The last column is NaN, for no book.
+    """
     if trade.size is None:
-        size, paid = 1.0, side.best
-        is_short = np.isnan(paid)
-        missing = np.where(is_short, 1.0, 0.0)
-        paid = np.where(is_short, 0.0, paid)
-        fee = _fees(trade, paid, 1.0 - missing)
+        size, shares, paid = 1.0, (~np.isnan(side.best)).astype(float), np.nan_to_num(side.best)
+        is_short, fee = shares == 0, _fees(trade, paid, shares)
     else:
         size = trade.size
         shares, paid, available, fee = fill_orders(side, size, charge=trade.charge)
         is_short = available < size * (1 - TOLERANCE)
-        missing = np.where(is_short, size - shares, 0.0)
-    price, fee = paid / size, fee / size
-    return _Quotes(
-        np.where(is_short, np.nan, price),
-        np.where(is_short, np.nan, fee),
-        price + missing * worst / size,
-        fee + _fees(trade, worst, missing) / size,
-    )
+    missing = np.where(is_short, size - shares, 0.0)
+    worst_fee = fee + _fees(trade, worst, missing)
+    known_price, known_fee = (np.where(is_short, np.nan, values) for values in (paid, fee))
+    quotes = np.stack((known_price, known_fee, paid + missing * worst, worst_fee)) / size
+    return np.append(quotes, np.full((4, 1), np.nan), axis=1)
 
 
 def _fees(trade: Trade, price: Floats | float, shares: Floats) -> Floats:

@@ -7,10 +7,31 @@ from typing import NamedTuple
 
 import numpy as np
 
+from marketdata.errors import ConfigError
+from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Floats, Ints
 
 ENOUGH = 10
 """Effective clusters from which on 95 percent intervals of a mean covered 93 percent and more in simulations."""
+UNBOUNDED = (-np.inf, np.inf)
+
+
+class Sampling(NamedTuple):
+    """How an interval is made: the probability that it covers, the number of bootstrap samples and their seed."""
+
+    share: float
+    resamples: int = 1000
+    seed: int = 0
+
+    @classmethod
+    def of(cls, interval: float | None, resamples: int = 1000, seed: int = 0) -> Sampling | None:
+        """The arguments of a function, checked; None where no interval is wanted."""
+        draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
+        if interval is None:
+            return None
+        if number("interval", interval) >= 1:
+            raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
+        return cls(float(interval), draws, start)
 
 
 def effective(weight: Floats) -> float:
@@ -19,23 +40,21 @@ def effective(weight: Floats) -> float:
 
 
 def mean_interval(
-    total: Floats,
-    weight: Floats,
-    share: float,
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
-    bounds: tuple[float, float] = (-np.inf, np.inf),
+    total: Floats, weight: Floats, sampling: Sampling, bounds: tuple[float, float] = UNBOUNDED
 ) -> tuple[float, float]:
     """Studentized bootstrap interval of sum(total) / sum(weight) over clusters, within bounds; NaN below two."""
     clusters = len(total)
     if clusters < 2:
         return np.nan, np.nan
-    mean, error = _jackknife(total, weight)
+    mean = total.sum() / weight.sum()
+    # The jackknife: means that leave one cluster out.
+    without = (total.sum() - total) / (weight.sum() - weight)
+    error = np.sqrt((1 - 1 / clusters) * ((without - without.mean()) ** 2).sum())
     step = max(1, 200_000 // clusters)  # samples at a time, so that memory stays small
-    rng, pivots = np.random.default_rng(seed), []
-    for first in range(0, resamples, step):
-        drawn = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=min(step, resamples - first))
+    rng, pivots = np.random.default_rng(sampling.seed), []
+    for first in range(0, sampling.resamples, step):
+        samples = min(step, sampling.resamples - first)
+        drawn = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=samples)
         points = drawn @ weight
         off = drawn @ total / points - mean
         # Residuals are about the mean of the sample: their sum of squares then keeps its digits.
@@ -44,42 +63,28 @@ def mean_interval(
         with np.errstate(divide="ignore", invalid="ignore"):
             pivot = off / (np.sqrt(np.maximum(squares, 0)) / points)
         pivots.append(np.where(np.abs(off) > 1e-12 * np.abs(total).sum() / weight.sum(), pivot, 0.0))
-    tail = (1 - share) / 2
+    tail = (1 - sampling.share) / 2
     # An order statistic: a sample of one cluster only has an infinite pivot, between which and another is no mean.
     low, high = np.quantile(np.concatenate(pivots), [tail, 1 - tail], method="inverted_cdf")
-    ends = [mean - pivot * error if error > 0 else mean for pivot in (high, low)]
-    return tuple(float(np.clip(end, *bounds)) for end in ends)  # type: ignore[return-value]
+    ends = np.clip([mean - high * error, mean - low * error] if error > 0 else [mean, mean], *bounds)
+    return float(ends[0]), float(ends[1])
 
 
-class Mean(NamedTuple):
-    """A mean over rows, its interval over clusters, and what it rests on; NaN where there is none."""
-
-    points: int
-    effective: float
-    mean: float
-    low: float
-    high: float
-
-
-def mean_over(values: Floats, cluster: Ints, share: float | None, *, resamples: int = 1000, seed: int = 0) -> Mean:
-    """The mean of values that are no NaN, and with a ``share`` its interval over their clusters."""
-    counts = ~np.isnan(values)
-    values = values[counts]
-    _, which = np.unique(cluster[counts], return_inverse=True)
-    weight = np.bincount(which).astype(float)
-    mean = float(values.mean()) if len(values) else np.nan
-    low, high = np.nan, np.nan
-    if share is not None:
-        total = np.bincount(which, values).astype(float)
-        low, high = mean_interval(total, weight, share, resamples=resamples, seed=seed)
-    return Mean(len(values), effective(weight), mean, low, high)
-
-
-def _jackknife(total: Floats, weight: Floats) -> tuple[float, float]:
-    """The ratio of sums, and its standard error from leaving out one cluster at a time."""
-    without = (total.sum() - total) / (weight.sum() - weight)
-    squares = ((without - without.mean()) ** 2).sum()
-    return float(total.sum() / weight.sum()), float(np.sqrt((1 - 1 / len(total)) * squares))
+def means(
+    values: Floats, group: Ints, count: int, cluster: Ints, sampling: Sampling | None
+) -> dict[str, Floats | Ints]:
+    """The mean of each of ``count`` groups over its values that are no NaN, and with a sampling its interval."""
+    rows = []
+    for number_of_group in range(count):
+        inside = (group == number_of_group) & ~np.isnan(values)
+        _, which = np.unique(cluster[inside], return_inverse=True)
+        weight, total = np.bincount(which).astype(float), np.bincount(which, values[inside])
+        mean = values[inside].mean() if inside.any() else np.nan
+        ends = mean_interval(total, weight, sampling) if sampling else ()
+        rows.append((inside.sum(), effective(weight), mean, *ends))
+    names = ("points", "effective", "mean", *(("low", "high") if sampling else ()))
+    columns = dict(zip(names, np.array(rows, float).reshape(count, len(names)).T, strict=True))
+    return {**columns, "points": columns["points"].astype(np.int64)}
 
 
 def share_interval(paid: Floats, weight: Floats, share: float) -> tuple[float, float]:

@@ -6,110 +6,62 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from marketdata.points import intervals
 from marketdata.points.columns import Floats, Ints
-from marketdata.points.order import distinct
-from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import TOLERANCE
+from marketdata.points.intervals import Sampling, effective, mean_interval, share_interval
 
 Loss = Callable[[Floats, Floats], Floats]
 
 
 class Forecasts(NamedTuple):
-    """Forecasts by the numbers of their market and group: ``points`` of them have this price and payoff [0 to 1]."""
+    """Forecasts by the number of their market: ``points`` of them have this price and payoff [0 to 1]."""
 
     market: Ints
-    group: Ints
     p: Floats
     paid: Floats
     points: Floats
 
-    def take(self, rows: Ints | slice) -> Forecasts:
+    def take(self, rows: Ints | NDArray[np.bool_]) -> Forecasts:
         """The forecasts at these positions."""
-        return Forecasts(self.market[rows], self.group[rows], self.p[rows], self.paid[rows], self.points[rows])
+        return Forecasts(*(values[rows] for values in self))
 
-    def by_price(self, token: Ints) -> Forecasts:
-        """The forecasts of a token at one price as one entry."""
-        prices, price = np.unique(self.p, return_inverse=True)
-        first, which = distinct(token * len(prices) + price)
-        return self.take(first)._replace(points=sums(which, self.points, len(first)))
-
-    def by_group(self) -> dict[int, Forecasts]:
-        """Each group, in order, by market, price and payoff."""
-        ordered = self.take(np.lexsort((self.paid, self.p, self.market, self.group)))
-        starts = group_starts(ordered.group)
-        runs = zip(starts.tolist(), run_ends(starts, len(self.p)).tolist(), strict=True)
-        return {int(ordered.group[a]): ordered.take(slice(a, b)) for a, b in runs}
-
-    def in_bins(self, bins: int) -> Forecasts:
-        """The forecasts in finer groups: each group is cut into equal bins of the price from 0 to 1."""
-        bin_of_price = np.clip(np.floor(self.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
-        return self._replace(group=self.group * bins + bin_of_price)
-
-    def means(self, loss: Loss, owner: Ints) -> tuple[Ints, Floats, Floats, Floats]:
-        """A position of each owner and group, and the number, mean payoff and mean loss of its forecasts."""
-        first, which = distinct(owner * (int(self.group.max(initial=0)) + 1) + self.group)
-        points, paid, lost = (
-            sums(which, self.points * values, len(first)) for values in (1.0, self.paid, loss(self.p, self.paid))
-        )
-        return first, points, paid / points, lost / points
-
-    def clustered(self, cluster: Ints, *values: Floats) -> list[Floats]:
-        """Sums of values over the rows of each cluster, given the cluster of each market."""
-        clusters, which = np.unique(cluster[self.market], return_inverse=True)
-        return [sums(which, one, len(clusters)) for one in values]
+    def clustered(self, cluster: Ints, values: Floats) -> tuple[Floats, Floats]:
+        """Sums of values, and numbers of forecasts, of each cluster, given the cluster of each market."""
+        _, which = np.unique(cluster[self.market], return_inverse=True)
+        return np.bincount(which, values), np.bincount(which, self.points)
 
 
-class Sampling(NamedTuple):
-    """How an interval is made: what it covers, the cluster of each market, samples and their seed."""
+def overall(forecasts: Forecasts, loss: Loss, cluster: Ints, sampling: Sampling | None, worst: float) -> list[float]:
+    """Markets, forecasts, score, ends of its interval, its three parts, and how many clusters the interval rests on.
 
-    share: float
-    cluster: Ints
-    resamples: int = 1
-    seed: int = 0
-
-
-class Overall(NamedTuple):
-    """The score of all forecasts of a group, its interval, and its parts; NaN where it has none."""
-
-    markets: int
-    points: float
-    score: float
-    low: float
-    high: float
-    miscalibration: float
-    discrimination: float
-    uncertainty: float
-    effective: float
-    """How many equal clusters the interval rests on; 0 where all payoffs are alike."""
-
-
-def overall(forecasts: Forecasts, loss: Loss, sampling: Sampling | None, bounds: tuple[float, float]) -> Overall:
-    """The score of a group; without a ``sampling`` it has no interval."""
-    _, _, p, paid, points = forecasts
+    ``worst`` is the greatest score there is. The last number is 0 where there is no interval.
+    """
+    market, p, paid, points = forecasts
+    if not len(p):
+        return [0, 0, *[np.nan] * 6, 0]
     lost = loss(p, paid)
-    score = np.average(lost, weights=points) if len(p) else np.nan
-    parts = decomposed(p, paid, points, loss) if len(p) else (np.nan,) * 3
+    base_rate = np.full(len(p), np.average(paid, weights=points))
+    score, best, base = (
+        np.average(losses, weights=points)
+        for losses in (lost, loss(recalibrated(p, paid, points), paid), loss(base_rate, paid))
+    )
     ends, clusters = (np.nan, np.nan), 0.0
     # If all markets paid alike, the sample says nothing of what the score is where they pay otherwise.
     if sampling is not None and len(np.unique(paid)) > 1:
-        totals, weights = forecasts.clustered(sampling.cluster, points * lost, points)
-        _, _, draws, seed = sampling
-        ends = intervals.mean_interval(totals, weights, sampling.share, resamples=draws, seed=seed, bounds=bounds)
-        clusters = intervals.effective(weights)
-    return Overall(len(np.unique(forecasts.market)), points.sum(), score, *ends, *parts, clusters)
+        totals, weights = forecasts.clustered(cluster, points * lost)
+        ends, clusters = mean_interval(totals, weights, sampling, (0.0, worst)), effective(weights)
+    return [len(np.unique(market)), points.sum(), score, *ends, score - best, base - best, base, clusters]
 
 
-def bin_summary(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
+def bin_summary(forecasts: Forecasts, cluster: Ints, sampling: Sampling | None) -> list[float]:
     """Points of a bin, their mean price and payoff, with a ``sampling`` the markets and the interval of the payoff."""
-    points, paid = forecasts.points, forecasts.points * forecasts.paid
-    means = [points.sum(), (points * forecasts.p).sum() / points.sum(), paid.sum() / points.sum()]
+    market, p, paid, points = forecasts
+    means = [points.sum(), np.average(p, weights=points), np.average(paid, weights=points)]
     if sampling is None:
         return means
-    payoffs, weights = forecasts.clustered(sampling.cluster, paid, points)
-    markets = len(np.unique(forecasts.market))
-    return [*means, markets, *intervals.share_interval(payoffs, weights, sampling.share)]
+    ends = share_interval(*forecasts.clustered(cluster, points * paid), sampling.share)
+    return [*means, len(np.unique(market)), *ends]
 
 
 def squared_error(p: Floats, y: Floats) -> Floats:
@@ -124,30 +76,15 @@ def log_loss(p: Floats, y: Floats) -> Floats:
     return np.asarray(-lost[0] - lost[1])
 
 
-def sums(owner: Ints, values: Floats, count: int) -> Floats:
-    """Sums of values by the number of their owner."""
-    return np.asarray(np.bincount(owner, values, count), float)
-
-
 def recalibrated(p: Floats, y: Floats, weight: Floats) -> Floats:
     """The best rising function of p, of each forecast: means of y over pools of adjacent p (isotonic regression)."""
-    levels, at = np.unique(p, return_inverse=True)
-    paid, points = np.bincount(at, weight * y, len(levels)), np.bincount(at, weight, len(levels))
+    _, level = np.unique(p, return_inverse=True)
     pools: list[tuple[float, float, int]] = []
-    for total, count in zip(paid.tolist(), points.tolist(), strict=True):
-        pool = (total, count, 1)
-        while pools and pools[-1][0] * pool[1] >= pool[0] * pools[-1][1]:
+    for pool in zip(np.bincount(level, weight * y).tolist(), np.bincount(level, weight).tolist(), strict=True):
+        total, count, width = *pool, 1
+        while pools and pools[-1][0] * count >= total * pools[-1][1]:
             last = pools.pop()
-            pool = (last[0] + pool[0], last[1] + pool[1], last[2] + pool[2])
-        pools.append(pool)
+            total, count, width = last[0] + total, last[1] + count, last[2] + width
+        pools.append((total, count, width))
     means = np.repeat([total / count for total, count, _ in pools], [width for *_, width in pools])
-    return np.asarray(means[at], float)
-
-
-def decomposed(p: Floats, y: Floats, weight: Floats, loss: Loss) -> tuple[float, float, float]:
-    """Miscalibration, discrimination and uncertainty; the mean loss is the first less the second plus the third."""
-    loss_of_prices, loss_of_best, loss_of_base_rate = (
-        float(np.average(loss(forecast, y), weights=weight))
-        for forecast in (p, recalibrated(p, y, weight), np.full(len(p), np.average(y, weights=weight)))
-    )
-    return loss_of_prices - loss_of_best, loss_of_base_rate - loss_of_best, loss_of_base_rate
+    return np.asarray(means[level], float)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, series_of
-from marketdata.adapters.frame import Column, Frame, Native
+from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import NotTidyError
 from marketdata.points import account as rules
-from marketdata.points.account import Path, Quotes
+from marketdata.points.account import Quotes
 from marketdata.points.arguments import number
-from marketdata.points.columns import Columns, Ints, Side
+from marketdata.points.columns import Floats, Ints
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, refuse_cents, require
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
+from marketdata.tidy.execute import refuse_rows, sides_of
 from marketdata.tidy.grids import check_starts, refuse_off_grid
-from marketdata.tidy.outcomes import Payoffs
+from marketdata.tidy.outcomes import Key, Payoffs
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 from marketdata.times import to_text
@@ -115,86 +115,76 @@ def account(
     quotes = _quotes(table, None if fees is None else schedule(fees))
     for one in quotes.values():
         refuse_off_grid(one.ts, bucket, "give the bucket width of the prices")
-    every = np.unique(np.concatenate([one.ts for one in quotes.values()] or [np.zeros(0, np.int64)]))
-    check_starts(every, bucket)
+    times = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.ts for one in quotes.values())]))
+    check_starts(times, bucket)
     resolved = Payoffs({} if outcomes is None else outcomes, [(*token, None) for token in quotes])
     tokens = _tokens(fills, quotes, resolved, bucket)
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
-    times = np.unique(np.concatenate([every, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
-    paths = {key: rules.path(token, times) for key, token in tokens.items()}
-    columns = {"ts": frames.times(times), **rules.total(list(paths.values()), len(times)).equity(start)}
-    by_market = _by(table, times, "market_id", paths, {key: key[0] for key in paths})
-    by_event = None if markets is None else _by(table, times, "event_id", paths, _events(markets, list(paths)))
+    times = np.unique(np.concatenate([times, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
+    amounts = {
+        key: (int(np.searchsorted(times, token.ts[0])), rules.amounts(token, times)) for key, token in tokens.items()
+    }
+    total = np.sum([np.zeros((3, len(times))), *(amount for _, amount in amounts.values())], axis=0)
+    by_market = _by(table, times, "market_id", amounts, {key: key[0] for key in amounts})
+    by_event = None if markets is None else _by(table, times, "event_id", amounts, _events(markets, amounts))
+    columns = {"ts": frames.times(times), **rules.equity(total, start)}
     return Account(table.build(columns, len(times)), by_market, by_event)
 
 
-def _quotes(frame: Frame, fees: Schedule | None) -> dict[tuple[str, str], Quotes]:
+def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
     """The quotes of each token, from books, bbo or prices."""
     if frame.kind == "prices":
         series, value = probability_of(frame)
-        return {token: Quotes(series.ts[run], series.values[value][run]) for token, run in _rows_by_token(series)}
+        parts = [series.part(i, i + 1) for i in range(len(series.tokens))]
+        return {part.tokens[0][:2]: Quotes(part.ts, part.values[value]) for part in parts}
     books = frames.books(frame)
     refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
     out = {}
-    for token, run in _rows_by_token(books):
-        side = Side(books.bids.begins[run], books.bids.counts[run], books.bids.price, books.bids.size)
-        charge = None if fees is None else fees.of_market(token[0]).charge_for(books)
-        out[token] = Quotes(books.ts[run], books.mid[run], side, charge)
+    for i, token in enumerate(books.tokens):
+        part = books.part(i, i + 1)
+        charge = None if fees is None else fees.of_market(token.market_id).charge_for(part)
+        out[token[:2]] = Quotes(part.ts, part.mid, part.bids, charge)
     return out
 
 
-def _rows_by_token(columns: Columns) -> list[tuple[tuple[str, str], slice]]:
-    runs = pairwise(columns.bounds.tolist())
-    return [((t.market_id, str(t.token_id)), slice(a, b)) for t, (a, b) in zip(columns.tokens, runs, strict=True)]
-
-
-def _tokens(
-    fills: Native, quotes: dict[tuple[str, str], Quotes], resolved: Payoffs, width: BucketWidth
-) -> dict[tuple[str, str], rules.Token]:
+def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, width: BucketWidth) -> dict[Key, rules.Token]:
     """The fills of each token, and when it pays what."""
     table = series_of(fills, "A frame of fills", _FILL_COLUMNS)
     ts, (shares, notional, fee) = table.times("ts"), (table.numbers(c) for c in ("shares", "notional", "fee"))
     refuse_off_grid(ts, width, "give the bucket width of the fills")
-    sides = np.array([str(side) for side in table.raw("side")], object)
-    if len(wrong := np.flatnonzero(~np.isin(sides, ("buy", "sell")))):
-        raise NotTidyError(f"side is 'buy' or 'sell' in a frame of fills; row {wrong[0]} has {sides[wrong[0]]!r}.")
+    buys = sides_of(table, "fills") == "buy"
     for name, values, least in (("shares", shares, 0.0), ("notional", notional, 0.0), ("fee", fee, -np.inf)):
         # An order that was not filled has no shares, and need not say what they cost.
-        if len(wrong := np.flatnonzero((shares != 0) & ~(np.isfinite(values) & (values >= least)))):
-            allowed = "a finite number" if least else "a number from 0"
-            value = float(values[wrong[0]])
-            raise NotTidyError(f"{name} is {allowed} in a frame of fills; row {wrong[0]} has {value!r}.")
+        good = (shares == 0) | (np.isfinite(values) & (values >= least))
+        refuse_rows("fills", name, values.tolist(), good, "a finite number" if least else "a number from 0")
     rows_of_token = defaultdict(list)
-    ids = zip(*(map(str, table.texts(c)) for c in ID_COLUMNS[:2]), strict=True)
-    for row, (key, shares_filled) in enumerate(zip(ids, shares.tolist(), strict=True)):
-        if shares_filled:
+    for row, key in enumerate(zip(*(map(str, table.texts(c)) for c in ID_COLUMNS[:2]), strict=True)):
+        if shares[row]:
             rows_of_token[key].append(row)
-    none = Quotes(np.zeros(0, np.int64), np.zeros(0))
-    out = {}
-    for key, places in sorted(rows_of_token.items()):
-        at = np.array(places)[np.argsort(ts[places], kind="stable")]
-        sign = np.where(sides[at] == "buy", 1.0, -1.0)
+    out: dict[Key, rules.Token] = {}
+    for key, rows in sorted(rows_of_token.items()):
+        at = np.array(rows)[np.argsort(ts[rows], kind="stable")]
+        sign = np.where(buys[at], 1.0, -1.0)
         moved, money = sign * shares[at], -sign * notional[at] - fee[at]
-        payoff = resolved.payoff.get(key)
-        resolved_at = None if payoff is None else resolved.resolved_at.get(key[0])
-        end = None if resolved_at is None else int(width.floor(resolved_at))
-        position = np.cumsum(moved)
-        if (position < -TOLERANCE * np.cumsum(np.abs(moved))).any():
+        if (np.cumsum(moved) < -TOLERANCE * np.cumsum(np.abs(moved))).any():
             raise NotTidyError(f"The fills sell more of token {key[1]!r} of market {key[0]!r} than they bought.")
+        payoff, resolved_at = resolved.payoff.get(key), resolved.resolved_at.get(key[0])
+        end = None if payoff is None or resolved_at is None else int(width.floor(resolved_at))
         if end is not None and ts[at[-1]] > end:
             raise NotTidyError(
                 f"Token {key[1]!r} of market {key[0]!r} has a fill at {to_text(int(ts[at[-1]]))}, after its market "
                 f"resolved at {to_text(resolved_at or 0)}."
             )
+        none = Quotes(np.zeros(0, np.int64), np.zeros(0))
         out[key] = rules.Token(ts[at], moved, money, quotes.get(key, none), end, payoff or 0.0)
     return out
 
 
-def _events(given: Native, tokens: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def _events(given: Native, tokens: Iterable[Key]) -> dict[Key, str]:
     data = columns_of(given, ("market_id", "event_id", "event_slug"))
     name = "event_id" if "event_id" in data else "event_slug"
     require("markets, a frame of market records,", ["market_id", name], data)
-    event_of = dict(zip(map(str, data["market_id"]), data[name], strict=True))
+    event_of = dict(zip(data["market_id"], data[name], strict=True))
     return {key: str(event_of[key[0]]) for key in tokens if event_of.get(key[0]) is not None}
 
 
@@ -202,17 +192,19 @@ def _by(
     prices: Frame,
     times: Ints,
     name: str,
-    paths: Mapping[tuple[str, str], Path],
-    group_of: Mapping[tuple[str, str], str],
+    amounts: Mapping[Key, tuple[int, Floats]],
+    group_of: Mapping[Key, str],
 ) -> Native:
     """A frame of the sums of the tokens of each market or event, from its first fill on."""
     tokens = defaultdict(list)
     for key, group in sorted(group_of.items(), key=lambda one: one[1]):
-        tokens[group].append(paths[key])
-    sums = {group: rules.total(token_paths, len(times)).from_first_fill() for group, token_paths in tokens.items()}
-    counts = [len(one.value) for one in sums.values()]
-    rows = np.concatenate([np.arange(len(times) - n, len(times)) for n in counts] or [np.zeros(0, np.int64)])
-    columns: dict[str, Column] = {"ts": frames.times(times[rows]), name: np.repeat([*sums], counts).tolist()}
-    for c in ("value", "sale", "profit"):
-        columns[c] = np.concatenate([np.zeros(0), *(getattr(one, c) for one in sums.values())])
-    return prices.build(columns, len(rows))
+        tokens[group].append(amounts[key])
+    rows, sums = [np.zeros(0, np.int64)], [np.zeros((3, 0))]
+    for of_group in tokens.values():
+        first = min(first for first, _ in of_group)
+        rows.append(np.arange(first, len(times)))
+        sums.append(np.sum([amount for _, amount in of_group], axis=0)[:, first:])
+    groups = [group for group, of_group in zip(tokens, rows[1:], strict=True) for _ in of_group]
+    at, (money, value, sale) = np.concatenate(rows), np.concatenate(sums, axis=1)
+    columns = {"ts": frames.times(times[at]), name: groups, "value": value, "sale": sale, "profit": money + value}
+    return prices.build(columns, len(at))

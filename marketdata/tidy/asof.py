@@ -30,10 +30,10 @@ from marketdata.points import order
 from marketdata.points.arguments import text, texts, with_flags
 from marketdata.points.asof import latest
 from marketdata.points.columns import Ints
+from marketdata.points.records import TOKEN_LISTS, label_leaking
 from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
-from marketdata.tidy.answers import leaks_of_records
 from marketdata.tidy.grids import check_width
 from marketdata.times import to_duration
 
@@ -175,7 +175,8 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
     if missing or (how.by is None and not keys):
         raise NotTidyError.from_missing("A join by ids (by=() joins by time alone)", missing or ["market_id"], others)
     require("The right frame", [] if KNOWN in others else ["ts"], others)
-    if later := leaks_of_records([*others]):
+    is_record = bool({"question", *TOKEN_LISTS} & {*others})
+    if is_record and (later := label_leaking(others, ("ts", "token_label"))):
         raise ConfigError(
             f"right has market records with the label-leaking columns {', '.join(map(repr, later))}; pass "
             "md.without_answers(records) with available_at, or select the ids, available_at and the columns you need."

@@ -13,9 +13,10 @@ from marketdata.adapters.frame import Column, Frame, Passed
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, FewMarketsWarning, MissingValuesWarning, NotTidyError, warn
 from marketdata.points import intervals
-from marketdata.points.arguments import number, text, texts, whole
-from marketdata.points.columns import Ints
+from marketdata.points.arguments import text, texts
+from marketdata.points.columns import Floats, Ints
 from marketdata.points.forward import one_token_per_market
+from marketdata.points.intervals import Sampling
 from marketdata.points.schema import ID_COLUMNS, require
 
 
@@ -83,46 +84,31 @@ def cluster_mean(
     chosen = text("value", value, "the name of a column")
     groups = [] if by is None else texts("by", by, "the name of a column")
     unit = text("cluster", cluster, "the name of a column")
-    share = checked_share(interval)
-    draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
+    sampling = Sampling.of(interval, resamples, seed)
     present = names_of(frame)
     wanted = list(dict.fromkeys(["market_id", chosen, unit, *groups]))
     require("A frame with a mean over markets", wanted, present)
-    ids = [name for name in ID_COLUMNS if name in present and name not in wanted]
-    rows = in_memory(selected(frame, [*wanted, *ids]))
+    ids = [name for name in ID_COLUMNS if name in present]
+    rows = in_memory(selected(frame, list(dict.fromkeys([*wanted, *ids]))))
     if not rows.is_number(chosen) and len(rows):
         raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
-    values, market, cluster_of_row = rows.numbers(chosen), rows.codes("market_id"), _codes(rows, unit, nullable=False)
-    first, group = _groups(rows, groups, stands_for_its_market(rows))
-    means, markets, missing = [], [], []
-    for number_of_group in range(len(first)):
-        inside = np.flatnonzero(group == number_of_group)
-        is_missing_value = np.isnan(values[inside])
-        means.append(intervals.mean_over(values[inside], cluster_of_row[inside], share, resamples=draws, seed=start))
-        markets.append(len(np.unique(market[inside[~is_missing_value]])))
-        missing.append(is_missing_value.mean() if len(inside) else 0.0)
-    warn_of_means(chosen, share, [mean.effective for mean in means], missing)
+    counts = np.ones(len(rows), bool)
+    if "token_id" in ids:
+        tokens, token = frames.distinct_ids(rows, ids)
+        counts = one_token_per_market([(*of_token, None)[:3] for of_token in tokens])[token]
+    values, market, clusters = rows.numbers(chosen), rows.codes("market_id"), _codes(rows, unit, nullable=False)
+    first, group = _groups(rows, groups, counts)
+    means = intervals.means(values, group, len(first), clusters, sampling)
+    points = np.bincount(group[group >= 0], minlength=len(first))
+    warn_of_means(chosen, sampling, means["effective"], points - means["points"], points)
     columns: dict[str, Column] = {name: Passed(rows, name, first) for name in groups}
-    columns["markets"] = np.array(markets, np.int64)
-    for name in intervals.Mean._fields if share is not None else ("points", "effective", "mean"):
-        columns[name] = np.array([getattr(mean, name) for mean in means], np.int64 if name == "points" else float)
-    return as_kind_of(frame, columns, len(first))  # type: ignore[no-any-return]
+    columns["markets"] = numbers_of_distinct(market, np.where(np.isnan(values), -1, group), len(first))
+    return as_kind_of(frame, columns | means, len(first))  # type: ignore[no-any-return]
 
 
-def checked_share(interval: float | None) -> float | None:
-    """The argument ``interval``: a number above 0 and below 1, or None."""
-    if interval is not None and number("interval", interval) >= 1:
-        raise ConfigError(f"interval={interval!r} is refused; allowed are numbers above 0 and below 1.")
-    return None if interval is None else float(interval)
-
-
-def stands_for_its_market(rows: Frame) -> NDArray[np.bool_]:
-    """Which rows are of the one token that counts for its market; all rows if the frame has no token_id."""
-    if "token_id" not in rows.names:
-        return np.ones(len(rows), bool)
-    names = [name for name in ID_COLUMNS if name in rows.names]
-    tokens, token = frames.distinct_ids(rows, names)
-    return one_token_per_market([(*ids, None)[:3] for ids in tokens])[token]
+def numbers_of_distinct(codes: NDArray[np.integer], group: Ints, count: int) -> Ints:
+    """How many different codes each of the groups has."""
+    return np.array([len(np.unique(codes[group == number])) for number in range(count)], np.int64)
 
 
 def _codes(rows: Frame, name: str, *, nullable: bool) -> Ints:
@@ -151,30 +137,31 @@ def _groups(rows: Frame, names: Sequence[str], counted: NDArray[np.bool_]) -> tu
     return np.flatnonzero(counted)[first], group
 
 
-def warn_of_means(name: str, share: float | None, effective: Sequence[float], missing: Sequence[float]) -> None:
-    """Warnings for intervals over few clusters, and for means that leave many rows out."""
-    warn_of_few(name, share, effective)
-    often = [share_missing for share_missing in missing if share_missing > 0.05]
-    if often:
+def warn_of_means(name: str, sampling: Sampling | None, effective: Floats, missing: Ints, rows: Ints) -> None:
+    """Warnings for intervals over few clusters, and for means that leave out many ``missing`` of the rows."""
+    warn_of_few(name, sampling, effective)
+    shares = missing / np.maximum(rows, 1)
+    often = shares[shares > 0.05]
+    if len(often):
         warn(
-            f"Up to {max(often):.0%} of the rows have no {name}, in {len(often)} of {len(missing)} groups; the mean "
+            f"Up to {often.max():.0%} of the rows have no {name}, in {len(often)} of {len(shares)} groups; the mean "
             "leaves them out.",
             MissingValuesWarning,
             hint="Rows without an exit are not missing at random: give the mean of net_low beside it.",
         )
 
 
-def warn_of_few(name: str, share: float | None, effective: Sequence[float], problem: str = "") -> None:
+def warn_of_few(name: str, sampling: Sampling | None, effective: Floats, problem: str = "") -> None:
     """FewMarketsWarning for intervals over few clusters, and for another ``problem`` of the intervals."""
-    few = [clusters for clusters in effective if 0 < clusters < intervals.ENOUGH]
-    fewest = (
-        f"rests on as few as {min(few):.3g} effective clusters in {len(few)} of {len(effective)} rows" if few else ""
-    )
-    problems = [text for text in (fewest, problem) if text]
-    if problems and share is not None:
+    few = effective[(effective > 0) & (effective < intervals.ENOUGH)]
+    problems = [problem] if problem else []
+    if len(few):
+        least = f"rests on as few as {few.min():.3g} effective clusters in {len(few)} of {len(effective)} rows"
+        problems.insert(0, least)
+    if problems and sampling is not None:
         warn(
-            f"The {share:.0%} interval of {name} {', and '.join(problems)}. Below {intervals.ENOUGH} clusters an "
-            "interval covers less often than it says.",
+            f"The {sampling.share:.0%} interval of {name} {', and '.join(problems)}. Below {intervals.ENOUGH} clusters "
+            "an interval covers less often than it says.",
             FewMarketsWarning,
             hint="Add markets, or leave the interval out with interval=None.",
         )

@@ -1,26 +1,31 @@
-"""The tokens of a market together: complements, overround, arbitrage, probabilities."""
+"""Tokens of a market or an event together: complements, overround, arbitrage, probabilities."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import cross_token as rules
-from marketdata.points.arguments import whole
-from marketdata.points.columns import Series
-from marketdata.points.cross_token import Counts
+from marketdata.points.arguments import number, whole
+from marketdata.points.columns import Books, Columns, Token
+from marketdata.points.cross_token import Counts, Event, Sets, Values
 from marketdata.points.fees import schedule
-from marketdata.points.schema import BOOKS, refuse_cents
+from marketdata.points.schema import BOOKS, refuse_cents, require
 from marketdata.renamed import renamed
-from marketdata.tidy.measures import KINDS, top
+from marketdata.tidy.measures import KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
+
+_EXCLUSIVE_FIELDS = ("exclusive", "negRisk", "neg_risk")
+_OPEN_LIST_FIELDS = ("open_list", "negRiskAugmented", "neg_risk_augmented")
+_EVENT_ID_FIELDS = ("event_id", "event_slug")
 
 
 def complement(frame: F, *, tokens: Any = None) -> F:
@@ -76,9 +81,13 @@ def overround(frame: F, *, tokens: Any = None) -> F:
     >>> md.overround(books).select("bid_sum", "ask_sum").row(0)
     (0.98, 1.02)
     """
-    sums = partial(
-        _of_market, rule=rules.sums, names=("tokens", *rules.SUMS, "overround"), counts=_token_counts(tokens)
-    )
+    counts = _token_counts(tokens)
+
+    def sums(part: Frame) -> Native:
+        books = _books(part)
+        sets, every = rules.by_market(books, counts), np.ones(len(books), bool)
+        return _by_market(part, sets, {"tokens": sets.count(every), **rules.sums(sets, books, every)})
+
     return run(frame, sums, KINDS, partition_by="market")
 
 
@@ -119,19 +128,28 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     >>> md.arbitrage(cheap, fees=0.05)["gain"].round(3).to_list()
     [0.034, 0.034, 0.034]
     """
-    names = ("buy_all", "sell_all", "size", "gain")
-    rule = partial(rules.free_money, fees=None if fees is None else schedule(fees))
-    gains = partial(_of_market, rule=rule, names=names, counts=_token_counts(tokens))
+    counts, fee_schedule = _token_counts(tokens), None if fees is None else schedule(fees)
+
+    def gains(part: Frame) -> Native:
+        books = _books(part)
+        sets = rules.by_market(books, counts)
+        return _by_market(part, sets, rules.free_money(sets, books, fee_schedule))
+
     return run(frame, gains, KINDS, partition_by="market")
 
 
-def _of_market(frame: Frame, rule: Callable[[Series, Counts], Series], names: Sequence[str], counts: Counts) -> Native:
-    """One row per market and time: the columns of a rule on the best prices of its tokens."""
-    best = top(frame)
-    refuse_cents(best_bid=best.values["best_bid"], best_ask=best.values["best_ask"])
-    result = rule(best, counts)
-    values = {"ts": frames.times(result.ts), **result.values}
-    return frames.to_frame(frame, result, values, ["ts", "market_id", *names])
+def _books(frame: Frame, *, all_levels: bool = False) -> Books:
+    books = frames.books(frame, all_levels=all_levels)
+    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
+    return books
+
+
+def _by_market(frame: Frame, sets: Sets, values: Values) -> Native:
+    """One row per market and time."""
+    markets = dict.fromkeys(token.market_id for token in sets.columns.tokens)
+    bounds = np.searchsorted(sets.group_of_set, np.arange(len(markets) + 1))
+    entries = Columns(tuple(map(Token, markets)), bounds, sets.ts)
+    return frames.to_frame(frame, entries, values, ["ts", "market_id", *values])
 
 
 def _token_counts(tokens: Any) -> Counts:
@@ -171,6 +189,166 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
 
     def shares(part: Frame) -> Native:
         series, value = probability_of(part)
-        return frames.to_frame(part, series, {"probability": rules.shares(series, value, counts)})
+        probability = rules.shares(rules.by_market(series, counts), series.values[value])
+        return frames.to_frame(part, series, {"probability": probability})
 
     return run(frame, shares, ("prices", *KINDS), partition_by="market")
+
+
+def event_overround(frame: F, markets: Any) -> F:
+    """The price of the Yes of all markets of an event, beyond the 1 that exactly one of them pays.
+
+    An event is a basket if its markets exclude each other and its list is closed: in an open list an outcome without a
+    market may win.
+
+    Parameters
+    ----------
+    markets : frame of market records
+        One row per market of the event, those without a book too: ``market_id``, ``token_ids`` (two, Yes first),
+        ``event_id`` (or ``event_slug``), and of its event ``exclusive`` and ``open_list`` (the venue's own fields
+        ``negRisk`` and ``negRiskAugmented`` are read too). NotTidyError where records lack them or contradict.
+
+    Returns
+    -------
+    frame
+        One row per (event, ts) of books or bbo:
+
+        - ``ts event_id``.
+        - ``markets``: number of markets with a book of Yes at that ``ts``.
+        - ``bid_sum mid_sum ask_sum``: sums of best bids, mids and best asks [probability].
+        - ``overround``: ask_sum - 1.
+
+        Sums are null where a market lacks the value or the book, and where the event is no basket.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", markets=3, buckets=1)
+    >>> records = md.testing.markets("polars", markets=3).with_columns(
+    ...     exclusive=True, open_list=False
+    ... )
+    >>> sums = md.event_overround(books, records)
+    >>> sums.select("event_id", "markets", pl.col("ask_sum").round(9)).rows()
+    [('weather-tomorrow', 3, 1.53)]
+    """
+    events = _events(markets)
+
+    def sums(part: Frame) -> Native:
+        books = _books(part)
+        sets, side = rules.by_event(books, events)
+        yes = side == rules.YES
+        return _by_event(part, sets, events, {"markets": sets.count(yes), **rules.sums(sets, books, yes)})
+
+    return run(frame, sums, KINDS, partition_by="all")
+
+
+def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = None) -> F:
+    """The cost and the certain payoff of all Yes, and of all No, of an event, net of fees and depth.
+
+    A market that pays something else than 0 or 1 breaks the sum.
+
+    Parameters
+    ----------
+    markets : frame of market records
+        As for `event_overround`.
+    fees : Fees, float or function
+        What a taker pays, see `Fees`; 0 says that there are none.
+    size : float, optional
+        Sets to buy [shares of each leg]; by default the smallest size at the best ask of the legs.
+
+    Returns
+    -------
+    frame
+        One row per (event, ts) of books or bbo:
+
+        - ``ts event_id``, and ``legs``: the number n of markets.
+        - ``yes_size no_size``: sets of shares.
+        - ``yes_cost no_cost``: what the sets cost, best asks first, with fees [USD].
+        - ``yes_payoff no_payoff``: their certain payoff [USD], as one Yes pays 1 and n - 1 No pay 1 each.
+        - ``yes_edge no_edge``: payoff - cost [USD].
+
+        Null where a market lacks the book or the shares, and where the event is no basket.
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", markets=3, buckets=1)
+    >>> records = md.testing.markets("polars", markets=3).with_columns(
+    ...     exclusive=True, open_list=False
+    ... )
+    >>> fees = md.Fees.quadratic(0.05)
+    >>> sets = md.event_arbitrage(books, records, fees=fees, size=200)
+    >>> sets.select("legs", pl.col("no_cost", "no_payoff", "no_edge").round(2)).row(0)
+    (3, 316.29, 400.0, 83.71)
+    """
+    fee_schedule, shares = schedule(fees), None if size is None else number("size", size)
+    events = _events(markets)
+
+    def costs(part: Frame) -> Native:
+        books = _books(part, all_levels=True)
+        sets, side = rules.by_event(books, events)
+        legs = np.array([len(event.markets) for event in events], np.int64)[sets.group_of_set]
+        return _by_event(part, sets, events, {"legs": legs, **rules.costs(sets, books, side, fee_schedule, shares)})
+
+    return run(frame, costs, KINDS, partition_by="all")
+
+
+def event_probabilities(frame: F, markets: Any) -> F:
+    """Prices of Yes (of books or bbo: mids) scaled so that the markets of an event sum to 1.
+
+    One row per Yes and time: ts, ids and ``probability`` [0 to 1]. Null where `event_overround` is, which also says
+    what ``markets`` need.
+
+    Examples
+    --------
+    >>> prices = md.testing.prices("polars", markets=2, buckets=1)
+    >>> records = md.testing.markets("polars", markets=2).with_columns(
+    ...     exclusive=True, open_list=False
+    ... )
+    >>> md.event_probabilities(prices, records)["probability"].round(3).to_list()
+    [0.444, 0.556]
+    """
+    events = _events(markets)
+
+    def scaled(part: Frame) -> Native:
+        series, value = probability_of(part)
+        sets, side = rules.by_event(series, events)
+        rows = np.flatnonzero(side == rules.YES)
+        probability = rules.shares(sets, np.where(side == rules.YES, series.values[value], np.nan))[rows]
+        return frames.to_frame(part, series.take(rows), {"probability": probability})
+
+    return run(frame, scaled, ("prices", *KINDS), partition_by="all")
+
+
+def _by_event(frame: Frame, sets: Sets, events: Sequence[Event], values: Values) -> Native:
+    """One row per event and time."""
+    names = [events[i].event_id for i in sets.group_of_set.tolist()]
+    return frame.build({"ts": frames.times(sets.ts), "event_id": names, **values}, len(names))
+
+
+def _events(markets: Any) -> list[Event]:
+    """The events of market records, by id; NotTidyError where the records do not say what is needed."""
+    data = columns_of(markets, ("market_id", "token_ids", *_EVENT_ID_FIELDS, *_EXCLUSIVE_FIELDS, *_OPEN_LIST_FIELDS))
+    names = ["market_id", "token_ids"]
+    names += [
+        next((name for name in fields if name in data), fields[0])
+        for fields in (_EVENT_ID_FIELDS, _EXCLUSIVE_FIELDS, _OPEN_LIST_FIELDS)
+    ]
+    require("markets, a frame of market records,", names, data)
+    event_of: dict[str, tuple[dict[str, tuple[str, ...]], set[bool]]] = {}
+    for market, ids, event, exclusive, open_list in zip(*(data[name] for name in names), strict=True):
+        if event is None:
+            continue
+        is_basket = bool(exclusive) and open_list is not None and not open_list
+        pairs, said = event_of.setdefault(str(event), ({}, set()))
+        tokens = tuple(str(one) for one in (ids if ids is not None else ()))
+        if is_basket and len(tokens) != 2:
+            raise NotTidyError(
+                f"Market {market!r} of the exclusive event {event!r} has {len(tokens)} tokens; a basket is of markets "
+                "with two, Yes first."
+            )
+        said.add(is_basket)
+        if pairs.setdefault(str(market), tokens) != tokens:
+            raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
+    for event, (_, said) in event_of.items():
+        if len(said) > 1:
+            raise NotTidyError(f"Records of event {event!r} differ in {names[3]} or {names[4]}; they are of the event.")
+    return [Event(event, pairs, said == {True}) for event, (pairs, said) in sorted(event_of.items())]

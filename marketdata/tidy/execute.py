@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, series_of
-from marketdata.adapters.frame import Column, Native, Texts
+from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.errors import NoBookWarning, NotTidyError, warn
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Ints, Token
 from marketdata.points.fees import schedule
-from marketdata.points.fills import RESULT, Fill, Ladders, Ledger, Order, Token
+from marketdata.points.fills import RESULT, Fill, Ledger, Order
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, outside_0_1, refuse_cents
-from marketdata.points.scores import sums
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import off_grid
-from marketdata.tidy.outcomes import Payoffs
+from marketdata.tidy.outcomes import Key, Payoffs
 from marketdata.times import to_text
 
 # Longer durations would not fit in 64 bits as microseconds.
@@ -141,105 +141,107 @@ def execute(
     fee_schedule = schedule(fees)
     table = in_memory(books, ("books",))
     snapshots = frames.books(table)
-    refuse_cents(price=snapshots.bids.price)
-    refuse_cents(price=snapshots.asks.price)
-    ladders = Ladders(snapshots)
+    refuse_cents(price=snapshots.levels()[0])
     given = _orders(orders, delay)
     # An order is filled from the book of exactly its bucket.
-    for name, times in (("books", snapshots.ts), ("orders", np.array([order.signal_ts for order in given], np.int64))):
+    signals = np.array([order.signal_ts for of_token in given.values() for order in of_token], np.int64)
+    for name, times in (("books", snapshots.ts), ("orders", signals)):
         off = off_grid(times, bucket)
         if len(off):
             raise NotTidyError(
                 f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a "
                 f"bucket of {bucket}. md.resample(books, '{bucket}') puts books on it; orders have the ts of a book."
             )
-    tokens = [(*token, label) for token, label in ladders.labels.items()]
-    resolved = Payoffs({} if outcomes is None else outcomes, tokens)
-    orders_of_token = defaultdict(list)
-    for order in given:
-        orders_of_token[order.token].append(order)
+    resolved = Payoffs({} if outcomes is None else outcomes, snapshots.tokens)
+    number = {token[:2]: i for i, token in enumerate(snapshots.tokens)}
     ledgers = []
-    for token, of_token in sorted(orders_of_token.items()):
-        ends = resolved.resolved_at.get(token[0])
-        ledger = Ledger(token, ladders, fee_schedule.of_market(token[0]), hold, patience, ends)
+    for key, of_token in sorted(given.items()):
+        first = number.get(key, 0)
+        books_of_token = snapshots.part(first, first + (key in number))
+        token = books_of_token.tokens[0] if key in number else Token(*key)
+        ends = resolved.resolved_at.get(token.market_id)
+        fees_of_token = fee_schedule.of_market(token.market_id)
+        ledger = Ledger(token, books_of_token, fees_of_token, hold, patience, ends)
         ledger.trade(of_token)
         ledgers.append(ledger)
-    if given and all(fill.status == "no book" for ledger in ledgers for fill in ledger.fills):
-        _warn_of_no_book(given, ladders, bucket)
-    fills, results = _fills(ledgers, ladders.labels), _results(ledgers, resolved.payoff)
-    markets, market = np.unique([ledger.token[0] for ledger in ledgers], return_inverse=True)
-    ids = _ids(ledgers, ladders.labels, np.arange(len(ledgers)))
-    totals: dict[str, Column] = {column: sums(market, results[column], len(markets)) for column in _SUMMED}
-    is_open = (results["position"] > 0) & np.isnan(results["payoff"])
-    totals["open_positions"] = np.bincount(market[is_open], minlength=len(markets)).astype(np.int64)
+    fills = [fill for ledger in ledgers for fill in ledger.fills]
+    if fills and all(fill.status == "no book" for fill in fills):
+        _warn_of_no_book(ledgers, bucket)
     # The side of an order has other values than the side of a level.
-    like = table.without("side")
-    return Execution(
-        like.build(fills, len(fills["side"])),
-        like.build({**ids, **results}, len(ledgers)),
-        like.build({"market_id": markets.tolist(), **totals}, len(markets)),
-    )
+    return _frames(ledgers, fills, resolved, table.without("side"))
 
 
-def _warn_of_no_book(orders: Sequence[Order], ladders: Ladders, width: BucketWidth) -> None:
+def _warn_of_no_book(ledgers: Sequence[Ledger], width: BucketWidth) -> None:
     """NoBookWarning that says why no order met a book."""
-    first = min(orders)
-    times = ladders.times(first.token)
+    first = min(ledgers, key=lambda ledger: ledger.fills[0].ts)
+    times = first.books.ts
     if len(times) == 0:
-        why = f"the books have no token {first.token[1]!r} of market {first.token[0]!r}"
+        why = f"the books have no token {first.token.token_id!r} of market {first.token.market_id!r}"
     else:
         apart = f", at least {dt.timedelta(microseconds=int(np.diff(times).min()))} apart" if len(times) > 1 else ""
         last = to_text(int(times[-1]))
         why = f"its {len(times)} books begin from {to_text(int(times[0]))} to {last}{apart}, and none at that time"
     warn(
-        f"None of the {len(orders)} orders met a book at width='{width}'. The first wants one of "
-        f"{to_text(first.at)}; {why}.",
+        f"None of the {sum(len(ledger.fills) for ledger in ledgers)} orders met a book at width='{width}'. The first "
+        f"wants one of {to_text(first.fills[0].ts)}; {why}.",
         NoBookWarning,
         hint=f"Pass the width of the books, or carry them on with md.resample(books, '{width}', fill='forward').",
     )
 
 
-def _orders(given: Native, delay: int) -> list[Order]:
+def _orders(given: Native, delay: int) -> dict[Key, list[Order]]:
+    """The orders of each token."""
     table = series_of(given, "A frame of orders", ("ts", "market_id", "token_id", "side", "size"))
-    markets, tokens = (table.texts(column) for column in ID_COLUMNS[:2])
     limits = table.numbers("limit") if "limit" in table.names else np.full(len(table), np.nan)
     if len(wrong := np.flatnonzero(outside_0_1(limits))):
         raise NotTidyError(f"limit of row {wrong[0]} of the orders is {limits[wrong[0]]:g}, {NOT_0_1}")
-    columns = (table.times("ts").tolist(), markets, tokens, table.raw("side"), table.numbers("size").tolist(), limits)
-    orders = []
-    for row, (ts, market, token, side, size, limit) in enumerate(zip(*columns, strict=True)):
-        if side not in ("buy", "sell"):
-            raise NotTidyError(f"side is 'buy' or 'sell' in a frame of orders; row {row} has {side!r}.")
-        if not 0 < size < np.inf:
-            raise NotTidyError(f"size is a number of shares above 0 in a frame of orders; row {row} has {size!r}.")
-        buys = side == "buy"
-        no_limit = np.inf if buys else 0.0
-        worst = no_limit if np.isnan(limit) else float(limit)
-        orders.append(Order(ts + delay, row, ts, (str(market), str(token)), buys, size, worst))
+    buys, sizes = sides_of(table, "orders") == "buy", table.numbers("size")
+    refuse_rows("orders", "size", sizes.tolist(), (sizes > 0) & np.isfinite(sizes), "a number of shares above 0")
+    limits = np.where(np.isnan(limits), np.where(buys, np.inf, 0.0), limits)
+    orders = defaultdict(list)
+    columns = (table.times("ts").tolist(), buys.tolist(), sizes.tolist(), limits.tolist())
+    keys = zip(*(map(str, table.texts(column)) for column in ID_COLUMNS[:2]), strict=True)
+    for row, (key, ts, *order) in enumerate(zip(keys, *columns, strict=True)):
+        orders[key].append(Order(ts + delay, row, ts, *order))
     return orders
 
 
-def _fills(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None]) -> dict[str, list[str] | Column]:
-    """A row per fill, of the token of each ledger."""
-    fills = [fill for ledger in ledgers for fill in ledger.fills]
-    at, signal_ts, side, *numbers, status = zip(*fills, strict=True) if fills else [()] * len(Fill._fields)
-    names = Fill._fields[3:-1]
-    return {
-        "ts": frames.times(np.array(at, np.int64)),
-        "signal_ts": frames.times(np.array(signal_ts, np.int64)),
-        **_ids(ledgers, labels, np.repeat(np.arange(len(ledgers)), [len(ledger.fills) for ledger in ledgers])),
-        "side": list(side),
-        **{name: np.array(values, float) for name, values in zip(names, numbers, strict=True)},
-        "status": list(status),
-    }
+def sides_of(table: Frame, what: str) -> NDArray[np.object_]:
+    """The sides of a frame of orders or fills; NotTidyError for another than "buy" and "sell"."""
+    sides = np.array([str(side) for side in table.raw("side")], object)
+    refuse_rows(what, "side", sides.tolist(), np.isin(sides, ("buy", "sell")), "'buy' or 'sell'")
+    return sides
 
 
-def _ids(ledgers: Sequence[Ledger], labels: Mapping[Token, str | None], rows: Ints) -> dict[str, Column]:
-    """The columns of ids of these ledgers, by their numbers."""
-    tokens = [(*ledger.token, labels.get(ledger.token)) for ledger in ledgers]
-    return {name: Texts(rows, [token[i] for token in tokens]) for i, name in enumerate(ID_COLUMNS)}
+def refuse_rows(what: str, name: str, values: Sequence[object], good: NDArray[np.bool_], allowed: str) -> None:
+    """NotTidyError for the first row that is not good, with its value."""
+    if not good.all():
+        row = int(np.argmin(good))
+        raise NotTidyError(f"{name} is {allowed} in a frame of {what}; row {row} has {values[row]!r}.")
 
 
-def _results(ledgers: Sequence[Ledger], payoff: Mapping[Token, float]) -> dict[str, Floats]:
-    rows = [ledger.result(payoff.get(ledger.token, np.nan)) for ledger in ledgers]
-    return dict(zip(RESULT, np.array(rows).reshape(-1, len(RESULT)).T, strict=True))
+def _frames(ledgers: Sequence[Ledger], fills: Sequence[Fill], resolved: Payoffs, like: Frame) -> Execution:
+    """A row per fill, per token and per market."""
+
+    def ids(rows: Ints) -> dict[str, Column]:
+        return {c: Texts(rows, [getattr(ledger.token, c) for ledger in ledgers]) for c in ID_COLUMNS}
+
+    tokens = ids(np.repeat(np.arange(len(ledgers)), [len(ledger.fills) for ledger in ledgers]))
+    columns: dict[str, Column] = {}
+    for name, values in zip(Fill._fields, zip(*fills, strict=True) if fills else [()] * 9, strict=True):
+        if name in ("ts", "signal_ts"):
+            columns |= {name: frames.times(np.array(values, np.int64)), **(tokens if name == "signal_ts" else {})}
+        else:
+            columns[name] = [*values] if name in ("side", "status") else np.array(values, float)
+    payoffs = resolved.of([ledger.token for ledger in ledgers]).tolist()
+    results = [ledger.result(payoff) for ledger, payoff in zip(ledgers, payoffs, strict=True)]
+    positions = dict(zip(RESULT, np.array(results, float).reshape(-1, len(RESULT)).T, strict=True))
+    markets, market = np.unique([ledger.token.market_id for ledger in ledgers], return_inverse=True)
+    is_open = (positions["position"] > 0) & np.isnan(positions["payoff"])
+    totals: dict[str, Column] = {name: np.bincount(market, positions[name], len(markets)) for name in _SUMMED}
+    totals["open_positions"] = np.bincount(market[is_open], minlength=len(markets)).astype(np.int64)
+    return Execution(
+        like.build(columns, len(fills)),
+        like.build({**ids(np.arange(len(ledgers))), **positions}, len(ledgers)),
+        like.build({"market_id": markets.tolist(), **totals}, len(markets)),
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,17 +16,17 @@ from marketdata.errors import ConfigError, NotTidyError, OpenMarketsWarning, war
 from marketdata.points import scores
 from marketdata.points.arguments import choice, number, text, texts, whole
 from marketdata.points.columns import Ints, Token
-from marketdata.points.schema import ID_COLUMNS, Kind
-from marketdata.points.scores import Forecasts, Sampling
-from marketdata.tidy.cluster_mean import checked_share, warn_of_few
+from marketdata.points.intervals import Sampling
+from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
+from marketdata.points.scores import Forecasts
+from marketdata.tidy.cluster_mean import warn_of_few
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, for_tokens
+from marketdata.tidy.outcomes import Key, Outcomes, Payoffs, Tokens, for_tokens
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
 Of = Literal["market", "token", "all"]
 By = str | Iterable[str] | None
-PayoffOfToken = dict[tuple[str, str], float]
 _Counted = Callable[[Frame], tuple[Sequence[Token], Ints, Forecasts]]
 _PROBABILITY_KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 
@@ -108,8 +108,8 @@ def brier(
     >>> scores.select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
     """
-    options = _options(of, outcomes, by, cluster, interval, resamples, seed)
-    return _scored(frame, options, _Score("brier", scores.squared_error, (0.0, 1.0)))
+    options = _options(choice("of", of, get_args(Of)), outcomes, by, cluster, interval, resamples, seed)
+    return _scored(frame, options, "brier", scores.squared_error, 0.0)
 
 
 def log_score(
@@ -133,8 +133,8 @@ def log_score(
     least = number("clip", clip)
     if least >= 0.5:
         raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
-    options = _options(of, outcomes, by, cluster, interval, resamples, seed)
-    return _scored(frame, options, _Score("log_score", scores.log_loss, (0.0, -float(np.log(least))), least))
+    options = _options(choice("of", of, get_args(Of)), outcomes, by, cluster, interval, resamples, seed)
+    return _scored(frame, options, "log_score", scores.log_loss, least)
 
 
 def calibration(
@@ -185,17 +185,8 @@ def calibration(
     count = whole("bins", bins)
     options = _options(choice("of", of, ("market", "token")), outcomes, by, cluster, interval)
     frame = read(frame)
-    forecasts = _counted(frame, options, pooled=True)
-    return _in_two_steps(frame, forecasts, partial(_curves, options=options, bins=count))
-
-
-class _Score(NamedTuple):
-    """A score, its loss, the least and greatest there is, and how close to 0 and 1 prices are taken."""
-
-    name: str
-    loss: scores.Loss
-    bounds: tuple[float, float]
-    clip: float | None = None
+    counted = _counted(frame, options, pooled=True, clip=0.0)
+    return _in_two_steps(frame, counted, partial(_curves, options=options, bins=count))
 
 
 class _Groups(NamedTuple):
@@ -210,6 +201,10 @@ class _Groups(NamedTuple):
         """The group of each market; one that the outcomes lack is in the first, where it has no payoff."""
         return np.array([self.number.get(market, 0) for market in markets], np.int64)
 
+    def as_clusters(self, markets: Sequence[str]) -> Ints:
+        """The group of each market; without columns each market is its own."""
+        return self.of(markets) if self.by else np.unique(markets, return_inverse=True)[1]
+
     def columns(self, group: Ints) -> dict[str, Column]:
         """The columns that name the groups."""
         return {name: Passed(self.outcomes, name, self.rows[group]) for name in self.by} if self.outcomes else {}
@@ -220,30 +215,22 @@ class _Options(NamedTuple):
     outcomes: Outcomes
     groups: _Groups
     clusters: _Groups
-    share: float | None
-    resamples: int
-    seed: int
-
-    def sampling(self, markets: Sequence[str]) -> Sampling | None:
-        """How an interval over markets with these ids is made."""
-        if self.share is None:
-            return None
-        cluster = self.clusters.of(markets) if self.clusters.by else np.arange(len(markets))
-        return Sampling(self.share, cluster, self.resamples, self.seed)
+    sampling: Sampling | None
 
 
 def _options(
     of: str, outcomes: Outcomes, by: By, cluster: str, interval: float | None, resamples: int = 1, seed: int = 0
 ) -> _Options:
     """The arguments of a score, checked before a frame is read."""
-    choice("of", of, get_args(Of))
-    share = checked_share(interval)
-    draws, start = whole("resamples", resamples), whole("seed", seed, least=0)
-    names = [] if by is None else texts("by", by, "a column of market records")
-    groups = groups_of_markets("by", names, outcomes)
+    sampling = Sampling.of(interval, resamples, seed)
+    groups = groups_of_markets("by", [] if by is None else texts("by", by, "a column of market records"), outcomes)
+    return _Options(of, outcomes, groups, clusters_of_markets(cluster, outcomes), sampling)
+
+
+def clusters_of_markets(cluster: str, outcomes: Outcomes) -> _Groups:
+    """The groups that an argument ``cluster`` names."""
     unit = text("cluster", cluster, "a column of market records")
-    clusters = groups_of_markets("cluster", [] if unit == "market_id" else [unit], outcomes)
-    return _Options(of, outcomes, groups, clusters, share, draws, start)
+    return groups_of_markets("cluster", [] if unit == "market_id" else [unit], outcomes)
 
 
 def groups_of_markets(argument: str, names: list[str], outcomes: Outcomes) -> _Groups:
@@ -257,39 +244,57 @@ def groups_of_markets(argument: str, names: list[str], outcomes: Outcomes) -> _G
     data = columns_of(outcomes, ["market_id", *names], f"a frame of market records with the columns of {argument}")
     if lacking := sorted({"market_id", *names} - data.keys()):
         raise NotTidyError(f"outcomes has no column {', '.join(map(repr, lacking))}, which {argument}={names!r} needs.")
-    row_of: dict[str, int] = {}
+    first_row: dict[str, int] = {}
     for row, market in enumerate(data["market_id"]):
-        first = row_of.setdefault(market, row)
+        first = first_row.setdefault(market, row)
         for name in names:
             was, value = data[name][first], data[name][row]
             if name in ID_COLUMNS or isinstance(value, list | tuple | dict | np.ndarray):
                 raise ConfigError(f"{argument}={name!r} is refused; allowed are columns with one value per market.")
             if was != value:
                 raise NotTidyError(f"{name} has two values for market {market!r}: {was!r} and {value!r}.")
-    values = {m: tuple((data[c][row] is None, data[c][row]) for c in names) for m, row in row_of.items()}
-    number = {one: i for i, one in enumerate(sorted(set(values.values())))}
-    rows = {number[values[market]]: row for market, row in row_of.items()}
-    by_market = {market: number[one] for market, one in values.items()}
-    return _Groups(names, in_memory(outcomes), by_market, np.array([rows[i] for i in range(len(rows))], np.int64))
+    values = {m: tuple((data[c][row] is None, data[c][row]) for c in names) for m, row in first_row.items()}
+    row_of_group = {values[market]: row for market, row in first_row.items()}
+    number = {value: i for i, value in enumerate(sorted(row_of_group))}
+    rows = np.array([row_of_group[value] for value in number], np.int64)
+    return _Groups(names, in_memory(outcomes), {market: number[value] for market, value in values.items()}, rows)
 
 
-def _scored(frame: F, options: _Options, score: _Score) -> F:
+def _scored(frame: F, options: _Options, name: str, loss: scores.Loss, clip: float) -> F:
+    """A score by market, token or over all, of prices taken not closer to 0 and 1 than ``clip``."""
     frame = read(frame)
-    forecasts = _counted(frame, options, pooled=options.of == "all", clip=score.clip)
+    counted = _counted(frame, options, pooled=options.of == "all", clip=clip)
     if options.of == "all":
-        return _in_two_steps(frame, forecasts, partial(_overall, options=options, score=score))
-    ids = ID_COLUMNS if options.of == "token" else ID_COLUMNS[:1]
-    means = partial(_means, forecasts=forecasts, groups=options.groups, ids=ids, score=score)
+        worst = float(loss(np.array(clip), np.array(1.0)))
+        finish = partial(_overall, options=options, name=name, loss=loss, worst=worst)
+        return _in_two_steps(frame, counted, finish)
+
+    def means(part: Frame) -> Native:
+        tokens, token, forecasts = counted(part)
+        by_token = options.of == "token"
+        _, first, which = np.unique(token if by_token else forecasts.market, return_index=True, return_inverse=True)
+        points = np.bincount(which)
+        outcome, score = (
+            np.bincount(which, values) / points for values in (forecasts.paid, loss(forecasts.p, forecasts.paid))
+        )
+        scored = [tokens[i] for i in token[first].tolist()]
+        ids = ID_COLUMNS if by_token else ID_COLUMNS[:1]
+        columns: dict[str, Column] = {c: Texts(np.arange(len(scored)), [getattr(t, c) for t in scored]) for c in ids}
+        columns |= options.groups.columns(options.groups.of(t.market_id for t in scored))
+        columns |= {"outcome": outcome} if by_token else {}
+        return part.build({**columns, "points": points, name: score}, len(scored))
+
     return run(frame, means, _PROBABILITY_KINDS, partition_by="market")
 
 
-def _counted(frame: Native, options: _Options, *, pooled: bool, clip: float | None = None) -> _Counted:
+def _counted(frame: Native, options: _Options, *, pooled: bool, clip: float) -> _Counted:
     """How the forecasts that count are found in parts of a frame."""
     lookup = partial(_payoffs, outcomes=options.outcomes, of=options.of, pooled=pooled)
-    return partial(_forecasts, payoffs=for_tokens(frame, lookup), groups=options.groups, clip=clip)
+    return partial(_forecasts, payoffs=for_tokens(frame, lookup), clip=clip)
 
 
-def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> PayoffOfToken:
+def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> dict[Key, float]:
+    """The payoff of each token whose prices count."""
     tokens = list(tokens)
     resolved = Payoffs(outcomes, tokens)
     payoffs = resolved.payoff
@@ -302,58 +307,41 @@ def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> Pa
             hint="Score only markets whose scheduled end (ends_at of md.outcomes) has passed, whether they ended early "
             "or not.",
         )
-    if of != "token":
-        by_market = defaultdict(list)
-        for market, token, label in tokens:
-            is_yes, is_first = str(label).casefold() == "yes", token == resolved.first.get(market)
-            by_market[market].append((not is_yes, not is_first, token))
-        for market, ranked in by_market.items():
-            # A frame may have two tokens of a market of three, and these are different forecasts.
-            if len(ranked) == 2 and len(resolved.named.get(market, ())) <= 2:
-                payoffs.pop((market, max(ranked)[-1]), None)
+    for market, of_market in groupby(tokens, key=lambda token: token[0]) if of != "token" else ():
+        ranked = sorted(
+            (str(label).casefold() != "yes", token != resolved.first.get(market), token)
+            for _, token, label in of_market
+        )
+        # A frame may have two tokens of a market of three, and these are different forecasts.
+        if len(ranked) == 2 and len(resolved.named.get(market, ())) <= 2:
+            payoffs.pop((market, ranked[1][2]), None)
     return payoffs
 
 
 def _forecasts(
-    frame: Frame, *, payoffs: Callable[[Tokens], PayoffOfToken], groups: _Groups, clip: float | None
+    frame: Frame, *, payoffs: Callable[[Tokens], Mapping[Key, float]], clip: float
 ) -> tuple[Sequence[Token], Ints, Forecasts]:
     """The tokens of a frame, and its forecasts that count with the number of their token."""
     series, value = probability_of(frame)
-    tokens = series.tokens
-    paid = payoffs([(market, str(token), label) for market, token, label in tokens])
-    payoff = np.array([paid.get((market, str(token)), np.nan) for market, token, _ in tokens])
+    paid = payoffs(series.tokens)
+    payoff = np.array([paid.get(token[:2], np.nan) for token in series.tokens])
     # Tokens are in order, and so are the numbers of their markets.
-    number = {market: i for i, market in enumerate(_markets(tokens))}
-    market = np.array([number[token.market_id] for token in tokens], np.int64)
-    group = groups.of(token.market_id for token in tokens)
+    market = np.unique([token.market_id for token in series.tokens], return_inverse=True)[1]
     counts = ~np.isnan(series.values[value]) & ~np.isnan(payoff)[series.token]
     token, p = series.token[counts].astype(np.int64), series.values[value][counts]
-    p = p if clip is None else p.clip(clip, 1 - clip)
-    return tokens, token, Forecasts(market[token], group[token], p, payoff[token], np.ones(len(p)))
+    return series.tokens, token, Forecasts(market[token], p.clip(clip, 1 - clip), payoff[token], np.ones(len(p)))
 
 
-def _markets(tokens: Sequence[Token]) -> list[str]:
-    return list(dict.fromkeys(token.market_id for token in tokens))
-
-
-def _means(frame: Frame, *, forecasts: _Counted, groups: _Groups, ids: Sequence[str], score: _Score) -> Native:
-    tokens, token, rows = forecasts(frame)
-    by_token = "token_id" in ids
-    first, points, outcome, lost = rows.means(score.loss, token if by_token else rows.market)
-    columns: dict[str, Column] = {c: Texts(token[first], [getattr(one, c) for one in tokens]) for c in ids}
-    columns |= groups.columns(rows.group[first])
-    columns |= {"outcome": outcome} if by_token else {}
-    return frame.build({**columns, "points": points.astype(np.int64), score.name: lost}, len(first))
-
-
-def _in_two_steps(frame: F, forecasts: _Counted, finish: Callable[[Native], Native]) -> F:
+def _in_two_steps(frame: F, counted: _Counted, finish: Callable[[Native], Native]) -> F:
     """The forecasts of each market where the frame is, and what is computed from all of them in one place."""
 
     def merged(part: Frame) -> Native:
-        tokens, token, rows = forecasts(part)
-        market, *numbers = rows.by_price(token)
-        columns: dict[str, Column] = {"market_id": Texts(market, [*_markets(tokens)])}
-        return part.build(columns | dict(zip(Forecasts._fields[1:], numbers, strict=True)), len(market))
+        tokens, token, forecasts = counted(part)
+        prices, price = np.unique(forecasts.p, return_inverse=True)
+        _, first, points = np.unique(token * len(prices) + price, return_index=True, return_counts=True)
+        columns: dict[str, Column] = {"market_id": Texts(token[first], [one.market_id for one in tokens])}
+        columns |= {"p": forecasts.p[first], "paid": forecasts.paid[first], "points": points}
+        return part.build(columns, len(first))
 
     if is_in_memory(frame) or is_lazy(frame):
         return run(frame, lambda part: finish(merged(part)), _PROBABILITY_KINDS, partition_by="all")
@@ -361,45 +349,48 @@ def _in_two_steps(frame: F, forecasts: _Counted, finish: Callable[[Native], Nati
 
 
 def _forecasts_and_markets(part: Native) -> tuple[Frame, Forecasts, list[str]]:
-    """The forecasts of the first step, and the ids of the markets by their number."""
+    """The forecasts of the first step by market, price and payoff, and the ids of the markets by their number."""
     frame = in_memory(part)
-    group, *numbers = (frame.numbers(c) for c in Forecasts._fields[1:])
-    rank = frames.ranks(frame, "market_id").astype(np.int64)
-    markets = [str(market) for (market,) in sorted(frames.distinct_ids(frame, ["market_id"])[0])]
-    return frame, Forecasts(rank, group.astype(np.int64), *numbers), markets
+    ids, which = frames.distinct_ids(frame, ["market_id"])
+    markets, number_of_id = np.unique([str(market) for (market,) in ids], return_inverse=True)
+    forecasts = Forecasts(number_of_id[which], *(frame.numbers(c) for c in Forecasts._fields[1:]))
+    return frame, forecasts.take(np.lexsort((forecasts.paid, forecasts.p, forecasts.market))), markets.tolist()
 
 
-def _overall(part: Native, *, options: _Options, score: _Score) -> Native:
+def _overall(part: Native, *, options: _Options, name: str, loss: scores.Loss, worst: float) -> Native:
     frame, forecasts, markets = _forecasts_and_markets(part)
+    group = options.groups.of(markets)[forecasts.market]
     # Without columns to group by there is one group, even if it has no forecast.
-    groups = forecasts.by_group() if options.groups.by else {0: forecasts}
-    sampling = options.sampling(markets)
-    rows = [scores.overall(one, score.loss, sampling, score.bounds) for one in groups.values()]
-    ends = ["low", "high"] if sampling else []
+    numbers = np.unique(group) if options.groups.by else np.zeros(1, np.int64)
+    clusters, sampling = options.clusters.as_clusters(markets), options.sampling
+    rows = [scores.overall(forecasts.take(group == n), loss, clusters, sampling, worst) for n in numbers]
+    names = ["markets", "points", name, f"{name}_low", f"{name}_high"]
+    names += ["miscalibration", "discrimination", "uncertainty", "effective"]
+    columns = _columns(names, rows)
+    effective = columns.pop("effective")
     if sampling:
-        alike = sum(row.markets > 1 and row.effective == 0 for row in rows)
+        alike = int(((columns["markets"] > 1) & (effective == 0)).sum())
         problem = f"is null in {alike} of {len(rows)} rows, whose markets all paid the same" if alike else ""
-        warn_of_few(score.name, options.share, [row.effective for row in rows], problem)
-    names = {"markets": "markets", "points": "points", "score": score.name}
-    names |= {end: f"{score.name}_{end}" for end in ends}
-    names |= {part: part for part in ("miscalibration", "discrimination", "uncertainty")}
-    values = [[getattr(row, field) for field in names] for row in rows]
-    return _built(frame, options.groups.columns(np.array([*groups], np.int64)), [*names.values()], values)
+        warn_of_few(name, sampling, effective, problem)
+    else:
+        del columns[f"{name}_low"], columns[f"{name}_high"]
+    return frame.build(options.groups.columns(numbers) | columns, len(rows))
 
 
 def _curves(part: Native, *, options: _Options, bins: int) -> Native:
     frame, forecasts, markets = _forecasts_and_markets(part)
-    groups = forecasts.in_bins(bins).by_group()
-    group, at = np.divmod(np.array([*groups], np.int64), bins)
-    keys = {**options.groups.columns(group), "bin_start": at / bins, "bin_end": (at + 1) / bins}
-    ends = () if options.share is None else ("markets", "outcome_low", "outcome_high")
-    sampling = options.sampling(markets)
-    rows = [scores.bin_summary(one, sampling) for one in groups.values()]
-    return _built(frame, keys, ("points", "forecast", "outcome", *ends), rows)
+    group = options.groups.of(markets)[forecasts.market]
+    bin_of_group = group * bins + np.clip(np.floor(forecasts.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
+    numbers = np.unique(bin_of_group)
+    clusters, sampling = options.clusters.as_clusters(markets), options.sampling
+    rows = [scores.bin_summary(forecasts.take(bin_of_group == n), clusters, sampling) for n in numbers]
+    at = numbers % bins
+    keys = {**options.groups.columns(numbers // bins), "bin_start": at / bins, "bin_end": (at + 1) / bins}
+    ends = ["markets", "outcome_low", "outcome_high"] if sampling else []
+    return frame.build(keys | _columns(["points", "forecast", "outcome", *ends], rows), len(rows))
 
 
-def _built(frame: Frame, keys: dict[str, Column], names: Sequence[str], rows: Sequence[Sequence[float]]) -> Native:
-    """A frame of results, each behind what names its group."""
-    for name, values in zip(names, np.array(rows, float).reshape(-1, len(names)).T, strict=True):
-        keys[name] = values.astype(np.int64) if name in ("markets", "points") else values
-    return frame.build(keys, len(rows))
+def _columns(names: Sequence[str], rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The numbers of rows as columns."""
+    columns = zip(names, np.array(rows, float).reshape(-1, len(names)).T, strict=True)
+    return {name: values.astype(np.int64) if name in ("markets", "points") else values for name, values in columns}

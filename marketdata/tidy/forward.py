@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -16,13 +15,13 @@ from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.errors import ConfigError
 from marketdata.points import forward as rules
 from marketdata.points.arguments import choice, number
-from marketdata.points.columns import Books, Columns
-from marketdata.points.fees import Schedule, schedule
+from marketdata.points.columns import Columns
+from marketdata.points.fees import schedule
 from marketdata.points.schema import refuse_cents
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import coarser_grid
+from marketdata.tidy.grids import check_width
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Payoffs, Tokens, for_tokens
+from marketdata.tidy.outcomes import Payoffs, for_tokens
 from marketdata.times import to_duration
 
 Duration = str | dt.timedelta
@@ -100,58 +99,34 @@ def forward_returns(
     """
     books = read(books)
     bucket = BucketWidth.of(width, "width")
-    named = _horizons(horizons)
+    micros = _horizons(horizons)
     choice("side", side, STATUSES)
-    reads_levels = size is not None
-    plan = _Plan(
-        side=side,
-        horizons=named,
-        size=None if size is None else number("size", size),
-        latency=bucket.micros if latency is None else to_duration(latency, "latency"),
-        tolerance=0 if tolerance is None else to_duration(tolerance, "tolerance"),
-        fees=None if fees is None else schedule(fees),
-        payoffs=None if outcomes is None else for_tokens(books, partial(Payoffs, outcomes)),
-    )
-    on_times = partial(coarser_grid, width=bucket)
-    kinds = KINDS[:2] if reads_levels else KINDS
-    return run(books, partial(_forward, plan=plan), kinds, partition_by="token", on_times=on_times)
+    shares = None if size is None else number("size", size)
+    delay = bucket.micros if latency is None else to_duration(latency, "latency")
+    patience = 0 if tolerance is None else to_duration(tolerance, "tolerance")
+    fee_schedule = None if fees is None else schedule(fees)
+    payoffs = partial(Payoffs, {}) if outcomes is None else for_tokens(books, partial(Payoffs, outcomes))
 
+    def trades(part: Frame) -> Native:
+        rows = frames.books(part, all_levels=shares is not None)
+        refuse_cents(best_bid=rows.bids.best, best_ask=rows.asks.best)
+        charge = None if fee_schedule is None else fee_schedule.charge_for(rows)
+        resolved = payoffs(rows.tokens)
+        payoff = resolved.of(rows.tokens)
+        ends = np.array([resolved.resolved_at.get(token.market_id, np.inf) for token in rows.tokens], float)
+        ends[np.isnan(payoff)] = np.inf
+        trade = rules.Trade(side == "buy", shares, delay, patience, charge, ends, payoff)
+        results = rules.forward(rows, micros.values(), trade)
+        count = len(micros)
+        entries = Columns(rows.tokens, rows.bounds * count, np.repeat(rows.ts, count))
+        values: dict[str, Column] = {"horizon": Texts(np.tile(np.arange(count), len(rows)), [*micros])}
+        for name, columns in zip(rules.Forward._fields, zip(*results, strict=True), strict=True):
+            values[name] = np.stack(columns, axis=1).ravel()
+        values["status"] = Texts(np.asarray(values["status"]), [*STATUSES[side]])
+        return frames.to_frame(part, entries, values, ["ts", *part.ids, *values])
 
-@dataclass(frozen=True)
-class _Plan:
-    side: str
-    horizons: dict[str, int]
-    size: float | None
-    latency: int
-    tolerance: int
-    fees: Schedule | None
-    payoffs: Callable[[Tokens], Payoffs] | None
-
-    def settlement(self, books: Books) -> rules.Settlement | None:
-        """When each token of books resolves, and what it pays."""
-        if self.payoffs is None:
-            return None
-        tokens = [(market, str(token), label) for market, token, label in books.tokens]
-        resolved = self.payoffs(tokens)
-        at = np.array([resolved.resolved_at.get(market, np.nan) for market, *_ in tokens], float)
-        payoff = np.array([resolved.payoff.get((market, token), np.nan) for market, token, _ in tokens], float)
-        return rules.Settlement(at, np.where(np.isnan(at), np.nan, payoff))
-
-
-def _forward(frame: Frame, plan: _Plan) -> Native:
-    books = frames.books(frame, all_levels=plan.size is not None)
-    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
-    charge = None if plan.fees is None else plan.fees.charge_for(books)
-    trade = rules.Trade(plan.side == "buy", plan.size, plan.latency, plan.tolerance, charge)
-    settlement = plan.settlement(books)
-    results = rules.forward(books, list(plan.horizons.values()), trade, settlement)
-    count = len(results)
-    columns = Columns(books.tokens, books.bounds * count, np.repeat(books.ts, count))
-    values: dict[str, Column] = {"horizon": Texts(np.tile(np.arange(count), len(books)), [*plan.horizons])}
-    for name, parts in zip(rules.Forward._fields, zip(*results, strict=True), strict=True):
-        values[name] = np.stack(parts, axis=1).ravel()
-    values["status"] = Texts(np.asarray(values["status"]), [*STATUSES[plan.side]])
-    return frames.to_frame(frame, columns, values, ["ts", *frame.ids, *values])
+    on_times = partial(check_width, width=bucket)
+    return run(books, trades, KINDS if shares is None else KINDS[:2], partition_by="token", on_times=on_times)
 
 
 def _horizons(given: Any) -> dict[str, int]:

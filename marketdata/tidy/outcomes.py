@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,17 +11,18 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, as_kind_of, distinct_rows, in_memory, is_in_memory, names_of
 from marketdata.adapters.frame import Column, Native
-from marketdata.adapters.frames import times
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.columns import Floats, Token
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.records import columns_of
-from marketdata.times import to_datetime, to_micros
+from marketdata.times import to_micros
 
 T = TypeVar("T")
 Outcomes = Native | Mapping[str, object]
-Tokens = Iterable[tuple[str, str, str | None]]
+Key = tuple[str, str | None]
+Tokens = Iterable[tuple[str, str | None, str | None]]
 _RECORD_COLUMNS = ("market_id", "token_ids", "token_labels")
 _OUTCOME_COLUMNS = ("resolved_token_id", "resolved_token_label", "payoffs")
 _END_TIMES = ("ends_at", "closed_at", "resolved_at")
@@ -72,34 +73,44 @@ def outcomes(markets: F) -> F:
     >>> md.outcomes(tied)["payoff"].to_list()
     [0.5, 0.5]
     """
-    data = _of_records(columns_of(markets, _COLUMNS_READ))
+    data = _of_records(_read(markets))
     columns: dict[str, Column] = {c: data[c] for c in ID_COLUMNS}
     columns["payoff"] = np.array(data["payoff"], float)
     for c in _END_TIMES:
-        columns[c] = times(np.array([NO_TIME if t is None else to_micros(t, c) for t in data[c]], np.int64))
+        columns[c] = frames.times(np.array([NO_TIME if t is None else t for t in data[c]], np.int64))
     return as_kind_of(markets, columns, len(data["market_id"]))  # type: ignore[no-any-return]
 
 
 def resolution_times(given: Native) -> dict[str, int]:
     """When markets resolved [microseconds], from outcomes or market records; ConfigError if it is not a frame."""
-    data = columns_of(given, _COLUMNS_READ, _ALLOWED_OUTCOMES)
+    data = _read(given, _ALLOWED_OUTCOMES)
     if "token_ids" in data or not {"resolved_at", "closed_at"} & data.keys():
         data = _of_records(data)
     require("A frame of outcomes", ["market_id"], data)
     return _resolved(data)
 
 
+def _read(given: Native, allowed: str = "a frame of market records") -> dict[str, list[Any]]:
+    """The columns of outcomes or market records that count, their times in microseconds."""
+    data = columns_of(given, _COLUMNS_READ, allowed)
+    for c in data.keys() & {*_END_TIMES, "end_date"}:
+        data[c] = [None if t is None else to_micros(t, c) for t in data[c]]
+    return data
+
+
 def _resolved(data: Mapping[str, list[Any]]) -> dict[str, int]:
     """``resolved_at`` of outcomes by market, or ``closed_at`` where it has a payoff and no time of resolution."""
-    none = [None] * len(data["market_id"])
     resolved = {}
-    columns = (data.get(c, none) for c in ("resolved_at", "closed_at", "payoff"))
-    for market, resolved_at, closed_at, payoff in zip(data["market_id"], *columns, strict=True):
-        if resolved_at is not None:
-            resolved[market] = to_micros(resolved_at, "resolved_at")
-        elif closed_at is not None and payoff is not None:
-            resolved[market] = to_micros(closed_at, "closed_at")
+    for market, resolved_at, closed_at, payoff in _rows(data, ("market_id", "resolved_at", "closed_at", "payoff")):
+        if resolved_at is not None or (closed_at is not None and payoff is not None):
+            resolved[market] = closed_at if resolved_at is None else resolved_at
     return resolved
+
+
+def _rows(data: Mapping[str, list[Any]], names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    """Rows of columns, None of those that are not there."""
+    none = [None] * len(data["market_id"])
+    return zip(*(data.get(name, none) for name in names), strict=True)
 
 
 class Payoffs:
@@ -111,41 +122,43 @@ class Payoffs:
     """
 
     def __init__(self, given: Outcomes, tokens: Tokens) -> None:
-        labels: dict[str, dict[str, str | None]] = defaultdict(dict)
+        self._labels: dict[str, dict[str | None, str | None]] = defaultdict(dict)
         for market, token, label in tokens:
-            labels[market][token] = label
-        self.labels: Mapping[str, Mapping[str, str | None]] = labels
+            self._labels[market][token] = label
         self.resolved_at: dict[str, int] = {}
         self.first: dict[str, str] = {}
         self.named: dict[str, set[str]] = defaultdict(set)
         self.open: set[str] = set()
-        if isinstance(given, Mapping):
-            if given and labels and not any(str(market) in labels for market in given):
-                raise ConfigError(
-                    f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(labels))!r}; the "
-                    f"first is {next(iter(given))!r}. Allowed are market ids; a slug is none."
-                )
-            self.payoff = self._from_mapping(given)
-        else:
-            self.payoff = self._from_frame(given)
+        self.payoff: dict[Key, float] = {}
+        if not isinstance(given, Mapping):
+            self._take_frame(given)
+            return
+        if given and self._labels and not any(str(market) in self._labels for market in given):
+            raise ConfigError(
+                f"None of the keys of outcomes is a market_id of the frame, such as {next(iter(self._labels))!r}; the "
+                f"first is {next(iter(given))!r}. Allowed are market ids; a slug is none."
+            )
+        self._take_mapping(given)
 
-    def _from_mapping(self, given: Mapping[str, object]) -> dict[tuple[str, str], float]:
-        paid: dict[tuple[str, str], float] = {}
+    def of(self, tokens: Sequence[Token]) -> Floats:
+        """The payoff of each token, NaN where it is not known."""
+        return np.array([self.payoff.get(token[:2], np.nan) for token in tokens], float)
+
+    def _take_mapping(self, given: Mapping[str, object]) -> None:
         for market, value in ((str(market), value) for market, value in given.items()):
             if isinstance(value, Mapping):
                 self.named[market] = {str(name) for name in value}
                 named = ((self._winner(market, name), payoff) for name, payoff in value.items())
-                paid |= {(market, token): _in_range(payoff, market) for token, payoff in named if token is not None}
+                self.payoff |= {(market, token): _in_range(payoff, market) for token, payoff in named if token}
             elif (winner := self._winner(market, value)) is None:
                 self.open.add(market)
             else:
-                paid |= {(market, token): float(token == winner) for token in self.labels.get(market, ())}
-        return paid
+                self.payoff |= {(market, token): float(token == winner) for token in self._labels.get(market, ())}
 
     def _winner(self, market: str, value: object) -> str | None:
         if value is None:
             return None
-        tokens = self.labels.get(market, {})
+        tokens = self._labels.get(market, {})
         if isinstance(value, str):
             if value in tokens or not tokens:
                 return str(value)
@@ -154,8 +167,8 @@ class Payoffs:
                 return labelled[0]
             # A frame may have only the losing tokens, so a value written like their ids is the token that won. It is
             # not if another market without a common id has it, because short ids repeat.
-            others = (other for other in self.labels.values() if tokens.keys().isdisjoint(other))
-            if not labelled and all(_alike(value, one) for one in tokens) and not any(value in o for o in others):
+            others = (other for other in self._labels.values() if tokens.keys().isdisjoint(other))
+            if not labelled and all(_alike(value, str(one)) for one in tokens) and not any(value in o for o in others):
                 return str(value)
         allowed = ", ".join(f"{token!r} ({label})" for token, label in sorted(tokens.items())) or "a token id"
         raise ConfigError(
@@ -163,40 +176,34 @@ class Payoffs:
             "and None where the market has not resolved."
         )
 
-    def _from_frame(self, given: Native) -> dict[tuple[str, str], float]:
-        allowed = f"{_ALLOWED_OUTCOMES}, and a mapping of market id to the token that won"
-        data = columns_of(given, _COLUMNS_READ, allowed)
+    def _take_frame(self, given: Native) -> None:
+        data = _read(given, f"{_ALLOWED_OUTCOMES}, and a mapping of market id to the token that won")
         if "token_ids" in data:
             data = _of_records(data)
-        if "payoff" in data:
-            require("A frame of outcomes", ID_COLUMNS[:2], data)
-            for market, token in zip(data["market_id"], data["token_id"], strict=True):
-                self.first.setdefault(market, token)
-                self.named[market].add(token)
-            self.resolved_at = _resolved(data)
-            paid = _paid(data)
-            self.open |= {*data["market_id"]} - {market for market, _ in paid}
-            return paid
-        require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
-        return self._from_mapping(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
+        if "payoff" not in data:
+            require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
+            self._take_mapping(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
+            return
+        require("A frame of outcomes", ID_COLUMNS[:2], data)
+        for market, token, payoff in _rows(data, (*ID_COLUMNS[:2], "payoff")):
+            self.first.setdefault(market, token)
+            self.named[market].add(token)
+            if payoff is None:
+                continue
+            if isinstance(payoff, str):
+                raise NotTidyError(
+                    f"payoff contains texts, such as {payoff!r}, not numbers; make it a column of floats."
+                )
+            if self.payoff.setdefault((market, token), _in_range(payoff, market)) != payoff:
+                raise NotTidyError(f"The frame of outcomes has two payoffs of token {token!r} of market {market!r}.")
+        self.resolved_at = _resolved(data)
+        self.open = self.first.keys() - {market for market, _ in self.payoff}
 
 
 def _alike(a: str, b: str) -> bool:
     """Whether both are written as ids: digits or hexadecimal, of similar length."""
     same = (a.isdigit() and b.isdigit()) or (a.startswith("0x") and b.startswith("0x"))
     return same and 2 * len(a) >= len(b)
-
-
-def _paid(data: Mapping[str, list[Any]]) -> dict[tuple[str, str], float]:
-    out: dict[tuple[str, str], float] = {}
-    for market, token, payoff in zip(data["market_id"], data["token_id"], data["payoff"], strict=True):
-        if payoff is None:
-            continue
-        if isinstance(payoff, str):
-            raise NotTidyError(f"payoff contains texts, such as {payoff!r}, not numbers; make it a column of floats.")
-        if out.setdefault((market, token), _in_range(payoff, market)) != payoff:
-            raise NotTidyError(f"The frame of outcomes has two payoffs of token {token!r} of market {market!r}.")
-    return out
 
 
 def _in_range(payoff: Any, market: str) -> float:
@@ -215,15 +222,9 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     has_outcome = any(c in data for c in _OUTCOME_COLUMNS) or data.get("market_id") == []
     missing = () if has_outcome else _OUTCOME_COLUMNS[:1]
     require("A frame of market records", (*_RECORD_COLUMNS, *missing), data)
-    none = [None] * len(data["market_id"])
-    times = {c: data.get(c, none) for c in _END_TIMES}
-    if "end_date" in data:
-        ends = zip(times["ends_at"], data["end_date"], strict=True)
-        times["ends_at"] = [end if end is not None else date for end, date in ends]
-    rows: dict[tuple[str, str], tuple[Any, ...]] = {}
-    optional = (data.get(c, none) for c in _OUTCOME_COLUMNS)
-    for record in zip(*(data[c] for c in _RECORD_COLUMNS), *optional, *times.values(), strict=True):
-        market, ids, labels, won, won_label, shares, *at = record
+    rows: dict[Key, tuple[Any, ...]] = {}
+    for record in _rows(data, (*_RECORD_COLUMNS, *_OUTCOME_COLUMNS, *_END_TIMES, "end_date")):
+        market, ids, labels, won, won_label, shares, ends_at, closed_at, resolved_at, end_date = record
         tokens = [str(token) for token in (ids if ids is not None else ())]
         names = [None if is_missing(label) else str(label) for label in (labels if labels is not None else ())]
         names = names or [None] * len(tokens)
@@ -231,11 +232,11 @@ def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             raise NotTidyError(f"Market {market!r} has {len(tokens)} token_ids and {len(names)} token_labels.")
         if won is None and won_label is not None:
             won = tokens[names.index(won_label)] if names.count(won_label) == 1 else won_label
+        times = (end_date if ends_at is None else ends_at, closed_at, resolved_at)
         payoffs = _payoffs(str(market), tokens, won, shares)
-        when = [None if t is None else to_datetime(to_micros(t, c)) for c, t in zip(_END_TIMES, at, strict=True)]
         for token, label, payoff in zip(tokens, names, payoffs, strict=True):
-            row = (str(market), token, label, payoff, *when)
-            if rows.setdefault((str(market), token), row) != row:
+            row = (str(market), token, label, payoff, *times)
+            if rows.setdefault(row[:2], row) != row:
                 raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
     ordered = sorted(rows.values(), key=lambda row: row[0])  # by market: the first token of a record stays first
     return {name: [row[i] for row in ordered] for i, name in enumerate((*ID_COLUMNS, "payoff", *_END_TIMES))}

@@ -1,24 +1,25 @@
-"""Discovery records as frames: one row per series, event, market or token."""
+"""Discovery records as frames, one row per series, event, market or token, and without what leaks the outcome."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import in_memory
+from marketdata.adapters.dispatch import F, in_memory, names_of, read, selected
 from marketdata.adapters.frame import Column, Native, Values
 from marketdata.adapters.normalization import check_unicode, is_missing
 from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points import records as fields
+from marketdata.points.arguments import flag, texts
 from marketdata.points.order import NO_TIME
-from marketdata.points.records import COLUMNS, DATES, ID_NAMES, NUMBER_LISTS, TEXT_LISTS, TOKEN_LISTS, RecordKind
 from marketdata.tidy.frames import FrameKind
 from marketdata.times import parse_iso
 
-FrameOf = RecordKind | Literal["tokens"]
+FrameOf = fields.RecordKind | Literal["tokens"]
 
 
 def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Native:
@@ -28,19 +29,19 @@ def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKi
     where their values have no common type.
     """
     rows = [_row(kind, record) for record in records]
-    names = dict.fromkeys([*COLUMNS[kind], *(name for row in rows for name in row)])
+    names = dict.fromkeys([*fields.COLUMNS[kind], *(name for row in rows for name in row)])
     return frames.new(frame).build({name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows))
 
 
 def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, object]:
-    id_column = "token_id" if kind == "tokens" else ID_NAMES[kind]
+    id_column = "token_id" if kind == "tokens" else fields.ID_NAMES[kind]
     out: dict[str, object] = {}
     for name, value in record.items():
         if name == "id":
             out[id_column] = None if value is None else str(value)
         elif name == "tokens" and kind == "markets" and _are_tokens(value):
             lists = ([str(t["id"]) for t in value or ()], [t.get("label") for t in value or ()])
-            out |= dict(zip(TOKEN_LISTS, (None, None) if value is None else lists, strict=True))
+            out |= dict(zip(fields.TOKEN_LISTS, (None, None) if value is None else lists, strict=True))
         else:
             out.setdefault(name, value)
     return out
@@ -54,13 +55,14 @@ def _are_tokens(value: object) -> bool:
 
 def _column(name: str, values: list[Any]) -> Column:
     """A column in the type that its values have in common; else as JSON."""
-    if name in TEXT_LISTS and all(v is None or isinstance(v, list) for v in values):
+    are_lists = all(v is None or isinstance(v, list) for v in values)
+    if are_lists and name in fields.TEXT_LISTS:
         return Values("texts", [None if v is None else [None if x is None else str(x) for x in v] for v in values])
-    if name in NUMBER_LISTS and all(v is None or (isinstance(v, list) and str not in map(type, v)) for v in values):
+    if are_lists and name in fields.NUMBER_LISTS and not any(str in map(type, v or ()) for v in values):
         return Values("numbers", values)
     types = {type(v) for v in values if v is not None}
     if types <= {str}:
-        dates = _dates(values) if name in DATES else None
+        dates = _dates(values) if name in fields.DATES else None
         return Values("text", values) if dates is None else dates
     if types == {bool}:
         return Values("bool", values)
@@ -86,7 +88,7 @@ def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of m
         raise ConfigError(f"A {type(frame).__name__} is refused here; allowed are {allowed}.") from None
     columns = {c: source.raw(c) for c in names if c in source.names}
     lists = {c: raw if isinstance(raw, list) else raw.to_list() for c, raw in columns.items()}
-    for name in (*TEXT_LISTS, *NUMBER_LISTS):
+    for name in (*fields.TEXT_LISTS, *fields.NUMBER_LISTS):
         if any(isinstance(v, str) for v in lists.get(name, ())):
             raise NotTidyError(
                 f"{name} contains texts, not lists, as columns read from a CSV file do; make lists of them, as by "
@@ -100,3 +102,56 @@ def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of m
 def _text(name: str, value: object) -> object:
     """An id that is a number as text."""
     return str(value) if name.endswith("_id") and isinstance(value, int) else value
+
+
+@overload
+def without_answers(markets: F, *, keep: str | Iterable[str] = (), dry: Literal[False] = False) -> F: ...
+
+
+@overload
+def without_answers(markets: Any, *, keep: str | Iterable[str] = (), dry: Literal[True]) -> list[str]: ...
+
+
+def without_answers(markets: F, *, keep: str | Iterable[str] = (), dry: bool = False) -> F | list[str]:
+    """Market records without label-leaking columns.
+
+    Returns the frame with the rows as they were.
+
+    A record has the newest value of each field. A feature made of a field that changed after the market opened looks
+    ahead. So only these columns stay:
+
+    - ids, slugs, tokens, question, description, tags, category
+    - the scheduled dates ``start_date`` and ``end_date``, and ``created_at``
+    - whether the markets of an event exclude each other
+    - ``available_at``, and the columns of ``keep``
+
+    Parameters
+    ----------
+    markets
+        Market records of any kind of frame. NotTidyError for a frame with ``ts``: its rows have a time of their own,
+        see `available_at`.
+    keep : str or list of str
+        Further columns that were known when the market opened. ConfigError for a column that the frame lacks.
+    dry : bool
+        Return the names of the columns that would be removed, in the order of the frame.
+
+    Examples
+    --------
+    >>> markets = md.testing.markets("polars")
+    >>> md.without_answers(markets).columns[:4]
+    ['market_id', 'slug', 'question', 'start_date']
+    >>> md.without_answers(markets, dry=True)
+    ['status', 'closed_at', 'resolved_token_id', 'resolved_token_label']
+    """
+    flag("dry", dry)
+    frame: Any = read(markets)
+    names = names_of(frame)
+    if "ts" in names:
+        raise NotTidyError("A frame with ts is history, whose rows were known by md.available_at; pass market records.")
+    kept = texts("keep", keep, "the name of a column")
+    if missing := [name for name in kept if name not in names]:
+        raise ConfigError(f"keep names {', '.join(map(repr, missing))}, which the records lack; they have {names}.")
+    removed = fields.label_leaking(names, kept)
+    if dry:
+        return removed
+    return selected(frame, [name for name in names if name not in removed])  # type: ignore[no-any-return]

@@ -22,6 +22,7 @@ from reference.markets import forecasts, in_kind
 
 import marketdata as md
 from marketdata.points import intervals
+from marketdata.points.intervals import Sampling
 from marketdata.tidy.outcomes import resolution_times
 
 pytestmark = [
@@ -183,7 +184,7 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
     """Whole markets are drawn with replacement, and each sample is measured by its own error."""
     pairs = [(t / 20 * w, w) for t, w in sums]
     total, weight = np.array(pairs, float).T
-    got = intervals.mean_interval(total, weight, share, resamples=50, seed=seed, bounds=(0.0, 1.0))
+    got = intervals.mean_interval(total, weight, Sampling(share, 50, seed), (0.0, 1.0))
     assume(len({t for t, _ in sums}) > 1)  # else the error is 0 but for rounding
     assert np.allclose(got, studentized(pairs, seed, share, 50, (0.0, 1.0)), atol=1e-6)
 
@@ -191,9 +192,9 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
 def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> None:
     """One market says nothing of the spread of markets."""
     one, two = np.array([0.25]), np.array([0.25, 0.25])
-    assert np.isnan(intervals.mean_interval(one, one / one, 0.95, resamples=20)).all()
+    assert np.isnan(intervals.mean_interval(one, one / one, Sampling(0.95, 20))).all()
     assert np.isnan(intervals.share_interval(one, one / one, 0.95)).all()
-    assert intervals.mean_interval(two, two / two, 0.95, resamples=20) == (0.25, 0.25)
+    assert intervals.mean_interval(two, two / two, Sampling(0.95, 20)) == (0.25, 0.25)
 
 
 @given(
@@ -221,7 +222,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(markets: int) -> N
         won = rng.random(markets) < 0.3
         points = rng.integers(1, 30, markets).astype(float)
         lost = rng.gamma(0.5, 0.2, markets) * points
-        low, high = intervals.mean_interval(lost, points, 0.95, resamples=200, seed=study)
+        low, high = intervals.mean_interval(lost, points, Sampling(0.95, 200, study))
         of_mean += low <= 0.1 <= high
         low, high = intervals.share_interval(won * points, points, 0.95)
         of_share += low <= 0.3 <= high
@@ -259,7 +260,7 @@ def test_an_interval_by_event_is_that_of_one_market_per_event(events: list[int],
     if score == "brier":
         want = (np.nan, np.nan)
         if len(set(won)) > 1:
-            want = intervals.mean_interval(np.array(lost) * weight, weight, 0.9, bounds=(0.0, 1.0))
+            want = intervals.mean_interval(np.array(lost) * weight, weight, Sampling(0.9), (0.0, 1.0))
         got = by_event.select("brier_low", "brier_high").row(0)
     else:
         want = intervals.share_interval(np.array(won) * weight, weight, 0.9)

@@ -1,0 +1,222 @@
+"""Rows for backtesters: events in the order in which they became known, and records of nautilus_trader."""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.adapters.frame import Native
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.arguments import choice, whole
+from marketdata.points.columns import Books, Data, Floats, Token
+from marketdata.points.views import View
+from marketdata.renamed import renamed
+from marketdata.resolution import BucketWidth, Width
+from marketdata.tidy.frames import to_columns
+from marketdata.tidy.grids import check_starts
+from marketdata.times import to_datetime
+
+_DEPTH10 = 10
+
+
+class Book(NamedTuple):
+    """The levels of one snapshot. Each side is an array of (price, size) pairs, best first, or empty."""
+
+    bids: NDArray[np.float64]
+    asks: NDArray[np.float64]
+
+
+# Time, rank of the stream, view, token, data. The rank decides between equal times.
+Entry = tuple[int, int, View, Token, Any]
+Source = Native | Iterable[Native]
+Level = tuple[str, ...]
+
+
+class ReplayEvent(NamedTuple):
+    """One thing that became known; ``data`` is a ``Book``, a price or None, or a dict of metrics."""
+
+    available_at: dt.datetime
+    ts: dt.datetime
+    view: View
+    market_id: str
+    token_id: str | None
+    token_label: str | None
+    data: Any
+
+
+@renamed
+def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, width: Width) -> Iterator[ReplayEvent]:
+    """Everything that became known, in that order, over all markets and tokens.
+
+    Parameters
+    ----------
+    books, prices, metrics
+        Tidy frames of any kind. Or iterables of them in time order, as from `Client.iter_books`, of which one frame at
+        a time is in memory.
+    width : str or timedelta
+        Bucket width of the frames.
+
+    Yields
+    ------
+    ReplayEvent
+        By ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
+
+        - ``available_at``, ``ts``: end and start of the bucket [UTC].
+        - ``view market_id token_id token_label``.
+        - ``data``: a ``Book`` of two arrays of (price, size) pairs, a price or None, or a dict of metrics.
+
+    Raises
+    ------
+    NotTidyError
+        Frames of an iterable go back in time or share a snapshot.
+
+    Examples
+    --------
+    >>> books = md.testing.books()
+    >>> prices = md.testing.prices()
+    >>> first = next(md.replay(books=books, prices=prices, width="1m"))
+    >>> (
+    ...     first.view,
+    ...     (first.available_at - first.ts).seconds,
+    ...     first.data.bids.tolist(),
+    ... )
+    ('books', 60, [[0.39, 100.0], [0.38, 200.0]])
+    """
+    bucket = BucketWidth.of(width, "width")
+    given: list[tuple[View, Source]] = [("books", books), ("prices", prices), ("metrics", metrics)]
+    streams = [_stream(rank, view, source, bucket) for rank, (view, source) in enumerate(given) if source is not None]
+    if not streams:
+        raise ConfigError("Nothing is given; allowed are books=, prices= and metrics=.")
+    return (
+        ReplayEvent(to_datetime(ts + bucket.micros), to_datetime(ts), view, *token, data)
+        for ts, _, view, token, data in heapq.merge(*streams, key=lambda item: item[:2])
+    )
+
+
+def _stream(rank: int, view: View, source: Source, width: BucketWidth) -> Iterator[Entry]:
+    last, seen = None, set[Token]()
+    for frame in source if isinstance(source, Iterator | list | tuple) else [source]:
+        columns = to_columns(view, frame)
+        check_starts(columns.ts, width)
+        order = np.argsort(columns.ts, kind="stable")
+        if len(order) and last is not None and columns.ts[order[0]] < last:
+            raise NotTidyError(f"The frames of {view} go back in time; give them in the order of ts.")
+        read = _reader(view, columns)
+        for i in order.tolist():
+            ts, token = int(columns.ts[i]), columns.tokens[columns.token[i]]
+            if ts != last:
+                last, seen = ts, set()
+            if token in seen:
+                raise NotTidyError(
+                    f"Two frames of {view} have rows of one token at {to_datetime(ts).isoformat()}; cut them between "
+                    "two times."
+                )
+            seen.add(token)
+            yield ts, rank, view, token, read(i)
+
+
+def _reader(view: View, columns: Data) -> Callable[[int], Any]:
+    """The data of the i-th entry."""
+    if isinstance(columns, Books):
+        levels = np.stack(columns.levels(), axis=1)
+        ends = np.append(0, np.cumsum(columns.counts)).tolist()
+        return lambda i: Book(levels[ends[2 * i] : ends[2 * i + 1]], levels[ends[2 * i + 1] : ends[2 * i + 2]])
+    values = {c: np.where(np.isnan(column), None, column).tolist() for c, column in columns.values.items()}
+    if view == "prices":
+        return values["price"].__getitem__
+    return lambda i: {c: column[i] for c, column in values.items()}
+
+
+def to_nautilus(
+    frame: Any, instrument: Any, width: Width, *, kind: Literal["quotes", "depth"] = "quotes"
+) -> Iterator[dict[str, Any]]:
+    """Quotes or books of one token for nautilus_trader (1.221), as its ``from_dict`` takes them.
+
+    Yields one dictionary per snapshot in time order. ``ts_event`` and ``ts_init`` are the end of the bucket [ns since
+    the epoch], when the snapshot was known.
+
+    - ``kind="quotes"``: what ``QuoteTick.from_dict`` takes, only of snapshots with both sides.
+    - ``kind="depth"``: what ``OrderBookDepth10.from_dict`` takes, of every snapshot. Each side has ten orders, best
+      first. The orders of missing levels have no side, and price, size and count are 0.
+
+    Parameters
+    ----------
+    frame : tidy books of one token, of any kind
+    instrument : instrument of nautilus_trader
+        Its ``id``, ``price_precision`` and ``size_precision`` are read.
+    width : str
+        Bucket width of the books.
+
+    Raises
+    ------
+    ConfigError
+        The frame has several tokens, or a number has more decimals than the instrument: nothing is rounded.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> yes = SimpleNamespace(id="11.X", price_precision=2, size_precision=0)
+    >>> books = md.testing.books("polars").filter(token_label="Yes")
+    >>> quote = next(md.to_nautilus(books, yes, "1m"))
+    >>> quote["bid_price"], quote["ask_price"], quote["bid_size"]
+    ('0.39', '0.41', '100')
+    """
+    choice("kind", kind, ("quotes", "depth"))
+    bucket = BucketWidth.of(width, "width")
+    books = to_columns("books", frame)
+    assert isinstance(books, Books)
+    check_starts(books.ts, bucket)
+    if len(books.tokens) > 1:
+        raise ConfigError("The frame has several tokens, an instrument is one; filter by token_id first.")
+    # Texts of price and size, because nautilus_trader reads texts exactly; the last are those of a missing level.
+    columns = zip(("price", "size"), books.levels(), strict=True)
+    texts = (_exact(instrument, name, np.append(values, 0.0)) for name, values in columns)
+    *levels, no_level = zip(*texts, strict=True)
+    ends = np.append(0, np.cumsum(books.counts)).tolist()
+
+    def record(i: int) -> dict[str, Any]:
+        bids, asks = levels[ends[2 * i] : ends[2 * i + 1]], levels[ends[2 * i + 1] : ends[2 * i + 2]]
+        at = int(books.ts[i] + bucket.micros) * 1000
+        values = _depth(bids, asks, no_level) if kind == "depth" else _quote(*bids[0], *asks[0])
+        return {"instrument_id": str(instrument.id), **values, "ts_event": at, "ts_init": at}
+
+    has_both = (books.bids.counts > 0) & (books.asks.counts > 0)
+    return (record(i) for i in np.argsort(books.ts, kind="stable").tolist() if kind == "depth" or has_both[i])
+
+
+def _quote(bid: str, bid_size: str, ask: str, ask_size: str) -> dict[str, Any]:
+    return {"type": "QuoteTick", "bid_price": bid, "ask_price": ask, "bid_size": bid_size, "ask_size": ask_size}
+
+
+def _depth(bids: Sequence[Level], asks: Sequence[Level], no_level: Level) -> dict[str, Any]:
+    """Ten orders and their counts per side, best first."""
+    sides: dict[str, Any] = {"type": "OrderBookDepth10", "flags": 0, "sequence": 0}
+    for name, order_side, levels in (("bid", "BUY", bids[:_DEPTH10]), ("ask", "SELL", asks[:_DEPTH10])):
+        orders = [(order_side, level) for level in levels]
+        orders += [("NO_ORDER_SIDE", no_level)] * (_DEPTH10 - len(levels))
+        sides[f"{name}s"] = [
+            {"type": "BookOrder", "side": side, "price": price, "size": size, "order_id": 0}
+            for side, (price, size) in orders
+        ]
+        sides[f"{name}_counts"] = [int(side == order_side) for side, _ in orders]
+    return sides
+
+
+def _exact(instrument: Any, name: str, values: Floats) -> list[str]:
+    """Prices or sizes as texts with the decimals of the instrument; ConfigError where one has more."""
+    if not hasattr(instrument, f"{name}_precision") or not hasattr(instrument, "id"):
+        raise ConfigError(
+            "is refused; pass an instrument of nautilus_trader, with id, price_precision and size_precision.",
+            argument="instrument",
+            value=instrument,
+        )
+    decimals = whole(f"{name}_precision", getattr(instrument, f"{name}_precision"), least=0)
+    wrong = values[~np.isclose(values, np.round(values, decimals), rtol=1e-12, atol=1e-12)]
+    if len(wrong):
+        raise ConfigError(f"The {name} {wrong[0]!r} has more than the {decimals} decimals of the instrument.")
+    return [f"{value:.{decimals}f}" for value in values.tolist()]
