@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby, pairwise
 
 import numpy as np
 
-from marketdata.fetch.reader import Chunk, Fetched, cut_off, in_time, merged
+from marketdata.fetch.reader import Chunk, Fetched, merged
 from marketdata.fetch.windows import MarketInfo, Spans, Window
+from marketdata.points.columns import Page
 from marketdata.times import Range
 from marketdata.wire.models import LARGEST_LIMIT
 
@@ -21,106 +22,83 @@ MAX_CHUNK_PAGES = 16
 class Stream:
     """The range of one market or token: first one chunk, which idle workers divide.
 
-    ``chunks`` are requested or wait to be yielded, in time order; ``unrequested_ranges`` are in no chunk yet. All
-    before ``yielded_until`` was yielded. ``spans`` estimates how many buckets a page has.
+    ``chunks`` are all that is not yielded, in time order; each waits, is requested, or is fetched. ``spans`` estimates
+    how many buckets a page has.
     """
 
     def __init__(self, window: Window, info: MarketInfo) -> None:
         self.window = window
-        self.chunks: list[Chunk] = []
-        self.unrequested_ranges = [window.rng]
-        self.yielded_until = window.rng.start
+        self.chunks = [Chunk(window)]
         self._labels = info.labels(window)
-        self._info = info
+        self._active = info.active_range(window)
         self.spans = Spans(self._labels or 2, window.limit)
         self._in_time: bool | None = None  # None until pages show it
-        ranges = info.active_ranges(window)
-        self._ends = {rng.end for rng, _ in ranges}  # ends that no cut causes
-        self._active_range = next((rng for rng, is_active in ranges if is_active), window.rng)
         self._overfetched = 0.0  # in pages, by complete chunks
-
-    @property
-    def next(self) -> int | None:
-        """The start of the next chunk; None if all is requested."""
-        return self.unrequested_ranges[0].start if self.unrequested_ranges else None
-
-    @property
-    def pages_to_request(self) -> float:
-        """The number of pages in no chunk yet."""
-        return sum(map(self.pages, self.unrequested_ranges))
 
     @property
     def done(self) -> int:
         """The time before which the stream is complete."""
-        at = self.yielded_until
-        for chunk in self.chunks:
-            if chunk.window.rng.start == at and chunk.fetched is not None:
-                at = chunk.window.rng.end
-        return at
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the stream surely has few pages, so that overfetch does not matter."""
-        return self.spans.is_regular and self.pages(self.window.rng) < 20
+        starts = (chunk.window.rng.start for chunk in self.chunks if chunk.fetched is None)
+        return next(starts, self.window.rng.end)
 
     @property
     def overfetch(self) -> float:
-        """Expected partly filled last pages; the ends of the range and of the market's active range do not count."""
-        in_flight = [chunk.window.rng for chunk in self.chunks if chunk.fetched is None]
-        cuts = [rng for rng in (*self.unrequested_ranges, *in_flight) if rng.end not in self._ends]
-        return self._overfetched + self.spans.expected_overfetch * len(cuts)
+        """Expected partly filled last pages; the end of the range does not count."""
+        ends = [chunk.window.rng.end for chunk in self.chunks if chunk.fetched is None]
+        return self._overfetched + self.spans.expected_overfetch * sum(end < self.window.rng.end for end in ends)
+
+    def pages(self, rng: Range) -> float:
+        """The expected number of pages of a range; only buckets of the active range count."""
+        width = self.window.resolution.micros
+        start, end = max(rng.start, self._active.start), min(rng.end, self._active.end)
+        return max(0, -(-end // width) - start // width) / self.spans.buckets
 
     def add_page(self, chunk: Chunk) -> bool:
         """Take in the last page of a chunk; whether all points of the chunk have arrived, whatever cursor follows."""
         self._add_span(chunk)
         if chunk.max_pages is None:
             return False
-        pages = [page.columns for page in chunk.pages]
-        order = in_time(pages[-2:] if self._in_time else pages, is_one=self._labels == 1)
+        pages = chunk.pages
+        order = _in_time(pages[-2:] if self._in_time else pages, is_one=self._labels == 1)
         if self._in_time is None:
             self._in_time = order
         if self._in_time and order is not False:
             chunk.pages_in_order = len(pages)
-            return self._reached(chunk) == chunk.window.rng.end
-        if order is False or (len(pages) > 1 and self.pages(self._remaining_range(chunk)) > MAX_CHUNK_PAGES):
+            return self._rest(chunk).start == chunk.window.rng.end
+        if order is False or (len(pages) > 1 and self.pages(self._rest(chunk)) > MAX_CHUNK_PAGES):
             chunk.max_pages = len(pages)  # without time order, chunks cannot be divided
         return False
 
     def _add_span(self, chunk: Chunk) -> None:
         """Take in how many buckets the last page of a chunk spans, from the page before or the first point."""
-        width, (start, end), ts = self.window.resolution.micros, chunk.window.rng, chunk.pages[-1].columns.ts
+        width, (first, end), ts = self.window.resolution.micros, chunk.window.rng, chunk.pages[-1].columns.ts
         is_full = bool(chunk.pages[-1].next_cursor)
-        active_range, is_active = self._info.active_ranges(chunk.window)[0]
-        if not is_full and not is_active:
-            return  # no points outside the active range say nothing about density
-        first = int(chunk.pages[-2].columns.ts.max(initial=start)) + width if len(chunk.pages) > 1 else start
-        if int(ts.max(initial=first)) < active_range.end:
-            end = active_range.end
-        last = int(ts.max()) + width if is_full and len(ts) else end
-        if len(ts) and (first > ts.min() or not self.spans.is_known):
+        if len(chunk.pages) > 1:
+            first = int(chunk.pages[-2].columns.ts.max(initial=first)) + width
+        last = int(ts.max(initial=first)) + width if len(ts) else first
+        if not is_full:
+            last = min(end, max(last, self._active.end))
+        if len(ts) and (first > ts.min() or not self.spans.pages):
             first = int(ts.min())
         self.spans.add(np.unique(ts, return_counts=True)[1], max(1, (last - first) // width), is_full=is_full)
 
     def remaining_pages(self, chunk: Chunk) -> float:
-        """The number of pages of a chunk not received yet; 0 if it cannot be divided."""
-        if chunk.max_pages is None or chunk.fetched is not None or self._in_time is False:
-            return 0
-        remaining = self._remaining_range(chunk)
-        if chunk.pages and remaining.start == chunk.window.rng.start:
-            return 0
-        if chunk.pages and self._in_time is None:
-            # Until pages show their order, only a first page with several tokens suggests it.
-            is_first = len(chunk.pages) == 1 and chunk.window.rng.start == self.window.rng.start
-            if not is_first or len(chunk.pages[0].columns.tokens) < min(2, self._labels or 2):
+        """The number of pages of a chunk not received yet; 0 if it is requested and cannot be divided."""
+        rest = self._rest(chunk)
+        if chunk.is_requested:
+            if chunk.max_pages is None or chunk.fetched is not None or self._in_time is False:
                 return 0
-        return self.pages(remaining)
+            if chunk.pages and self._in_time is None:
+                # Until pages show their order, only a first page with several tokens suggests it.
+                is_first = len(chunk.pages) == 1 and chunk.window.rng.start == self.window.rng.start
+                if not is_first or len(chunk.pages[0].columns.tokens) < min(2, self._labels or 2):
+                    return 0
+            if chunk.pages and rest.start == chunk.window.rng.start:
+                return 0
+        return self.pages(rest)
 
-    def _remaining_range(self, chunk: Chunk) -> Range:
-        """The range of a chunk after its received pages."""
-        return Range(self._reached(chunk), chunk.window.rng.end)
-
-    def _reached(self, chunk: Chunk) -> int:
-        """The time before which a chunk is complete if pages are in time order; its last bucket may lack points."""
+    def _rest(self, chunk: Chunk) -> Range:
+        """The range of a chunk after its received pages, if they are in time order, from an incomplete bucket on."""
         start, end = chunk.window.rng
         pages = chunk.pages[: chunk.pages_in_order or None]
         last = max((int(page.columns.ts.max(initial=start)) for page in pages), default=start)
@@ -128,68 +106,48 @@ class Stream:
             points = np.count_nonzero(pages[-1].columns.ts == last)
             if points == (self._labels or max(2, len(pages[-1].labels))):
                 last = chunk.window.first(last, 1).rng.end
-        return min(last, end)
+        return Range(min(last, end), end)
 
-    def pages(self, rng: Range) -> float:
-        """The expected number of pages of a range; only buckets of the active range count."""
-        width = self.window.resolution.micros
-        start, end = max(rng.start, self._active_range.start), min(rng.end, self._active_range.end)
-        return max(0, -(-end // width) - start // width) / self.spans.buckets
-
-    def next_chunk(self, parts: int, longest: int | None) -> Chunk:
-        """The next chunk: one of ``parts`` of the rest, with at most ``longest`` pages."""
-        rest = self.unrequested_ranges.pop(0)
+    def request(self, chunk: Chunk, parts: int, *, is_bounded: bool) -> None:
+        """Mark a chunk as requested; all but the first of ``parts`` is left to other workers."""
+        chunk.is_requested = True
+        chunk.max_pages = MAX_CHUNK_PAGES if self._in_time is not False else None
         # The first request has no end, so that it finds the first point.
-        end = self._cut(rest, parts, longest) if self.spans.is_known else rest.end
-        if end < rest.end:
-            self.unrequested_ranges.insert(0, Range(end, rest.end))
-        window = replace(self.window, rng=Range(rest.start, end))
-        chunk = Chunk(window, MAX_CHUNK_PAGES if self._in_time is not False else None)
-        insort(self.chunks, chunk, key=lambda chunk: chunk.window.rng.start)
-        return chunk
+        if self.spans.pages:
+            self.divide(chunk, parts, is_bounded=is_bounded)
 
-    def divide(self, chunk: Chunk, parts: int) -> None:
-        """Leave all but the first of ``parts`` of a chunk to other workers."""
-        rest = self._remaining_range(chunk)
-        end = self._cut(rest, parts, None)
-        if end < rest.end:
-            insort(self.unrequested_ranges, Range(end, rest.end))
-            chunk.window = replace(chunk.window, rng=Range(chunk.window.rng.start, end))
-
-    def _cut(self, rest: Range, parts: int, longest: int | None) -> int:
-        """The end of the first part of a range, as wide as received pages suggest."""
-        window = replace(self.window, rng=rest)
-        # Data may exist outside the active range, so that range is requested too, in one chunk.
-        rng, is_active = self._info.active_ranges(window)[0]
-        if not is_active:
-            return rng.end
-        remaining = self.pages(rng)
+    def divide(self, chunk: Chunk, parts: int, *, is_bounded: bool = False) -> None:
+        """Leave all but the first of ``parts`` of a chunk, or all but 16 pages, to other workers."""
+        rest, unordered = self._rest(chunk), self._in_time is False
+        remaining = self.pages(rest)
         # A cut overfetches half a page on average, so a chunk has at least two.
         pages = max(2, math.ceil(remaining / max(1, parts)))
-        if longest is not None or self._in_time is False:  # without time order, one failed page costs the chunk
+        if unordered or (is_bounded and parts > 1):  # without time order, one failed page costs the chunk
             pages = min(pages, MAX_CHUNK_PAGES)
-        if pages >= remaining or (parts < 2 and self._in_time is not False):
-            return rest.end
-        return window.first(rng.start, self.spans.width(pages)).rng.end
+        end = self.window.first(max(rest.start, self._active.start), self.spans.width(pages)).rng.end
+        if pages < remaining and end < rest.end:
+            self.chunks.insert(self.chunks.index(chunk) + 1, Chunk(replace(self.window, rng=Range(end, rest.end))))
+            chunk.window = replace(chunk.window, rng=Range(chunk.window.rng.start, end))
 
     def receive(self, chunk: Chunk, fetched: Fetched | None) -> Fetched | None:
         """Take in a chunk; if ``fetched`` is None, keep its pages in time order, and request the rest again."""
         (start, end), page = chunk.window.rng, self.spans.page
         if fetched is not None:
-            if end not in self._ends and chunk.pages:
+            if end < self.window.rng.end and chunk.pages:
                 self._overfetched += max(0.0, 1 - np.count_nonzero(chunk.pages[-1].columns.ts < end) / page)
         else:
             received = chunk.collected(chunk.pages[: chunk.pages_in_order]) if chunk.pages_in_order else None
-            reached = self._reached(chunk) if received is not None and received.complete else start
+            reached = self._rest(chunk).start if received is not None and received.complete else start
+            at, rest = self.chunks.index(chunk), Chunk(replace(chunk.window, rng=Range(reached, end)))
             if received is None or reached == start:
                 self._in_time = False
-                self.chunks.remove(chunk)
-            else:
-                self._overfetched += np.count_nonzero(received.columns.ts >= reached) / page
-                fetched = cut_off(chunk.window, received, reached)
-                chunk.window = fetched.window
+                self.chunks[at] = rest
+                return None
             if reached < end:
-                insort(self.unrequested_ranges, Range(reached, end))
+                self.chunks.insert(at + 1, rest)
+            self._overfetched += np.count_nonzero(received.columns.ts >= reached) / page
+            fetched = received.within(Range(start, reached))
+            chunk.window = fetched.window
         chunk.fetched = fetched
         return fetched
 
@@ -197,72 +155,89 @@ class Stream:
         """Remove and return the points before ``end``, up to which all is complete."""
         out: list[Fetched] = []
         for chunk in self.chunks:
-            if chunk.window.rng.start < end and chunk.fetched is not None:
-                out.append(cut_off(chunk.window, chunk.fetched, end))
-                chunk.window = replace(chunk.window, rng=Range(out[-1].window.rng.end, chunk.window.rng.end))
+            start, last = chunk.window.rng
+            if chunk.fetched is not None and start < end:
+                out.append(chunk.fetched.within(Range(start, min(end, last))))
+                chunk.window = replace(chunk.window, rng=Range(min(end, last), last))
         self.chunks = [chunk for chunk in self.chunks if chunk.window.rng.start < chunk.window.rng.end]
-        self.yielded_until = end
         return out
 
     def stop(self) -> tuple[list[Fetched], list[Window]]:
-        """The complete chunks after a gap, and the windows that remain to request."""
-        complete = [(chunk.window, chunk.fetched) for chunk in self.chunks if chunk.fetched is not None]
-        done = [cut_off(window, fetched, window.rng.end) for window, fetched in complete]
-        edges = [self.yielded_until, *(edge for window, _ in complete for edge in window.rng), self.window.rng.end]
-        gaps = [Range(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
+        """The complete chunks, and the windows that remain to request."""
+        done = [chunk.fetched.within(chunk.window.rng) for chunk in self.chunks if chunk.fetched is not None]
+        groups = [(is_gap, list(group)) for is_gap, group in groupby(self.chunks, lambda chunk: chunk.fetched is None)]
+        gaps = [Range(chunks[0].window.rng.start, chunks[-1].window.rng.end) for is_gap, chunks in groups if is_gap]
         return done, [replace(self.window, rng=rng) for rng in gaps]
 
 
 class Task:
-    """One requested window: one stream, or one per token if a bucket of the market does not fit a page."""
+    """One requested window: one stream, or one per token if a bucket of the market does not fit a page.
+
+    ``window`` shrinks to what is not yielded. A task without a stream waits for the record of its market.
+    """
 
     def __init__(self, index: int, window: Window, info: MarketInfo | None) -> None:
         self.index = index
         self.window = window
-        self.yielded_until = window.rng.start
         self.points = 0
         self.streams: list[Stream] = []
         # Pages of a market of two tokens, if every bucket has its points.
         self.pages = -(-window.buckets * (MarketInfo().labels(window) or 2) // window.limit)
         # A short fetch is not worth a request to learn the active range.
-        self.needs_info = info is None and self.pages > 20
-        if not self.needs_info:
+        if info is not None or self.pages <= 20:
             self.begin(info or MarketInfo())
 
     @property
     def is_done(self) -> bool:
         """Whether the whole window was yielded."""
-        return self.yielded_until >= self.window.rng.end
+        return self.window.rng.start == self.window.rng.end
 
     @property
-    def next_stream(self) -> Stream | None:
-        """The stream whose next chunk is the earliest; None if all is requested."""
-        streams = [stream for stream in self.streams if stream.next is not None]
-        return min(streams, key=lambda stream: stream.next or 0, default=None)
+    def waiting(self) -> tuple[Stream, Chunk] | None:
+        """The earliest chunk that waits, and its stream; None if all is requested."""
+        chunks = [(stream, chunk) for stream in self.streams for chunk in stream.chunks if not chunk.is_requested]
+        return min(chunks, key=lambda pair: pair[1].window.rng.start, default=None)
 
     def begin(self, info: MarketInfo) -> bool:
         """Make the streams; return whether there is one per token."""
         is_wide = info.labels(self.window) > LARGEST_LIMIT
         # A token without points takes one request, whenever its market was active.
         windows = [replace(self.window, kind="token", id=token) for token in info.tokens] if is_wide else [self.window]
-        stream_info = MarketInfo() if is_wide else info
-        self.streams = [Stream(window, stream_info) for window in windows]
+        self.streams = [Stream(window, MarketInfo() if is_wide else info) for window in windows]
         return is_wide
 
-    def pop(self) -> Iterator[Fetched]:
+    def pop(self) -> Fetched | None:
         """Remove and return the complete points at the front."""
-        end = min((stream.done for stream in self.streams), default=self.yielded_until)
-        if end > self.yielded_until:
-            window = replace(self.window, rng=Range(self.yielded_until, end))
-            self.yielded_until = end
-            fetched = merged(window, [part for stream in self.streams for part in stream.pop(end)])
-            self.points += len(fetched.columns)
-            yield fetched._replace(request=self.index)
+        start, last = self.window.rng
+        end = min((stream.done for stream in self.streams), default=start)
+        if end == start:
+            return None
+        window = replace(self.window, rng=Range(start, end))
+        self.window = replace(self.window, rng=Range(end, last))
+        fetched = merged(window, [part for stream in self.streams for part in stream.pop(end)])
+        self.points += len(fetched.columns)
+        return fetched._replace(request=self.index)
 
     def stop(self, *, in_order: bool) -> tuple[list[Fetched], list[Window]]:
         """The complete chunks after a gap unless ``in_order``, and the windows that remain to request."""
         stopped = [stream.stop() for stream in self.streams]
         done = [fetched._replace(request=self.index) for complete, _ in stopped for fetched in complete]
         if in_order or not done:
-            return [], [replace(self.window, rng=Range(self.yielded_until, self.window.rng.end))]
+            return [], [self.window]
         return done, [window for _, windows in stopped for window in windows]
+
+
+def _in_time(pages: Sequence[Page], *, is_one: bool) -> bool | None:
+    """Whether consecutive pages are in time order; None if they do not show it.
+
+    In time order, the times of each token rise and no page begins before the previous one ends. A service that sends
+    one token after the other can look the same, unless the market ``is_one`` token. Its pages share at most the one
+    token that is cut between them.
+    """
+    filled = [page.columns for page in pages if page.points]
+    if not all(bool((columns.steps() > 0).all()) for columns in filled):
+        return False
+    if any(before.ts.max() > after.ts.min() for before, after in pairwise(filled)):
+        return False
+    tokens = [token for columns in filled for token in columns.tokens]
+    return (len(filled) > 1 and (is_one or len(tokens) >= len(set(tokens)) + len(filled))) or None

@@ -68,7 +68,7 @@ def make_plan(windows: Sequence[Window], infos: Mapping[str, MarketInfo], limits
     for window in windows:
         info = infos.get(window.id, MarketInfo())
         tokens = info.labels(window) or 2
-        active = sum(replace(window, rng=rng).buckets for rng, is_active in info.active_ranges(window) if is_active)
+        active = max(0, replace(window, rng=info.active_range(window)).buckets)
         points += active * tokens
         memory += active * tokens * VIEWS[window.view].point_bytes
         page = max(1, window.limit // tokens)  # it has whole buckets

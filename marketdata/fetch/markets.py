@@ -18,7 +18,7 @@ from marketdata.errors import (
 )
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.threads import run_all
-from marketdata.fetch.windows import MarketInfo
+from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.times import first_time
 
 
@@ -30,9 +30,9 @@ class Markets:
         self._infos: dict[str, MarketInfo] = {}
         self._missing: dict[str, NotFoundError] = {}
 
-    def known(self, id_or_slug: str) -> MarketInfo | None:
-        """The record of a market as known without a request."""
-        return self._infos.get(id_or_slug)
+    def known(self, window: Window) -> MarketInfo | None:
+        """The record of the market of a window as known without a request; empty for a token."""
+        return self._infos.get(window.id) if window.kind == "market" else MarketInfo()
 
     def remember(self, record: Any) -> None:
         """Take in a record that a listing brought."""

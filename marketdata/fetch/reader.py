@@ -5,17 +5,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from marketdata.errors import (
     BadRequestError,
-    ConfigError,
     ContractError,
     LimitTooSmallError,
     MarketDataError,
@@ -24,11 +21,11 @@ from marketdata.errors import (
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.pagination import paginate
-from marketdata.fetch.windows import IdKind, Window
+from marketdata.fetch.windows import Window
 from marketdata.points.columns import Data, Page, joined
 from marketdata.points.duplicates import deduplicate, repeated
 from marketdata.points.views import View
-from marketdata.resolution import BucketWidth
+from marketdata.resolution import micros_of
 from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
@@ -52,6 +49,11 @@ class Fetched(NamedTuple):
     notes: Counter[str]
     request: int = 0
 
+    def within(self, rng: Range) -> Fetched:
+        """The points of a part of the window."""
+        window = replace(self.window, rng=rng)
+        return self._replace(window=window, columns=self.columns.between(window.first_bucket, rng.end))
+
     def note(self, report: Report, *, strict: bool = False) -> None:
         """Count pages, points and diagnostics in a report; ``strict`` makes a repair or diagnostic a ContractError."""
         report.pages += self.pages
@@ -64,19 +66,20 @@ class Fetched(NamedTuple):
 class Chunk:
     """A chunk of a range: one thread requests it and follows its cursor for ``max_pages`` pages.
 
-    The end of its ``window`` may move to an earlier time than that of the ``requested`` one meanwhile. ``pages`` has
-    the received pages; the first ``pages_in_order`` are known to be in time order. ``fetched`` has all points. Points
-    in ``received_before`` must reappear.
+    The end of its ``window`` may move to an earlier time meanwhile. ``pages`` has the received pages; the first
+    ``pages_in_order`` are known to be in time order. ``fetched`` has all points. Points in ``received_before`` must
+    reappear.
     """
 
     window: Window
+    is_requested: bool = False
     max_pages: int | None = None
-    requested: Window | None = None
-    received_before: list[Page] = field(default_factory=list)
     pages: list[Page] = field(default_factory=list)
     pages_in_order: int = 0
     date: float | None = None
+    miscounted: Data | None = None
     fetched: Fetched | None = None
+    received_before: list[Page] = field(default_factory=list)
     tries: int = 1
     bound: int = 1
 
@@ -86,31 +89,17 @@ class Chunk:
         start = self.window.rng.start
         return any(page.columns.ts.max(initial=start) > start for page in self.pages[: self.pages_in_order])
 
-    def halves(self) -> list[Chunk]:
-        """Both halves, or the chunk itself if it is one bucket, to request them again."""
-        is_one = self.window.buckets == 1
-        windows = [self.window] if is_one else self.window.halves()
-        return [
-            Chunk(window, received_before=self.received_before, tries=self.tries + is_one, bound=self.bound)
-            for window in windows
-        ]
-
     def collected(self, pages: Sequence[Page]) -> Fetched:
         """The points of pages, each once and inside the window."""
-        window = self.requested or self.window
         notes = sum((page.notes for page in pages), Counter())
         notes["cursor_empty"] += pages[-1].next_cursor == ""
-        every: Data = joined([page.columns for page in pages])
-        columns = every.between(window.first_bucket, window.rng.end)
-        notes["outside_range"] += len(every) - len(columns)
-        if (columns.steps() <= 0).any():
-            notes["points_sorted"] += sum(bool((page.columns.steps() < 0).any()) for page in pages)
-            # A bucket that was open when the first page was sent may have changed on a later one.
-            open_from = None if self.date is None else int(self.date * SECOND) - window.resolution.micros + 1
-            columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
-        complete, market_id = not notes["count_mismatch"], pages[0].market_id
-        fetched = Fetched(window, market_id, columns, complete, len(pages), _labels(pages), +notes)
-        return cut_off(self.window, fetched, self.window.rng.end)
+        # A bucket that was open when the first page was sent may have changed on a later one.
+        open_from = None if self.date is None else int(self.date * SECOND) - self.window.resolution.micros + 1
+        columns = joined([page.columns for page in pages]).sort()
+        columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns, open_from)
+        complete = not notes["count_mismatch"]
+        fetched = Fetched(self.window, pages[0].market_id, columns, complete, len(pages), _labels(pages), +notes)
+        return fetched.within(self.window.rng)
 
 
 class Reader:
@@ -120,8 +109,7 @@ class Reader:
         self.transport = transport
         self._limits: dict[tuple[View, str], int] = {}  # the smallest limit that a market needs
         self._largest_limit = LARGEST_LIMIT  # that the service takes
-        self._markets: dict[tuple[IdKind, str], str] = {}  # the market that an id or slug names
-        self._tokens: dict[str, dict[str, str | None]] = {}  # the token that a label of a market names
+        self._facts: dict[str, str | None] = {}  # the market that an id or slug names, the token that a label names
         self._lock = threading.Lock()
 
     def read(
@@ -137,9 +125,7 @@ class Reader:
         ``.attempts``.
         """
         try:
-            follow = partial(self._follow, report=report, stop=stop, on_page=on_page)
-            fetched = self._read_or_halve(chunk, follow, report)
-            return _require_received_before(chunk, fetched) if fetched is not None else None
+            return self._read_or_halve(chunk, partial(self._follow, report=report, stop=stop, on_page=on_page), report)
         except MarketDataError as error:
             if error.attempts is None:
                 error.attempts = max(1, len(chunk.pages))
@@ -149,40 +135,45 @@ class Reader:
         """All points of a chunk; if its pages do not end, or end with an empty cursor, the rest is requested by time.
 
         Without time order both halves are requested: a smaller window needs fewer cursors, and one that fits a page
-        needs none. A single bucket is requested again.
+        needs none. A single bucket is requested again. An empty cursor is the end if a half ends with it again and has
+        no further point.
         """
-        is_one = chunk.window.buckets == 1
+        window, before = chunk.window, chunk.received_before
+        buckets, is_one = window.buckets, window.buckets == 1
         try:
-            fetched = chunk.fetched if chunk.fetched is not None else follow(chunk)
-            if fetched is None or not fetched.notes["cursor_empty"]:
-                return fetched
-            if len(fetched.columns) >= chunk.window.buckets * fetched.labels:
-                return fetched
-            if chunk.advances:
+            if (fetched := follow(chunk)) is None:
                 return None
+            first, end = window.first_bucket, window.rng.end
+            expected = {(label, t) for page in before for label, t in keys_of(page) if first <= t < end}
+            if lost := expected - set(keys_of(fetched) if before else ()):
+                label, t = min(lost, key=str)
+                raise ContractError(
+                    f"{window}: {len(lost)} points came once and not again, such as {label!r} at {to_text(t)}: the "
+                    "service lost them, or should not have sent them."
+                )
+            points = len(fetched.columns)
+            is_again = bool(before) and before[-1].next_cursor == "" and points == len(expected)
+            if not fetched.notes["cursor_empty"] or points >= buckets * fetched.labels or is_again:
+                return fetched
+            if points:  # the second half begins among them, so that another page ends elsewhere
+                buckets = (int(fetched.columns.ts.max()) - first) // window.resolution.micros + 1
             if is_one:
                 return fetched._replace(complete=False)
         except PaginationStalledError:
-            if chunk.advances:
-                return None
-            fetched = None
-            chunk.received_before += chunk.pages
             # Give up once twice the pages that the chunk can have were of no use.
-            if len(chunk.received_before) >= 2 * chunk.bound or (is_one and chunk.tries == _MAX_TRIES):
+            is_useless = len(before) + len(chunk.pages) >= 2 * chunk.bound or (is_one and chunk.tries == _MAX_TRIES)
+            if is_useless and not chunk.advances:
                 raise
+        if chunk.advances:
+            return None
         with self._lock:
             report.restarts += 1
-        halves = chunk.halves()
-        if fetched is not None:
-            for half in halves:
-                with suppress(PaginationStalledError):
-                    half.fetched = follow(half)
-            received = [half.fetched for half in halves if half.fetched is not None]
-            points = sum(len(half.columns) for half in received)
-            if len(received) == len(halves) and points == len(fetched.columns):
-                return merged(chunk.window, received)  # the empty cursor was the end
-        batches = [self._read_or_halve(half, follow, report) for half in halves]
-        return merged(chunk.window, [batch for batch in batches if batch is not None])
+        middle = window.first(window.rng.start, max(1, buckets // 2)).rng.end
+        ranges = [window.rng] if is_one else [Range(window.rng.start, middle), Range(middle, window.rng.end)]
+        again = replace(chunk, max_pages=None, received_before=before + chunk.pages, tries=chunk.tries + is_one)
+        chunks = [replace(again, window=replace(window, rng=rng)) for rng in ranges]
+        batches = [self._read_or_halve(part, follow, report) for part in chunks]
+        return merged(window, [batch for batch in batches if batch is not None])
 
     def _follow(
         self, chunk: Chunk, report: Report, stop: threading.Event | None, on_page: Callable[[Chunk], bool]
@@ -191,83 +182,71 @@ class Reader:
         chunk.pages, chunk.pages_in_order, chunk.date = [], 0, None
         name = chunk.window.view, chunk.window.id
         limit = max(min(chunk.window.limit, self._largest_limit), self._limits.get(name, 1))
-        window = chunk.requested = replace(chunk.window, limit=limit)
+        window = replace(chunk.window, limit=limit)
 
         def bound(page: Page) -> int:
-            least = page.limit if page.limit and 1 <= page.limit < window.limit else window.limit
+            least = page.limit if page.limit and 1 <= page.limit < limit else limit
             chunk.bound = max(chunk.bound, -(-window.buckets * _labels(chunk.pages) // least) * 2 + 50)
             return chunk.bound
 
-        read = partial(self._page, chunk, window, [])
+        read = partial(self._page, chunk, window)
         get = partial(self.transport.get, window.segments, read=read, stop=stop, counts=report)
         try:
             for page in paginate(lambda cursor: get({**window.params, "cursor": cursor}), keys_of, window, bound):
                 chunk.pages.append(page)
-                is_complete = on_page(chunk)
-                if page.next_cursor and not is_complete and len(chunk.pages) == chunk.max_pages:
-                    return None
-                if is_complete:
+                if on_page(chunk):
                     break
+                if page.next_cursor and len(chunk.pages) == chunk.max_pages:
+                    return None
         except BadRequestError as error:
-            if isinstance(error, LimitTooSmallError):
-                if error.minimum is None or not window.limit < error.minimum <= LARGEST_LIMIT:
-                    raise
+            is_small = isinstance(error, LimitTooSmallError)
+            if is_small and error.minimum is not None and limit < error.minimum <= LARGEST_LIMIT:
                 self._limits[name] = error.minimum
-            elif error.maximum is not None and 1 <= error.maximum < window.limit:
+            elif not is_small and error.maximum is not None and 1 <= error.maximum < limit:
                 self._largest_limit = error.maximum
             else:
                 raise
             with self._lock:
-                report.note({"limit_raised" if isinstance(error, LimitTooSmallError) else "limit_lowered": 1})
+                report.note({"limit_raised" if is_small else "limit_lowered": 1})
             return self._follow(chunk, report, stop, on_page)
         return chunk.collected(chunk.pages)
 
-    def check(self, window: Window, page: Page) -> None:
-        """ContractError for an answer about another resolution, market or token than requested or answered before."""
-        if not _is_width(page.resolution, window.resolution):
-            raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
-        earlier_id = self._markets.setdefault((window.kind, window.id), page.market_id)
-        if page.market_id != earlier_id:
-            raise ContractError(
-                f"{window}: the answer is about market {page.market_id!r}, before it was {earlier_id!r}."
-            )
-        tokens = self._tokens.setdefault(page.market_id, {})
-        for label, token in page.labels.items():
-            if tokens.setdefault(label, token) != token:
-                raise ContractError(f"{window}: token {label!r} was {tokens[label]!r} and is now {token!r}.")
-        if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
-            raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
-
-    def _page(self, chunk: Chunk, window: Window, miscounted: list[Data], answer: Answer) -> Page:
-        """The page of an answer; ContractError if it is invalid; see `check`."""
+    def _page(self, chunk: Chunk, window: Window, answer: Answer) -> Page:
+        """The page of an answer, with the points in the window; ContractError if it is invalid."""
         page = decode_page(window.view, answer.body)
         self.transport.check_cursor(page.next_cursor)
-        self.check(window, page)
-        before = miscounted.pop() if miscounted else None
+        self._check(window, page)
+        before, chunk.miscounted = chunk.miscounted, None
         per_token = np.diff(page.columns.bounds).max(initial=0)
         if page.count not in (page.points, len(np.unique(page.columns.ts)), per_token):
             # The same answer twice means that the service counts otherwise; another answer means that points get lost.
-            if before is None or not same(before, page.columns):
-                miscounted += [page.columns] if before is None else []
+            if before is None or not _are_same(before, page.columns):
+                chunk.miscounted = page.columns if before is None else None
                 raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
             page.notes["count_mismatch"] += 1
+        inside = page.columns.between(window.first_bucket, window.rng.end)
         page.notes.update(answer.notes)
-        if page.limit is not None and page.limit < window.limit:
-            page.notes["limit_clamped"] += 1
+        page.notes["limit_clamped"] += page.limit is not None and page.limit < window.limit
+        page.notes["outside_range"] += page.points - len(inside)
+        page.notes["points_sorted"] += bool((inside.steps() < 0).any())
         chunk.date = chunk.date or answer.date
-        return page
+        return replace(page, columns=inside)
 
-
-def cut_off(window: Window, fetched: Fetched, end: int) -> Fetched:
-    """The points of a window before a time."""
-    window = replace(window, rng=Range(window.rng.start, min(end, window.rng.end)))
-    return fetched._replace(window=window, columns=fetched.columns.between(window.first_bucket, window.rng.end))
+    def _check(self, window: Window, page: Page) -> None:
+        """ContractError for an answer about another resolution, market or token than requested or answered before."""
+        if micros_of(page.resolution) != window.resolution.micros:  # in any spelling: "60s" is "1m"
+            raise ContractError(f"{window}: the answer has the resolution {page.resolution!r}.")
+        facts: dict[str, str | None] = {f"the market of {window.kind} {window.id!r}": page.market_id}
+        facts |= {f"token {label!r} of market {page.market_id!r}": token for label, token in page.labels.items()}
+        for what, value in facts.items():
+            if (before := self._facts.setdefault(what, value)) != value:
+                raise ContractError(f"{window}: {what} was {before!r} and is now {value!r}.")
+        if window.kind == "token" and page.labels and set(page.labels.values()) != {window.id}:
+            raise ContractError(f"{window}: the answer is about the tokens {list(page.labels.values())[:3]}.")
 
 
 def merged(window: Window, batches: Sequence[Fetched]) -> Fetched:
     """Batches of a window as one, whether they follow in time or have other tokens."""
-    if len(batches) == 1:
-        return batches[0]._replace(window=window)
     return Fetched(
         window=window,
         market_id=batches[0].market_id,
@@ -279,29 +258,6 @@ def merged(window: Window, batches: Sequence[Fetched]) -> Fetched:
     )
 
 
-def in_time(pages: Iterable[Data], *, is_one: bool) -> bool | None:
-    """Whether consecutive pages are in time order; None if they do not show it.
-
-    In time order, the times of each token rise and no page begins before the previous one ends. A service that sends
-    one token after the other can look the same, unless the market ``is_one`` token. Its pages share at most the one
-    token that is cut between them.
-    """
-    filled = [page for page in pages if len(page)]
-    if not all(bool((page.steps() > 0).all()) for page in filled):
-        return False
-    if any(before.ts.max() > after.ts.min() for before, after in pairwise(filled)):
-        return False
-    tokens = [token for page in filled for token in page.tokens]
-    return (len(filled) > 1 and (is_one or len(tokens) >= len(set(tokens)) + len(filled))) or None
-
-
-def _is_width(said: str, requested: BucketWidth) -> bool:
-    """Whether the resolution of an answer is the one that was requested, in any spelling: "60s" is "1m"."""
-    with suppress(ConfigError):
-        return BucketWidth.of(said) == requested
-    return False
-
-
 def keys_of(page: Page | Fetched) -> Iterable[tuple[str | None, int]]:
     """(label, t) of each point."""
     columns = page.columns
@@ -309,23 +265,10 @@ def keys_of(page: Page | Fetched) -> Iterable[tuple[str | None, int]]:
     return ((labels[c], t) for c, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True))
 
 
-def same(first: Data, second: Data) -> bool:
+def _are_same(first: Data, second: Data) -> bool:
     """Whether both have the same points with the same values."""
     again, is_equal = repeated(joined([first, second]).sort())
     return len(again) == len(first) == len(second) and bool(is_equal.all())
-
-
-def _require_received_before(chunk: Chunk, fetched: Fetched) -> Fetched:
-    """The points of a chunk; ContractError if points received before are missing."""
-    first, end = chunk.window.first_bucket, chunk.window.rng.end
-    before = {(label, t) for page in chunk.received_before for label, t in keys_of(page) if first <= t < end}
-    if lost := sorted(before - set(keys_of(fetched) if before else ()), key=str):
-        label, t = lost[0]
-        raise ContractError(
-            f"{chunk.window}: {len(lost)} points came once and not again, such as {label!r} at {to_text(t)}: the "
-            "service lost them, or should not have sent them."
-        )
-    return fetched
 
 
 def _labels(pages: Iterable[Page]) -> int:

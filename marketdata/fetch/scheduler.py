@@ -6,7 +6,6 @@ order or as they arrive. It sends nothing after its stop flag is set.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,21 +14,18 @@ from functools import partial
 
 from marketdata.errors import ContractError, MarketDataError, NetworkError, NotFoundError, TooManyTokensError
 from marketdata.fetch.checkpoint import Report, Resume
-from marketdata.fetch.chunks import MAX_CHUNK_PAGES, Stream, Task
+from marketdata.fetch.chunks import Stream, Task
 from marketdata.fetch.markets import Markets
 from marketdata.fetch.reader import Chunk, Fetched, Reader
 from marketdata.fetch.threads import start_thread, worker_count
-from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
-
-Request = Callable[[], None]
+from marketdata.fetch.windows import WORTH_DIVIDING, Window
 
 
 class Scheduler:
     """Requests windows of any width concurrently; iterate over it once for the points.
 
     ``report`` is filled in. ``strict`` makes repairs and diagnostics errors. ``in_order`` yields in the order of the
-    windows instead of the order of arrival. ``buffer`` is the most chunks that wait in memory. ``workers`` is the
-    number of concurrent requests; by default the rate and the latency decide.
+    windows instead of the order of arrival. ``buffer`` is the most chunks that wait in memory.
     """
 
     def __init__(
@@ -42,30 +38,25 @@ class Scheduler:
         strict: bool = False,
         in_order: bool = False,
         buffer: int | None = None,
-        workers: int | None = None,
     ) -> None:
         self._reader = reader
-        self._transport = reader.transport
+        self._windows = windows
         self._markets = markets
         self._in_order = in_order
         self._buffer = buffer
-        self._fixed = workers
         self._strict = strict
         self._change = threading.Condition()
         self._stop = threading.Event()
-        self.report = report if report is not None else Report()
-        infos = [markets.known(w.id) if w.kind == "market" else MarketInfo() for w in windows]
-        tasks = [Task(k, w, i) for k, (w, i) in enumerate(zip(windows, infos, strict=True))]
-        self._waiting = deque(tasks)
+        self.report = report or Report()
+        self._waiting = deque(Task(k, window, markets.known(window)) for k, window in enumerate(windows))
         self._begun: list[Task] = []
         self._missing: dict[Task, NotFoundError] = {}
         self._ready: deque[Fetched] = deque()
-        self._names = {w.id for w in windows}
         self._active = self._pages_received = 0
         self._overfetched = 0.0
         self._error: BaseException | None = None
         # A short fetch is not worth a request to learn the rate.
-        self._wants_usage = sum(task.pages for task in tasks) > 8
+        self._wants_usage = sum(task.pages for task in self._waiting) > 8
         self.empty: list[Window] = []  # requested, and without a point
 
     def __iter__(self) -> Iterator[Fetched]:
@@ -74,10 +65,6 @@ class Scheduler:
                 with self._change:
                     self._start()
                     while not (self._ready or self._error or self._stop.is_set() or self._is_done):
-                        if not self._active:
-                            raise RuntimeError(
-                                "The fetch has windows left and cannot request them. This is an error in marketdata."
-                            )
                         # A timeout, so that Ctrl-C is seen on every system, and a stop soon.
                         self._change.wait(0.1)
                         self._start()
@@ -103,7 +90,7 @@ class Scheduler:
         self.close()
         with self._change:
             for stream in self._streams:
-                for chunk in [one for one in stream.chunks if one.fetched is None and one.pages]:
+                for chunk in [chunk for chunk in stream.chunks if chunk.fetched is None and chunk.pages]:
                     with suppress(ContractError):  # a resume requests a chunk again that does not fit the others
                         self._note(stream.receive(chunk, None))
             self._release()
@@ -118,13 +105,6 @@ class Scheduler:
     def close(self) -> None:
         """Send nothing more."""
         self._stop.set()
-        with self._change:
-            self._change.notify_all()
-
-    @property
-    def _pending(self) -> int:
-        """Parts that were requested or arrived, and are not yielded."""
-        return len(self._ready) + sum(len(stream.chunks) for stream in self._streams)
 
     @property
     def _streams(self) -> list[Stream]:
@@ -132,70 +112,62 @@ class Scheduler:
         return [stream for task in self._begun for stream in task.streams]
 
     @property
-    def _remaining_pages(self) -> float:
-        """Pages of all streams that have not arrived."""
-        return sum(one.pages_to_request + sum(map(one.remaining_pages, one.chunks)) for one in self._streams)
-
-    @property
     def _is_done(self) -> bool:
         return not self._begun and not self._waiting
 
     @property
     def _workers(self) -> int:
-        return self._fixed or worker_count(self._transport.pacer, self._transport.latency)
+        return worker_count(self._reader.transport.pacer, self._reader.transport.latency)
 
     # -- what to request: these are called under the lock
 
     def _start(self) -> None:
         """Start threads up to what the rate needs, while there are requests."""
-        while (
-            self._active < self._workers and not self._stop.is_set() and (request := self._next_request()) is not None
-        ):
+        while self._active < self._workers and (request := self._next_request()) is not None:
             self._active += 1
             start_thread(partial(self._work, request))
 
-    def _next_request(self) -> Request | None:
+    def _next_request(self) -> Callable[[], None] | None:
         """The next request; None until something arrives or is yielded."""
+        if self._stop.is_set():
+            return None
         if self._wants_usage:
             self._wants_usage = False
-            if not self._transport.pacer.known:
-                return self._transport.learn_limits
-        has_room = self._buffer is None or self._pending < max(self._buffer, 0 if self._fixed else 2 * self._workers)
+            if not self._reader.transport.pacer.known:
+                return self._reader.transport.learn_limits
+        pending = len(self._ready) + sum(chunk.is_requested for one in self._streams for chunk in one.chunks)
+        has_room = self._buffer is None or pending < max(self._buffer, 2 * self._workers)
         for task in self._begun:
-            # Points are yielded in order, behind those of the first chunk, so that it may always be requested.
-            may_begin = self._in_order and task is self._begun[0] and not self._ready
-            is_begun = any(stream.chunks for stream in task.streams)
-            if (stream := task.next_stream) is None:
+            if (waiting := task.waiting) is None:
                 continue
-            if has_room or (stream.next == stream.done and (is_begun or may_begin)):
-                longest = None if self._buffer is None else MAX_CHUNK_PAGES
-                chunk = stream.next_chunk(self._parts(stream, stream.pages_to_request), longest)
+            stream, chunk = waiting
+            # Others may wait for the points of the first chunk, so that it may always be requested.
+            if has_room or (chunk is stream.chunks[0] and not self._ready):
+                parts = self._parts(stream, chunk)
+                stream.request(chunk, parts, is_bounded=self._buffer is not None)
                 return partial(self._request, task, stream, chunk)
         if not has_room or not self._waiting:
             return None
         self._begun.append(task := self._waiting.popleft())
-        if task.needs_info:
-            return partial(self._look_up, task)
-        return self._next_request()
+        return self._next_request() if task.streams else partial(self._look_up, task)
 
-    def _parts(self, stream: Stream, pages: float) -> int:
-        """The number of chunks for ``pages`` of a stream: its share of idle workers, as far as overfetch allows."""
+    def _parts(self, stream: Stream, chunk: Chunk) -> int:
+        """In how many parts to request the rest of a chunk: its share of idle workers, as far as overfetch allows.
+
+        Cuts cause overfetch, as nobody knows where pages end. A fetch may overfetch two pages, and one more for every
+        50 pages. An estimate of its pages counts only up to three times the pages received, as early estimates are
+        rough. It does not matter in a stream that surely has few pages.
+        """
+        pages = stream.remaining_pages(chunk)
         if self._waiting or not pages:
             return 1
-        share = round(self._workers * pages / self._remaining_pages)
-        return int(min(share, self._budget(stream) / stream.spans.expected_overfetch + 1))
-
-    def _budget(self, stream: Stream) -> float:
-        """Pages of overfetch still allowed: cuts cause it, as nobody knows where pages end.
-
-        A fetch may overfetch two pages, and one more for every 50 pages. An estimate of its pages counts only up to
-        three times the pages received, as early estimates are rough.
-        """
-        if stream.is_short:
-            return math.inf
+        remaining = sum(one.remaining_pages(part) for one in self._streams for part in one.chunks)
+        share = round(self._workers * pages / remaining)
+        if stream.spans.is_regular and stream.pages(stream.window.rng) < 20:
+            return share
         overfetch: float = self._overfetched + sum(one.overfetch for one in self._streams)
-        pages = min(sum(one.pages(one.window.rng) for one in self._streams), 3 * self._pages_received)
-        return 2 + pages / 50 - overfetch
+        expected = min(sum(one.pages(one.window.rng) for one in self._streams), 3 * self._pages_received)
+        return int(min(share, (2 + expected / 50 - overfetch) / stream.spans.expected_overfetch + 1))
 
     def _note_page(self, stream: Stream, chunk: Chunk) -> bool:
         """Take in a page; divide the rest of its chunk if workers are idle and it is more than its share."""
@@ -203,16 +175,15 @@ class Scheduler:
             self._pages_received += 1
             is_complete = stream.add_page(chunk)
             self._start()
-            if not is_complete and self._active < self._workers and not any(task.next_stream for task in self._begun):
-                pages = stream.remaining_pages(chunk)
-                if pages > WORTH_DIVIDING and (parts := self._parts(stream, pages)) > 1:
-                    stream.divide(chunk, parts)
-                    self._start()
+            is_idle = self._active < self._workers and not any(task.waiting for task in self._begun)
+            if not is_complete and is_idle and stream.remaining_pages(chunk) > WORTH_DIVIDING:
+                stream.divide(chunk, self._parts(stream, chunk))
+                self._start()
             return is_complete
 
     # -- a thread
 
-    def _work(self, request: Request | None) -> None:
+    def _work(self, request: Callable[[], None] | None) -> None:
         """Make requests while there are any."""
         while request is not None:
             error: BaseException | None = None
@@ -221,13 +192,12 @@ class Scheduler:
             except BaseException as raised:  # the iterating thread raises it
                 error = raised
             with self._change:
-                if error is not None and self._error is None and not self._stop.is_set():
+                if error is not None and not self._stop.is_set():
                     self._error = error
                     self._stop.set()
                 self._start()  # other threads first: they take what is to be yielded next
-                request = self._next_request() if not self._stop.is_set() and self._active <= self._workers else None
-                if request is None:
-                    self._active -= 1
+                request = self._next_request() if self._active <= self._workers else None
+                self._active -= request is None
                 self._change.notify_all()
 
     def _look_up(self, task: Task) -> None:
@@ -247,7 +217,7 @@ class Scheduler:
                     raise
             return
         except NotFoundError as error:
-            if len(self._names) == 1:
+            if len({window.id for window in self._windows}) == 1:
                 raise
             with self._change:
                 self._missing[task] = error
@@ -258,31 +228,31 @@ class Scheduler:
         with self._change:
             if task not in self._begun or stream not in task.streams or chunk not in stream.chunks:
                 return  # the market does not exist, is now requested by token, or the fetch has ended
-            self._note(stream.receive(chunk, fetched), strict=self._strict)
+            self._note(stream.receive(chunk, fetched))
             self._release()
 
-    def _note(self, fetched: Fetched | None, *, strict: bool = False) -> None:
+    def _note(self, fetched: Fetched | None) -> None:
         if fetched is not None:
-            fetched.note(self.report, strict=strict)
+            fetched.note(self.report, strict=self._strict)
 
     def _release(self) -> None:
         """Let complete ranges be yielded, in order up to the first gap; called under the lock."""
         for task in list(self._begun):
-            self._ready.extend(task.pop())
+            if (fetched := task.pop()) is not None:
+                self._ready.append(fetched)
             if task.is_done:
                 self._begun.remove(task)
                 self._overfetched += sum(stream.overfetch for stream in task.streams)
-                self.empty += [] if task.points else [task.window]
+                self.empty += [] if task.points else [self._windows[task.index]]
             elif self._in_order:
                 return
 
     def _missing_markets_error(self) -> NotFoundError:
         """The error about the markets that do not exist, once the others have arrived."""
-        error = next(iter(self._missing.values()))
         missing = sorted(self._missing, key=lambda task: task.index)
+        error = self._missing[missing[0]]
         names = ", ".join(map(repr, list(dict.fromkeys(task.window.id for task in missing))[:10]))
-        hint = f"The rows of the others are in .partial. {error.hint}".rstrip()
-        problem = f"{error.problem} Not found: {names}."
-        out = NotFoundError(problem, status=error.status, detail=error.detail, url=error.url, hint=hint)
-        out.attempts, out.resume = error.attempts, Resume(tuple(task.window for task in missing))
-        return out
+        problem, error.hint = error.problem, f"The rows of the others are in .partial. {error.hint}".rstrip()
+        error.args = (f"{problem} Not found: {names}. {error.hint}",)
+        error.resume = Resume(tuple(task.window for task in missing))
+        return error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
@@ -61,11 +60,6 @@ class Window:
         end = start // width * width + buckets * width
         return replace(self, rng=Range(start, min(end, self.rng.end)))
 
-    def halves(self) -> tuple[Window, Window]:
-        """Both halves, cut at a bucket edge; for windows of two buckets or more."""
-        left = self.first(self.rng.start, self.buckets // 2)
-        return left, replace(self, rng=Range(left.rng.end, self.rng.end))
-
     def __str__(self) -> str:
         return f"{self.view} of {self.kind} {self.id} at {self.resolution} in {self.rng}"
 
@@ -82,21 +76,20 @@ class MarketInfo:
         """The most points that a bucket can have; 0 if unknown."""
         return len(self.tokens) if window.kind == "market" and VIEWS[window.view].has_tokens else 1
 
-    def active_ranges(self, window: Window) -> list[tuple[Range, bool]]:
-        """The range cut where the market begins and ends, and whether the market is active in each piece."""
+    def active_range(self, window: Window) -> Range:
+        """The part of a window's range in which the market was active, by whole buckets; empty if it was not."""
         width, (start, end) = window.resolution.micros, window.rng
-        first = start if self.start is None else self.start // width * width
-        last = end if self.end is None else -(-self.end // width) * width
-        edges = sorted({start, end, *(e for e in (first, last) if start < e < end)})
-        return [(Range(a, b), first <= a < last) for a, b in pairwise(edges)]
+        first = start if self.start is None else max(start, self.start // width * width)
+        last = end if self.end is None else min(end, -(-self.end // width) * width)
+        return Range(first, last)
 
 
 class Spans:
-    """Estimates from the recent pages of a market: ``buckets`` per page, and ``page``, the points of a full one."""
+    """Estimates from the recent ``pages`` of a market: ``buckets`` per page, and ``page``, the points of a full one."""
 
     def __init__(self, labels: int, limit: int) -> None:
         self._limit = limit
-        self._pages: deque[tuple[int, int]] = deque(maxlen=16)  # points and buckets
+        self.pages: deque[tuple[int, int]] = deque(maxlen=16)  # points and buckets
         self._full_pages: deque[tuple[int, int]] = deque(maxlen=16)  # those that another page follows
         self._variance = 0.0  # of points per bucket over their mean, the largest of all pages
         self.page: float = limit
@@ -105,18 +98,13 @@ class Spans:
     def add(self, points: Ints, buckets: int, *, is_full: bool) -> None:
         """Take in a page: ``points`` of each filled bucket, and all ``buckets``; another page follows a full one."""
         received = int(points.sum())
-        self._pages.append((received, buckets))
+        self.pages.append((received, buckets))
         if is_full and received:
             self._full_pages.append((received, buckets))
             self._variance = max(self._variance, float((points**2).sum()) / received - received / buckets)
             self.page = fmean(points for points, _ in self._full_pages)
-        all_points, all_buckets = map(sum, zip(*self._pages, strict=True))
+        all_points, all_buckets = map(sum, zip(*self.pages, strict=True))
         self.buckets = self.page * all_buckets / max(1, all_points)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether any page arrived."""
-        return bool(self._pages)
 
     @property
     def is_even(self) -> bool:

@@ -126,7 +126,7 @@ def test_a_slow_consumer_bounds_what_is_requested(server: Near, turns: Turns, tr
     """Pages that were requested and are not yielded do not become more with the length of the history."""
     oracle = server.answer = Oracle.of_prices(6000, ["Yes"])
     yielded = most = 0
-    for window in fetch(transport, oracle.request(6000, limit=20), workers=8, buffer=5, in_order=True):
+    for window in fetch(transport, oracle.request(6000, limit=20), workers=2, buffer=5, in_order=True):
         turns.sleep(1.0)
         yielded += window.pages
         most = max(most, len(history(server)) - yielded)

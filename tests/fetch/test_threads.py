@@ -47,5 +47,5 @@ def test_a_slug_and_an_id_are_looked_up_once(server: FaultServer, transport: Tra
     server.answer = lambda ask: ok({"id": "m", "tokens": [{"id": "1"}, {"id": "2"}]})
     markets = Markets(transport)
     assert markets.look_up_all(["a", "b", "a"])["a"].tokens == ("1", "2")
-    assert markets.known("b") is not None
+    assert markets.look_up("b").tokens == ("1", "2")
     assert len(server.asks) == 2

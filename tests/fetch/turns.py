@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from reference import oracle
 from reference.faults import Act, Ask, ok
 from reference.oracle import START
 
@@ -22,8 +23,6 @@ from marketdata.errors import ContractError, NetworkError
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.retry import Failure, server_date
 from marketdata.fetch.http.transport import Answer, Transport
-from marketdata.fetch.markets import Markets
-from marketdata.fetch.reader import Reader
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window
 
@@ -176,6 +175,6 @@ class Paced(Transport):
 
 def fetch(transport: Paced, *windows: Window, **options: Any) -> Scheduler:
     """Windows cut and asked as the client does it, in turns."""
-    scheduler = Scheduler(Reader(transport), windows, Markets(transport), **options)
+    scheduler = oracle.fetch(transport, *windows, **options)
     scheduler._change = Change(transport._turns)  # type: ignore[assignment]
     return scheduler

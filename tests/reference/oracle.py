@@ -131,9 +131,10 @@ def read(
     return [fetched]
 
 
-def fetch(transport: Transport, *windows: Window, **options: Any) -> Scheduler:
-    """Windows cut and asked as the client does it."""
-    return Scheduler(Reader(transport), windows, Markets(transport), **options)
+def fetch(transport: Transport, *windows: Window, workers: int | None = None, **options: Any) -> Scheduler:
+    """Windows cut and asked as the client does it, by ``workers`` threads or as many as the rate needs."""
+    kind = Scheduler if workers is None else type("FixedScheduler", (Scheduler,), {"_workers": workers})
+    return kind(Reader(transport), windows, Markets(transport), **options)
 
 
 def rows(pages: Iterable[Any]) -> list[tuple[str, int, Any]]:
