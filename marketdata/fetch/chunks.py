@@ -38,8 +38,7 @@ class Stream:
     @property
     def done(self) -> int:
         """The time before which the stream is complete."""
-        starts = (chunk.window.rng.start for chunk in self.chunks if chunk.fetched is None)
-        return next(starts, self.window.rng.end)
+        return next((chunk.window.rng.start for chunk in self.chunks if chunk.fetched is None), self.window.rng.end)
 
     @property
     def overfetch(self) -> float:
@@ -60,8 +59,7 @@ class Stream:
             return False
         pages = chunk.pages
         order = _in_time(pages[-2:] if self._in_time else pages, is_one=self._labels == 1)
-        if self._in_time is None:
-            self._in_time = order
+        self._in_time = order if self._in_time is None else self._in_time
         if self._in_time and order is not False:
             chunk.pages_in_order = len(pages)
             return self._rest(chunk).start == chunk.window.rng.end
@@ -84,16 +82,15 @@ class Stream:
 
     def remaining_pages(self, chunk: Chunk) -> float:
         """The number of pages of a chunk not received yet; 0 if it is requested and cannot be divided."""
+        if chunk.is_requested and (chunk.max_pages is None or chunk.fetched is not None or self._in_time is False):
+            return 0
         rest = self._rest(chunk)
-        if chunk.is_requested:
-            if chunk.max_pages is None or chunk.fetched is not None or self._in_time is False:
-                return 0
-            if chunk.pages and self._in_time is None:
-                # Until pages show their order, only a first page with several tokens suggests it.
-                is_first = len(chunk.pages) == 1 and chunk.window.rng.start == self.window.rng.start
-                if not is_first or len(chunk.pages[0].columns.tokens) < min(2, self._labels or 2):
-                    return 0
-            if chunk.pages and rest.start == chunk.window.rng.start:
+        if chunk.pages and rest.start == chunk.window.rng.start:
+            return 0
+        if chunk.pages and self._in_time is None:
+            # Until pages show their order, only a first page with several tokens suggests it.
+            is_first = len(chunk.pages) == 1 and chunk.window.rng.start == self.window.rng.start
+            if not is_first or len(chunk.pages[0].columns.tokens) < min(2, self._labels or 2):
                 return 0
         return self.pages(rest)
 
@@ -108,21 +105,21 @@ class Stream:
                 last = chunk.window.first(last, 1).rng.end
         return Range(min(last, end), end)
 
-    def request(self, chunk: Chunk, parts: int, *, is_bounded: bool) -> None:
+    def request(self, chunk: Chunk, parts: int) -> None:
         """Mark a chunk as requested; all but the first of ``parts`` is left to other workers."""
         chunk.is_requested = True
         chunk.max_pages = MAX_CHUNK_PAGES if self._in_time is not False else None
         # The first request has no end, so that it finds the first point.
         if self.spans.pages:
-            self.divide(chunk, parts, is_bounded=is_bounded)
+            self.divide(chunk, parts)
 
-    def divide(self, chunk: Chunk, parts: int, *, is_bounded: bool = False) -> None:
-        """Leave all but the first of ``parts`` of a chunk, or all but 16 pages, to other workers."""
-        rest, unordered = self._rest(chunk), self._in_time is False
+    def divide(self, chunk: Chunk, parts: int) -> None:
+        """Leave all but the first of ``parts`` of a chunk to other workers."""
+        rest = self._rest(chunk)
         remaining = self.pages(rest)
         # A cut overfetches half a page on average, so a chunk has at least two.
         pages = max(2, math.ceil(remaining / max(1, parts)))
-        if unordered or (is_bounded and parts > 1):  # without time order, one failed page costs the chunk
+        if parts > 1 or self._in_time is False:  # without time order, one failed page costs the chunk
             pages = min(pages, MAX_CHUNK_PAGES)
         end = self.window.first(max(rest.start, self._active.start), self.spans.width(pages)).rng.end
         if pages < remaining and end < rest.end:
@@ -186,11 +183,6 @@ class Task:
         # A short fetch is not worth a request to learn the active range.
         if info is not None or self.pages <= 20:
             self.begin(info or MarketInfo())
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the whole window was yielded."""
-        return self.window.rng.start == self.window.rng.end
 
     @property
     def waiting(self) -> tuple[Stream, Chunk] | None:

@@ -30,9 +30,6 @@ from marketdata.times import SECOND, Range, to_text
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
 
-# A single bucket whose pages do not end is requested so often.
-_MAX_TRIES = 3
-
 
 class Fetched(NamedTuple):
     """The received points of a window: all if ``complete``, on ``pages`` pages of a market of ``labels`` tokens.
@@ -95,11 +92,10 @@ class Chunk:
         notes["cursor_empty"] += pages[-1].next_cursor == ""
         # A bucket that was open when the first page was sent may have changed on a later one.
         open_from = None if self.date is None else int(self.date * SECOND) - self.window.resolution.micros + 1
-        columns = joined([page.columns for page in pages]).sort()
-        columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns, open_from)
-        complete = not notes["count_mismatch"]
-        fetched = Fetched(self.window, pages[0].market_id, columns, complete, len(pages), _labels(pages), +notes)
-        return fetched.within(self.window.rng)
+        columns = joined([page.columns for page in pages]).between(self.window.first_bucket, self.window.rng.end)
+        columns, notes["duplicate_points"], notes["open_bucket_changed"] = deduplicate(columns.sort(), open_from)
+        complete, market_id = not notes["count_mismatch"], pages[0].market_id
+        return Fetched(self.window, market_id, columns, complete, len(pages), _labels(pages), +notes)
 
 
 class Reader:
@@ -122,26 +118,15 @@ class Reader:
         """All points of a chunk; None if only its first pages were read, to ``max_pages`` or a refused cursor.
 
         ``on_page`` is called for each page, and returns whether all points of the chunk have arrived. Errors have
-        ``.attempts``.
-        """
-        try:
-            return self._read_or_halve(chunk, partial(self._follow, report=report, stop=stop, on_page=on_page), report)
-        except MarketDataError as error:
-            if error.attempts is None:
-                error.attempts = max(1, len(chunk.pages))
-            raise
-
-    def _read_or_halve(self, chunk: Chunk, follow: Callable[[Chunk], Fetched | None], report: Report) -> Fetched | None:
-        """All points of a chunk; if its pages do not end, or end with an empty cursor, the rest is requested by time.
-
-        Without time order both halves are requested: a smaller window needs fewer cursors, and one that fits a page
-        needs none. A single bucket is requested again. An empty cursor is the end if a half ends with it again and has
-        no further point.
+        ``.attempts``. If pages do not end, or end with an empty cursor, the rest is requested by time. Without time
+        order both halves are requested: a smaller window needs fewer cursors, and one that fits a page needs none. A
+        single bucket is requested again. An empty cursor is the end if a half ends with it again and has no further
+        point.
         """
         window, before = chunk.window, chunk.received_before
         buckets, is_one = window.buckets, window.buckets == 1
         try:
-            if (fetched := follow(chunk)) is None:
+            if (fetched := self._follow(chunk, report, stop, on_page)) is None:
                 return None
             first, end = window.first_bucket, window.rng.end
             expected = {(label, t) for page in before for label, t in keys_of(page) if first <= t < end}
@@ -155,14 +140,16 @@ class Reader:
             is_again = bool(before) and before[-1].next_cursor == "" and points == len(expected)
             if not fetched.notes["cursor_empty"] or points >= buckets * fetched.labels or is_again:
                 return fetched
-            if points:  # the second half begins among them, so that another page ends elsewhere
-                buckets = (int(fetched.columns.ts.max()) - first) // window.resolution.micros + 1
             if is_one:
                 return fetched._replace(complete=False)
-        except PaginationStalledError:
-            # Give up once twice the pages that the chunk can have were of no use.
-            is_useless = len(before) + len(chunk.pages) >= 2 * chunk.bound or (is_one and chunk.tries == _MAX_TRIES)
-            if is_useless and not chunk.advances:
+            if points:  # the second half begins among them, so that another page ends elsewhere
+                buckets = (int(fetched.columns.ts.max()) - first) // window.resolution.micros + 1
+        except MarketDataError as error:
+            if error.attempts is None:
+                error.attempts = max(1, len(chunk.pages))
+            # Give up once twice the pages that the chunk can have were of no use, or three tries of a single bucket.
+            is_useless = len(before) + len(chunk.pages) >= 2 * chunk.bound or chunk.tries == 3
+            if not isinstance(error, PaginationStalledError) or (is_useless and not chunk.advances):
                 raise
         if chunk.advances:
             return None
@@ -172,7 +159,7 @@ class Reader:
         ranges = [window.rng] if is_one else [Range(window.rng.start, middle), Range(middle, window.rng.end)]
         again = replace(chunk, max_pages=None, received_before=before + chunk.pages, tries=chunk.tries + is_one)
         chunks = [replace(again, window=replace(window, rng=rng)) for rng in ranges]
-        batches = [self._read_or_halve(part, follow, report) for part in chunks]
+        batches = [self.read(part, report, stop, on_page) for part in chunks]
         return merged(window, [batch for batch in batches if batch is not None])
 
     def _follow(
@@ -221,7 +208,7 @@ class Reader:
         if page.count not in (page.points, len(np.unique(page.columns.ts)), per_token):
             # The same answer twice means that the service counts otherwise; another answer means that points get lost.
             if before is None or not _are_same(before, page.columns):
-                chunk.miscounted = page.columns if before is None else None
+                chunk.miscounted = page.columns
                 raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")
             page.notes["count_mismatch"] += 1
         inside = page.columns.between(window.first_bucket, window.rng.end)

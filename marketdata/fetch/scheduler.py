@@ -64,7 +64,7 @@ class Scheduler:
             while True:
                 with self._change:
                     self._start()
-                    while not (self._ready or self._error or self._stop.is_set() or self._is_done):
+                    while not (self._ready or self._stop.is_set()) and (self._begun or self._waiting):
                         # A timeout, so that Ctrl-C is seen on every system, and a stop soon.
                         self._change.wait(0.1)
                         self._start()
@@ -72,7 +72,7 @@ class Scheduler:
                         break
                     fetched = self._ready.popleft()
                 yield fetched
-            if not (self._error or self._is_done):
+            if self._error is None and (self._begun or self._waiting):
                 self._error = NetworkError("The fetch was given up.")
             if self._error is not None:
                 received, resume = self.stop()
@@ -112,10 +112,6 @@ class Scheduler:
         return [stream for task in self._begun for stream in task.streams]
 
     @property
-    def _is_done(self) -> bool:
-        return not self._begun and not self._waiting
-
-    @property
     def _workers(self) -> int:
         return worker_count(self._reader.transport.pacer, self._reader.transport.latency)
 
@@ -127,7 +123,7 @@ class Scheduler:
             self._active += 1
             start_thread(partial(self._work, request))
 
-    def _next_request(self) -> Callable[[], None] | None:
+    def _next_request(self) -> Callable[[], object] | None:
         """The next request; None until something arrives or is yielded."""
         if self._stop.is_set():
             return None
@@ -143,8 +139,7 @@ class Scheduler:
             stream, chunk = waiting
             # Others may wait for the points of the first chunk, so that it may always be requested.
             if has_room or (chunk is stream.chunks[0] and not self._ready):
-                parts = self._parts(stream, chunk)
-                stream.request(chunk, parts, is_bounded=self._buffer is not None)
+                stream.request(chunk, self._parts(stream, chunk))
                 return partial(self._request, task, stream, chunk)
         if not has_room or not self._waiting:
             return None
@@ -183,46 +178,42 @@ class Scheduler:
 
     # -- a thread
 
-    def _work(self, request: Callable[[], None] | None) -> None:
+    def _work(self, request: Callable[[], object] | None) -> None:
         """Make requests while there are any."""
         while request is not None:
-            error: BaseException | None = None
             try:
                 request()
-            except BaseException as raised:  # the iterating thread raises it
-                error = raised
+            except BaseException as error:  # the iterating thread raises it
+                with self._change:
+                    if not self._stop.is_set():
+                        self._error = error
+                        self._stop.set()
             with self._change:
-                if error is not None and not self._stop.is_set():
-                    self._error = error
-                    self._stop.set()
                 self._start()  # other threads first: they take what is to be yielded next
                 request = self._next_request() if self._active <= self._workers else None
                 self._active -= request is None
                 self._change.notify_all()
 
-    def _look_up(self, task: Task) -> None:
-        """Learn when the market of a task was active, and which tokens it has."""
+    def _look_up(self, task: Task) -> bool:
+        """Learn when the market of a task was active, and which tokens it has; whether these are requested alone."""
         info = self._markets.look_up(task.window.id)
         with self._change:
-            task.begin(info)
+            return task.begin(info)
 
     def _request(self, task: Task, stream: Stream, chunk: Chunk) -> None:
         """Request a chunk and take in its points."""
         try:
             fetched = self._reader.read(chunk, self.report, self._stop, partial(self._note_page, stream))
         except TooManyTokensError:
-            info = self._markets.look_up(task.window.id)
-            with self._change:
-                if stream in task.streams and (chunk.window.kind == "token" or not task.begin(info)):
-                    raise
+            if stream in task.streams and (chunk.window.kind == "token" or not self._look_up(task)):
+                raise
             return
         except NotFoundError as error:
             if len({window.id for window in self._windows}) == 1:
                 raise
             with self._change:
                 self._missing[task] = error
-                if task in self._begun:
-                    self._begun.remove(task)
+                self._begun = [other for other in self._begun if other is not task]
                 self._release()
             return
         with self._change:
@@ -240,7 +231,7 @@ class Scheduler:
         for task in list(self._begun):
             if (fetched := task.pop()) is not None:
                 self._ready.append(fetched)
-            if task.is_done:
+            if task.window.rng.start == task.window.rng.end:
                 self._begun.remove(task)
                 self._overfetched += sum(stream.overfetch for stream in task.streams)
                 self.empty += [] if task.points else [self._windows[task.index]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Literal
 
 from marketdata.points.columns import Ints
@@ -102,7 +101,7 @@ class Spans:
         if is_full and received:
             self._full_pages.append((received, buckets))
             self._variance = max(self._variance, float((points**2).sum()) / received - received / buckets)
-            self.page = fmean(points for points, _ in self._full_pages)
+            self.page = sum(points for points, _ in self._full_pages) / len(self._full_pages)
         all_points, all_buckets = map(sum, zip(*self.pages, strict=True))
         self.buckets = self.page * all_buckets / max(1, all_points)
 
@@ -124,9 +123,6 @@ class Spans:
 
     def width(self, pages: int) -> int:
         """Buckets of a window of ``pages``, narrower by a margin so that it rarely needs one page more."""
-        margin = 0.0
-        if self.is_even:
-            uncertainty = 1 + pages / len(self._full_pages)
-            margin = 1.7 * math.sqrt(self._variance / self._limit * pages * uncertainty)
+        margin = 2.4 * math.sqrt(self._variance / self._limit * pages) if self.is_even else 0.0
         # With few points of many tokens, the margin would leave nothing of the window.
         return max(1, round(self.buckets * max(pages / 2, pages - margin)))
