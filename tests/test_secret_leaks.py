@@ -151,7 +151,7 @@ def test_a_client_that_fetches_holds_no_key(service: Any, evidence: Evidence, ki
             write(path)
             evidence.add("parquet", path.read_bytes(), repr(pq.read_schema(path).metadata))
     transport = client._transport
-    evidence.add("client", client, copy.copy(client), transport, transport.keys, transport.pacer, transport._sessions)
+    evidence.add("client", client, copy.copy(client), transport, transport.keys, transport.pacer, transport._session)
     assert len(evidence) > 200
 
 

@@ -19,9 +19,9 @@ from marketdata.conformance.report import Verification
 from marketdata.display import html_table
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError, RequestError
 from marketdata.fetch.checkpoint import Report, Resume
-from marketdata.fetch.estimate import Plan, make_plan
 from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.plans import Plan, make_plan
 from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole

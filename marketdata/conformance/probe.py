@@ -11,7 +11,7 @@ from marketdata.conformance.report import Finding, ServiceTable, Verification
 from marketdata.errors import ConfigError, MarketDataError, PlanError, RequestError
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
-from marketdata.fetch.plan_limits import usage_fields
+from marketdata.fetch.plans import usage_fields
 from marketdata.fetch.reader import keys_of
 from marketdata.fetch.windows import Window
 from marketdata.points.columns import Data, Page, joined

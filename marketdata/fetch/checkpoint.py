@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from marketdata.display import described, html_table
 from marketdata.fetch.windows import Window
 from marketdata.times import Range
-from marketdata.wire.validation import REPAIRS as PAGE_REPAIRS
 
-_REPAIRS = PAGE_REPAIRS | {"duplicate_points", "outside_range", "points_sorted", "limit_raised", "limit_lowered"}
+_REPAIRS = frozenset({"levels_sorted", "null_side", "points_sorted", "duplicate_points", "outside_range"})
+_LIMIT_REPAIRS = frozenset({"limit_raised", "limit_lowered"})
 _COUNTED_ONCE = frozenset({"limit_clamped", "cursor_empty", "content_type_not_json"})
 # Services may repeat the last row of a page on the next one, or have other limits.
 _ALLOWED_IN_STRICT_MODE = frozenset({"duplicate_points", "limit_lowered"})
@@ -56,7 +56,7 @@ class Report:
                 self.observed[name] += count
                 continue
             refused += [] if name in _ALLOWED_IN_STRICT_MODE else [name]
-            counts = self.repairs if name in _REPAIRS else self.warnings
+            counts = self.repairs if name in _REPAIRS | _LIMIT_REPAIRS else self.warnings
             counts[name] = 1 if name in _COUNTED_ONCE else counts[name] + count
         return refused
 

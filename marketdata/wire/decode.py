@@ -6,7 +6,7 @@ import gc
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any, Generic, NoReturn, TypeVar
@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.errors import ContractError
+from marketdata.errors import ConfigError, ContractError
 from marketdata.points.columns import METRICS, Books, Data, Floats, Ints, Page, Series, Token, joined
 from marketdata.points.schema import SNAPSHOT_FIELDS
-from marketdata.points.views import VIEWS, View, empty
+from marketdata.points.views import VIEWS, View, empty, view_of
+from marketdata.resolution import BucketWidth
 from marketdata.times import parse_iso
-from marketdata.wire.validation import check
 
 Point = TypeVar("Point")
 Levels = list[tuple[float, float]]
@@ -125,7 +125,7 @@ def decode_page(view: View, body: bytes, *, checked: bool = True) -> Page:
         data = top["data"]
         columns = Series((), bounds, ts, _metrics(data if isinstance(data, list) else next(iter(data.values())), notes))
     columns = columns.with_tokens(tokens, bounds)
-    columns = check(columns, page.resolution, notes) if checked else columns
+    columns = _check(columns, page.resolution, notes) if checked else columns
     meta = page.metadata
     return Page(columns, page.market_id, page.resolution, labels, meta.count, meta.limit, meta.next_cursor, notes)
 
@@ -148,7 +148,7 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str
     if len(resolutions) > 1:
         raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
     columns = joined(batches).sort() if batches else empty(view)
-    return check(columns, next(iter(resolutions), ""), notes), notes
+    return _check(columns, next(iter(resolutions), ""), notes), notes
 
 
 def _grouped(
@@ -231,6 +231,40 @@ def _metrics(points: list[dict[str, Any]], notes: Counter[str]) -> dict[str, Flo
             _refuse(f"Number out of range - at `$.data[...].{name}`")
     notes += Counter()
     return out
+
+
+def _check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
+    """The columns with levels best first; diagnostics are counted in ``notes``."""
+    odd: list[tuple[str, NDArray[np.bool_]]] = []
+    with suppress(ConfigError):  # a resolution that is none is refused where pages are compared with the request
+        odd.append(("time_not_on_a_bucket", columns.ts != BucketWidth.of(resolution).floor(columns.ts)))
+    if isinstance(columns, Books):
+        (price, size), counts = columns.levels(), columns.counts
+        is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
+        equal, wrong = price[1:] == price[:-1], (price[1:] > price[:-1]) != is_ask[1:]
+        borders = np.cumsum(counts[counts > 0])[:-1] - 1
+        equal[borders] = wrong[borders] = False
+        wrong &= ~equal
+        if wrong.any():
+            side = np.repeat(np.arange(len(counts)), counts)
+            notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
+            order = np.lexsort((np.where(is_ask, price, -price), side))
+            head = columns.tokens, columns.bounds, columns.ts
+            columns = Books.of_levels(*head, counts, price[order], size[order], columns.values)
+        odd.append(("same_price_twice", equal))
+        if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
+            odd += [("price_outside_0_1", (price < 0) | (price > 1)), ("size_not_positive", size <= 0)]
+        (bid, _), (ask, _) = columns.bids.top, columns.asks.top
+        odd += [("crossed_book", bid > ask), ("locked_book", bid == ask)]
+    else:
+        odd += [("null_value", np.isnan(values)) for values in columns.values.values()]
+        if view_of(columns) == "prices":
+            price = columns.values["price"]
+            odd.append(("price_outside_0_1", (price < 0) | (price > 1)))
+    for name, hits in odd:
+        if count := np.count_nonzero(hits):
+            notes[name] += int(count)
+    return columns
 
 
 def _refuse(problem: str) -> NoReturn:

@@ -240,7 +240,7 @@ def test_the_accessor_shows_its_functions() -> None:
 
 def test_a_short_plan_is_said_in_words() -> None:
     """One request is one request, and what takes seconds is not 0.0 minutes."""
-    from marketdata.fetch.estimate import Plan
+    from marketdata.fetch.plans import Plan
 
     assert repr(Plan(1, 2, 0.001, 1000, (), 60)).startswith("1 request, 2 points, a few seconds at")
 

@@ -12,7 +12,7 @@ import pytest
 import marketdata as md
 from marketdata.client.discovery import Record
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.estimate import Plan
+from marketdata.fetch.plans import Plan
 
 EVIL = "<script>alert('x')</script>"
 SHOWN = {

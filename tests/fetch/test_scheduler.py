@@ -182,14 +182,13 @@ def test_unknown_markets_do_not_keep_others_from_coming(server: Near, transport:
 def test_a_fetch_from_a_service_that_fails_altogether_ends(
     server: Near, transport: Paced, turns: Turns, act: Act, count: int, markets: int, at_once: int
 ) -> None:
-    """All requests learn it by the five attempts of one, however much is requested."""
+    """Each request is tried five times, and all together share 35 retries, however much is requested."""
     server.answer = lambda ask: act
     whole = Oracle.of_prices(1).request(count)
     with pytest.raises((ServerError, NetworkError)) as caught:
         list(fetch(transport, *(replace(whole, id=f"m{k}") for k in range(markets))))
     assert sum(w.buckets for w in caught.value.resume.windows) == count * markets
-    # Two may have been tried again before the third failure said that it is no chance.
-    assert 5 <= len(server.asks) <= (at_once + 6 if at_once > 1 else 5)
+    assert 5 <= len(server.asks) <= at_once + min(4 * at_once, 35)
     assert turns.now < 0.5 + 1 + 2 + 4 + 2
 
 

@@ -112,24 +112,6 @@ class Change:
             self._turns.lie_down(0.0, self._waiting)
 
 
-class Lock:
-    """A lock that is waited for in simulated time."""
-
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._held = False
-
-    def acquire(self, timeout: float) -> bool:
-        if self._held:
-            self._turns.sleep(timeout)
-        taken = not self._held
-        self._held = True
-        return taken
-
-    def release(self) -> None:
-        self._held = False
-
-
 @dataclass
 class Near:
     """A service without a wire: ``answer`` and ``asks`` as a `FaultServer` has them; requests at once, at most."""
@@ -148,7 +130,6 @@ class Paced(Transport):
         turns = service.turns
         super().__init__("http://127.0.0.1:9", "k" * 20, pacer=Pacer(clock=turns), clock=turns, seed=1)
         self._turns, self._service = turns, service
-        self.outage._turn = Lock(turns)  # type: ignore[assignment]
 
     def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
         went, came = (self._turns.draw.uniform(0.1, 0.9) * LATENCY for _ in range(2))

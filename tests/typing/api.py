@@ -11,7 +11,7 @@ import polars as pl
 
 import marketdata as md
 from marketdata.accessor import Accessor
-from marketdata.fetch.estimate import Plan
+from marketdata.fetch.plans import Plan
 from marketdata.typing import PandasFrame, PolarsFrame, PolarsLazyFrame
 
 RANGE = ("2025-12-31", "2026-01-01")

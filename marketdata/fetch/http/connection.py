@@ -9,7 +9,6 @@ import http.client
 import io
 import os
 import socket
-import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -114,39 +113,19 @@ class Adapter(HTTPAdapter):
         return pool
 
 
-class Sessions:
-    """The session of a client, whose connections all threads share."""
-
-    def __init__(self, base_url: str) -> None:
-        self._base_url = base_url
-        self._lock = threading.Lock()
-        self._session: requests.Session | None = None
-
-    def get(self) -> requests.Session:
-        """The session, which keeps connections that an answer was read from to its end."""
-        with self._lock:
-            self._session = self._session or self._make()
-            return self._session
-
-    def _make(self) -> requests.Session:
-        session = requests.Session()
-        # Off for netrc; proxies and the CA bundle of the environment are used for https alone.
-        session.trust_env = False
-        if self._base_url.startswith("https:"):
-            session.proxies = dict(get_environ_proxies(self._base_url))
-            session.verify = next(filter(None, map(os.environ.get, BUNDLE_VARIABLES)), True)
-        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        session.headers.clear()
-        for scheme in ("https://", "http://"):
-            session.mount(scheme, Adapter(pool_connections=1, pool_maxsize=96, max_retries=0))
-        return session
-
-    def close(self) -> None:
-        """Close what is idle."""
-        with self._lock:
-            session, self._session = self._session, None
-        if session is not None:
-            session.close()
+def new_session(base_url: str) -> requests.Session:
+    """A session for all threads of a client; it keeps connections that an answer was read from to its end."""
+    session = requests.Session()
+    # Off for netrc; proxies and the CA bundle of the environment are used for https alone.
+    session.trust_env = False
+    if base_url.startswith("https:"):
+        session.proxies = dict(get_environ_proxies(base_url))
+        session.verify = next(filter(None, map(os.environ.get, BUNDLE_VARIABLES)), True)
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    session.headers.clear()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, Adapter(pool_connections=1, pool_maxsize=96, max_retries=0))
+    return session
 
 
 def read_body(raw: Any, encoding: str, policy: Policy) -> bytes:

@@ -64,10 +64,9 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
     else:
         said = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)[: 4 * _MAX_SHOWN_CHARACTERS]
     detail = shown(said)
-    kinds = (
-        kind for code, words, kind in _ERRORS_BY_DETAIL if code == status and re.search(words, said, re.IGNORECASE)
-    )
-    kind: type[RequestError] = next(kinds, ServerError if status >= 500 else RequestError)
+    kind: type[RequestError] = ServerError if status >= 500 else RequestError
+    for code, words, of_detail in reversed(_ERRORS_BY_DETAIL):
+        kind = of_detail if code == status and re.search(words, said, re.IGNORECASE) else kind
     text = f"{status}: {detail or 'no detail'} ({url})"
     error = kind(text, status=status, detail=detail, url=url, hint=_hint(kind, status, url))
     if isinstance(error, BadRequestError):
@@ -117,8 +116,8 @@ def redirect_text(status: int, location: str) -> str:
 # The first row whose pattern matches the error or one of its causes counts.
 _FAILURES: tuple[tuple[str, str, Again], ...] = (
     (
-        "TLS CA certificate bundle|NO_CERTIFICATE_OR_CRL_FOUND",
-        "the file that {bundle} names is missing, or is no bundle of CA certificates",
+        "certificate bundle|NO_CERT",
+        "the file that {bundle} names is missing, or is no bundle of certificates",
         "no",
     ),
     ("SOCKS support", "{proxy} is a SOCKS proxy, which needs a library: pip install 'requests[socks]'", "no"),
@@ -130,11 +129,8 @@ _FAILURES: tuple[tuple[str, str, Again], ...] = (
     (r"(?s)^(ProxyError|\w*SOCKS).*^gaierror", "{proxy} cannot be reached (unknown host name)", "no"),
     (r"^(ProxyError|\w*SOCKS)", "{proxy} cannot be reached ({last})", "no"),
     ("^(SSLCertVerificationError|CertificateError)", "the certificate of the service is not valid for it", "no"),
-    (
-        "WRONG_VERSION_NUMBER|HTTP_REQUEST|RECORD_LAYER_FAILURE",  # bytes that begin no record of TLS
-        "the service does not speak TLS; is its address http:// instead of https://?",
-        "no",
-    ),
+    # Bytes that begin no record of TLS.
+    ("WRONG_VERSION_NUMBER|HTTP_REQUEST|RECORD_LAYER_FAILURE", "the service does not speak TLS; is it http://?", "no"),
     (r"^SSLError: .*VERSION", "the service offers no version of TLS that is safe", "no"),
     (r"^\w*Timeout", "the answer took too long", "yes"),
     # A wrong address is reported soon; an answer that is only late is waited for.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -27,11 +26,6 @@ class Failure(NamedTuple):
     error: MarketDataError
     again: Again = "no"
     wait: float | None = None
-
-    @property
-    def is_outage(self) -> bool:
-        """Whether the service did not answer, or could not."""
-        return self.again in ("yes", "soon", "at_once")
 
     def backoff(self, tried: int, draw: random.Random) -> float:
         """Wait before the next attempt, with jitter [s]: more after a 429, less where nothing answers."""
@@ -62,12 +56,14 @@ def retry_after(value: str | None, date: float | None) -> float | None:
 class Policy:
     """Limits of one request, which is sent at most ``attempts`` times.
 
-    An attempt may take ``connect`` to connect, ``silence`` between two bytes, and ``total`` in all [s]. A Retry-After
-    above ``longest_wait`` [s] is an error. Reading stops at ``largest_body`` decoded bytes. After ``ratio_from`` bytes,
-    it stops where the decoded size is ``largest_ratio`` times the sent size.
+    All threads of a client share ``retries`` until a request is answered. An attempt may take ``connect`` to connect,
+    ``silence`` between two bytes, and ``total`` in all [s]. A Retry-After above ``longest_wait`` [s] is an error.
+    Reading stops at ``largest_body`` decoded bytes. After ``ratio_from`` bytes, it stops where the decoded size is
+    ``largest_ratio`` times the sent size.
     """
 
     attempts: int = 5
+    retries: int = 35
     connect: float = 5.0
     silence: float = 30.0
     total: float = 120.0
@@ -75,43 +71,3 @@ class Policy:
     largest_body: int = 64 << 20
     largest_ratio: int = 200
     ratio_from: int = 1 << 20
-
-
-class Outage:
-    """Failures in a row of all threads of a client, after which one request at a time is tried.
-
-    All threads share a limited number of ``retries`` until a request is answered.
-    """
-
-    _IN_A_ROW, _RETRIES = 3, 35
-
-    def __init__(self) -> None:
-        self._failures = self.retries = 0
-        self._turn = threading.Lock()
-        self.given_up = 0
-
-    @property
-    def lasts(self) -> bool:
-        """Whether more requests failed in a row than chance explains."""
-        return self._failures >= self._IN_A_ROW
-
-    def count(self, *, failed: bool) -> None:
-        """A request failed, or the service answered it."""
-        self._failures = self._failures + 1 if failed else 0
-        self.retries = self.retries if failed else 0
-
-    def may_retry(self) -> bool:
-        """Whether one more retry is left, which is counted."""
-        self.retries += 1
-        return self.retries <= self._RETRIES
-
-    def wait(self, stop: threading.Event | None) -> bool:
-        """Wait until requests may be sent; whether this one is the one that tries, and has to ``leave``."""
-        while self.lasts and not (stop is not None and stop.is_set()):
-            if self._turn.acquire(timeout=0.05):
-                return True
-        return False
-
-    def leave(self) -> None:
-        """The request that tried has ended."""
-        self._turn.release()

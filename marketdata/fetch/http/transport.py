@@ -26,12 +26,12 @@ from marketdata.errors import (
 )
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
-from marketdata.fetch.http.connection import ATTEMPT, Sessions, read_body
+from marketdata.fetch.http.connection import ATTEMPT, new_session, read_body
 from marketdata.fetch.http.errors import network_failure, redirect_text, refusal
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
-from marketdata.fetch.http.retry import RETRYABLE_STATUSES, Again, Failure, Outage, Policy, retry_after, server_date
+from marketdata.fetch.http.retry import RETRYABLE_STATUSES, Again, Failure, Policy, retry_after, server_date
 from marketdata.fetch.http.url import check_base_url, target
-from marketdata.fetch.plan_limits import PlanLimits, read_usage
+from marketdata.fetch.plans import PlanLimits, read_usage
 from marketdata.vendors import service_at
 from marketdata.wire.decode import load
 
@@ -86,11 +86,11 @@ class Transport:
         self.keys = api_key
         self.keys.get()
         self.policy = policy or Policy()
-        self.outage = Outage()
+        self._retries_unanswered = 0
         self.pacer = pacer if pacer is not None else pacer_for(self.keys.digest(self.base_url))
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
-        self._sessions = Sessions(self.base_url)
+        self._session = new_session(self.base_url)
         self.latency: float | None = None
         self.limits = PlanLimits()  # of the last answer of usage
         self._dated: tuple[float, float] | None = None
@@ -113,49 +113,37 @@ class Transport:
         read: Callable[[Answer], Any] = lambda answer: answer,
         *,
         stop: threading.Event | None = None,
-        deadline: float | None = None,
+        once: bool = False,
         counts: Report | None = None,
     ) -> Any:
         """The answer to ``GET /v1/<segments>?<params>``, or what ``read`` makes of it.
 
         The ids and slugs of ``segments`` are passed as they are; parameters that are None are left out. An answer that
-        ``read`` refuses (ContractError) is requested once more. ``deadline``: no retry begins later [s after the call];
-        ``stop`` ends waits; ``counts`` is filled in. RequestError if the service refuses; NetworkError if no complete
-        answer comes; ContractError if it does not follow the interface.
+        ``read`` refuses (ContractError) is requested once more. ``once`` allows no retry; ``stop`` ends waits;
+        ``counts`` is filled in. RequestError if the service refuses; NetworkError if no complete answer comes;
+        ContractError if it does not follow the interface.
         """
         path = target(segments, params)
         if self.requests >= _UNPACED and not self.pacer.known:
             self.learn_limits()
-        began = self._clock.monotonic()
-        given_up, failures, is_trying = self.outage.given_up, list[Failure](), False
-        try:
-            while True:
-                self.pacer.wait(stop)
-                is_trying = is_trying or self.outage.wait(stop)
-                if stop is not None and stop.is_set():
-                    raise NetworkError("The request was given up before it was sent.")
-                if failures and self.outage.lasts and self.outage.given_up != given_up:
-                    break  # another one has tried meanwhile, and was given up
-                with self._count:
-                    counted: list[Transport | Report] = [self] if counts is None else [self, counts]
-                    for count in counted:
-                        count.requests += 1
-                        count.retries += bool(failures)
-                outcome = self._attempt(path, len(failures) + 1, read)
-                self.outage.count(failed=isinstance(outcome, Failure) and outcome.is_outage)
-                if not isinstance(outcome, Failure):
-                    return outcome
-                failures.append(outcome)
-                left = None if deadline is None else deadline - (self._clock.monotonic() - began)
-                if not self._wait_to_retry(failures, left, stop):
-                    self.outage.given_up += len(failures) > 1
-                    break
-        finally:
-            if is_trying:
-                self.outage.leave()
-        error = failures[-1].error
-        error.attempts = len(failures)
-        raise error
+        failures = list[Failure]()
+        while True:
+            self.pacer.wait(stop)
+            if stop is not None and stop.is_set():
+                raise NetworkError("The request was given up before it was sent.")
+            with self._count:
+                for count in (self, counts) if counts is not None else (self,):
+                    count.requests += 1
+                    count.retries += bool(failures)
+            outcome = self._attempt(path, len(failures) + 1, read)
+            if not isinstance(outcome, Failure) or outcome.again not in ("yes", "soon", "at_once"):
+                self._retries_unanswered = 0
+            if not isinstance(outcome, Failure):
+                return outcome
+            failures.append(outcome)
+            if once or not self._wait_to_retry(failures, stop):
+                outcome.error.attempts = len(failures)
+                raise outcome.error
 
     def get_json(
         self,
@@ -192,7 +180,7 @@ class Transport:
             self._usage_requested = True
         with contextlib.suppress(MarketDataError):
             # Not worth a second try: without an answer the rate is learnt from refusals.
-            self._follow(load(self.get(_USAGE, deadline=0.0).body))
+            self._follow(load(self.get(_USAGE, once=True).body))
 
     def _follow(self, usage: Any) -> None:
         """Take in what an answer of ``usage`` says, and tell the pacer."""
@@ -203,18 +191,21 @@ class Transport:
 
     def close(self) -> None:
         """Close idle connections."""
-        self._sessions.close()
+        self._session.close()
 
-    def _wait_to_retry(self, failures: list[Failure], left: float | None, stop: threading.Event | None) -> bool:
+    def _wait_to_retry(self, failures: list[Failure], stop: threading.Event | None) -> bool:
         """Wait for one more attempt, if there shall be one."""
         *before, (_, again, wait) = failures
         is_second = again in ("once", "new_key") and any(failure.again == again for failure in before)
-        if again == "no" or is_second or len(failures) >= self.policy.attempts or not self.outage.may_retry():
+        if again == "no" or is_second or len(failures) >= self.policy.attempts:
+            return False
+        self._retries_unanswered += 1  # no lock: a few retries more or less do no harm
+        if self._retries_unanswered > self.policy.retries:
             return False
         if again == "new_key":
             return True
         seconds = failures[-1].backoff(len(failures), self._random)
-        if (wait or 0.0) > self.policy.longest_wait or (left is not None and seconds > left):
+        if (wait or 0.0) > self.policy.longest_wait:
             return False
         if again == "throttled" or wait is not None:
             self.pacer.pause(seconds, refused=again == "throttled")
@@ -231,12 +222,11 @@ class Transport:
         began = time.monotonic()
         ATTEMPT.set((began + policy.total, policy.silence))
         try:
-            session = self._sessions.get()
-            prepared = session.prepare_request(requests.Request("GET", whole, headers=headers))
+            prepared = self._session.prepare_request(requests.Request("GET", whole, headers=headers))
             if prepared.url != whole:
                 raise ConfigError("The path would be changed on its way; this id or slug cannot be requested.")
             timeout = (policy.connect, policy.silence)
-            with session.send(prepared, stream=True, allow_redirects=False, timeout=timeout) as response:
+            with self._session.send(prepared, stream=True, allow_redirects=False, timeout=timeout) as response:
                 status, head = response.status_code, response.headers
                 if 300 <= status < 400 and status != 304:
                     raise RedirectError(redirect_text(status, head.get("Location", "")))
@@ -250,7 +240,7 @@ class Transport:
         except _LIBRARY_ERRORS as problem:
             failed = network_failure(problem, url)
             if self.latency is not None and tried == 1 and failed.again == "yes":
-                self._sessions.close()  # it was answered before: idle connections may have been closed meanwhile
+                self._session.close()  # it was answered before: idle connections may have been closed meanwhile
                 return failed._replace(again="at_once")
             return failed
         date, now = server_date(head.get("Date")), time.monotonic()

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from reference.oracle import START, minutes
 
-from marketdata.fetch.estimate import Plan, make_plan
-from marketdata.fetch.plan_limits import PlanLimits, read_usage
+from marketdata.fetch.plans import Plan, PlanLimits, make_plan, read_usage
 from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.resolution import BucketWidth
 from marketdata.times import MINUTE, SECOND
