@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Codes, Floats, Ints, Side
-from marketdata.points.resample import BLOCK_ROWS
 
 NO_TIME = int(np.iinfo(np.int64).min)
 """The value of a missing time."""
@@ -101,73 +100,34 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
     All prices and sizes are checked, or only the best two levels of each side. Snapshots begin with their bids,
     be there any or none.
     """
-    runs = _side_starts(rows, all_levels=all_levels)
-    if runs is None:
-        return None
-    starts, half, worse = runs
-    sides = _sides(rows, starts, groups)
-    if sides is None:
-        return None
-    ts, bids, asks = sides
-    if not all_levels:
-        half, worse = map(list, zip(_wrong_tops(bids, -1), _wrong_tops(asks, 1), strict=True))
-    wrong = [np.sort(np.concatenate([np.zeros(0, np.int64), *rows_of_fault])) for rows_of_fault in (half, worse)]
-    return Snapshots(ts, bids, asks, np.concatenate(wrong))
-
-
-def _side_starts(rows: LevelRows, *, all_levels: bool) -> tuple[Ints, list[Ints], list[Ints]] | None:
-    """The first row of each side, and with ``all_levels`` rows of half a level and of a worse price.
-
-    None if levels do not count up from 0.
-    """
     ts, side, level, price, size = rows
-    starts, half, worse = [np.zeros(0, np.int64)], [], []
-    for a in range(0, len(level), BLOCK_ROWS):
-        b = min(a + BLOCK_ROWS, len(level))
-        first = max(a, 1)
-        here, before = slice(first, b), slice(first - 1, b - 1)
-        begins = np.ones(b - a, bool)
-        inner = begins[first - a :]
-        np.not_equal(level[here] - level[before], 1, out=inner)
-        inner |= side[here] != side[before]
-        inner |= ts[here] != ts[before]
-        starts.append(np.flatnonzero(begins) + a)
-        # Levels count up from a 0 to the next row where something else changes, so there it must be 0 again.
-        if level[starts[-1]].any():
-            return None
-        if all_levels:
-            # A sum is NaN where a number is: most blocks need no second look.
-            if np.isnan(price[a:b].sum() + size[a:b].sum()):
-                half.append(np.flatnonzero(np.isnan(price[a:b]) != np.isnan(size[a:b])) + a)
-            # From level to level the price of an ask rises and the price of a bid falls.
-            with np.errstate(invalid="ignore"):
-                step = price[here] - price[before]
-            is_ask = side[here] != 0
-            inner |= (step >= 0) & is_ask
-            inner |= (step <= 0) & ~is_ask
-            worse.append(np.flatnonzero(~inner) + first)
-    return np.concatenate(starts), half, worse
-
-
-def _sides(rows: LevelRows, starts: Ints, groups: Ints) -> tuple[Ints, Side, Side] | None:
-    """Times, bids and asks of snapshots, whose sides begin at ``starts``; None if a side is in the wrong place."""
-    times, is_ask = rows.ts[starts], rows.side[starts] != 0
-    # Each row at level 0 opens a side, so tokens begin with one.
-    if rows.level[groups].any():
+    inner = (level[1:] - level[:-1] == 1) & (side[1:] == side[:-1]) & (ts[1:] == ts[:-1])
+    starts = np.flatnonzero(np.append(np.ones(min(len(ts), 1), bool), ~inner))
+    # Levels count up from a 0 to the next row where something else changes, so there it must be 0 again.
+    if level[starts].any() or level[groups].any():
         return None
+    times, is_ask = ts[starts], side[starts] != 0
     step = np.diff(times, prepend=0)
     step[np.searchsorted(starts, groups)] = 1
     # A side opens a snapshot, or it is the asks behind the bids.
     if (step < 0).any() or not (step[1:].astype(bool) | (is_ask[1:] & ~is_ask[:-1])).all():
         return None
     opens = np.flatnonzero(step)
-    next_sides = np.append(starts, len(rows.ts))[1:][opens]
-    begins = starts[opens]
-    ends = np.append(begins, len(rows.ts))[1:]
+    begins, next_sides = starts[opens], np.append(starts, len(ts))[opens + 1]
     middle = np.where(is_ask[opens], begins, next_sides)  # where bids end: at once if there are none
-    sides = ((begins, middle - begins), (middle, ends - middle))
-    bids, asks = (Side(firsts, counts, rows.price, rows.size) for firsts, counts in sides)
-    return times[opens], bids, asks
+    bids = Side(begins, middle - begins, price, size)
+    asks = Side(middle, np.append(begins, len(ts))[1:] - middle, price, size)
+    if all_levels:
+        # A sum is NaN where a number is: most rows need no second look.
+        is_whole = not np.isnan(price.sum() + size.sum())
+        half = starts[:0] if is_whole else np.flatnonzero(np.isnan(price) != np.isnan(size))
+        # From level to level the price of an ask rises and the price of a bid falls.
+        with np.errstate(invalid="ignore"):
+            rise, of_asks = price[1:] - price[:-1], side[1:] != 0
+        worse = np.flatnonzero(inner & ~((rise >= 0) & of_asks) & ~((rise <= 0) & ~of_asks)) + 1
+    else:
+        half, worse = map(np.concatenate, zip(_wrong_tops(bids, -1), _wrong_tops(asks, 1), strict=True))
+    return Snapshots(times[opens], bids, asks, np.concatenate((np.sort(half), np.sort(worse))))
 
 
 def _wrong_tops(side: Side, sign: int) -> tuple[Ints, Ints]:

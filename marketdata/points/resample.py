@@ -13,22 +13,14 @@ from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series
 from marketdata.points.schema import COUNT, uncounted
 from marketdata.resolution import BucketWidth, Resolution
 
-# Intermediate arrays of more rows would not stay in the processor's cache.
-BLOCK_ROWS = 1 << 17
 # With fewer rows per search or per token than these, searches would cost more than a division of every row.
 _ROWS_PER_SEARCH, _ROWS_PER_TOKEN = 50, 3_000
 
 
 def group_starts(*keys: NDArray[np.generic]) -> Ints:
     """Positions where any key differs from the row before; the first row is one."""
-    starts = [np.zeros(min(len(keys[0]), 1), np.int64)]
-    for first in range(1, len(keys[0]), BLOCK_ROWS):
-        blocks = [key[first - 1 : first + BLOCK_ROWS] for key in keys]
-        # Most blocks have one token, and one comparison shows it.
-        changed = [block[1:] != block[:-1] for block in blocks if not (block == block[0]).all()]
-        if changed:
-            starts.append(np.flatnonzero(np.logical_or.reduce(changed)) + first)
-    return np.concatenate(starts)
+    changed = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return np.append(np.zeros(min(len(keys[0]), 1), np.int64), np.flatnonzero(changed) + 1)
 
 
 def run_ends(starts: Ints, count: int) -> Ints:
@@ -50,37 +42,32 @@ def buckets(columns: Columns, width: BucketWidth) -> Ints:
         return np.append(np.flatnonzero(begins), len(ts))
     edges = []
     for a, b, low, high in zip(starts.tolist(), ends.tolist(), first.tolist(), last.tolist(), strict=True):
-        places = _places(ts[a:b], np.arange(low + 1, high + 1) * micros)
+        places = _places(ts[a:b], np.arange(low, high + 1) * micros)
         # A bucket without rows begins where the next one does.
-        edges += [[a], places[np.diff(places, prepend=0) != 0] + a]
+        edges.append(a + places[np.diff(places, prepend=-1) != 0])
     return np.concatenate([*edges, [len(ts)]])
 
 
 def _places(ts: Ints, edges: Ints) -> Ints:
     """Positions of edges within times, both rising; of evenly spaced rows most are interpolated and not searched."""
-    if len(edges) < 128:
-        return np.searchsorted(ts, edges)
     searched = np.append(edges[::64], edges[-1])
-    line = np.interp(edges, searched, np.searchsorted(ts, searched))
-    places = np.ceil(line - 1e-3).astype(np.int64)  # less a rounding
-    wrong = (ts[places] < edges) | (ts[places - 1] >= edges)
+    places = np.ceil(np.interp(edges, searched, np.searchsorted(ts, searched)) - 1e-3).astype(np.int64)
+    wrong = (ts[places] < edges) | ((ts[places - 1] >= edges) & (places > 0))
     places[wrong] = np.searchsorted(ts, edges[wrong])
     return places
 
 
 def last_of(columns: Columns, width: BucketWidth) -> Ints:
     """Rule 2: the entries with the greatest time of each token and bucket."""
-    ts, edges = columns.ts, buckets(columns, width)
-    begins, ends = edges[:-1].copy(), edges[1:]
+    edges = buckets(columns, width)
     # A binary search, in all buckets at once, for the first entry with the greatest time.
-    last, at = ends - 1, np.flatnonzero(ends - begins > 1)
-    while len(at):
-        middle = (begins[at] + last[at]) // 2
-        is_less = ts[middle] < ts[last[at]]
-        begins[at[is_less]] = middle[is_less] + 1
-        last[at[~is_less]] = middle[~is_less]
-        at = at[begins[at] < last[at]]
-    return ranges(begins, ends - begins)
+    low, last = edges[:-1], edges[1:] - 1
+    high = last
+    while (low < high).any():
+        middle = (low + high) // 2
+        is_less = columns.ts[middle] < columns.ts[last]
+        low, high = np.where(is_less, middle + 1, low), np.where(is_less, high, middle)
+    return ranges(low, last + 1 - low)
 
 
 def means(values: Floats, weights: Floats | None, edges: Ints) -> tuple[Floats, Ints]:
