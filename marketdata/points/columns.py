@@ -63,10 +63,7 @@ class Columns:
 
     def take(self, index: Ints) -> Self:
         """The entries at these positions, in this order within each token; a token without an entry is left out."""
-        token = np.searchsorted(self.bounds, index, side="right") - 1
-        order = np.argsort(token, kind="stable")
-        bounds = np.searchsorted(token[order], np.arange(len(self.tokens) + 1))
-        return self._at(index[order]).with_tokens(self.tokens, bounds)
+        return self._at(index).grouped(self.tokens, np.searchsorted(self.bounds, index, side="right") - 1)
 
     def part(self, first: int, last: int) -> Self:
         """The entries of tokens ``first`` to ``last - 1``, without a copy of their values."""
@@ -77,16 +74,16 @@ class Columns:
     def with_tokens(self, tokens: Sequence[Token], bounds: Ints) -> Self:
         """Give the entries to other tokens; a token without an entry is left out."""
         has_entries = np.diff(bounds) > 0
-        return replace(
-            self, tokens=tuple(compress(tokens, has_entries.tolist())), bounds=bounds[np.append(has_entries, True)]
-        )
+        present = tuple(compress(tokens, has_entries.tolist()))
+        return replace(self, tokens=present, bounds=bounds[np.append(has_entries, True)])
 
     def grouped(self, tokens: Sequence[Token], token: NDArray[np.integer]) -> Self:
-        """Give entry i to ``tokens[token[i]]`` and make the entries of a token adjacent; tokens may be equal."""
-        place: dict[Token, int] = {}
-        codes = np.array([place.setdefault(t, len(place)) for t in tokens], np.int64)[token]
+        """Give entry i to ``tokens[token[i]]``, which may be equal; tokens are put in tidy order, their entries not."""
+        distinct = sorted(set(tokens), key=lambda t: t.sort_key)
+        place = {t: i for i, t in enumerate(distinct)}
+        codes = np.array([place[t] for t in tokens], np.int64)[token]
         order = np.argsort(codes, kind="stable")
-        return self._at(order).with_tokens(list(place), np.searchsorted(codes[order], np.arange(len(place) + 1)))
+        return self._at(order).with_tokens(distinct, np.searchsorted(codes[order], np.arange(len(place) + 1)))
 
     def steps(self) -> Ints:
         """Time from each entry but the last to the next one [microseconds]; between two tokens the largest number."""
@@ -105,10 +102,8 @@ class Columns:
         """The same entries in tidy order; stable for equal times."""
         if self.is_sorted:
             return self
-        order = sorted(range(len(self.tokens)), key=lambda i: self.tokens[i].sort_key)
-        place = np.argsort(order)[self.token]
-        bounds = np.append(0, np.cumsum(np.diff(self.bounds)[order]))
-        return self._at(np.lexsort((self.ts, place))).with_tokens([self.tokens[i] for i in order], bounds)
+        by_time = np.argsort(self.ts, kind="stable")
+        return self._at(by_time).grouped(self.tokens, self.token[by_time])
 
     def between(self, start: int, end: int) -> Self:
         """The entries with start <= ts < end."""
@@ -248,14 +243,13 @@ class Books(Columns):
 
     def levels(self) -> tuple[Floats, Floats]:
         """Prices and sizes as `of_levels` takes them, without a copy if they are stored so."""
-        bids, asks, counts = self.bids, self.asks, self.counts
-        if bids.price is asks.price and bids.size is asks.size:
-            at = positions(np.stack((bids.begins, asks.begins), axis=1).ravel(), counts, len(bids.price))
-            return bids.price[at], bids.size[at]
-        price, size = np.empty((2, counts.sum()))
-        interleave(counts, bids.price[bids.levels], asks.price[asks.levels], price)
-        interleave(counts, bids.size[bids.levels], asks.size[asks.levels], size)
-        return price, size
+        bids, asks, begins_of_asks = self.bids, self.asks, self.asks.begins
+        price, size = bids.price, bids.size
+        if price is not asks.price or size is not asks.size:
+            begins_of_asks = begins_of_asks + len(price)
+            price, size = np.concatenate((price, asks.price)), np.concatenate((size, asks.size))
+        at = positions(np.stack((bids.begins, begins_of_asks), axis=1).ravel(), self.counts, len(price))
+        return price[at], size[at]
 
     def series(self, values: Mapping[str, NDArray[np.float64]]) -> Series:
         """Numbers of each entry as a series of the same tokens and times."""
@@ -318,10 +312,8 @@ def positions(begins: Ints, counts: Ints, stored: int) -> Ints | slice:
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:
     """Concatenated ``arange(start, start + length)`` of each pair."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    steps: Ints = np.repeat(starts - (ends - lengths), lengths)
-    return np.arange(total, dtype=np.int64) + steps
+    steps: Ints = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    return np.arange(len(steps), dtype=np.int64) + steps
 
 
 def interleave(counts: Ints, bids: Floats, asks: Floats, out: Floats) -> None:
@@ -334,9 +326,9 @@ def joined(parts: Sequence[D]) -> D:
     """All entries of all parts, tokens in tidy order; the entries of a token are part after part, not by time."""
     if len(parts) == 1:
         return parts[0]
-    tokens = sorted({token for part in parts for token in part.tokens}, key=lambda token: token.sort_key)
-    number = {token: i for i, token in enumerate(tokens)}
-    codes = np.concatenate([np.array([number[token] for token in p.tokens], np.int64)[p.token] for p in parts])
+    tokens = [token for part in parts for token in part.tokens]
+    offsets = np.cumsum([0, *(len(part.tokens) for part in parts[:-1])])
+    codes = np.concatenate([part.token + offset for part, offset in zip(parts, offsets, strict=True)])
     ts, no_bounds = np.concatenate([part.ts for part in parts]), np.zeros(1, np.int64)
     types = {name: v.dtype for part in parts for name, v in part.values.items()}  # type: ignore[attr-defined]
     values = {name: np.concatenate([values_of(part, name, types[name]) for part in parts]) for name in types}
@@ -351,7 +343,5 @@ def joined(parts: Sequence[D]) -> D:
 
 def values_of(columns: Any, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Values of the entries by name, all missing where the columns have none."""
-    if name in columns.values:
-        values: NDArray[Any] = columns.values[name]
-        return values
-    return np.full(len(columns), None if dtype.hasobject else np.nan, object if dtype.hasobject else float)
+    missing = np.full(len(columns), None if dtype.hasobject else np.nan, object if dtype.hasobject else float)
+    return columns.values.get(name, missing)  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series, ranges
-from marketdata.points.schema import COUNT, uncounted
+from marketdata.points.schema import COUNT, value_columns
 from marketdata.resolution import BucketWidth, Resolution
 
 # With fewer rows per search or per token than these, searches would cost more than a division of every row.
@@ -120,12 +120,8 @@ def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bo
     if isinstance(columns, Books):
         last = columns.take(last_of(columns, width))
         return replace(last, ts=width.floor(last.ts))
-    edges = buckets(columns, width)
-    averaged = {name: means(column, None, edges) for name, column in columns.values.items()}
-    values = {name: mean for name, (mean, _) in averaged.items()}
-    if counts:
-        values |= {name + COUNT: averaged[name][1] for name in uncounted(averaged)}  # type: ignore[misc] # whole
-    return in_buckets(columns, edges, width, values)
+    out = means_of(columns, value_columns(columns.values), width)
+    return out if counts else replace(out, values={name: out.values[name] for name in columns.values})
 
 
 def aggregate(columns: Data, resolution: Resolution | BucketWidth, rule: str) -> Data:
