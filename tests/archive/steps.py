@@ -31,8 +31,6 @@ from marketdata.archive import Archive
 from marketdata.archive.storage.parquet import Store
 
 M, N = MARKETS
-# What happens at a step; its number, and whether it is a write of a file that is torn there.
-Act = Callable[[int], None]
 
 
 def add(archive: Archive) -> None:
@@ -63,17 +61,10 @@ def create(archive: Archive) -> None:
     archive.add(metrics=pl.DataFrame(metrics))
 
 
-def compact(archive: Archive) -> None:
-    archive.compact()
-
-
-def vacuum(archive: Archive) -> None:
-    archive.vacuum(0)
-
-
-VERBS: dict[str, Callable[[Archive], None]] = {
-    one.__name__: one for one in (add, replace, pull, create, compact, vacuum)
-}
+VERBS: dict[str, Callable[[Archive], Any]] = {
+    "add": add, "replace": replace, "pull": pull, "create": create,
+    "compact": Archive.compact, "vacuum": lambda archive: archive.vacuum(0),
+}  # fmt: skip
 
 
 def write(archive: Archive, k: int) -> None:
@@ -83,14 +74,14 @@ def write(archive: Archive, k: int) -> None:
     source.points = {("prices", pulled, token, n): k / 10 for token in (0, 1) for n in range(60)}
     start = START / 1e6
     archive.pull(source, pulled, views=["prices"], start=start, end=start + 3600, progress=False)
-    for n in range(4):
+    for n in range(2):
         archive.add(prices=prices(f"own-{k}", 5 * n, 5, value=k / 10))
-        archive.add(prices=prices("shared", 5 * (4 * k + n), 5, value=k / 10))
+        archive.add(prices=prices("shared", 5 * (2 * k + n), 5, value=k / 10))
         archive.add(books=books(M, 0, 8, size=float(k + 1)))
 
 
 @contextlib.contextmanager
-def steps(act: Act) -> Iterator[None]:
+def steps(act: Callable[[int], None]) -> Iterator[None]:
     """Call ``act`` with the number of each step that changes the storage: before, within and after it."""
     count = 0
 
@@ -131,12 +122,9 @@ def steps(act: Act) -> Iterator[None]:
 
 def run(order: dict[str, Any]) -> None:
     """Run a verb, and die at a step."""
-    seen = 0
 
-    def act(n: int) -> None:
-        nonlocal seen
-        seen = n
-        if n == order["step"]:
+    def act(step: int) -> None:
+        if step == order["step"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     archive = Archive(order["location"], frame="polars")
@@ -145,8 +133,6 @@ def run(order: dict[str, Any]) -> None:
     else:
         with steps(act):
             VERBS[order["verb"]](archive)
-    sys.stdout.write(json.dumps({"steps": seen}) + "\n")  # in one write: other processes write to the same pipe
-    sys.stdout.flush()
 
 
 def main() -> None:
@@ -157,8 +143,7 @@ def main() -> None:
                 run(order)
                 os._exit(0)
             children.append(child)
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        print(json.dumps({"codes": codes}), flush=True)
+        print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]), flush=True)
 
 
 if __name__ == "__main__":
