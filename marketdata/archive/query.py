@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, g
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, covered, gaps, union, within
@@ -21,7 +20,7 @@ from marketdata.archive.storage.parquet import LAST_NAME, DataFile, holding, hul
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Data, Ints, Token, joined
+from marketdata.points.columns import Books, Data, Token, joined
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
@@ -198,19 +197,6 @@ def stored_ranges(table: Table, market: str, wanted: Range) -> list[Range]:
     files = pruned(table.version(), [market], wanted).files
     groups = [group for file in files for group in holding(table.footer(file).groups, [market], wanted)]
     return union(Range(group.ts_min, group.ts_max + 1) for group in groups)
-
-
-def inside(
-    tokens: Sequence[Token], codes: NDArray[np.integer], ts: Ints, ranges: Mapping[str, Sequence[Range]]
-) -> NDArray[np.bool_]:
-    """True for points that lie in a range of their market."""
-    merged = {market: union(wanted) for market, wanted in ranges.items()}
-    out = np.zeros(len(ts), dtype=bool)
-    for n in range(max(map(len, merged.values()), default=0)):
-        limits = [merged[t.market_id][n] if n < len(merged.get(t.market_id, ())) else _NEVER for t in tokens]
-        start, end = np.array([*limits, _NEVER], dtype=np.int64).T
-        out |= (ts >= start[codes]) & (ts < end[codes])
-    return out
 
 
 def covered_ranges(

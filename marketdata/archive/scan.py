@@ -27,7 +27,7 @@ from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, SNAPSHOT_FIE
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame
-from marketdata.times import Range, to_datetime, to_micros
+from marketdata.times import Range, to_micros
 from marketdata.wire.arrow import to_table
 
 if TYPE_CHECKING:
@@ -72,9 +72,10 @@ def computed(query: Query) -> pl.LazyFrame:
         # A limit of rows comes before the predicate, which then selects among the first rows of all.
         chosen = query if predicate is None or n_rows is not None else _narrowed(query, predicate)
         for points in chosen.points():
-            frame = _frame(query, points)
-            rows = frame if n_rows is None else frame.head(n_rows)
-            n_rows = None if n_rows is None else n_rows - rows.height
+            rows = _frame(query, points)
+            if n_rows is not None:
+                rows = rows.head(n_rows)
+                n_rows -= rows.height
             rows = rows if predicate is None else rows.filter(predicate)
             yield rows if columns is None else rows.select(columns)
             if n_rows == 0:
@@ -135,10 +136,8 @@ def _stored(query: Query) -> pl.LazyFrame:
         )
     if query.markets is not None:
         rows = rows.filter(pl.col("market_id").is_in(list(query.markets)))
-    if query.wanted.start > -(2**60):
-        rows = rows.filter(pl.col("ts") >= to_datetime(query.wanted.start))
-    if query.wanted.end < 2**60:
-        rows = rows.filter(pl.col("ts") < to_datetime(query.wanted.end))
+    start, end = (pl.lit(at, pl.Int64).cast(pl.Datetime("us", "UTC")) for at in query.wanted)
+    rows = rows.filter((pl.col("ts") >= start) & (pl.col("ts") < end))
     if query.labels:
         rows = rows.with_columns(_label(query.labels))
     if query.levels is not None:
@@ -146,18 +145,6 @@ def _stored(query: Query) -> pl.LazyFrame:
     if query.view == "books" and not query.nested:
         return _levels(rows, _fields(query))
     return rows.select(*schema_of(query))
-
-
-def to_pandas(query: Query) -> pd.DataFrame:
-    """The rows as a pandas frame, with lists as Arrow columns, as Dask turns objects into text."""
-    import pandas as pd
-
-    rows = lazy(query).collect()
-    if not query.nested:
-        return rows.to_pandas()
-    lists = {pa.large_list(pa.float64()): pd.ArrowDtype(pa.list_(pa.float64()))}
-    frame: pd.DataFrame = rows.to_arrow().to_pandas(types_mapper=lists.get)
-    return frame
 
 
 def query_of(
@@ -241,8 +228,13 @@ def to_dask(parts: Sequence[Query]) -> Any:
 
 
 def _at_home(part: Query, number: int) -> pd.DataFrame:
-    rows = to_pandas(part)
-    return rows.set_axis(home(["market_id"], number, len(rows)))
+    import pandas as pd
+
+    rows = lazy(part).collect()
+    # Lists are Arrow columns, as Dask turns objects into text.
+    lists = {pa.large_list(pa.float64()): pd.ArrowDtype(pa.list_(pa.float64()))}
+    frame: pd.DataFrame = rows.to_arrow().to_pandas(types_mapper=lists.get) if part.nested else rows.to_pandas()
+    return frame.set_axis(home(["market_id"], number, len(frame)))
 
 
 def to_spark(parts: Sequence[Query]) -> Any:
@@ -292,39 +284,29 @@ def _label(labels: Labels) -> pl.Expr:
     import polars as pl
 
     def look_up(rows: pl.Series) -> pl.Series:
-        ids = rows.struct.unnest()
-        new = ids.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in ids.columns)).to_series()
-        first_rows = ids.filter(new | (pl.int_range(len(ids), eager=True) == 0))
-        newest = [labels.get((market, token), label) for market, token, label in first_rows.iter_rows()]
-        run = new.cast(pl.Int64).cum_sum()
-        return pl.Series(newest, dtype=pl.String).gather(run - (run[0] if len(run) else 0))
+        run = rows.rle_id()
+        first_rows = rows.gather(run.arg_unique()).struct.unnest().iter_rows()
+        newest = [labels.get((market, token), label) for market, token, label in first_rows]
+        return pl.Series(newest, dtype=pl.String).gather(run)
 
     whole = pl.struct("market_id", "token_id", "token_label")
     return whole.map_batches(look_up, return_dtype=pl.String, is_elementwise=True).alias("token_label")
 
 
 def _levels(rows: pl.LazyFrame, fields: list[str]) -> pl.LazyFrame:
+    """Level rows of snapshots, and a sentinel row per empty side."""
     import polars as pl
 
-    sides = pl.Enum([BID, ASK])
-    bids = pl.col("bid_price").list.len().fill_null(0)
-    # Both sides of a snapshot as one list, so that one step makes rows of it; an empty side becomes a null row.
-    both = [pl.concat_list(_or_null("bid", what), _or_null("ask", what)).alias(what) for what in ("price", "size")]
-    ids = VIEWS["books"].ids
-    lists = rows.select("ts", *ids, *both, *fields, bids=pl.max_horizontal(bids, 1).cast(pl.Int32))
+    sides, nothing = pl.Enum([BID, ASK]), pl.lit([None], dtype=pl.List(pl.Float64))
+    lists = {name: pl.when(pl.col(name).list.len() > 0).then(name).otherwise(nothing) for name in LISTS}
+    # Both sides of a snapshot as one list, so that one step makes rows of it.
+    both = {what: pl.concat_list(lists[f"{BID}_{what}"], lists[f"{ASK}_{what}"]) for what in ("price", "size")}
+    bids = lists[f"{BID}_price"].list.len().cast(pl.Int32)
+    snapshots = rows.select("ts", *VIEWS["books"].ids, *fields, bids=bids, **both)
     place = pl.int_ranges(pl.col("price").list.len(), dtype=pl.Int32)
-    levels = lists.with_columns(place=place).explode("place", "price", "size", empty_as_null=False)
+    levels = snapshots.with_columns(place=place).explode("place", "price", "size", empty_as_null=False)
     is_bid = pl.col("place") < pl.col("bids")
-    level = pl.when(is_bid).then("place").otherwise(pl.col("place") - pl.col("bids"))
     return levels.with_columns(
         side=pl.when(is_bid).then(pl.lit(BID, dtype=sides)).otherwise(pl.lit(ASK, dtype=sides)),
-        level=pl.when(pl.col("price").is_not_null()).then(level),
+        level=pl.when(pl.col("price").is_not_null()).then(pl.col("place") - pl.when(is_bid).then(0).otherwise("bids")),
     ).select(*BOOKS, *fields)
-
-
-def _or_null(side: str, what: str) -> pl.Expr:
-    import polars as pl
-
-    nothing = pl.lit([None], dtype=pl.List(pl.Float64))
-    is_empty = pl.col(f"{side}_price").list.len().fill_null(0) == 0
-    return pl.when(is_empty).then(nothing).otherwise(pl.col(f"{side}_{what}"))

@@ -14,8 +14,9 @@ from marketdata.archive.query import Query
 from marketdata.archive.scan import schema_of, to_arrow
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.schema import ASK, BID, LISTS
+from marketdata.points.views import VIEWS
 from marketdata.times import DAY
-from marketdata.wire.arrow import TS, id_columns
+from marketdata.wire.arrow import TS
 
 TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
 
@@ -78,22 +79,19 @@ def _dataset(query: Query) -> Any:
     rows = ds.dataset([f.path for f in query.version.files], schema=schema, format=style, filesystem=store.files)
     if query.markets is not None:
         rows = rows.filter(pc.field("market_id").isin(list(query.markets)))
-    for at, test in zip(query.wanted, ("greater_equal", "less"), strict=True):
-        if abs(at) < 2**60:
-            rows = rows.filter(getattr(pc, test)(pc.field("ts"), pa.scalar(at, TS)))
-    return rows
+    start, end = (pa.scalar(at, TS) for at in query.wanted)
+    return rows.filter((pc.field("ts") >= start) & (pc.field("ts") < end))
 
 
 def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.Table]) -> list[Any]:
     """Create the tables by which statements name rows; returns what has to live as long as they are used."""
-    made = []
+    made: list[Any] = []
     for query in queries:
         rows = _points(connection, query)
-        made.append(rows)
-        rows.create_view("snapshots" if query.view == "books" else query.view)
-        if query.view == "books":
-            made.append(_levels(rows))
-            made[-1].create_view("books")
+        views = {"snapshots": rows, "books": _levels(rows)} if query.view == "books" else {query.view: rows}
+        made += views.values()
+        for name, view in views.items():
+            view.create_view(name)
     for name, table in records.items():
         connection.register(name, table)
     # Neither files nor other databases: a statement sees these tables, and changes none.
@@ -104,18 +102,13 @@ def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.T
 
 def _levels(snapshots: Any) -> Any:
     """Level rows of snapshots, and a sentinel row per empty side."""
-    ids = ["ts", *id_columns("books")]
-    sides = {what: [f"{side}_{what}" for side in (BID, ASK)] for what in ("price", "size")}
-    both = {
-        what: [f"CASE WHEN len({c}) > 0 THEN {c} ELSE [NULL] END" for c in columns] for what, columns in sides.items()
-    }
-    lists = [f"list_concat({', '.join(columns)}) AS {what}" for what, columns in both.items()]
-    each = ["unnest(price) AS price", "unnest(size) AS size", "unnest(range(len(price))) AS __place"]
-    level = "CASE WHEN price IS NULL AND size IS NULL THEN NULL WHEN __place < __bids THEN __place "
-    level += "ELSE __place - __bids END"
-    side = f"CASE WHEN __place < __bids THEN '{BID}' ELSE '{ASK}' END AS side"
-    rows = snapshots.project(", ".join([*ids, *lists, "greatest(len(bid_price), 1) AS __bids"]))
-    rows = rows.project(", ".join([*ids, "__bids", *each]))
+    ids = ["ts", *VIEWS["books"].ids]
+    lists = [f"CASE WHEN len({name}) > 0 THEN {name} ELSE [NULL] END AS {name}" for name in LISTS]
+    both = [f"unnest(list_concat({BID}_{what}, {ASK}_{what})) AS {what}" for what in ("price", "size")]
+    places = ["unnest(range(len(bid_price) + len(ask_price))) AS __place", "len(bid_price) AS __bids"]
+    side = f"if(__place < __bids, '{BID}', '{ASK}') AS side"
+    level = "if(price IS NULL AND size IS NULL, NULL, __place - if(__place < __bids, 0, __bids))"
+    rows = snapshots.project(", ".join([*ids, *lists])).project(", ".join([*ids, *both, *places]))
     return rows.project(", ".join([*ids, side, f"CAST({level} AS INT) AS level", "price", "size"]))
 
 
