@@ -20,8 +20,7 @@ from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading
-from marketdata.archive.storage.location import located
-from marketdata.archive.storage.parquet import is_url
+from marketdata.archive.storage.files import is_url, located
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotArchivedError

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from marketdata.archive.records import Record
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import DataFile
+from marketdata.archive.storage.files import DataFile
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import NotArchivedError
 from marketdata.points.records import FIELDS, ID_NAMES, KINDS, RecordKind, columns
@@ -38,26 +39,12 @@ def _schema(kind: RecordKind) -> pa.Schema:
 SCHEMAS: dict[RecordKind, pa.Schema] = {kind: _schema(kind) for kind in KINDS}
 
 
-class _RecordFile:
+class _RecordFile(NamedTuple):
     """The records of one file as JSON by id, and the ids by slug and token."""
 
-    def __init__(self, kind: RecordKind, columns: pa.Table) -> None:
-        self._kind = kind
-        ids = columns[_id_column(kind)].to_pylist()
-        self.texts: dict[str, str] = dict(zip(ids, columns["record"].to_pylist(), strict=True))
-        slugs = zip(columns["slug"].to_pylist(), ids, strict=True)
-        self.by_slug: dict[str, str] = {slug: identity for slug, identity in reversed(list(slugs)) if slug}
-        self.by_token: dict[str, list[str]] = {}
-        for identity, tokens in zip(ids, columns["token_ids"].to_pylist() if kind == "markets" else (), strict=False):
-            for token in tokens or ():
-                if token:
-                    self.by_token.setdefault(token, []).append(identity)
-
-    def record(self, identity: str) -> Record:
-        """The record of an id."""
-        with errors.parsing(f"The {self._kind} table"):
-            record: Record = json.loads(self.texts[identity])
-        return record
+    texts: dict[str, str]
+    by_slug: dict[str, str]
+    by_token: dict[str, list[str]]
 
 
 class Catalog:
@@ -75,18 +62,20 @@ class Catalog:
 
     def records(self) -> list[Record]:
         """All records in the order of their ids."""
-        files = self._current().values()
-        return sorted((file.record(identity) for file in files for identity in file.texts), key=_identity)
+        texts = {identity: text for file in self._current().values() for identity, text in file.texts.items()}
+        return [self._parsed(texts[identity]) for identity in sorted(texts)]
 
     def find(self, id_or_slug: str) -> Record | None:
         """The record with this id, else with this slug."""
-        files = self._current()
-        ids = [file.by_slug[id_or_slug] for file in files.values() if id_or_slug in file.by_slug]
-        return _of_id(files, id_or_slug) or (_of_id(files, min(ids)) if ids else None)
+        slugs = (file.by_slug for file in self._current().values())
+        ids = [id_or_slug, *sorted(by_slug[id_or_slug] for by_slug in slugs if id_or_slug in by_slug)]
+        return next(filter(None, map(self.of_id, ids)), None)
 
-    def of_id(self, identity: str) -> Record | None:
+    def of_id(self, identity: str, version: Version | None = None) -> Record | None:
         """The record with this id."""
-        return _of_id(self._current(), identity)
+        texts = (file.texts.get(identity) for file in self._current(version).values())
+        text = next(filter(None, texts), None)
+        return None if text is None else self._parsed(text)
 
     def token(self, token_id: str, market_id: str | None = None) -> tuple[Record, str | None] | None:
         """The market that has this token, the first of several or the one that is named, and the token's label."""
@@ -119,7 +108,7 @@ class Catalog:
         if owners:
             hint = f" It is a token of market {owners[0]!r}: give that, and filter the rows on token_id."
         count = sum(len(file.texts) for file in files)
-        content = "has no market yet" if count == 0 else "has 1 market" if count == 1 else f"has {count:,} markets"
+        content = f"has {count:,} market{'' if count == 1 else 's'}" if count else "has no market yet"
         return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {content}.{hint}")
 
     def _current(self, version: Version | None = None) -> dict[str, _RecordFile]:
@@ -132,52 +121,55 @@ class Catalog:
             return self._files
 
     def _read(self, file: DataFile) -> _RecordFile:
+        import polars as pl
+
         hint = "Run archive.verify(repair=True): it makes the records again from the points."
         with errors.parsing(f"The {self.kind} table", hint):
-            return _RecordFile(self.kind, self.table.read(file).cast(SCHEMAS[self.kind]))
+            rows = pl.DataFrame(pl.from_arrow(self.table.read(file).cast(SCHEMAS[self.kind])))
+        rows = rows.rename({_id_column(self.kind): "of"})
+        # The first of several that have a slug.
+        slugs = rows.filter(pl.col("slug") != "").reverse().select("slug", "of")
+        listed = [rows.select("of", "token_ids").explode("token_ids")] if self.kind == "markets" else []
+        by_token = {
+            name: ids for one in listed for name, ids in one.group_by("token_ids").agg("of").iter_rows() if name
+        }
+        return _RecordFile(dict(rows.select("of", "record").iter_rows()), dict(slugs.iter_rows()), by_token)
+
+    def _parsed(self, text: str) -> Record:
+        with errors.parsing(f"The {self.kind} table"):
+            record: Record = json.loads(text)
+        return record
 
     def upsert(self, records: Iterable[Record]) -> None:
         """Add records, or replace those with the same id; new fields are stored too."""
         new = {r["id"]: r for r in records}
 
         def make(version: Version) -> Plan | None:
-            files = self._current(version)
-            stored = {identity: _of_id(files, identity) for identity in new}
-            both = {identity: _merge(stored[identity] or {}, record) for identity, record in new.items()}
-            changed = {identity: record for identity, record in both.items() if record != stored[identity]}
+            files, changed = self._current(version), {}
+            for identity, record in new.items():
+                old = self.of_id(identity, version) or {}
+                # What is null in the new record stays, and lists that are empty.
+                keeps = {k for k, v in record.items() if k in old and (v is None or (v == [] and old[k]))}
+                merged = old | {k: v for k, v in record.items() if k not in keeps}
+                if merged != old:
+                    changed[identity] = merged
             if not changed:
                 return None
             # Only files with a record that changes are written again, until there are many.
             is_whole = len(files) >= (_MANY_REMOTE if self.table.store.remote else _MANY_FILES)
-            old = {path for path, file in files.items() if is_whole or not file.texts.keys().isdisjoint(changed)}
-            kept = {identity: files[path].record(identity) for path in old for identity in files[path].texts}
-            rows = _table_rows(self.kind, sorted((kept | changed).values(), key=_identity))
-            return Plan(self.table.put(rows), [file for file in version.files if file.path in old])
+            old_files = {path for path, file in files.items() if is_whole or not file.texts.keys().isdisjoint(changed)}
+            kept = {identity: self._parsed(text) for path in old_files for identity, text in files[path].texts.items()}
+            rows = [self._row(record) for _, record in sorted((kept | changed).items())]
+            written = self.table.put(pa.Table.from_pylist(rows, schema=SCHEMAS[self.kind]))
+            return Plan(written, [file for file in version.files if file.path in old_files])
 
         if new:
             self.table.plan(make)
 
-
-def _of_id(files: Mapping[str, _RecordFile], identity: str) -> Record | None:
-    """The record of an id, if one of the files has it."""
-    return next((file.record(identity) for file in files.values() if identity in file.texts), None)
-
-
-def _identity(record: Record) -> str:
-    return str(record["id"])
-
-
-def _merge(old: Record, new: Record) -> Record:
-    """The old record with what the new one knows: what is null there stays, and lists that are empty."""
-    return old | {k: v for k, v in new.items() if k not in old or (v is not None and not (v == [] and old[k]))}
-
-
-def _table_rows(kind: RecordKind, records: list[Record]) -> pa.Table:
-    """Records as rows of the table of their kind."""
-    rows = []
-    for record in records:
+    def _row(self, record: Record) -> dict[str, Any]:
+        """A record as a row of the table of its kind."""
         tokens = record.get("tokens", ())
         lists = {"token_ids": [t["id"] for t in tokens], "token_labels": [t.get("label") for t in tokens]}
         row = {**record, **lists, "market_id": record["id"], "record": json.dumps(record, ensure_ascii=False)}
-        rows.append({n: v if (v := row.get(n)) is None or isinstance(v, list) else str(v) for n in SCHEMAS[kind].names})
-    return pa.Table.from_pylist(rows, schema=SCHEMAS[kind])
+        values = {name: row.get(name) for name in SCHEMAS[self.kind].names}
+        return {name: v if v is None or isinstance(v, list) else str(v) for name, v in values.items()}

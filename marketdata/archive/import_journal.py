@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import Store
+from marketdata.archive.storage.files import Store
 from marketdata.archive.store import ArchiveStore
 from marketdata.points.columns import Token
 from marketdata.points.rebuild import Changes, Rebuilder, no_changes

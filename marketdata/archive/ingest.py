@@ -130,7 +130,7 @@ def _check_tokens(view: View, columns: Data, markets: Catalog) -> None:
 def _check_width(store: ArchiveStore, view: View, columns: Data, width: Resolution) -> None:
     """ArchiveError if aggregated rows would replace the points they were made of."""
     ranges = {market: hull_of(times, store.base.micros) for market, times in times_of(columns).items()}
-    stored = query.read(store.points[view], view, list(ranges), ranges)
+    stored = query.read(store.points[view], view, ranges)
     fine = np.flatnonzero(stored.ts % width.micros)
     if len(fine):
         market_id = stored.token_at(fine[0]).market_id

@@ -10,7 +10,7 @@ from typing import Any
 from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.records import Record
-from marketdata.archive.storage.parquet import FAR
+from marketdata.archive.storage.files import FAR
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import EmptyRangeWarning, MarketDataError, warn
 from marketdata.points.arguments import text

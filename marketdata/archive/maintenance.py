@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.coverage import buckets
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps
+from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, subtract
 from marketdata.archive.ingest import seen_markets
 from marketdata.archive.records import derive
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import COMPACT_EFFORT, FAR, OURS, DataFile, cuts
+from marketdata.archive.storage.files import COMPACT_EFFORT, FAR, OURS, DataFile, cuts
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveCorruptError
 from marketdata.points.arguments import number
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Ints, Series
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, Range
 from marketdata.wire.arrow import from_tables
 
 _FILE_BYTES = 8_000_000
+_NONE = np.empty(0, np.int64)
 _IN_PROGRESS = 24 * 3600 * SECOND  # a younger file may belong to a write that is not committed
 
 
@@ -62,30 +62,14 @@ def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
     removed = []
     for name, table in store.tables.items():
         unused = [path for path in table.unused_files(hours) if OURS.fullmatch(path)]
-        unused += _unused_coverage(store, name, hours) if name in VIEWS else []
+        if name in VIEWS:
+            unused += store.coverage[name].unused_files(hours * 3600 * SECOND, _IN_PROGRESS)  # type: ignore[index]
         with errors.writing(f"Vacuuming {table.uri}"):
             for path in unused:
                 if table.store.age(path) > _IN_PROGRESS:
                     table.store.delete(path)
                     removed.append(path)
     return removed
-
-
-def _unused_coverage(store: ArchiveStore, view: Any, hours: int) -> list[str]:
-    """Coverage files that no version of the last hours names."""
-    table, coverage = store.points[view], store.coverage[view]
-    if table.version().number < 0:
-        return []
-    retained = hours * 3600 * SECOND
-    # A version of the last hours names files that were written since, or what the version of then named.
-    named = coverage.named_files(None) | coverage.named_files(time.time_ns() // 1000 - retained)
-    return [
-        f"{buckets.FOLDER}/{name}"
-        for name in table.store.names(buckets.FOLDER)
-        if buckets.FILE_NAME.fullmatch(name)
-        and name not in named
-        and table.store.age(f"{buckets.FOLDER}/{name}") > retained + _IN_PROGRESS
-    ]
 
 
 def verify(store: ArchiveStore) -> list[Damage]:
@@ -126,14 +110,19 @@ def _verify_view(store: ArchiveStore, view: View) -> Iterator[Damage]:
         yield Damage("coverage", "", None, None, problem)
     damage, times = _stored_times(table, view, version)
     yield from damage
-    for market, records in ({} if damaged_buckets else _differing(coverage.all(version), times)).items():
-        for record, problem in records:
-            yield Damage(view, market, record.start, record.end, problem)
+    records = {} if damaged_buckets else coverage.all(version)
+    for market in () if damaged_buckets else sorted({*records, *times}):
+        stored, expected = times.get(market, _NONE), {r.range: r.rows for r in records.get(market, [])}
+        whole = [Range(int(stored[0]), int(stored[-1]) + 1)] if len(stored) else []
+        for span, rows in (expected | dict.fromkeys(subtract(whole, expected), 0)).items():
+            count = _count(stored, span)
+            if count != rows:
+                yield Damage(view, market, *span, f"{count} points are stored where {rows} were written")
 
 
 def _stored_times(table: Table, view: View, version: Version) -> tuple[list[Damage], dict[str, Ints]]:
     """Damaged and foreign files, and the sorted times of the rows of each market."""
-    damage, times = list[Damage](), dict[str, list[Ints]]()
+    damage, stored = list[Damage](), list[Series]()
     for file in version.files:
         if not OURS.fullmatch(file.path):
             damage.append(Damage(view, "", *_span(file), f"The data file {file.path} was written by another program."))
@@ -143,10 +132,9 @@ def _stored_times(table: Table, view: View, version: Version) -> tuple[list[Dama
                 damage.append(Damage(view, market, *_span(part), str(rows)))
                 continue
             with errors.parsing(f"The data file {file.path}"):
-                columns = from_tables(view, [rows]).sort()
-            for market, part_times in times_of(columns).items():
-                times.setdefault(market, []).append(part_times)
-    return damage, {market: np.sort(np.concatenate(parts)) for market, parts in times.items()}
+                points = from_tables(view, [rows])
+            stored.append(Series(points.tokens, points.bounds, points.ts, {}))
+    return damage, times_of(*stored)
 
 
 def _span(part: DataFile) -> tuple[int | None, int | None]:
@@ -154,25 +142,8 @@ def _span(part: DataFile) -> tuple[int | None, int | None]:
     return (part.ts_min, part.ts_max + 1) if part.ts_max < FAR else (None, None)
 
 
-def _differing(
-    coverage: dict[str, list[CoverageRecord]], times: dict[str, Ints]
-) -> dict[str, list[tuple[CoverageRecord, str]]]:
-    """Ranges of each market whose number of rows differs from their coverage."""
-    out: dict[str, list[tuple[CoverageRecord, str]]] = {}
-    for market in sorted({*coverage, *times}):
-        stored, is_covered = times.get(market, np.empty(0, np.int64)), np.zeros(len(times.get(market, ())), bool)
-        for record in coverage.get(market, []):
-            first, last = np.searchsorted(stored, record.range).tolist()
-            is_covered[first:last] = True
-            if last - first != record.rows:
-                problem = f"{last - first} points are stored where {record.rows} were written"
-                out.setdefault(market, []).append((record, problem))
-        outside = stored[~is_covered]
-        if len(outside):
-            span = Range(int(outside[0]), int(outside[-1]) + 1)
-            wrong = CoverageRecord(*span, CoverageState.UNVERIFIED, len(outside), 0)
-            out.setdefault(market, []).append((wrong, f"{len(outside)} points are stored that no coverage has"))
-    return out
+def _count(times: Ints, span: Range) -> int:
+    return int(np.diff(np.searchsorted(times, span))[0])
 
 
 def repair(store: ArchiveStore) -> list[Damage]:
@@ -224,17 +195,14 @@ def _recover(store: ArchiveStore, view: View) -> None:
         _, times = _stored_times(table, view, version)
         readable = coverage.all(version, without=damaged)
         changed = {}
-        for market, wrong in _differing(readable, times).items():
-            kept = [record for record in readable.get(market, []) if record not in [one for one, _ in wrong]]
-            stored = times.get(market, np.empty(0, np.int64))
-            free = gaps((r.range for r in kept), hull_of(stored, store.base.micros)) if len(stored) else []
-            counts = [int(np.diff(np.searchsorted(stored, part))[0]) for part in free]
-            added = [
-                CoverageRecord(*part, CoverageState.UNVERIFIED, rows, now)
-                for part, rows in zip(free, counts, strict=True)
-                if rows
-            ]
-            changed[market] = sorted([*kept, *added])
+        for market in {*readable, *times}:
+            before, stored = readable.get(market, []), times.get(market, _NONE)
+            kept = [record for record in before if _count(stored, record.range) == record.rows]
+            whole = [hull_of(stored, store.base.micros)] if len(stored) else []
+            free = [(part, _count(stored, part)) for part in subtract(whole, [record.range for record in kept])]
+            added = [CoverageRecord(*part, CoverageState.UNVERIFIED, count, now) for part, count in free if count]
+            if [*kept, *added] != before:
+                changed[market] = sorted([*kept, *added])
         return Plan(transactions=coverage.put(changed, version, damaged=damaged)) if changed or damaged else None
 
     table.plan(plan)

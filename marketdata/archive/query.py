@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ import pyarrow as pa
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, covered, gaps, union, within
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.parquet import LAST_NAME, DataFile, holding, hull
+from marketdata.archive.storage.files import LAST_NAME, DataFile, holding, hull
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
@@ -25,7 +26,7 @@ from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
-from marketdata.wire.arrow import dictionary_of, from_tables
+from marketdata.wire.arrow import from_tables, tokens_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,8 +37,6 @@ Missing = Literal["warn", "raise", "partial", "fetch"]
 Labels = Mapping[tuple[str, str], str]  # by market_id and token_id
 ALL_TIME = Range(-(2**61), 2**61)
 _NEVER = Range(0, 0)
-# Threads are worth their start from this many files on.
-_MANY_FILES = 4
 # Memory stays bounded: points to aggregate are read by parts of files [bytes], and a larger market by ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
@@ -90,9 +89,7 @@ class Query:
             out = points if tuple(tokens) == points.tokens else points.grouped(tokens, points.token).sort()
             if self.width != self.base:
                 out = resample_columns(out, self.width, counts=self.counts)
-            if self.levels is not None and isinstance(out, Books):
-                out = out.cut(self.levels)
-            yield out
+            yield out.cut(self.levels) if self.levels is not None and isinstance(out, Books) else out
 
     def stored(self, width: BucketWidth | None = None) -> Iterator[Data]:
         """The points as they are stored, in tidy order: all in one part, or in parts that cut no bucket of a width."""
@@ -112,31 +109,26 @@ class Query:
         for first, last in _cut_keys([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
             part = _Part(first, last, self.wanted)
             starts = [(max(width.floor(g.ts_min), part.span.start), g.size) for g in part.holding(groups)]
-            if sum(size for _, size in starts) <= _LARGEST_PART:
-                yield part
-                continue
-            for span in _cut_keys(starts, part.span.end, _LARGEST_PART):
+            is_large = sum(size for _, size in starts) > _LARGEST_PART
+            for span in _cut_keys(starts, part.span.end, _LARGEST_PART if is_large else math.inf):
                 yield part._replace(span=Range(*span))
 
     def _rows(self, part: _Part, limits: Mapping[str, Range] | None, file: DataFile) -> list[pa.Table]:
         """The rows of a part, of each market within its limits."""
         groups = part.holding(holding(self.table.footer(file).groups, self.markets, self.wanted))
-        out: list[pa.RecordBatch] = []
-        for batch in self.table.read(file, [g.number for g in groups]).to_batches() if groups else ():
-            codes, names = dictionary_of(batch.column("market_id"))
-            ranges = []
-            for name in names:
-                is_here = name is not None and part.first <= name < part.last
-                limit = part.span if limits is None else limits.get(name or "", _NEVER)
-                ranges.append((max(limit.start, part.span.start), min(limit.end, part.span.end)) if is_here else _NEVER)
-            start, end = np.array(ranges, dtype=np.int64).T[:, codes]
-            ts = batch.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False)
-            mask = (ts >= start) & (ts < end)
-            if self.token_id is not None:
-                codes, names = dictionary_of(batch.column("token_id"))
-                mask &= np.array([name == self.token_id for name in names])[codes]
-            out.append(batch if mask.all() else batch.filter(pa.array(mask)))
-        return [pa.Table.from_batches(out)] if out else []
+        if not groups:
+            return []
+        rows = self.table.read(file, [g.number for g in groups])
+        tokens, codes = tokens_of(self.view, rows)
+        ranges = [_NEVER]
+        for market, token, _ in tokens:
+            is_here = market is not None and part.first <= market < part.last and self.token_id in (None, token)
+            limit = part.span if limits is None else limits.get(market, _NEVER)
+            ranges.append(limit if is_here else _NEVER)
+        start, end = np.array(ranges, dtype=np.int64).T[:, 1:][:, codes].clip(*part.span)
+        ts = rows["ts"].cast(pa.int64()).to_numpy()
+        mask = (ts >= start) & (ts < end)
+        return [rows if mask.all() else rows.filter(pa.array(mask))]
 
 
 class _Part(NamedTuple):
@@ -151,21 +143,12 @@ class _Part(NamedTuple):
         return [f for f in holding(files, None, self.span) if f.market_min < self.last and f.market_max >= self.first]
 
 
-def read(
-    table: Table,
-    view: View,
-    markets: str | Collection[str] | None,
-    wanted: Range | Mapping[str, Range] = ALL_TIME,
-    *,
-    version: Version | None = None,
-) -> Data:
-    """Stored points of one market, several or (None) all, in tidy order; one ``wanted`` range, or one for each."""
-    ids = None if markets is None else sorted({markets} if isinstance(markets, str) else markets)
-    span, ranges = (wanted, None) if isinstance(wanted, Range) else (hull(wanted.values()), wanted)
-    return Query(view, table, version or table.version(), ids, span, ranges).columns()
+def read(table: Table, view: View, ranges: Mapping[str, Range]) -> Data:
+    """Stored points of some markets, each in its range, in tidy order."""
+    return Query(view, table, table.version(), sorted(ranges), hull(ranges.values()), ranges).columns()
 
 
-def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
+def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: float) -> Iterator[tuple[K, K]]:
     """Half-open ranges of keys up to ``end``, each cut where ``most`` bytes begin before."""
     first, total = None, 0
     for key, group in itertools.groupby(sorted(sizes), key=lambda pair: pair[0]):
@@ -179,9 +162,7 @@ def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tup
 
 
 def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> list[T]:
-    """The result for each file, by threads if there are many: fetching and decoding release the interpreter."""
-    if len(files) < _MANY_FILES:
-        return [one for file in files for one in made(file)]
+    """The result for each file, by threads: fetching and decoding release the interpreter."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [one for part in pool.map(made, files) for one in part]
 
@@ -213,11 +194,9 @@ def covered_ranges(
     ``markets``: ids, and the names of these in messages.
     """
     records = coverage.all(version) if markets is None else coverage.of(markets, version)
-    every = {m: m for m in records} if markets is None else markets
-    out: dict[str, Range] = {}
-    lacking = [NotArchivedError(f"no {view} are stored; pull or add them first.")] if not every else []
-    for market, name in every.items():
-        what = f"{view} of market {name[:200]!r}"
+    out, lacking = dict[str, Range](), list[NotArchivedError]()
+    for market in records:
+        what = f"{view} of market {(markets or {}).get(market, market)[:200]!r}"
         try:
             out[market] = _covered_range(records[market], what, start, end, on_missing)
         except NotArchivedError as problem:
@@ -225,10 +204,10 @@ def covered_ranges(
                 raise
             lacking.append(problem)
     if not out:
-        raise lacking[0]
+        raise lacking[0] if lacking else NotArchivedError(f"no {view} are stored; pull or add them first.")
     if lacking and markets is not None and on_missing == "warn":
         warn(
-            f"Of {len(lacking)} of {len(every)} markets nothing is stored there: {lacking[0]}",
+            f"Of {len(lacking)} of {len(records)} markets nothing is stored there: {lacking[0]}",
             PartialCoverageWarning,
             hint="Pull them, or pass on_missing='partial' to read the others without this warning.",
         )
@@ -247,32 +226,25 @@ def _covered_range(
     wanted = Range(first, last) if start is None or end is None else to_range(start, end)
     missing = gaps(stored, wanted) if wanted.start < wanted.end else [wanted]
     if missing == [wanted]:
-        raise not_archived(f"{name} are not stored in {wanted}; stored: {_show(stored)}.", wanted)
-    if on_missing in ("warn", "raise"):
-        _report(name, missing, within(records, wanted), on_missing)
-    return wanted
-
-
-def _report(name: str, missing: list[Range], records: Sequence[CoverageRecord], on_missing: Missing) -> None:
-    """Warn or raise for what of a range is missing or uncertain."""
+        raise _not_archived(f"{name} are not stored in {wanted}; stored: {_show(stored)}.", wanted)
     # A range that is only to be asked again, as empty ones are, is complete as far as is known.
-    open_ = [p for p in records if p.state != CoverageState.PROVISIONAL or not p.tries]
+    open_ = [p for p in within(records, wanted) if p.state != CoverageState.PROVISIONAL or not p.tries]
     uncertain = (CoverageState.UNVERIFIED, CoverageState.PROVISIONAL, CoverageState.NOT_ALLOWED)
     problems = {"missing": missing} | {str(s): union(p.range for p in open_ if p.state == s) for s in uncertain}
     reasons = {f"are {what} in {_show(ranges)}": ranges for what, ranges in problems.items() if ranges}
-    if not reasons:
-        return
     what = " and ".join(reasons)
-    if on_missing == "raise":
-        raise not_archived(f"{name} {what}.", next(iter(reasons.values()))[0])
-    warn(
-        f"{name} {what}; the answer has what is stored.",
-        PartialCoverageWarning,
-        hint="Pull the range, or pass on_missing='partial' to read what is there without this warning.",
-    )
+    if reasons and on_missing == "raise":
+        raise _not_archived(f"{name} {what}.", next(iter(reasons.values()))[0])
+    if reasons and on_missing == "warn":
+        warn(
+            f"{name} {what}; the answer has what is stored.",
+            PartialCoverageWarning,
+            hint="Pull the range, or pass on_missing='partial' to read what is there without this warning.",
+        )
+    return wanted
 
 
-def not_archived(message: str, missing: Range) -> NotArchivedError:
+def _not_archived(message: str, missing: Range) -> NotArchivedError:
     """The error that names the missing range."""
     error = NotArchivedError(message)
     error.range = (to_datetime(missing.start), to_datetime(missing.end))
@@ -290,27 +262,19 @@ def checked_views(views: object) -> list[View]:
     return [choice("view", view, VIEWS) for view in several]
 
 
-class StoredRange(NamedTuple):
-    """A range of a market's view with its state; times are microseconds."""
-
-    view: str
-    market_id: str
-    start: int
-    end: int
-    state: str
-    rows: int | None
-    fetched_at: int
-
-
 def coverage_frame(coverage: Mapping[View, Coverage], frame: FrameKind) -> Any:
     """The coverage of all markets and views as a frame, a row per range."""
-    ranges = [
-        StoredRange(view, market, *record.range, str(record.state), record.rows, record.fetched_at)
+    import polars as pl
+
+    records = [
+        (view, market, *record.range, str(record.state), record.rows, record.fetched_at)
         for view, stored in coverage.items()
         for market, records in stored.all().items()
         for record in records
     ]
-    return report(StoredRange, ranges, frame)
+    texts = dict.fromkeys(("view", "market_id", "state"), pl.String)
+    types = dict.fromkeys(("view", "market_id", *CoverageRecord._fields[:5]), pl.Int64) | texts
+    return _timed(pl.DataFrame(records, schema=types, orient="row"), frame)
 
 
 def report(kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]], frame: FrameKind) -> Any:
@@ -319,8 +283,13 @@ def report(kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]], frame: 
 
     hints = get_type_hints(kind).items()
     types = {name: pl.Int64() if int in (hint, *get_args(hint)) else pl.String() for name, hint in hints}
-    numbers = pl.DataFrame(list(rows), schema=types, orient="row")
-    return in_kind(numbers.with_columns(pl.col("^(start|end|fetched_at)$").cast(pl.Datetime("us", "UTC"))), frame)
+    return _timed(pl.DataFrame(list(rows), schema=types, orient="row"), frame)
+
+
+def _timed(rows: pl.DataFrame, frame: FrameKind) -> Any:
+    import polars as pl
+
+    return in_kind(rows.with_columns(pl.col("^(start|end|fetched_at)$").cast(pl.Datetime("us", "UTC"))), frame)
 
 
 def in_kind(rows: pl.DataFrame, frame: FrameKind) -> Any:

@@ -229,7 +229,7 @@ class ImportedFile:
             return
         if real is not None:
             ranges = {market: hull_of(times, real.base.micros) for market, times in times_of(columns).items()}
-            stored = query.read(real.points[view], view, list(ranges), ranges)
+            stored = query.read(real.points[view], view, ranges)
             keys = [
                 {
                     (points.tokens[code][:2], ts)

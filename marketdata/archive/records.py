@@ -28,17 +28,18 @@ def rows_of(frame: Any) -> list[Record]:
             f"{type(frame).__name__} is not a frame; pass pandas, polars, Arrow or a list of dicts."
         ) from None
     columns = [raw if isinstance(raw, list) else raw.to_list() for raw in map(source.raw, source.names)]
-    return [
-        {name: plain(value) for name, value in zip(source.names, row, strict=True)}
-        for row in zip(*columns, strict=True)
-    ]
+    return [dict(zip(source.names, map(plain, row), strict=True)) for row in zip(*columns, strict=True)]
 
 
 def plain(value: Any) -> Any:
     """A value as JSON has it; missing of any kind is None, times are ISO text in UTC."""
     if isinstance(value, str):
-        return _whole(value)
-    if value is None or isinstance(value, bool | int):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            problem = f"The text {value[:60]!r} of a record has half a character (a lone surrogate)."
+            raise ConfigError(f"{problem} Repair the text first.") from None
+    if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -56,17 +57,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, Iterable):
         return [plain(v) for v in value]
     return str(value)
-
-
-def _whole(text: str) -> str:
-    """The text; ConfigError for half a surrogate pair, which no file can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ConfigError(
-            f"The text {text[:60]!r} of a record has half a character (a lone surrogate). Repair the text first."
-        ) from None
-    return text
 
 
 def text_id(value: Any, what: str) -> str | None:

@@ -16,8 +16,8 @@ from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
 from marketdata.adapters.polars import signed, write_file
 from marketdata.archive.coverage.policy import MINUTE, whole_buckets
-from marketdata.archive.query import Labels, Query, pruned
-from marketdata.archive.storage.parquet import hull
+from marketdata.archive.query import ALL_TIME, Labels, Query, pruned
+from marketdata.archive.storage.files import hull
 from marketdata.archive.storage.tables import Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ArchiveError, ConfigError, not_installed
@@ -26,7 +26,6 @@ from marketdata.points.columns import Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, SNAPSHOT_FIELDS, uncounted
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.frames import to_frame
 from marketdata.times import Range, to_micros
 from marketdata.wire.arrow import to_table
 
@@ -39,14 +38,13 @@ _PARTITIONS = 64  # of Dask and Spark: few enough that each is worth its start
 
 
 def schema_of(query: Query) -> dict[str, pl.DataType]:
-    """The columns of the rows."""
+    """The columns of the rows, of books with lists."""
     import polars as pl
 
     out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC")} | dict.fromkeys(VIEWS[query.view].ids, pl.String())
     if query.view == "books":
-        levels = {"side": pl.Enum([BID, ASK]), "level": pl.Int32(), "price": pl.Float64(), "size": pl.Float64()}
         fields = {n: pl.String() if SNAPSHOT_FIELDS[n] == "text" else pl.Float64() for n in _fields(query)}
-        return out | (dict.fromkeys(LISTS, pl.List(pl.Float64())) if query.nested else levels) | fields
+        return out | dict.fromkeys(LISTS, pl.List(pl.Float64())) | fields
     values = [name for name in query.version.schema.names if name not in out]
     counts = [v + COUNT for v in uncounted(values)] if query.counts else []
     return out | dict.fromkeys(values, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
@@ -57,13 +55,17 @@ def _fields(query: Query) -> list[str]:
     return [name for name in SNAPSHOT_FIELDS if name in query.version.schema.names]
 
 
-def lazy(query: Query) -> pl.LazyFrame:
-    """The rows as a polars query; predicates on ids and ``ts``, columns and limits reach the row groups."""
-    return computed(query) if query.width != query.base else _stored(query)
+def lazy(query: Query, *, checked: bool = False) -> pl.LazyFrame:
+    """The rows as a polars query; predicates on ids and ``ts``, columns and limits reach the row groups.
+
+    Rows at the base are read by polars, unless every page checksum is to be compared.
+    """
+    rows = computed(query) if checked or query.width != query.base else _stored(query)
+    return _levels(rows, _fields(query)) if query.view == "books" and not query.nested else rows
 
 
 def computed(query: Query) -> pl.LazyFrame:
-    """The rows of `points`, every page checksum compared."""
+    """The rows of `points`, of books with lists, every page checksum compared."""
     from polars.io.plugins import register_io_source
 
     def source(
@@ -89,7 +91,7 @@ def export(query: Query, path: Path) -> None:
     import polars as pl
 
     try:
-        write_file(computed(query), path)
+        write_file(lazy(query, checked=True), path)
     except (OSError, pl.exceptions.PolarsError) as problem:
         raise ArchiveError(f"Writing {path.name!r} failed: {problem}. The archive is as it was.") from problem
 
@@ -112,8 +114,7 @@ def _narrowed(query: Query, predicate: pl.Expr) -> Query:
 def _frame(query: Query, points: Data) -> pl.DataFrame:
     import polars as pl
 
-    is_levels = query.view == "books" and not query.nested
-    rows = to_frame(points, "polars") if is_levels else pl.DataFrame(pl.from_arrow(to_table(points)))
+    rows = pl.DataFrame(pl.from_arrow(to_table(points)))
     # A further column of another market is null in every row of these.
     return rows.select(
         pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind).alias(name)
@@ -126,24 +127,20 @@ def _stored(query: Query) -> pl.LazyFrame:
     import polars as pl
 
     schema = pl.DataFrame(pl.from_arrow(query.version.schema.empty_table())).schema
-    rows = pl.LazyFrame(schema=schema)
-    if query.version.files:
-        # polars takes all options of a storage as text but one.
-        options: Any = {k: int(v) if k == "max_retries" else v for k, v in (query.table.options or {}).items()}
-        files = [query.table.store.address(file.path) for file in query.version.files]
-        rows = pl.scan_parquet(
-            files, schema=schema, missing_columns="insert", storage_options=options or None, glob=False
-        )
+    # polars takes all options of a storage as text but one.
+    options: Any = {k: int(v) if k == "max_retries" else v for k, v in (query.table.options or {}).items()} or None
+    files = [f"{query.table.store.uri}/{file.path}" for file in query.version.files]
+    more: Any = {"missing_columns": "insert", "storage_options": options, "glob": False}
+    rows = pl.scan_parquet(files, schema=schema, **more) if files else pl.LazyFrame(schema=schema)
     if query.markets is not None:
         rows = rows.filter(pl.col("market_id").is_in(list(query.markets)))
-    start, end = (pl.lit(at, pl.Int64).cast(pl.Datetime("us", "UTC")) for at in query.wanted)
-    rows = rows.filter((pl.col("ts") >= start) & (pl.col("ts") < end))
+    if query.wanted != ALL_TIME:
+        start, end = (pl.lit(at, pl.Int64).cast(pl.Datetime("us", "UTC")) for at in query.wanted)
+        rows = rows.filter((pl.col("ts") >= start) & (pl.col("ts") < end))
     if query.labels:
         rows = rows.with_columns(_label(query.labels))
     if query.levels is not None:
         rows = rows.with_columns(pl.col(side).list.head(query.levels) for side in LISTS)
-    if query.view == "books" and not query.nested:
-        return _levels(rows, _fields(query))
     return rows.select(*schema_of(query))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -51,9 +50,9 @@ class _Stream:
 def _points(connection: Any, query: Query) -> Any:
     """The rows of a query, books as one row per snapshot; predicates of the base reach the row groups."""
     if query.width != query.base:
-        return connection.from_arrow(_Stream(replace(query, nested=query.view == "books")))
+        return connection.from_arrow(_Stream(replace(query, nested=True)))
     rows = connection.from_arrow(_dataset(query)).set_alias("rows")
-    chosen = {name: f"rows.{_quoted(name)}" for name in schema_of(replace(query, nested=query.view == "books"))}
+    chosen = {name: f"rows.{_quoted(name)}" for name in schema_of(query)}
     if query.labels:
         ids = list(zip(*query.labels, strict=True))
         columns = {"market_id": ids[0], "token_id": ids[1], "label": list(query.labels.values())}
@@ -128,7 +127,7 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None) -> p
         answer = connection.sql(text)
         if answer is None:
             raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
-        return _plain(answer.to_arrow_table())
+        return _plain(answer.project("*").to_arrow_table())  # which gives columns of one name numbers
     except duckdb.InterruptException:
         raise ConfigError("The statement was stopped before its end.") from None
     except duckdb.Error as problem:
@@ -142,23 +141,17 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None) -> p
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Columns that frames have: of different names, durations instead of intervals."""
-    names: list[str] = []
-    for name in rows.schema.names:
-        free = itertools.chain([name], (f"{name}_{k}" for k in itertools.count(1)))
-        names.append(next(one for one in free if one not in names))
-    columns = []
-    for name, column in zip(names, rows.columns, strict=True):
+    """Columns that frames have: durations instead of intervals."""
+    for place, (name, column) in enumerate(zip(rows.schema.names, rows.columns, strict=True)):
+        if pa.types.is_union(column.type):
+            raise ConfigError(f"The column {name} is a union, which no frame has; cast it: {name}::varchar.")
         if column.type == pa.month_day_nano_interval():
             values = column.to_pylist()
             if any(value is not None and value.months for value in values):
                 raise ConfigError(f"The column {name} has months, which are not of one length; cast it to varchar.")
             micros = [None if v is None else v.days * DAY + v.nanoseconds // 1000 for v in values]
-            column = pa.array(micros, pa.duration("us"))  # noqa: PLW2901
-        elif pa.types.is_union(column.type):
-            raise ConfigError(f"The column {name} is a union, which no frame has; cast it: {name}::varchar.")
-        columns.append(column)
-    return pa.table(columns, names=names)
+            rows = rows.set_column(place, name, pa.array(micros, pa.duration("us")))
+    return rows
 
 
 def _quoted(name: str) -> str:

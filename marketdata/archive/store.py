@@ -17,7 +17,7 @@ from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay, subtract, union, within
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
-from marketdata.archive.storage.parquet import WRITE_EFFORT, DataFile, cuts, holding, hull
+from marketdata.archive.storage.files import WRITE_EFFORT, DataFile, cuts, holding, hull
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import Books, Data, Ints, Series

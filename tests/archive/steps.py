@@ -28,7 +28,7 @@ import marketdata.accessor
 import marketdata.archive.recordings
 import marketdata.points.resample  # noqa: F401
 from marketdata.archive import Archive
-from marketdata.archive.storage.parquet import Store
+from marketdata.archive.storage.files import Store
 
 M, N = MARKETS
 

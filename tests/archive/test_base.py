@@ -77,11 +77,10 @@ def in_order(rows: Any) -> list[dict[str, Any]]:
     return sorted(plain_rows(rows), key=key)
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@settings(max_examples=10)
 @given(data=st.data())
-def test_every_resolution_is_what_a_loop_makes_of_the_seconds(view: View, data: st.DataObject) -> None:
+def test_every_resolution_is_what_a_loop_makes_of_the_seconds(data: st.DataObject) -> None:
     """Frames of other makers come back at 1s as they were, and at 1m and coarser as the rules say, by every reader."""
+    view: View = data.draw(st.sampled_from(list(VIEWS)))
     drawn = data.draw(DRAWN[view])
     archive = made()
     archive.add(**{view: drawn.frame})
@@ -100,11 +99,11 @@ def test_every_resolution_is_what_a_loop_makes_of_the_seconds(view: View, data: 
     assert archive.verify().is_empty()
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(data=st.data())
-def test_at_1m_it_reads_as_an_archive_of_minutes(view: View, data: st.DataObject) -> None:
+def test_at_1m_it_reads_as_an_archive_of_minutes(data: st.DataObject) -> None:
     """Also of ranges that begin and end inside of minutes: they select the points of 1m, as in any archive."""
+    view: View = data.draw(st.sampled_from(list(VIEWS)))
     drawn = data.draw(DRAWN[view])
     fine, coarse = made(), made("1m")
     for archive in (fine, coarse):
@@ -114,34 +113,32 @@ def test_at_1m_it_reads_as_an_archive_of_minutes(view: View, data: st.DataObject
     first, last = (pick(row["ts"] for row in drawn.rows) for pick in (min, max))
     start, end = sorted(data.draw(st.tuples(st.integers(first - 90, last + 90), st.integers(first - 90, last + 90))))
     for market in sorted({row["market_id"] for row in drawn.rows}):
-        found = [
-            Reader(archive).columns(view, market, Range(start * SECOND, end * SECOND)) for archive in (fine, coarse)
-        ]
-        rows = [plain_rows(to_frame(columns, "polars")) for columns in found]
+        wanted = Range(start * SECOND, end * SECOND)
+        both = [Reader(archive).columns(view, market, wanted) for archive in (fine, coarse)]
+        rows = [plain_rows(to_frame(columns, "polars")) for columns in both]
         assert len(rows[0]) == len(rows[1])
         assert all(close(a[c], b[c]) for a, b in zip(*rows, strict=True) for c in a)
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.fault("FR7")
-def test_means_of_seconds_carry_their_counts(way: str) -> None:
+def test_means_of_seconds_carry_their_counts() -> None:
     """Seconds read at 1m and aggregated are the mean over the seconds, not over the minutes."""
     archive = made()
     archive.add(prices=quotes([0, 1, 2, 60], [0.1, 0.2, 0.3, 1.0]))
-    minutes = pl.DataFrame(in_order(WAYS[way](archive, "prices", "1m")))
-    assert minutes["price_count"].to_list() == [3, 1]
-    minutes = minutes.with_columns(pl.from_epoch("ts").dt.replace_time_zone("UTC"))
-    assert md.resample(minutes, "1h")["price"].to_list() == [pytest.approx(0.4)]
+    for way in WAYS.values():
+        minutes = pl.DataFrame(in_order(way(archive, "prices", "1m")))
+        assert minutes["price_count"].to_list() == [3, 1]
+        minutes = minutes.with_columns(pl.from_epoch("ts").dt.replace_time_zone("UTC"))
+        assert md.resample(minutes, "1h")["price"].to_list() == [pytest.approx(0.4)]
 
 
-@pytest.mark.parametrize("resolution", ["1s", "5s", "30s"])
-def test_widths_below_a_minute_are_read(resolution: str) -> None:
+def test_widths_below_a_minute_are_read() -> None:
     """A range of seconds is read at widths of seconds; what the base does not divide is refused."""
     archive = made()
     archive.add(prices=quotes([0, 1, 2, 31, 60]))
-    width = int(resolution[:-1])
-    got = archive.prices("m", at(0), at(32), resolution)
-    assert [row["ts"] for row in plain_rows(got)] == sorted({at(s // width * width) for s in (0, 1, 2, 31)})
+    for width in (1, 5, 30):
+        got = archive.prices("m", at(0), at(32), f"{width}s")
+        assert [row["ts"] for row in plain_rows(got)] == sorted({at(s // width * width) for s in (0, 1, 2, 31)})
     minutes = made("1m")
     minutes.add(prices=quotes([0, 60]))
     for wrong in ("1s", "90s"):
@@ -188,7 +185,7 @@ def test_what_comes_later_changes_no_bucket_that_has_closed() -> None:
     every.add(prices=rows)
     until = made()
     until.add(prices=rows.filter(pl.col("ts").dt.epoch("us") < cut))
-    for resolution, width in WIDTHS.items():
+    for resolution, width in list(WIDTHS.items())[1:]:
         closed = pl.col("ts").dt.epoch("us") + width * SECOND <= cut
         a, b = (x.prices("m", resolution=resolution).filter(closed) for x in (every, until))
         assert a.height or resolution == "1h"
@@ -200,41 +197,38 @@ def test_what_comes_later_changes_no_bucket_that_has_closed() -> None:
         assert event.data == pytest.approx(inside["price"].mean())
 
 
-@pytest.mark.parametrize("resolution", ["1m", "6h", "1d", "3d", "1w"])
-def test_long_recordings_are_what_a_loop_makes_of_them(resolution: str) -> None:
+def test_long_recordings_are_what_a_loop_makes_of_them() -> None:
     """Over weeks with days of silence, whose seconds are not in memory at once: by market, and of ranges."""
     times = [float(n * 7919 % 1_900_000) for n in range(400) if not 600_000 < n * 7919 % 1_900_000 < 1_100_000]
-    rows = quotes(times, [n % 64 / 64 for n in range(len(times))])
-    archive, width = made(), BucketWidth.of(resolution)
+    rows, archive = quotes(times, [n % 64 / 64 for n in range(len(times))]), made()
     archive.add(prices=rows)
     archive.add(prices=rows.with_columns(market_id=pl.lit("n"), token_id=pl.lit("2")).head(50))
-    for market, some in (("m", rows), ("n", rows.head(50))):
-        want: dict[int, list[float]] = {}
-        for ts, price in some.select(pl.col("ts").dt.epoch("us"), "price").rows():
-            want.setdefault(width.floor(ts), []).append(price)
-        found = archive.prices(market, resolution=resolution, on_missing="partial")
-        got = dict(found.select(pl.col("ts").dt.epoch("us"), "price").rows())
-        assert got == pytest.approx({ts: sum(v) / len(v) for ts, v in want.items()})
-    both = archive.prices(["n", "m"], resolution=resolution, on_missing="partial")
-    assert both["market_id"].cast(pl.String).is_sorted()
-    assert both.height == sum(archive.prices(m, resolution=resolution, on_missing="partial").height for m in "mn")
     cut = Range(START + 300_030 * SECOND, START + 1_500_000 * SECOND)
-    part = Reader(archive).columns("prices", "m", cut, resolution)
     inside = rows.filter(pl.col("ts").dt.epoch("us").is_between(START + 300_060 * SECOND, cut.end, closed="left"))
-    assert len(part) == inside["ts"].dt.epoch("us").map_elements(width.floor, pl.Int64).n_unique()
+    for width in map(BucketWidth.of, ("1m", "1d", "1w")):
+        both = archive.prices(["n", "m"], resolution=width.text, on_missing="partial")
+        assert both["market_id"].cast(pl.String).is_sorted()
+        for market, added in (("m", rows), ("n", rows.head(50))):
+            want: dict[int, list[float]] = {}
+            for ts, price in added.select(pl.col("ts").dt.epoch("us"), "price").rows():
+                want.setdefault(width.floor(ts), []).append(price)
+            one = both.filter(pl.col("market_id") == market)
+            got = dict(one.select(pl.col("ts").dt.epoch("us"), "price").rows())
+            assert got == pytest.approx({ts: sum(v) / len(v) for ts, v in want.items()})
+        part = Reader(archive).columns("prices", "m", cut, width.text)
+        assert len(part) == inside["ts"].dt.epoch("us").map_elements(width.floor, pl.Int64).n_unique()
 
 
 def test_the_service_answers_minutes() -> None:
     """A service over seconds gives them, and 1m and coarser as the archive derives them."""
     archive = made()
-    rows = quotes([*range(0, 9000, 7)], [n % 64 / 64 for n in range(len(range(0, 9000, 7)))])
+    rows = quotes([*range(0, 9000, 70)])
     archive.add(prices=rows, markets=[{"market_id": "m", "slug": "m", "token_ids": ["1"], "token_labels": ["Yes"]}])
     with md.serve(archive) as service:
         client = md.Client(service.base_url, service.api_key, frame="polars")
-        for resolution in ("1m", "10m", "1h"):
-            for start, end in ((at(0), at(9000)), (at(605), at(7333))):
-                got, want = (x.prices("m", start, end, resolution) for x in (client, archive))
-                assert_frame_equal(got.select("ts", "price"), want.select("ts", "price"))
+        for resolution in ("1m", "1h"):
+            got, want = (x.prices("m", at(605), at(7333), resolution) for x in (client, archive))
+            assert_frame_equal(got.select("ts", "price"), want.select("ts", "price"))
         got = client.prices("m", at(0), at(60), "1s")
         assert_frame_equal(got.select("ts", "price"), archive.prices("m", at(0), at(60), "1s").select("ts", "price"))
         client.close()
@@ -242,7 +236,7 @@ def test_the_service_answers_minutes() -> None:
 
 def test_of_two_that_make_it_at_once_one_is_refused(tmp_path: Path) -> None:
     """Writers that begin with different bases: all of one base are stored, all of the other get an error."""
-    for n in range(4):
+    for n in range(2):
         place, done, start = tmp_path / str(n), dict[str, Any](), threading.Barrier(2)
 
         def write(base: Any, place: Path = place, done: dict[str, Any] = done, start: Any = start) -> None:
@@ -259,13 +253,13 @@ def test_of_two_that_make_it_at_once_one_is_refused(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        counts = {base: found for base, found in done.items() if isinstance(found, int)}
-        assert counts in ({"1s": 3}, {"1m": 1})
-        assert all("base=" in found for found in done.values() if isinstance(found, str))
+        assert {base: count for base, count in done.items() if isinstance(count, int)} in ({"1s": 3}, {"1m": 1})
+        assert all("base=" in text for text in done.values() if isinstance(text, str))
 
 
-@pytest.mark.parametrize("wrong", [5, None, ["a"]])
-def test_what_is_no_path_is_no_archive(wrong: Any) -> None:
+def test_what_is_no_path_is_no_archive() -> None:
     """The error names the argument, what was given and what is taken."""
-    with pytest.raises(ConfigError, match=r"path_or_url=.*allowed are a folder or an object-store address"):
-        Archive(wrong)
+    wrong: Any
+    for wrong in (5, None, ["a"], ""):
+        with pytest.raises(ConfigError, match=r"path_or_url=.*allowed are a folder or an object-store address"):
+            Archive(wrong)

@@ -6,7 +6,6 @@ import datetime as dt
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START
@@ -33,7 +32,7 @@ def time(minute: int) -> dt.datetime:
     return dt.datetime.fromtimestamp((START + (FULL + minute) * MINUTE) / 1e6, dt.UTC)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(
     st.lists(st.tuples(st.sampled_from([*MARKETS, "a", "z"]), st.integers(0, 300)), min_size=1, max_size=5),
     st.sampled_from(["10m", "1h", "1d"]),
@@ -75,18 +74,17 @@ def hours(tmp_path: Path) -> Archive:
     return archive
 
 
-READ = {
-    "one market": pl.col("market_id") == N,
-    "some markets": pl.col("market_id").is_in([N, "x"]),
-    "before": pl.col("ts") < time(0),
-    "a time": pl.col("ts") == time(120),
-    "between": pl.col("ts").is_between(time(120), time(179)),
-    "both": (pl.col("market_id") == M) & (pl.col("ts") >= time(120)) & (pl.col("price") > 0),
-}
+READ = [
+    pl.col("market_id") == N,
+    pl.col("market_id").is_in([N, "x"]),
+    pl.col("ts") < time(0),
+    pl.col("ts") == time(120),
+    pl.col("ts").is_between(time(120), time(179)),
+    (pl.col("market_id") == M) & (pl.col("ts") >= time(120)) & (pl.col("price") > 0),
+]
 
 
-@pytest.mark.parametrize("name", READ)
-def test_a_predicate_on_computed_rows_reads_only_what_it_can_be_true_of(hours: Archive, name: str) -> None:
+def test_a_predicate_on_computed_rows_reads_only_what_it_can_be_true_of(hours: Archive) -> None:
     """What it leaves out is not read: there damage is not seen, which other scans do."""
     scan, every = hours.scan("prices", resolution="10m"), hours.scan("prices", resolution="10m").collect()
     # The second hour of the first market, which no predicate below can be true of.
@@ -97,8 +95,8 @@ def test_a_predicate_on_computed_rows_reads_only_what_it_can_be_true_of(hours: A
     for seen in (scan, scan.filter((pl.col("market_id") == N) | (pl.col("price") < 2))):
         with pytest.raises((md.errors.ArchiveCorruptError, pl.exceptions.PolarsError), match="damaged"):
             seen.collect()
-    assert scan.filter(READ[name]).collect().equals(every.filter(READ[name]))
-    assert name == "before" or every.filter(READ[name]).height
+    for one in READ:
+        assert scan.filter(one).collect().equals(every.filter(one)), one
 
 
 PREDICATES = [
@@ -115,13 +113,12 @@ PREDICATES = [
 ]
 
 
-@pytest.mark.parametrize("width", ["10m", "1h"])
-def test_predicates_give_what_they_give_on_the_whole(tmp_path: Path, width: str) -> None:
+def test_predicates_give_what_they_give_on_the_whole(tmp_path: Path) -> None:
     """Those whose limits are known and all others, with a limit of rows and a choice of columns."""
     archive = Archive(tmp_path / "a", frame="polars")
     for market in MARKETS:
         archive.add(prices=prices(market, 0, 130, 0.25))
-    scan = archive.scan("prices", resolution=width)
+    scan = archive.scan("prices", resolution="10m")
     every = scan.collect()
     for one in PREDICATES:
         assert scan.filter(one).collect().equals(every.filter(one)), one
@@ -129,32 +126,31 @@ def test_predicates_give_what_they_give_on_the_whole(tmp_path: Path, width: str)
         assert scan.head(3).filter(one).collect().equals(every.head(3).filter(one))
 
 
-OUTSIDE = {
-    "write": "copy (select * from prices) to '{path}/out.csv'",
-    "read": "select * from read_csv('{path}/secret.csv')",
-    "read by name": "select * from '{path}/secret.csv'",
-    "attach": "attach '{path}/other.db' as other",
-    "list": "select * from glob('{path}/*')",
-    "export": "export database '{path}/all'",
-    "allow": "set enable_external_access = true",
-    "load": "load httpfs",
-    "a variable of Python": "select * from queries",
-}
+OUTSIDE = [
+    "copy (select * from prices) to '{path}/out.csv'",
+    "select * from read_csv('{path}/secret.csv')",
+    "select * from '{path}/secret.csv'",
+    "attach '{path}/other.db' as other",
+    "select * from glob('{path}/*')",
+    "export database '{path}/all'",
+    "set enable_external_access = true",
+    "load httpfs",
+    "select * from queries",  # a variable of Python
+]
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_a_statement_sees_the_tables_of_the_archive_only(tmp_path: Path, name: str) -> None:
+def test_a_statement_sees_the_tables_of_the_archive_only(tmp_path: Path) -> None:
     """It writes no file, reads no other, and cannot allow it; the archive stays as it was."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     archive = Archive(tmp_path / "a", frame="polars")
     archive.add(prices=prices(M, 0, 60))
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
-        archive.sql(OUTSIDE[name].format(path=tmp_path))
-    assert sorted(tmp_path.rglob("*")) == before
-    assert archive.sql("select count(*) from prices").item() == 60
-    assert np.unique(archive.sql("select price from prices")["price"].to_numpy()).tolist() == [0.5]
+    for statement in OUTSIDE:
+        with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
+            archive.sql(statement.format(path=tmp_path))
+        assert sorted(tmp_path.rglob("*")) == before
+    assert archive.sql("select distinct price from prices").item() == 0.5
 
 
 def test_tables_of_a_statement_are_those_of_the_docs(tmp_path: Path) -> None:

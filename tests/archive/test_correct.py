@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,7 +23,8 @@ from reference.columns import coded_books, coded_series, levels_of
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
-from marketdata.archive.storage.parquet import Store, read_footer
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.files import Store, read_footer
 from marketdata.errors import (
     ArchiveCorruptError,
     ArchiveError,
@@ -34,21 +36,13 @@ from marketdata.errors import (
 from marketdata.points.columns import Token
 
 M, N = MARKETS
-HOUR, DAY = 60, 1440
-
-
-def token_prices(token: int, first: int, count: int, value: float, market: str = M) -> Any:
-    return columns_of("prices", market, [(token, n) for n in range(first, first + count)], [value] * count)
 
 
 STORAGE = (errno.ESTALE, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.EACCES, errno.ETIMEDOUT)
 
 
 @pytest.mark.fault("AR38")
-@pytest.mark.parametrize("wrong", STORAGE)
-def test_a_failure_of_the_storage_is_never_damage(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, wrong: int
-) -> None:
+def test_a_failure_of_the_storage_is_never_damage(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever read fails in any verb, the error is no ArchiveCorruptError, and nothing is given up."""
     archive.add(books=books(M, 0, 30), prices=prices(M, 0, 30))
     archive.add(books=books(M, 30, 30))
@@ -59,48 +53,41 @@ def test_a_failure_of_the_storage_is_never_damage(
         lambda a: a.export("books", Path(archive.location).with_suffix(".parquet")),
         lambda a: a.add(books=books(M, 5, 3, size=2.0)),
     ]  # fmt: skip
-    for verb in verbs:
-        for nth in range(2):
-            calls = iter(range(1000))
+    for wrong, (verb, nth) in zip(itertools.cycle(STORAGE), itertools.product(verbs, range(2)), strict=False):
+        calls = itertools.count()
 
-            def stutter(self: Store, name: str, nth: int = nth, calls: Iterator[int] = calls) -> Any:
-                if self.uri.endswith(("books", "prices")) and next(calls) == nth:
-                    raise OSError(wrong, os.strerror(wrong))
-                return real(self, name)
+        def stutter(self: Store, name: str, nth: int = nth, calls: Any = calls, wrong: int = wrong) -> Any:
+            if self.uri.endswith(("books", "prices")) and next(calls) == nth:
+                raise OSError(wrong, os.strerror(wrong))
+            return real(self, name)
 
-            with monkeypatch.context() as patch:
-                patch.setattr(Store, "open", stutter)
-                with pytest.raises(ArchiveError) as info:
-                    verb(again(archive))
-            assert not isinstance(info.value, ArchiveCorruptError)
-            assert "storage failed" in str(info.value)
-            assert ("the right to read" in str(info.value)) == (wrong == errno.EACCES)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "open", stutter)
+            with pytest.raises(ArchiveError, match="storage failed") as info:
+                verb(again(archive))
+        assert not isinstance(info.value, ArchiveCorruptError)
+        assert ("the right to read" in str(info.value)) == (wrong == errno.EACCES)
     assert held(again(archive)) == before
     assert set(again(archive).coverage()["state"]) == set(covered["state"])
     assert again(archive).verify(repair=True).is_empty()
 
 
 @pytest.mark.fault("AR38")
-@pytest.mark.parametrize(
-    ("problem", "missing"),
-    [
-        (OSError("Generic LocalFileSystem error: Too many open files (os error 24)"), False),
-        (OSError("Object at location x not found: No such file or directory (os error 2)"), True),
-        (OSError("Generic S3 error: Error performing GET: 503 Service Unavailable"), False),
-        (OSError("Generic S3 error: 403 Forbidden: ExpiredToken"), False),
-        (OSError("Generic S3 error: 404 Not Found: NoSuchBucket"), False),
-        (OSError("Generic S3 error: 404 Not Found: NoSuchKey"), False),
-        (FileNotFoundError("Object at location x not found"), True),
-        (OSError("error sending request: operation timed out"), False),
-    ],
-)
-def test_only_what_the_storage_says_is_not_there_is_missing(problem: OSError, missing: bool) -> None:
+def test_only_what_the_storage_says_is_not_there_is_missing() -> None:
     """Of errors of storage libraries only one whose type or number says so is a missing file, whatever the words."""
-    from marketdata.archive.storage import errors
-
-    with pytest.raises(ArchiveError) as info, errors.reading("The data file x"):
-        raise problem
-    assert isinstance(info.value, ArchiveCorruptError) == missing
+    problems = {
+        OSError("Generic LocalFileSystem error: Too many open files (os error 24)"): False,
+        OSError("Object at location x not found: No such file or directory (os error 2)"): True,
+        OSError("Generic S3 error: Error performing GET: 503 Service Unavailable"): False,
+        OSError("Generic S3 error: 403 Forbidden: ExpiredToken"): False,
+        OSError("Generic S3 error: 404 Not Found: NoSuchKey"): False,
+        FileNotFoundError("Object at location x not found"): True,
+        OSError("error sending request: operation timed out"): False,
+    }
+    for problem, missing in problems.items():
+        with pytest.raises(ArchiveError) as info, errors.reading("The data file x"):
+            raise problem
+        assert isinstance(info.value, ArchiveCorruptError) == missing
 
 
 @pytest.mark.fault("AR39")
@@ -133,11 +120,12 @@ def test_fifty_nine_silent_minutes_are_no_hole(archive: Archive) -> None:
 
 
 @pytest.mark.fault("AR42")
-@pytest.mark.parametrize("hours", [-1, -0.001, math.nan, math.inf, -math.inf, "a week", None, True])
-def test_vacuum_refuses_what_is_no_number_of_hours(archive: Archive, hours: Any) -> None:
+def test_vacuum_refuses_what_is_no_number_of_hours(archive: Archive) -> None:
     """Below 0, not finite and not a number are a ConfigError, whatever the archive holds."""
-    with pytest.raises(ConfigError, match="retention_hours"):
-        archive.vacuum(hours)
+    hours: Any
+    for hours in (-1, -0.001, math.nan, math.inf, "a week", None, True):
+        with pytest.raises(ConfigError, match="retention_hours"):
+            archive.vacuum(hours)
 
 
 @pytest.mark.fault("AR40")
@@ -175,7 +163,7 @@ def test_what_is_said_to_be_complete_has_all_tokens(archive: Archive) -> None:
     market = {"market_id": M, "slug": "s", "token_ids": [t.token_id for t in TOKENS[M]], "token_labels": ["Yes", "No"]}
     archive.add(markets=[market])
     with pytest.raises(ArchiveError, match="No"):
-        archive.add(prices=token_prices(0, 0, 10, 0.5), complete=True)
+        archive.add(prices=prices(M, 0, 10), complete=True)
     assert archive.coverage().is_empty()
     archive.add(prices=columns_of("prices", M, [(t, n) for t in (0, 1) for n in range(10)], [0.5] * 20), complete=True)
     assert states(archive, "prices") == [(0, 10, "final")]
@@ -218,21 +206,20 @@ def test_ids_that_are_floats_are_refused_beside_a_market_id(archive: Archive) ->
             archive.add(prices=pl.DataFrame(frame))
 
 
-@pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
-def test_times_of_files_are_told_apart_by_their_size(archive: Archive, tmp_path: Path, unit: int) -> None:
+def test_times_of_files_are_told_apart_by_their_size(archive: Archive, tmp_path: Path) -> None:
     """Unix seconds to nanoseconds in a file become the same time; nothing lands in January 1970."""
     archive.add(markets=[{"market_id": "m", "slug": "s", "token_ids": ["1"], "token_labels": ["Yes"]}])
     second = START // 10**6 // 60 * 60
-    rows = [{"ts": (second + 60 * n) * unit, "token_id": "1", "price": 0.5} for n in range(3)]
-    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    messages = [
-        {"asset_id": "1", "timestamp": str(r["ts"]), "bids": [{"price": "0.5", "size": "1"}], "asks": []} for r in rows
-    ]
-    (tmp_path / "b.json").write_text(json.dumps(messages))
-    archive.add_files([tmp_path / "p.jsonl", tmp_path / "b.json"])
     want = [dt.datetime.fromtimestamp(second + 60 * n, dt.UTC) for n in range(3)]
-    assert archive.prices("m")["ts"].to_list() == want
-    assert archive.books("m")["ts"].unique(maintain_order=True).to_list() == want
+    book = {"asset_id": "1", "bids": [{"price": "0.5", "size": "1"}], "asks": []}
+    for unit in (1, 10**3, 10**6, 10**9):
+        times = [(second + 60 * n) * unit for n in range(3)]
+        rows = [json.dumps({"ts": ts, "token_id": "1", "price": 0.5}) for ts in times]
+        (tmp_path / f"p{unit}.jsonl").write_text("\n".join(rows))
+        (tmp_path / f"b{unit}.json").write_text(json.dumps([{**book, "timestamp": str(ts)} for ts in times]))
+        archive.add_files([tmp_path / f"p{unit}.jsonl", tmp_path / f"b{unit}.json"])
+        assert archive.prices("m")["ts"].to_list() == want
+        assert archive.books("m")["ts"].unique(maintain_order=True).to_list() == want
 
 
 def test_times_that_are_no_unix_time_are_refused(archive: Archive, tmp_path: Path) -> None:
@@ -267,7 +254,7 @@ def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path:
 def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Path) -> None:
     """Of many markets and files a read opens the footer of one file, and parses the record of one market."""
     archive = Archive(tmp_path / "a", frame="polars")
-    for n in range(40):
+    for n in range(12):
         token = Token(f"m-{n:02d}", str(n), "Yes")
         record = {"market_id": token.market_id, "slug": f"s-{n}", "token_ids": [str(n)], "token_labels": ["Yes"]}
         point = coded_series((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})
@@ -275,28 +262,28 @@ def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Pat
     fresh = again(archive)
     with (
         mock.patch("marketdata.archive.catalog.json.loads", wraps=json.loads) as parse,
-        mock.patch("marketdata.archive.storage.parquet.read_footer", wraps=read_footer) as footers,
+        mock.patch("marketdata.archive.storage.files.read_footer", wraps=read_footer) as footers,
     ):
         assert fresh.prices("s-7").height == 1
     assert len({text for call in parse.call_args_list if isinstance(text := call.args[0], str)}) == 1
     assert sum(call.args[0].uri.endswith("prices") for call in footers.call_args_list) == 1
 
 
-@pytest.mark.parametrize("name", ["\U0001f1fa\U0001f1f8", "\U00020000", "z\U0010ffff", "\uffff", "a\U0001f1fa" * 100])
-def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive, name: str) -> None:
+def test_ids_beyond_the_basic_plane_are_found_again(archive: Archive) -> None:
     """Ids with characters of any plane keep their statistics: they and their neighbours are found, and replaced."""
-    names = sorted({"a", "\ud7ff", "\uffee", "zz", name})
-    tokens = tuple(Token(n, f"t{n}", "Yes") for n in names)
-    k = len(tokens)
-    some = coded_series(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.arange(k) / 10})
-    archive.add(prices=some, markets=[{"market_id": n, "slug": f"slug {n}"} for n in names])
+    high = ("\U0001f1fa\U0001f1f8", "\U00020000", "z\U0010ffff", "\uffff", "a\U0001f1fa" * 100)
+    names = sorted({"a", "\ud7ff", "\uffee", "zz", *high})
+    tokens, k = tuple(Token(n, f"t{n}", "Yes") for n in names), len(names)
+    codes, ts = np.arange(k, dtype=np.int32), np.full(k, START)
+    points = coded_series(tokens, codes, ts, {"price": np.arange(k) / 10})
+    archive.add(prices=points, markets=[{"market_id": n, "slug": f"slug {n}"} for n in names])
     archive.compact()
     fresh = again(archive)
     for i, one in enumerate(names):
         assert fresh.prices(f"slug {one}")["price"].to_list() == [i / 10]
         assert fresh.scan("prices", one).collect()["price"].to_list() == [i / 10]
-        assert len(data_files(fresh, "prices")) == 1
-    fresh.add(prices=coded_series(tokens, np.arange(k, dtype=np.int32), np.full(k, START), {"price": np.full(k, 0.9)}))
+    assert len(data_files(fresh, "prices")) == 1
+    fresh.add(prices=coded_series(tokens, codes, ts, {"price": np.full(k, 0.9)}))
     assert again(archive).scan("prices").collect()["price"].to_list() == [0.9] * k
     assert fresh.verify().is_empty()
 

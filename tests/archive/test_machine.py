@@ -153,12 +153,11 @@ def served(archive: Archive, view: View, market: str) -> list[Any]:
     """The points of all pages of a service, each once."""
     pages, out, position = Pages(Reader(archive)), list[Any](), None
     while True:
-        found = pages.page(
-            Subject(view, market, None, BucketWidth.of("1m"), 2), Range(START, START + 2 * END * MINUTE), 7, position
-        )
-        for part in found.parts:
+        subject, wanted = Subject(view, market, None, BucketWidth.of("1m"), 2), Range(START, START + 2 * END * MINUTE)
+        page = pages.page(subject, wanted, 7, position)
+        for part in page.parts:
             out += points_of(view, part)
-        position = found.position
+        position = page.position
         if position is None:
             assert len(out) == len(set(out))
             return out
@@ -177,7 +176,7 @@ def run(examples: int, steps: int, where: Callable[[], tuple[str, dict[str, str]
 
 def test_a_folder_holds_what_a_dict_holds() -> None:
     """After any writes and maintenance a read of a folder gives the points of a dict, and coverage counts them."""
-    run(6, 15)
+    run(4, 12)
 
 
 def test_an_object_store_holds_what_a_dict_holds(object_store: Bucket) -> None:

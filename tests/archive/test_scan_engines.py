@@ -59,8 +59,8 @@ def name(request: pytest.FixtureRequest, engine: Any) -> str:
 def test_every_engine_scans_what_polars_scans(filled: Archive, name: Any, view: Any, options: dict[str, Any]) -> None:
     """The rows do not depend on the engine that computes them."""
     want = plain(fetched(filled.scan(view, **options)))
-    found = plain(fetched(filled.scan(view, **options, engine=name)).select(want.columns))
-    assert_frame_equal(found.cast({c: t for c, t in want.schema.items() if c != "ts"}), want, check_dtypes=False)
+    rows = plain(fetched(filled.scan(view, **options, engine=name)).select(want.columns))
+    assert_frame_equal(rows.cast({c: t for c, t in want.schema.items() if c != "ts"}), want, check_dtypes=False)
 
 
 def test_partitions_hold_whole_markets(filled: Archive) -> None:
@@ -93,12 +93,9 @@ def test_sql_sees_every_table_by_name(filled: Archive, tmp_path: Path) -> None:
     assert empty.sql("select * from prices").columns == ["ts", "market_id", "token_id", "token_label", "price"]
 
 
-def test_sql_lists_its_tables_and_answers_in_columns_that_frames_have(filled: Archive) -> None:
-    """The views are listed, intervals are durations, columns of one name get numbers, and months are refused."""
+def test_sql_answers_in_columns_that_frames_have(filled: Archive) -> None:
+    """Intervals are durations, columns of one name get numbers, and months are refused."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
-    tables = {"books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage"}
-    listed = set(filled.sql("show tables")["name"])
-    assert listed == tables
     assert filled.sql("select max(ts) - min(ts) as span from prices").item() == dt.timedelta(minutes=179)
     joined = filled.sql("select a.ts, b.ts, 1 as ts_1 from prices a join prices b using (market_id, ts) limit 1")
     assert joined.columns == ["ts", "ts_1", "ts_1_1"]
@@ -121,7 +118,7 @@ def test_arrow_rows_become_those_of_pandas_and_polars(filled: Archive) -> None:
 
 
 @pytest.mark.fault("AR48")
-@pytest.mark.parametrize("folder", ["data [2025]", "h*", "h?", "{h,g}", "50% #1"])
+@pytest.mark.parametrize("folder", ["h*", "h[2]{h,2} 50% #1"])
 def test_a_folder_that_is_named_like_a_pattern_is_read_by_all(tmp_path: Path, folder: str) -> None:
     """Eager reads, scans, engines, SQL and an export have the rows of this folder, and none of one that matches."""
     archive = Archive(tmp_path / folder, frame="polars")
@@ -141,12 +138,12 @@ def test_a_folder_that_is_named_like_a_pattern_is_read_by_all(tmp_path: Path, fo
     assert fetched(archive.scan("prices")).height == archive.verify().height + 120
 
 
-@pytest.mark.parametrize("statement", ["select nothing from prices", "select * from no_such_table"])
-def test_a_statement_that_duckdb_cannot_run_is_refused(filled: Archive, statement: str) -> None:
+def test_a_statement_that_duckdb_cannot_run_is_refused(filled: Archive) -> None:
     """The message is that of DuckDB."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
-    with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
-        filled.sql(statement)
+    for statement in ("select nothing from prices", "select * from no_such_table"):
+        with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
+            filled.sql(statement)
 
 
 def test_what_an_engine_cannot_do_is_said(filled: Archive) -> None:

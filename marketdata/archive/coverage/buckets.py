@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
+import time
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, merged
+import msgspec
+
+from marketdata.archive.coverage.intervals import CoverageRecord, merged
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.tables import Table, Version
+from marketdata.errors import ArchiveCorruptError
 
 FOLDER = "_coverage"
 FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
@@ -28,7 +31,7 @@ class Coverage:
     def __init__(self, table: Table) -> None:
         self._table = table
         # The file of each bucket that was read last: its number and its content.
-        self._files: dict[int, tuple[int | None, dict[str, list[CoverageRecord]]]] = {}
+        self._files: dict[int, tuple[int, dict[str, list[CoverageRecord]]]] = {}
 
     def records(self, market: str, version: Version | None = None) -> list[CoverageRecord]:
         """Disjoint records of a market in time order."""
@@ -54,18 +57,20 @@ class Coverage:
         """
         buckets: dict[int, dict[str, Sequence[CoverageRecord]]] = {bucket: {} for bucket in damaged}
         for market, records in changed.items():
-            buckets.setdefault(bucket_of(market), {})[market] = merged(records)
-        return {
-            transaction_name(bucket): self._write(
-                bucket, markets if bucket in damaged else {**self._bucket(bucket, version), **markets}
-            )
-            for bucket, markets in buckets.items()
-        }
+            bucket = bucket_of(market)
+            if bucket not in buckets:
+                buckets[bucket] = {**self._bucket(bucket, version)}
+            buckets[bucket][market] = merged(records)
+        numbers = {bucket: random.SystemRandom().getrandbits(62) for bucket in buckets}
+        with errors.writing(f"Writing the coverage of {self._table.uri}"):
+            for bucket, number in numbers.items():
+                body = zlib.compress(msgspec.json.encode(buckets[bucket]), 1)
+                checked = zlib.crc32(body).to_bytes(4, "big") + body
+                self._table.store.write(f"{FOLDER}/{bucket}-{number}", checked)
+        return {transaction_name(bucket): number for bucket, number in numbers.items()}
 
     def damaged(self, version: Version) -> dict[int, str]:
         """The damage of the file of each bucket that cannot be read."""
-        from marketdata.errors import ArchiveCorruptError
-
         problems = {}
         for bucket in range(_BUCKETS):
             self._files.pop(bucket, None)
@@ -75,32 +80,33 @@ class Coverage:
                 problems[bucket] = problem.problem
         return problems
 
-    def named_files(self, moment: int | None) -> set[str]:
-        """Names of the coverage files of the newest version (None), or of a time [microseconds UTC]."""
-        numbers = self._table.transactions_at(moment, map(transaction_name, range(_BUCKETS)))
-        return {f"{name.removeprefix('coverage-')}-{number}" for name, number in numbers.items() if number is not None}
+    def unused_files(self, retained: int, margin: int) -> list[str]:
+        """Coverage files, older by a margin, that no version of so many microseconds names."""
+        if self._table.version().number < 0:
+            return []
+        store, used, names = self._table.store, set[str](), {transaction_name(b): b for b in range(_BUCKETS)}
+        # A version of that time names files that were written since, or what the version of then named.
+        for moment in (None, time.time_ns() // 1000 - retained):
+            numbers = self._table.transactions_at(moment, names)
+            used |= {f"{FOLDER}/{names[name]}-{number}" for name, number in numbers.items()}
+        files = [f"{FOLDER}/{name}" for name in store.names(FOLDER) if FILE_NAME.fullmatch(name)]
+        return [file for file in files if file not in used and store.age(file) > retained + margin]
 
     def _bucket(self, bucket: int, version: Version) -> dict[str, list[CoverageRecord]]:
         number = self._table.transaction(transaction_name(bucket), version)
-        stored, records = self._files.get(bucket, (None, {}))
-        if number is None or stored == number:
-            return records if number is not None else {}
-        name = f"{FOLDER}/{bucket}-{number}"
-        try:
+        if number is None:
+            return {}
+        stored = self._files.get(bucket)
+        if stored is None or stored[0] != number:
+            name = f"{FOLDER}/{bucket}-{number}"
             with errors.reading(f"The coverage file {name}", _HINT), self._table.store.open(name) as file:
                 body = bytes(file.read())
             with errors.parsing(f"The coverage file {name}", _HINT):
-                records = _decoded(body)
-        finally:
-            self._files.pop(bucket, None)
-        self._files[bucket] = number, records
-        return records
-
-    def _write(self, bucket: int, markets: Mapping[str, Sequence[CoverageRecord]]) -> int:
-        number = random.SystemRandom().getrandbits(62)
-        with errors.writing(f"Writing the coverage of {self._table.uri}"):
-            self._table.store.write(f"{FOLDER}/{bucket}-{number}", _encoded(markets))
-        return number
+                if zlib.crc32(body[4:]) != int.from_bytes(body[:4], "big"):
+                    raise ValueError("it has another checksum than was written")
+                records = msgspec.json.decode(zlib.decompress(body[4:]), type=dict[str, list[CoverageRecord]])
+            self._files[bucket] = stored = number, records
+        return stored[1]
 
 
 def transaction_name(bucket: int) -> str:
@@ -111,19 +117,3 @@ def transaction_name(bucket: int) -> str:
 def bucket_of(market: str) -> int:
     """The bucket of a market."""
     return zlib.crc32(market.encode()) % _BUCKETS
-
-
-def _encoded(markets: Mapping[str, Sequence[CoverageRecord]]) -> bytes:
-    plain = {market: [[*r[:2], str(r.state), *r[3:]] for r in records] for market, records in markets.items()}
-    body = zlib.compress(json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode(), 1)
-    return zlib.crc32(body).to_bytes(4, "big") + body
-
-
-def _decoded(body: bytes) -> dict[str, list[CoverageRecord]]:
-    if zlib.crc32(body[4:]) != int.from_bytes(body[:4], "big"):
-        raise ValueError("it has another checksum than was written")
-    plain = json.loads(zlib.decompress(body[4:]))
-    return {
-        market: [CoverageRecord(start, end, CoverageState(state), *more) for start, end, state, *more in records]
-        for market, records in plain.items()
-    }

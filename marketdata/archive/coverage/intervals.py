@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from marketdata.errors import ArchiveError
 from marketdata.times import SECOND, Range
 
 # Provisional ranges stay apart if they were fetched further apart than this, because they are due at other times.
@@ -29,13 +28,6 @@ class CoverageState(StrEnum):
     UNVERIFIED = "unverified"
     NOT_ALLOWED = "not_allowed"
     MISSING = "missing"
-
-    @classmethod
-    def _missing_(cls, value: object) -> CoverageState:
-        raise ArchiveError(
-            f"The coverage of the archive has the state {value!r}, which this version of marketdata does not know.",
-            hint="Open it with the version of marketdata that wrote it, or a later one.",
-        )
 
 
 class CoverageRecord(NamedTuple):
@@ -101,25 +93,21 @@ def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRec
 
 def merged(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
     """Touching counted records that are fetched again at the same time, or never, as one."""
+
+    def kind(record: CoverageRecord) -> tuple[object, ...]:
+        # An empty range tells for how long there was no point, so it stays apart from one with points.
+        again = (record.fetched_at // _SAME_FETCH, record.rows == 0)
+        return record.state, record.tries, again if record.state == CoverageState.PROVISIONAL else None
+
     out: list[CoverageRecord] = []
     for record in records:
-        if out and out[-1].end == record.start and _are_alike(out[-1], record):
+        if out and out[-1].end == record.start and kind(out[-1]) == kind(record):
             rows = (out[-1].rows or 0) + (record.rows or 0)
             fetched_at = min(out[-1].fetched_at, record.fetched_at)
             out[-1] = out[-1]._replace(end=record.end, rows=rows, fetched_at=fetched_at)
         else:
             out.append(record)
     return out
-
-
-def _are_alike(one: CoverageRecord, other: CoverageRecord) -> bool:
-    if (one.state, one.tries) != (other.state, other.tries):
-        return False
-    if one.state != CoverageState.PROVISIONAL:
-        return True
-    # An empty range tells for how long there was no point, so it stays apart from one with points.
-    is_same_fetch = one.fetched_at // _SAME_FETCH == other.fetched_at // _SAME_FETCH
-    return is_same_fetch and (one.rows == 0) == (other.rows == 0)
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> list[Range]:

@@ -90,10 +90,6 @@ def _empty_answers(record: CoverageRecord) -> int:
     return record.tries if record.state in (CoverageState.RECORDED, CoverageState.PROVISIONAL) else 0
 
 
-def _is_waiting(record: CoverageRecord) -> bool:
-    return record.state == CoverageState.PROVISIONAL and record.tries > 0
-
-
 def recorded_beside(entry: CoverageRecord) -> CoverageRecord:
     """The record of points in the range of ``entry`` that were added, and that the service does not have."""
     times = _MOST_TRIES + 1 if entry.state == CoverageState.FINAL else _empty_answers(entry)
@@ -107,20 +103,25 @@ def _due(records: Sequence[CoverageRecord], clock: ServerTime) -> Iterator[Gap]:
     for record in records:
         # Most have no answers to count.
         if record.tries and 0 < _empty_answers(record) <= _MOST_TRIES:
-            if runs and runs[-1][-1].end == record.start:
-                runs[-1].append(record)
-            else:
-                runs.append([record])
+            if not (runs and runs[-1][-1].end == record.start):
+                runs.append([])
+            runs[-1].append(record)
     for run in runs:
         waited = [(clock.now - r.fetched_at) / REFETCH_AFTER[_empty_answers(r) - 1] for r in run]
-        due: list[Gap] = []
-        for record, share in zip(run, waited, strict=True):
-            if due and share >= 1 and (due[-1].end, due[-1].tries) == (record.start, _empty_answers(record)):
-                due[-1] = due[-1]._replace(end=record.end)
-            elif share >= 1:
-                due.append(Gap(record.start, record.end, _empty_answers(record)))
         if min(waited) >= 1 or max(waited) >= _LATEST:
-            yield from due
+            due = (Gap(r.start, r.end, _empty_answers(r)) for r, share in zip(run, waited, strict=True) if share >= 1)
+            yield from _joined(due, 1)
+
+
+def _joined(gaps: Iterable[Gap], distance: int) -> list[Gap]:
+    """Gaps with equal tries that are nearer to each other than a distance, as one."""
+    out: list[Gap] = []
+    for gap in gaps:
+        if out and out[-1].tries == gap.tries and gap.start - out[-1].end < distance:
+            out[-1] = out[-1]._replace(end=gap.end)
+        else:
+            out.append(gap)
+    return out
 
 
 def answered(done: Range, times: Ints, width: int) -> Iterator[CoverageRecord]:
@@ -181,7 +182,7 @@ def _after_closing(
     is_pause = tries > 0 and before + done.end - done.start + after < SHORTEST_GAP
     if tries >= _MOST_TRIES or (not len(inside) and ((done.end <= old and not is_traded) or is_pause)):
         return [_record(*done, CoverageState.FINAL, clock, 0)]
-    holes = _holes(done, inside, old, (before, after), clock.width)
+    holes = _holes(done, inside, old, before, after, clock.width)
     waiting = [_record(*hole[:2], CoverageState.PROVISIONAL, clock, max(tries, hole.tries) + 1) for hole in holes]
     final = gaps((hole[:2] for hole in holes), done)
     return sorted([*waiting, *(_record(*one, CoverageState.FINAL, clock, 0) for one in final)])
@@ -191,18 +192,18 @@ def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
     """The length of the empty range from ``at`` to the next final one; an hour, which is a hole, if it is unknown."""
     length = 0
     # A range younger than the settle time, without an answer that counts, neither ends a hole nor adds to it.
-    while (record := touching.get(at)) is not None and record.rows == 0 and _is_waiting(record):
+    waiting = CoverageState.PROVISIONAL
+    while (record := touching.get(at)) is not None and record.state == waiting and record.tries and record.rows == 0:
         length += record.end - record.start
         at = record.start if record.end == at else record.end
     return length if record is not None and record.state == CoverageState.FINAL else SHORTEST_GAP
 
 
-def _holes(done: Range, inside: Ints, old: int, silences: tuple[int, int], width: int) -> list[Gap]:
+def _holes(done: Range, inside: Ints, old: int, before: int, after: int, width: int) -> list[Gap]:
     """Ranges of an hour or more without points, and their tries: all near now, long ago those between points.
 
-    ``silences``: how long it is empty before and after the range.
+    ``before`` and ``after``: how long it is empty on both sides of the range.
     """
-    before, after = silences
     # Holes of equal age with less than a page between are one: fetching them together takes no more requests.
     once = _MOST_TRIES - 1
     if not len(inside):
@@ -216,14 +217,7 @@ def _holes(done: Range, inside: Ints, old: int, silences: tuple[int, int], width
         holes.append(Gap(start, end, once if end <= old else 0))
     if max(last, recent) < done.end and done.end - last + after >= SHORTEST_GAP:
         holes.append(Gap(max(last, recent), done.end))
-    out: list[Gap] = []
-    for hole in holes:
-        last_one = out[-1] if out else None
-        if last_one is not None and last_one.tries == hole.tries and hole.start - last_one.end < SAME_GAP:
-            out[-1] = last_one._replace(end=hole.end)
-        else:
-            out.append(hole)
-    return out
+    return _joined(holes, SAME_GAP)
 
 
 def _record(start: int, end: int, state: CoverageState, clock: ServerTime, tries: int) -> CoverageRecord:

@@ -27,36 +27,26 @@ def errno_of(problem: BaseException) -> int | None:
     """The error number: the system's, EACCES of a request refused with 403, EPROTONOSUPPORT of a newer table."""
     from deltalake.exceptions import DeltaProtocolError
 
-    if isinstance(problem, FileNotFoundError):
-        return errno.ENOENT
-    if isinstance(problem, DeltaProtocolError):
-        return errno.EPROTONOSUPPORT
-    code = getattr(problem, "errno", None)
-    if isinstance(code, int):
-        return code
     # Only here words are read, because deltalake raises one class for a full disk, a missing right, 403 and a newer
     # table. Only the message has the number.
-    text = str(problem)
-    number = _OS_ERROR.search(text)
-    if number:
-        return int(number[1])
-    if text.startswith("Kernel error: Unsupported"):
+    text, code = str(problem), getattr(problem, "errno", None)
+    if isinstance(problem, FileNotFoundError):
+        return errno.ENOENT
+    if isinstance(problem, DeltaProtocolError) or text.startswith("Kernel error: Unsupported"):
         return errno.EPROTONOSUPPORT
-    return errno.EACCES if "403 Forbidden" in text else None
+    if isinstance(code, int):
+        return code
+    number = _OS_ERROR.search(text)
+    return int(number[1]) if number else errno.EACCES if "403 Forbidden" in text else None
 
 
-def is_missing(problem: BaseException) -> bool:
+def is_missing(problem: BaseException | None) -> bool:
     """Whether the storage says that this file or object does not exist."""
-    return errno_of(problem) == errno.ENOENT
-
-
-def is_newer(problem: BaseException) -> bool:
-    """Whether a table cannot be read because its protocol is newer than this library."""
-    return errno_of(problem) == errno.EPROTONOSUPPORT
+    return problem is not None and errno_of(problem) == errno.ENOENT
 
 
 @contextlib.contextmanager
-def _turned(what: str, turn: Callable[[str, BaseException], ArchiveError]) -> Iterator[None]:
+def _turned(what: str, turn: Callable[[BaseException], ArchiveError]) -> Iterator[None]:
     from deltalake.exceptions import DeltaError
 
     try:
@@ -64,36 +54,33 @@ def _turned(what: str, turn: Callable[[str, BaseException], ArchiveError]) -> It
     except MarketDataError:
         raise
     except (OSError, DeltaError, MemoryError) as problem:
-        if is_newer(problem):
-            raise ArchiveError(
-                f"{what} has a newer format ({one_line(problem)}). Read it with a newer version of deltalake."
-            ) from problem
-        raise turn(what, problem) from problem
+        if errno_of(problem) == errno.EPROTONOSUPPORT:
+            newer = f"{what} has a newer format ({one_line(problem)}). Read it with a newer version of deltalake."
+            raise ArchiveError(newer) from problem
+        raise turn(problem) from problem
 
 
 def writing(what: str) -> contextlib.AbstractContextManager[None]:
     """Turn a failed write into an ArchiveFullError (no room or right) or ArchiveError; earlier commits are intact."""
-    return _turned(what, _write_error)
 
+    def turn(problem: BaseException) -> ArchiveError:
+        code, why = errno_of(problem), one_line(problem)
+        intact = "What was committed before is intact; run it again afterwards."
+        if code in _NO_ROOM:
+            return ArchiveFullError(f"{what}: no space left to write ({why}). Free some space. {intact}")
+        if code in _NO_RIGHT:
+            return ArchiveFullError(f"{what}: no right to write there ({why}). {intact}")
+        return ArchiveError(f"{what} failed: {why}. {intact}")
 
-def _write_error(what: str, problem: BaseException) -> ArchiveError:
-    code = errno_of(problem)
-    kind = ArchiveFullError if code in _NO_ROOM | _NO_RIGHT else ArchiveError
-    why = f"{what} failed: {one_line(problem)}"
-    if code in _NO_ROOM:
-        why = f"{what}: no space left to write ({one_line(problem)}). Free some space"
-    elif code in _NO_RIGHT:
-        why = f"{what}: no right to write there ({one_line(problem)})"
-    return kind(f"{why}. What was committed before is intact; run it again afterwards.")
+    return _turned(what, turn)
 
 
 def reading(what: str, hint: str = REPAIR) -> contextlib.AbstractContextManager[None]:
     """Turn a failed read into an ArchiveError; ArchiveCorruptError only if the storage says that there is no file."""
 
-    def turn(what: str, problem: BaseException) -> ArchiveError:
-        if is_missing(problem):
-            return ArchiveCorruptError(f"{what} is missing.", hint=hint)
-        return unavailable(what, problem)
+    def turn(problem: BaseException) -> ArchiveError:
+        missing = ArchiveCorruptError(f"{what} is missing.", hint=hint)
+        return missing if is_missing(problem) else unavailable(what, problem)
 
     return _turned(what, turn)
 

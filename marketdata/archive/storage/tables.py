@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import threading
 import time
@@ -15,12 +16,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from marketdata.archive.storage import errors, parquet
-from marketdata.archive.storage.parquet import DataFile, Footer, Store
+from marketdata.archive.storage import errors, files
+from marketdata.archive.storage.files import DataFile, Footer, Store
 from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.times import to_datetime, to_text
 
-FORMAT = "5"
+FORMAT = b"5"
 _FORMAT_KEY = b"marketdata.format"
 # After an error the mark of a commit, a random number under this key, tells whether it was made.
 _MARK = "marketdata"
@@ -31,8 +32,8 @@ _TRIES = 100
 _REMEMBERED = 4096
 # Columns of deltalake in the order of the fields of `DataFile`, each with the value of an unknown one.
 _FACTS = {
-    "path": "", "size_bytes": 0, "num_records": -1, "min.market_id": "", "max.market_id": parquet.LAST_NAME,
-    "min.ts": -parquet.FAR, "max.ts": parquet.FAR,
+    "path": "", "size_bytes": 0, "num_records": -1, "min.market_id": "", "max.market_id": files.LAST_NAME,
+    "min.ts": -files.FAR, "max.ts": files.FAR,
 }  # fmt: skip
 
 
@@ -65,6 +66,7 @@ class Table:
     ) -> None:
         self.uri = uri
         self.options = options
+        self._name = f"The commit log of {uri}"
         self._as_of = as_of
         self._absent = Version(-1, (), schema)
         self._version = self._absent
@@ -82,35 +84,45 @@ class Table:
         with errors.reading(f"The storage of {self.uri}"):
             return Store(self.uri, self.options)
 
-    @property
-    def _name(self) -> str:
-        return f"The commit log of {self.uri}"
-
     def version(self) -> Version:
         """The newest version, or the one of the time ``as_of``."""
+        from deltalake.exceptions import DeltaError
+
         with self._lock, errors.reading(self._name):
+            if self._handle is not None and self._as_of is None and not self._is_newest():
+                try:
+                    self._handle.update_incremental()
+                except (DeltaError, OSError):
+                    # A checkpoint may have replaced commits that the handle asks for.
+                    self._handle = None
             if self._handle is None:
                 self._open()
-            elif self._as_of is None and not self._is_newest():
-                self._follow()
             if self._handle is None:
                 return self._absent
             if self._handle.version() != self._version.number:
                 self._version, self._transactions = _version_of(self._handle), {}
-                self._check_format()
+                stored = (self._version.schema.field(0).metadata or {}).get(_FORMAT_KEY, b"none")
+                if stored != FORMAT:
+                    self._handle, self._version = None, self._absent
+                    raise ArchiveError(
+                        f"{self.uri} has the format {stored.decode(errors='replace')}, and this version of marketdata "
+                        f"reads format {FORMAT.decode()} only.",
+                        hint="Pull or add the data into a new archive.",
+                    )
             return self._version
 
     def _open(self) -> None:
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        if not self.store.remote and not parquet.is_folder(Path(self.uri, _LOG)):
+        names = [] if self.store.remote else self.store.names(_LOG)
+        if not (self.store.remote or names):
             return
         try:
             handle = DeltaTable(self.uri, storage_options=self.options)
         except TableNotFoundError:
             # A failing storage looks like a table that is not there.
-            if not self.store.remote and any(path.suffix == ".json" for path in Path(self.uri, _LOG).iterdir()):
+            if any(name.endswith(".json") for name in names):
                 raise
             return
         if self._as_of is not None and not self._go_back(handle, self._as_of):
@@ -121,16 +133,6 @@ class Table:
         """Whether a folder has no later commit: two names cost less than a listing of a log of thousands."""
         names = (f"{self._handle.version() + n:020d}.json" for n in (0, 1))
         return not self.store.remote and [Path(self.uri, _LOG, name).exists() for name in names] == [True, False]
-
-    def _follow(self) -> None:
-        from deltalake.exceptions import DeltaError
-
-        try:
-            self._handle.update_incremental()
-        except (DeltaError, OSError):
-            # A checkpoint may have replaced commits that the handle asks for.
-            self._handle = None
-            self._open()
 
     def _go_back(self, handle: Any, as_of: int) -> bool:
         """Move a handle to the version of a time; False if there was none yet."""
@@ -149,15 +151,6 @@ class Table:
         )
         raise ConfigError(problem, argument="as_of", value=to_text(as_of))
 
-    def _check_format(self) -> None:
-        stored = (self._version.schema.field(0).metadata or {}).get(_FORMAT_KEY, b"none").decode(errors="replace")
-        if stored != FORMAT:
-            self._handle, self._version = None, self._absent
-            raise ArchiveError(
-                f"{self.uri} has the format {stored}, and this version of marketdata reads format {FORMAT} only.",
-                hint="Pull or add the data into a new archive.",
-            )
-
     def transaction(self, name: str, version: Version) -> int | None:
         """The number of a transaction at a version, or None."""
         from deltalake import DeltaTable
@@ -166,9 +159,10 @@ class Table:
             if version.number < 0:
                 return None
             if version is not self._version:  # another thread has moved on
-                return _number(DeltaTable(self.uri, version=version.number, storage_options=self.options), name)
+                handle = DeltaTable(self.uri, version=version.number, storage_options=self.options)
+                return handle.transaction_version(name)
             if name not in self._transactions:
-                self._transactions[name] = _number(self._handle, name)
+                self._transactions[name] = self._handle.transaction_version(name)
             return self._transactions[name]
 
     def create(self, metadata: Mapping[bytes, bytes] = {}) -> None:
@@ -181,12 +175,10 @@ class Table:
         from deltalake.exceptions import DeltaError
 
         first = self._absent.schema.field(0)
-        schema = self._absent.schema.set(0, first.with_metadata({_FORMAT_KEY: FORMAT.encode(), **metadata}))
+        schema = self._absent.schema.set(0, first.with_metadata({_FORMAT_KEY: FORMAT, **metadata}))
         # Each commit since the last checkpoint is read again, in an object store by a request.
         interval = {"delta.checkpointInterval": "10"}
         with errors.writing(f"Creating {self.uri}"), self._lock:
-            if not self.store.remote:
-                Path(self.uri).mkdir(parents=True, exist_ok=True)
             try:
                 # With retries the slower of two processes would replace the columns of the other.
                 once = CommitProperties(max_commit_retries=0)
@@ -197,101 +189,70 @@ class Table:
                 if self.version().number < 0:
                     raise
 
-    def _created(self) -> Version:
-        """The newest version of the table, which is created if there is none."""
-        version = self.version()
-        if version.number >= 0 and self._as_of is None:
-            return version
-        self.create()
-        return self.version()
-
-    def add_columns(self, schema: pa.Schema) -> None:
-        """Add the columns of ``schema`` that the table lacks; older rows are null there."""
-        from deltalake import CommitProperties
-        from deltalake.schema import Field
-
-        def attempt() -> bool:
-            version = self._created()
-            fields = [Field.from_arrow(field) for field in schema if field.name not in version.schema.names]
-            if not fields:
-                return True
-            self._sent(version, lambda mark: self._handle.alter.add_columns(
-                fields, commit_properties=CommitProperties({_MARK: mark}, 0)
-            ))  # fmt: skip
-            return False
-
-        self._tried(attempt)
-
-    def plan(self, make: Callable[[Version], Plan | None]) -> None:
-        """Commit what ``make`` plans for the newest version; it plans again whenever another commit came first.
-
-        ``make`` returns None if there is nothing to do.
-        """
-
-        def attempt() -> bool:
-            version = self._created()
-            plan = make(version)
-            return plan is None or self._commit(version, plan)
-
-        self._tried(attempt)
-
-    def _tried(self, attempt: Callable[[], bool]) -> None:
+    def _versions(self) -> Iterator[Version]:
+        """The newest version of the table, which is created if there is none, again while others commit first."""
         for n in range(_TRIES):
-            if attempt():
-                return
+            self.create()
+            yield self.version()
             # The loser waits, longer each time, so that all get their turn.
             time.sleep(random.uniform(0, min(0.5, 0.004 * 2 ** min(n, 7))))  # noqa: S311  no secret
         raise ArchiveBusyError(f"Committing to {self.uri}: other processes kept committing first. Run it again.")
 
-    def _commit(self, version: Version, plan: Plan) -> bool:
-        """Commit a plan for a version; False if another commit came first.
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Add the columns of ``schema`` that the table lacks; older rows are null there."""
+        from deltalake.schema import Field
 
-        deltalake does not see that a compaction (dataChange=false) removed a file which this commit removes too. So a
-        commit that removes files is for exactly its version. One that only adds files may come later, because its
-        transactions hold back writers of the same buckets.
+        for version in self._versions():
+            fields = [Field.from_arrow(field) for field in schema if field.name not in version.schema.names]
+            if not fields or self._sent(version, lambda handle: handle.alter.add_columns, fields):
+                return
+
+    def plan(self, make: Callable[[Version], Plan | None]) -> None:
+        """Commit what ``make`` plans for the newest version; it plans again whenever another commit came first.
+
+        ``make`` returns None if there is nothing to do. A commit is for exactly its version: deltalake does not see
+        that a compaction (dataChange=false) removed a file which this commit removes too.
         """
-        from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+        from deltalake import PostCommitHookProperties, Transaction
         from deltalake.transaction import AddAction, RemoveAction
 
-        now = time.time_ns() // 1_000_000
-        actions: list[Any] = [AddAction(f.path, f.size, {}, now, True, parquet.statistics(f)) for f in plan.adds]
-        actions += [RemoveAction(f.path, True, now, f.size, {}) for f in plan.drops]
-        transactions = [Transaction(name, number) for name, number in plan.transactions.items()]
-        retries = None if transactions and not plan.drops else 0
+        for version in self._versions():
+            plan = make(version)
+            if plan is None:
+                return
+            now = time.time_ns() // 1_000_000
+            actions: list[Any] = [AddAction(f.path, f.size, {}, now, True, files.statistics(f)) for f in plan.adds]
+            actions += [RemoveAction(f.path, True, now, f.size, {}) for f in plan.drops]
+            transactions = [Transaction(name, number) for name, number in plan.transactions.items()]
+            # The clean-up lists the log.
+            hook = PostCommitHookProperties(cleanup_expired_logs=version.number % 100 == 0)
+            more = {"mode": "append", "post_commithook_properties": hook}
+            if self._sent(version, _appending, actions, transactions=transactions, **more):
+                return
 
-        def send(mark: str) -> None:
-            self._handle.create_write_transaction(
-                actions,
-                "append",
-                self._handle.schema(),
-                commit_properties=CommitProperties({_MARK: mark}, retries, transactions or None),
-                # The clean-up lists the log.
-                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=version.number % 100 == 0),
-            )
-
-        with self._lock:
-            before = self._transactions
-            if not self._sent(version, send):
-                return False
-            with contextlib.suppress(ArchiveError):  # the commit was made, whatever this read does
-                if self.version().number == version.number + 1:
-                    self._transactions = {**before, **plan.transactions}
-            return True
-
-    def _sent(self, version: Version, send: Callable[[str], None]) -> bool:
-        """Send a commit after a version; False if another came first.
+    def _sent(
+        self,
+        version: Version,
+        method: Callable[[Any], Callable[..., Any]],
+        *args: Any,
+        transactions: Sequence[Any] = (),
+        **more: Any,
+    ) -> bool:
+        """Send a commit after a version by a ``method`` of the table; False if another came first.
 
         Any error may hide a commit that was made: an answer was lost, or the checkpoint after it failed. The mark in
         the log tells.
         """
+        from deltalake import CommitProperties
         from deltalake.exceptions import DeltaError
 
         mark = uuid.uuid4().hex
+        once = CommitProperties({_MARK: mark}, 0, list(transactions) or None)
         with errors.writing(f"Committing to {self.uri}"), self._lock:
             if self._handle is None or version is not self._version:
                 return False
             try:
-                send(mark)
+                method(self._handle)(*args, commit_properties=once, **more)
             except (DeltaError, OSError) as problem:
                 self._handle = None
                 newest = self.version().number
@@ -303,26 +264,26 @@ class Table:
                 raise
         return True
 
-    def put(self, rows: pa.Table, effort: int = parquet.WRITE_EFFORT) -> list[DataFile]:
+    def put(self, rows: pa.Table, effort: int = files.WRITE_EFFORT) -> list[DataFile]:
         """Write rows to new files, which a commit may name."""
         with errors.writing(f"Writing to {self.uri}"):
-            return list(parquet.write_rows(self.store, rows, effort))
+            return list(files.write_rows(self.store, rows, effort))
 
     @cached_property
     def _remembered_footer(self) -> Any:
-        return lru_cache(_REMEMBERED)(partial(parquet.read_footer, self.store))
+        return lru_cache(_REMEMBERED)(partial(files.read_footer, self.store))
 
     def footer(self, file: DataFile, *, fresh: bool = False) -> Footer:
         """The footer of a file, remembered unless ``fresh``."""
         with self._removed():
-            footer: Footer = parquet.read_footer(self.store, file) if fresh else self._remembered_footer(file)
+            footer: Footer = files.read_footer(self.store, file) if fresh else self._remembered_footer(file)
         return footer
 
     def read(self, file: DataFile, groups: Sequence[int] | None = None, names: Sequence[str] | None = None) -> pa.Table:
         """Rows of a file, or of some of its row groups, and columns of them, with page checksums compared."""
         footer = self.footer(file)
         with self._removed():
-            return parquet.read_groups(self.store, file, footer, groups, names)
+            return files.read_groups(self.store, file, footer, groups, names)
 
     @contextlib.contextmanager
     def _removed(self) -> Iterator[None]:
@@ -330,7 +291,7 @@ class Table:
         try:
             yield
         except ArchiveCorruptError as problem:
-            if self._as_of is None or problem.__cause__ is None or not errors.is_missing(problem.__cause__):
+            if self._as_of is None or not errors.is_missing(problem.__cause__):
                 raise
             why = f"cannot be read: vacuum has removed files of {self.uri} as it was then. Use a later time."
             raise ConfigError(why, argument="as_of", value=to_text(self._as_of)) from problem
@@ -362,24 +323,18 @@ class Table:
                 self._handle.cleanup_metadata()
 
 
-def _number(handle: Any, name: str) -> int | None:
-    number: int | None = handle.transaction_version(name)
-    return number
+def _appending(handle: Any) -> Callable[..., Any]:
+    return partial(handle.create_write_transaction, schema=handle.schema())
 
 
 def _version_of(handle: Any) -> Version:
-    rows = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
-    fields = pa.schema(handle.schema().to_arrow())
-    schema = pa.schema([pa.field(f.name, f.type, metadata=f.metadata) for f in fields])
-    return Version(handle.version(), tuple(_data_files(rows)), schema)
+    import polars as pl
 
-
-def _data_files(rows: pa.Table) -> Iterable[DataFile]:
-    columns = []
+    rows = pl.DataFrame(handle.get_add_actions(flatten=True))
+    facts = []
     for name, unknown in _FACTS.items():
-        column = rows.column(name) if name in rows.schema.names else pa.nulls(rows.num_rows)
-        if name in ("min.ts", "max.ts"):
-            column = column.cast(pa.timestamp("us", "UTC"))
-        kind = pa.string() if isinstance(unknown, str) else pa.int64()
-        columns.append(column.cast(kind).fill_null(unknown).to_pylist())
-    return map(DataFile, *columns)
+        column = pl.col(name) if name in rows.columns else pl.lit(None)
+        column = column.cast(pl.Datetime("us", "UTC")) if name.endswith(".ts") else column
+        facts.append(column.cast(pl.String if isinstance(unknown, str) else pl.Int64).fill_null(unknown).alias(name))
+    schema = pa.schema([f.with_nullable(True) for f in pa.schema(handle.schema().to_arrow())])
+    return Version(handle.version(), tuple(itertools.starmap(DataFile, rows.select(facts).iter_rows())), schema)

@@ -1,12 +1,12 @@
-"""Parquet files of a table: written with page checksums, found by statistics, read by row group, then parsed."""
+"""Files of a table: Parquet with page checksums, found by statistics, read by row group, then parsed."""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
 import re
-import stat
 import time
 import uuid
 import zlib
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from marketdata.archive.storage import errors
-from marketdata.errors import ArchiveCorruptError
+from marketdata.errors import ArchiveCorruptError, ConfigError
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.times import Range, to_text
 
@@ -36,6 +36,8 @@ _MAGIC = b"PAR1"
 # Without statistics a file may have any time [microseconds] and any name.
 FAR = 2**62
 LAST_NAME = "\U0010ffff" * 8
+# The storage library decodes percent signs, and takes backslashes for slashes.
+_REFUSED = re.compile(r"%[0-9a-fA-F]{2}|[\x00-\x1f\x7f\ud800-\udfff]" + ("" if os.sep == "\\" else r"|\\"))
 
 
 def is_url(location: str) -> bool:
@@ -43,12 +45,27 @@ def is_url(location: str) -> bool:
     return "://" in location and not location.startswith("file://")
 
 
-def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; OSError if the storage fails, where Python 3.14 would say that there is none."""
+def located(path_or_url: object) -> str:
+    """The address, or the absolute path, of an archive; ConfigError for one that cannot be an archive's."""
+    if not isinstance(path_or_url, str | bytes | os.PathLike) or not path_or_url:
+        problem = "is refused; allowed are a folder or an object-store address, as text or a path."
+        raise ConfigError(problem, argument="path_or_url", value=path_or_url)
+    location = os.fsdecode(path_or_url)
+    if is_url(location):
+        return location
+    path = Path(location.removeprefix("file://")).absolute()
+    refused = _REFUSED.search(str(path))
+    problem = f"has {refused[0]!r}, which the storage library does not take in a path" if refused else ""
     try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+        if not problem and path.is_file():
+            problem = "is a file; an archive is a folder, which the first write makes"
+    except OSError as failed:
+        if failed.errno != errno.ENAMETOOLONG:
+            raise errors.unavailable(f"The folder {location!r}", failed) from failed
+        problem = f"has {len(location):,} characters, more than the file system takes"
+    if problem:
+        raise ConfigError(f"{problem}. Use another folder.", argument="path_or_url", value=location)
+    return str(path)
 
 
 class Store:
@@ -79,7 +96,12 @@ class Store:
                 file.write(body)
                 file.flush()
                 os.fsync(file.fileno())
-            flush(path.parent)
+            if os.name == "posix":  # where a folder can be opened: its names are to be durable too
+                folder = os.open(path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
         except BaseException:
             # No commit names it yet, so the torn file can go at once.
             path.unlink(missing_ok=True)
@@ -103,21 +125,6 @@ class Store:
     def delete(self, name: str) -> None:
         """Remove a file that no commit names."""
         self.files.delete_file(name)
-
-    def address(self, name: str) -> str:
-        """Path or address of a file, as engines take it."""
-        return f"{self.uri}/{name}"
-
-
-def flush(path: Path) -> None:
-    """Make the names in a folder durable, where the system lets a folder be opened."""
-    if os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class DataFile(NamedTuple):
@@ -167,74 +174,50 @@ def hull(ranges: Iterable[Range]) -> Range:
 
 def write_rows(store: Store, table: pa.Table, effort: int) -> Iterator[DataFile]:
     """Write rows to new files of about `FILE_LEVELS` levels each."""
-    weights = _level_rows(table)
+    sides = [table[name] for name in ("bid_price", "ask_price") if name in table.schema.names]
+    levels = sum((pc.list_value_length(side).fill_null(0).to_numpy() for side in sides), np.zeros(len(table), np.int64))
+    weights = np.maximum(levels, 1)
     for start, stop in cuts(weights, FILE_LEVELS):
         part, identity = table.slice(start, stop - start), uuid.uuid4().hex
-        markets = _markets_of(part)
-        body = _encoded(part, identity, _rows_of_group(weights[start:stop], len(markets)), effort)
+        is_points = "ts" in part.schema.names  # records have no markets
+        chunks = part["market_id"].chunks if is_points else ()
+        markets = {name for chunk in chunks for name in chunk.unique().to_pylist() if name is not None}
+        # A row group has about `GROUP_LEVELS` levels, and at most 64 short markets.
+        short = max(8_192, 64 * len(part) // max(len(markets), 1))
+        rows = min(max(GROUP_LEVELS * len(part) // int(weights[start:stop].sum()), 256), 65_536, short)
+        body = _encoded(part, identity, rows, effort)
         name = f"{identity}-{zlib.crc32(body[-_length(body) :]):08x}.parquet"
         store.write(name, body)
-        times = pc.min_max(part["ts"].cast(pa.int64())).as_py().values() if markets else (-FAR, FAR)
-        names = min(markets, default=""), max(markets, default=LAST_NAME)
-        yield DataFile(name, len(body), part.num_rows, *names, *times)
-
-
-def _markets_of(rows: pa.Table) -> set[str]:
-    """The markets of points; none for records."""
-    if "ts" not in rows.schema.names:
-        return set()
-    return {name for chunk in rows["market_id"].chunks for name in chunk.unique().to_pylist() if name is not None}
-
-
-def _level_rows(table: pa.Table) -> Any:
-    """The number of level rows of each row; 1 for rows without levels."""
-    sides = [name for name in ("bid_price", "ask_price") if name in table.schema.names]
-    out = np.zeros(table.num_rows, dtype=np.int64)
-    for name in sides:
-        out += pc.list_value_length(table.column(name)).fill_null(0).to_numpy()
-    return np.maximum(out, 1)
-
-
-def _rows_of_group(weights: Any, markets: int) -> int:
-    """Rows of a row group: about `GROUP_LEVELS` levels, and at most 64 short markets."""
-    rows = int(GROUP_LEVELS * len(weights) / max(int(weights.sum()), 1))
-    short = max(8_192, 64 * len(weights) // max(markets, 1))
-    return min(max(rows, 256), 65_536, short)
+        times = pc.min_max(part["ts"].cast(pa.int64())).as_py().values() if is_points else (-FAR, FAR)
+        yield DataFile(name, len(body), len(part), min(markets, default=""), max(markets, default=LAST_NAME), *times)
 
 
 def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryview:
     """The bytes of a Parquet file, with the number of ``rows`` of each row group."""
     # Not BytesIO: Python 3.13 may free it before the view of it that the traceback of a failed write holds.
     memory = pa.BufferOutputStream()
-    schema = pa.schema([_plain(field) for field in table.schema])
-    is_list = {field.name: pa.types.is_list(field.type) for field in schema}
+    types = {f.name: f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in table.schema}
+    schema = pa.schema([field.with_type(types[field.name]) for field in table.schema])
+    lists = {name for name, kind in types.items() if pa.types.is_list(kind)}
+    # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
+    repeating = [name for name in types if name.endswith(("_id", "_label", "price"))]
     with pq.ParquetWriter(
         memory,
         schema,
         compression="zstd",
         compression_level=effort,
         data_page_size=112 * 1024,  # zstd compresses pages of up to 128 kB best
-        # Prices repeat; sizes do not, and a dictionary of them costs a third of the file.
-        use_dictionary=[
-            f"{name}.list.element" if is_list[name] else name
-            for name in schema.names
-            if name.endswith(("_id", "_label", "price"))
-        ],
+        use_dictionary=[f"{name}.list.element" if name in lists else name for name in repeating],
         # No query selects by the numbers in lists, and their statistics take a third of the time.
-        write_statistics=[name for name in schema.names if not is_list[name]],
+        write_statistics=[name for name in types if name not in lists],
         write_page_checksum=True,
         store_schema=False,
     ) as writer:
-        for first in range(0, max(table.num_rows, 1), rows):
+        for first in range(0, len(table), rows):
             # A row group would store all names of a dictionary, so texts are encoded anew.
             writer.write_table(table.slice(first, rows).cast(schema), row_group_size=rows)
         writer.add_key_value_metadata({"marketdata.file": identity})
     return memoryview(memory.getvalue())
-
-
-def _plain(field: pa.Field) -> pa.Field:
-    """A field with texts instead of a dictionary of texts."""
-    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
 
 
 def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
@@ -248,42 +231,23 @@ def cuts(weights: Any, size: int) -> Iterator[tuple[int, int]]:
 
 def statistics(file: DataFile) -> str:
     """Statistics of a file for the commit log, as engines read them to prune."""
-    low: dict[str, str] = {}
-    high: dict[str, str] = {}
-    if file.market_max != LAST_NAME:
-        low["market_id"], high["market_id"] = file.market_min, file.market_max
-    if file.ts_min > -FAR:
-        low["ts"], high["ts"] = to_text(file.ts_min), to_text(file.ts_max)
+    is_points = file.ts_max < FAR
+    low = {"market_id": file.market_min, "ts": to_text(file.ts_min)} if is_points else {}
+    high = {"market_id": file.market_max, "ts": to_text(file.ts_max)} if is_points else {}
     # As UTF-8: behind escapes of two halves some readers lose characters of the higher planes.
     return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high}, ensure_ascii=False)
 
 
 def read_footer(store: Store, file: DataFile) -> Footer:
     """The footer of a file; ArchiveCorruptError if it is missing, torn, damaged or not the one of the commit."""
-    with errors.reading(_what(file.path)), store.open(file.path) as source:
+    what = f"The data file {file.path}"
+    with errors.reading(what), store.open(file.path) as source:
         if (size := source.size()) != file.size:
-            raise ArchiveCorruptError(
-                f"{_what(file.path)} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR
-            )
+            raise ArchiveCorruptError(f"{what} has {size} bytes where {file.size} were committed.", hint=errors.REPAIR)
         raw = _fetched(source, max(0, size - 131_072), size)  # has most footers
-        length = _length(raw)
-        if len(raw) < length <= size:
-            raw = _fetched(source, size - length, size)
-    return _parsed(raw, file)
-
-
-def _what(name: str) -> str:
-    return f"The data file {name}"
-
-
-def _length(raw: memoryview) -> int:
-    """Length of a footer with its own length field and magic number [bytes]."""
-    return int.from_bytes(raw[-8:-4], "little") + 8
-
-
-def _parsed(raw: memoryview, file: DataFile) -> Footer:
-    """The footer at the end of some bytes."""
-    with errors.parsing(_what(file.path)):
+        if len(raw) < _length(raw) <= size:
+            raw = _fetched(source, size - _length(raw), size)
+    with errors.parsing(what):
         length = _length(raw)
         if bytes(raw[-4:]) != _MAGIC or length > len(raw):
             raise ValueError("its end is not the end of a Parquet file")
@@ -295,14 +259,18 @@ def _parsed(raw: memoryview, file: DataFile) -> Footer:
         return Footer(metadata, _groups(metadata, file.path, file.size - length))
 
 
+def _length(raw: memoryview) -> int:
+    """Length of a footer with its own length field and magic number [bytes]."""
+    return int.from_bytes(raw[-8:-4], "little") + 8
+
+
 def _groups(metadata: Any, path: str, end: int) -> list[DataFile]:
     """The row groups of a file whose last one ends at a byte."""
     names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
     out: list[DataFile] = []
     for i in reversed(range(metadata.num_row_groups)):
         group = metadata.row_group(i)
-        first = group.column(0)
-        begin = first.dictionary_page_offset or first.data_page_offset
+        begin = group.column(0).dictionary_page_offset or group.column(0).data_page_offset
         stats = {n: group.column(names.index(n)).statistics for n in ("market_id", "ts") if n in names}
         market, ts = (one if one and one.has_min_max else None for one in map(stats.get, ("market_id", "ts")))
         first_name, last_name = (market.min, market.max) if market else ("", LAST_NAME)
@@ -323,11 +291,12 @@ def read_groups(
     numbers = list(range(len(footer.groups))) if groups is None else list(groups)
     # As long as the file; only the bytes from the first to the last row group are fetched, and cost memory.
     body = np.zeros(file.size, dtype=np.uint8).data
-    with errors.reading(_what(file.path)), store.open(file.path) as source:
+    what = f"The data file {file.path}"
+    with errors.reading(what), store.open(file.path) as source:
         if numbers:
             last = footer.groups[numbers[-1]]
             _fetched(source, footer.groups[numbers[0]].begin, last.begin + last.size, body)
-    with errors.parsing(_what(file.path)):
+    with errors.parsing(what):
         stored = footer.metadata.schema.names  # made at each call
         reader = pq.ParquetFile(
             pa.BufferReader(pa.py_buffer(body)),
