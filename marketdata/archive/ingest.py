@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marketdata.archive import query, records
-from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.intervals import CoverageState
-from marketdata.archive.records import Record, rows_of
+from marketdata.archive.records import Catalog, Record, rows_of
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token

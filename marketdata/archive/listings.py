@@ -7,9 +7,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.buckets import Coverage
-from marketdata.archive.records import Record
+from marketdata.archive.records import Catalog, Record
 from marketdata.archive.storage.files import FAR
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import EmptyRangeWarning, MarketDataError, warn

@@ -47,8 +47,7 @@ def compact(store: ArchiveStore) -> int:
         before = table.version()
         small = sorted((f for f in before.files if f.size <= _FILE_BYTES // 2), key=lambda f: (f.market_min, f.ts_min))
         for first, end in cuts(np.array([file.size for file in small]), _FILE_BYTES):
-            if end - first > 1:
-                store.join(view, small[first:end], COMPACT_EFFORT)
+            store.join(view, small[first:end], COMPACT_EFFORT)
         fewer += len(before.files) - len(table.version().files)
     for table in store.tables.values():
         table.checkpoint()

@@ -58,10 +58,10 @@ class Query:
     markets: Sequence[str] | None = None
     wanted: Range = ALL_TIME
     ranges: Mapping[str, Range] | None = None
-    token_id: str | None = None
     width: BucketWidth = _MINUTES
     base: BucketWidth = _MINUTES
     labels: Labels | None = None
+    token_id: str | None = None
     levels: int | None = None
     counts: bool = False
     nested: bool = False
@@ -73,8 +73,6 @@ class Query:
     def columns(self) -> Data:
         """All points at once, in tidy order."""
         parts = list(self.points(in_parts=False))
-        if len(parts) == 1:
-            return parts[0]
         return joined(parts).sort() if parts else empty(self.view)
 
     def points(self, *, in_parts: bool = True) -> Iterator[Data]:

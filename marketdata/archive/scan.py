@@ -22,7 +22,6 @@ from marketdata.archive.storage.tables import Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.arguments import whole
-from marketdata.points.columns import Data
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, SNAPSHOT_FIELDS, uncounted
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
@@ -68,13 +67,20 @@ def computed(query: Query) -> pl.LazyFrame:
     """The rows of `points`, of books with lists, every page checksum compared."""
     from polars.io.plugins import register_io_source
 
+    schema = schema_of(query)
+
     def source(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
         # A limit of rows comes before the predicate, which then selects among the first rows of all.
         chosen = query if predicate is None or n_rows is not None else _narrowed(query, predicate)
         for points in chosen.points():
-            rows = _frame(query, points)
+            frame = pl.DataFrame(pl.from_arrow(to_table(points)))
+            # A further column of another market is null in every row of these.
+            rows = frame.select(
+                pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, kind).alias(name)
+                for name, kind in schema.items()
+            )
             if n_rows is not None:
                 rows = rows.head(n_rows)
                 n_rows -= rows.height
@@ -83,7 +89,7 @@ def computed(query: Query) -> pl.LazyFrame:
             if n_rows == 0:
                 return
 
-    return register_io_source(source, schema=schema_of(query))
+    return register_io_source(source, schema=schema)
 
 
 def export(query: Query, path: Path) -> None:
@@ -109,17 +115,6 @@ def _narrowed(query: Query, predicate: pl.Expr) -> Query:
             start = max(start, at) if op in ("Eq", "Gt", "GtEq") else start
             end = min(end, at + query.width.micros) if op in ("Eq", "Lt", "LtEq") else end
     return replace(query, markets=markets, wanted=Range(start, end))
-
-
-def _frame(query: Query, points: Data) -> pl.DataFrame:
-    import polars as pl
-
-    rows = pl.DataFrame(pl.from_arrow(to_table(points)))
-    # A further column of another market is null in every row of these.
-    return rows.select(
-        pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind).alias(name)
-        for name, kind in schema_of(query).items()
-    )
 
 
 def _stored(query: Query) -> pl.LazyFrame:
@@ -150,41 +145,29 @@ def query_of(
     markets: Iterable[str] | None,
     wanted: Range | Mapping[str, Range],
     resolution: str | BucketWidth | None,
-    *,
-    token_id: str | None = None,
-    levels: int | None = None,
-    counts: bool = True,
-    nested: bool = False,
     version: Version | None = None,
+    **more: Any,
 ) -> Query:
-    """A query of a version of a view, by default the newest, with only the files that may have its rows."""
-    if levels is not None:
-        whole("levels", levels)
-    if (nested or levels is not None) and view != "books":
-        what = "nested=True" if nested else f"levels={levels}"
-        raise ConfigError(f"{what} is refused for {view}; only books have levels.")
-    table, width, base = store.points[view], store.width(resolution), store.base
+    """A query of a version of a view, by default the newest, with only the files that may have its rows.
+
+    ``more``: the fields token_id, levels, nested and counts of `Query`.
+    """
+    for name in ("levels", "nested"):
+        if more.get(name) and view != "books":
+            raise ConfigError(f"{name}={more[name]} is refused for {view}; only books have levels.")
+    if more.get("levels") is not None:
+        whole("levels", more["levels"])
+    width, base = store.width(resolution), store.base
     # A range of base points is whole minutes, unless seconds are read as widths below a minute.
     clip = whole_buckets if base.micros < MINUTE <= width.micros else Range._make
     ranges = None if isinstance(wanted, Range) else {market: clip(one) for market, one in wanted.items()}
     span = clip(wanted) if isinstance(wanted, Range) else hull((ranges or {}).values())
     ids = None if markets is None else tuple(sorted(set(markets)))
-    return Query(
-        view=view,
-        table=table,
-        version=pruned(version or table.version(), ids, span),
-        markets=ids,
-        wanted=span,
-        width=width,
-        base=base,
-        labels=store.catalog["markets"].labels(ids) if VIEWS[view].has_tokens else None,
-        ranges=ranges,
-        token_id=token_id,
-        levels=levels,
-        # Means of seconds come with the number of their points, because nothing else tells them from 1m points.
-        counts=counts and base.micros < MINUTE and width != base,
-        nested=nested,
-    )
+    version = pruned(version or store.points[view].version(), ids, span)
+    labels = store.catalog["markets"].labels(ids) if VIEWS[view].has_tokens else None
+    # Means of seconds come with the number of their points, because nothing else tells them from 1m points.
+    more["counts"] = more.get("counts", True) and base.micros < MINUTE and width != base
+    return Query(view, store.points[view], version, ids, span, ranges, width, base, labels, **more)
 
 
 def by_market(query: Query, markets: Iterable[str]) -> list[Query]:

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from marketdata.archive.catalog import SCHEMAS as RECORD_SCHEMAS
-from marketdata.archive.catalog import Catalog
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay, subtract, union, within
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
+from marketdata.archive.records import SCHEMAS as RECORD_SCHEMAS
+from marketdata.archive.records import Catalog
 from marketdata.archive.storage.files import WRITE_EFFORT, DataFile, cuts, holding, hull
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ArchiveError, ConfigError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import tempfile
 import threading
 from collections.abc import Callable
@@ -25,7 +24,6 @@ from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.views import VIEWS, View
-from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
@@ -190,33 +188,6 @@ def test_what_comes_later_changes_no_bucket_that_has_closed() -> None:
         a, b = (x.prices("m", resolution=resolution).filter(closed) for x in (every, until))
         assert a.height or resolution == "1h"
         assert_frame_equal(a, b)
-    events = list(md.replay(prices=every.prices("m"), width="1m"))
-    for event in events:
-        inside = rows.filter(pl.col("ts").is_between(event.ts, event.available_at, closed="left"))
-        assert event.available_at - event.ts == dt.timedelta(minutes=1)
-        assert event.data == pytest.approx(inside["price"].mean())
-
-
-def test_long_recordings_are_what_a_loop_makes_of_them() -> None:
-    """Over weeks with days of silence, whose seconds are not in memory at once: by market, and of ranges."""
-    times = [float(n * 7919 % 1_900_000) for n in range(400) if not 600_000 < n * 7919 % 1_900_000 < 1_100_000]
-    rows, archive = quotes(times, [n % 64 / 64 for n in range(len(times))]), made()
-    archive.add(prices=rows)
-    archive.add(prices=rows.with_columns(market_id=pl.lit("n"), token_id=pl.lit("2")).head(50))
-    cut = Range(START + 300_030 * SECOND, START + 1_500_000 * SECOND)
-    inside = rows.filter(pl.col("ts").dt.epoch("us").is_between(START + 300_060 * SECOND, cut.end, closed="left"))
-    for width in map(BucketWidth.of, ("1m", "1d", "1w")):
-        both = archive.prices(["n", "m"], resolution=width.text, on_missing="partial")
-        assert both["market_id"].cast(pl.String).is_sorted()
-        for market, added in (("m", rows), ("n", rows.head(50))):
-            want: dict[int, list[float]] = {}
-            for ts, price in added.select(pl.col("ts").dt.epoch("us"), "price").rows():
-                want.setdefault(width.floor(ts), []).append(price)
-            one = both.filter(pl.col("market_id") == market)
-            got = dict(one.select(pl.col("ts").dt.epoch("us"), "price").rows())
-            assert got == pytest.approx({ts: sum(v) / len(v) for ts, v in want.items()})
-        part = Reader(archive).columns("prices", "m", cut, width.text)
-        assert len(part) == inside["ts"].dt.epoch("us").map_elements(width.floor, pl.Int64).n_unique()
 
 
 def test_the_service_answers_minutes() -> None:

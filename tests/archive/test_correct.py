@@ -90,35 +90,6 @@ def test_only_what_the_storage_says_is_not_there_is_missing() -> None:
         assert isinstance(info.value, ArchiveCorruptError) == missing
 
 
-@pytest.mark.fault("AR39")
-def test_a_silent_hour_is_asked_again(archive: Archive) -> None:
-    """An hour without points inside of an answer is observed empty, and its points come when they are there."""
-    source = Source()
-    source.points = {("prices", M, 0, n): 0.5 for n in range(300) if not 100 <= n < 161}
-    source.now = START + 320 * MINUTE
-    start, end = START / 1e6, START / 1e6 + 300 * 60
-    source.page = 300
-    archive.pull(source, M, views=["prices"], start=start, end=end)
-    assert states(archive, "prices") == [(0, 100, "final"), (100, 161, "provisional"), (161, 300, "final")]
-    source.points |= {("prices", M, 0, n): 0.75 for n in range(100, 161)}
-    source.now += 61 * MINUTE
-    source.requests.clear()
-    archive.pull(source, M, views=["prices"], start=start, end=end)
-    assert {r for *_, r in source.asked} == {(START + 100 * MINUTE, START + 161 * MINUTE)}
-    assert held(archive, "prices") == source.points
-    assert states(archive, "prices") == [(0, 300, "final")]
-
-
-@pytest.mark.fault("AR39")
-def test_fifty_nine_silent_minutes_are_no_hole(archive: Archive) -> None:
-    """Points that are an hour apart have no hole between them."""
-    source = Source()
-    source.points = {("prices", M, 0, n): 0.5 for n in range(0, 300, 60)}
-    source.page = 300
-    archive.pull(source, M, views=["prices"], start=START / 1e6, end=START / 1e6 + 241 * 60)
-    assert states(archive, "prices") == [(0, 241, "final")]
-
-
 @pytest.mark.fault("AR42")
 def test_vacuum_refuses_what_is_no_number_of_hours(archive: Archive) -> None:
     """Below 0, not finite and not a number are a ConfigError, whatever the archive holds."""
@@ -261,7 +232,7 @@ def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Pat
         archive.add(markets=[record], prices=point)
     fresh = again(archive)
     with (
-        mock.patch("marketdata.archive.catalog.json.loads", wraps=json.loads) as parse,
+        mock.patch("marketdata.archive.records.json.loads", wraps=json.loads) as parse,
         mock.patch("marketdata.archive.storage.files.read_footer", wraps=read_footer) as footers,
     ):
         assert fresh.prices("s-7").height == 1

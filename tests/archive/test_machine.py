@@ -174,32 +174,13 @@ def run(examples: int, steps: int, where: Callable[[], tuple[str, dict[str, str]
     run_state_machine_as_test(lambda: ArchiveMachine(*(where() if where else ())), settings=bounds)
 
 
-def test_a_folder_holds_what_a_dict_holds() -> None:
+@pytest.mark.parametrize(("examples", "steps"), [(4, 12), pytest.param(200, 40, marks=pytest.mark.soak)])
+def test_a_folder_holds_what_a_dict_holds(examples: int, steps: int) -> None:
     """After any writes and maintenance a read of a folder gives the points of a dict, and coverage counts them."""
-    run(4, 12)
+    run(examples, steps)
 
 
-def test_an_object_store_holds_what_a_dict_holds(object_store: Bucket) -> None:
+@pytest.mark.parametrize(("examples", "steps"), [(2, 6), pytest.param(20, 20, marks=pytest.mark.soak)])
+def test_an_object_store_holds_what_a_dict_holds(object_store: Bucket, examples: int, steps: int) -> None:
     """After any writes and maintenance a read of an object store gives the points of a dict."""
-    run(2, 6, lambda: (f"s3://history/{uuid.uuid4().hex}", object_store.options))
-
-
-@pytest.mark.soak
-def test_a_folder_holds_what_a_dict_holds_for_long() -> None:
-    """The same with many examples."""
-    run(200, 40)
-
-
-@pytest.mark.soak
-def test_an_object_store_holds_what_a_dict_holds_for_long(object_store: Bucket) -> None:
-    """The same with many examples."""
-    run(20, 20, lambda: (f"s3://history/{uuid.uuid4().hex}", object_store.options))
-
-
-def test_the_machine_notices_a_lost_point() -> None:
-    """A point that the archive has and the model lacks is an error of the machine."""
-    machine = ArchiveMachine()
-    machine.archive.add(prices=columns_of("prices", MARKETS[0], [(0, 1)], [0.5]))
-    with pytest.raises(AssertionError):
-        machine.equals_the_model()
-    machine.teardown()
+    run(examples, steps, lambda: (f"s3://history/{uuid.uuid4().hex}", object_store.options))

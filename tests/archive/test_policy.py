@@ -66,35 +66,6 @@ def test_a_sparse_market_of_three_months_is_a_few_records() -> None:
     assert answered(0, 90 * DAY, points, tries=3) == [(0, 90 * DAY, "final", 0)]
 
 
-def test_holes_far_from_each_other_stay_apart() -> None:
-    """Two holes with a hundred minutes of points between are two: what lies between is final."""
-    points = [*range(10), *range(100, 200), *range(300, 400)]
-    assert [r[:3] for r in answered(0, 400, points)] == [
-        (0, 10, "final"),
-        (10, 100, "provisional"),
-        (100, 200, "final"),
-        (200, 300, "provisional"),
-        (300, 400, "final"),
-    ]
-    nearer = answered(0, 400, [t for t in points if t not in {150, 199}])
-    assert [r[2] for r in nearer] == ["final", "provisional", "final"]
-
-
-@pytest.mark.fault("AR27")
-def test_silence_at_the_end_of_an_answer_is_asked_again_near_now() -> None:
-    """An hour or more without a point before the present may be a source that is late; long ago it is the end."""
-    now = NOW
-    first, last = now - 6 * HOUR, now - 20
-    assert [r[1:3] for r in answered(first, last, list(range(first, now - 2 * HOUR)), now)] == [
-        (now - 2 * HOUR, "final"),
-        (last, "provisional"),
-    ]
-    assert answered(first, last, list(range(first, now - HOUR)), now) == [(first, last, "final", 0)]
-    assert answered(0, DAY, [5], now) == [(0, DAY, "final", 0)]
-    begun = answered(now - 6 * HOUR, now - 20, list(range(now - 3 * HOUR, now - 20)), now)
-    assert [r[2] for r in begun] == ["provisional", "final"]
-
-
 @pytest.mark.fault("AR27")
 def test_only_the_last_week_of_a_silent_end_is_asked_again() -> None:
     """A market that ended a month ago is asked again for a week, not for the month."""
@@ -279,9 +250,3 @@ def test_a_hole_that_ended_a_week_ago_is_asked_once_more(after: int, tries: int)
         (end - 99, end, "provisional", tries),
         (end, end + 1, "final", 0),
     ]
-
-
-def test_a_first_answer_without_points_has_none_before_it() -> None:
-    """Without ``tries`` an answer is the first one."""
-    (found,) = coverage_after(span(NOW - 100, NOW - 50), np.empty(0, np.int64), at(NOW), complete=True)
-    assert (found.state, found.tries) == (PROVISIONAL, 1)

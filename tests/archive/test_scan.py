@@ -70,27 +70,6 @@ def test_a_scan_has_the_rows_of_a_read(folder: Path, view: View) -> None:
         same(filled.scan(view, [N], *span, resolution).filter(market_id=N), one)
 
 
-def test_a_coarse_scan_takes_predicates_columns_and_limits(folder: Path) -> None:
-    """Filters, a choice of columns and a limit give what they give on the whole."""
-    scan = Archive(folder, frame="polars").scan("books", resolution="1h")
-    every = scan.collect()
-    some = (pl.col("market_id") == M) & (pl.col("side") == "ask") & pl.col("level").is_null()
-    assert scan.filter(some).select("size", "ts").collect().equals(every.filter(some).select("size", "ts"))
-    assert scan.head(5).collect().equals(every.head(5))
-    assert scan.filter(pl.col("price") > 2).collect().is_empty()
-    assert scan.select(pl.len()).collect().item() == every.height
-
-
-def test_a_coarse_scan_shows_one_version(filled: Archive) -> None:
-    """Rows that are replaced after the scan was made do not show in it."""
-    scan = filled.scan("books", resolution="6h")
-    before = scan.collect()
-    filled.add(books=books(M, 95, 80, size=99.0))
-    filled.compact()
-    assert scan.collect().equals(before)
-    assert not filled.scan("books", resolution="6h").collect().equals(before)
-
-
 def test_what_is_not_there_scans_as_nothing_or_is_an_error(archive: Archive) -> None:
     """An empty archive has no rows but all columns; unknown markets, views and widths are named."""
     for resolution in ("1m", "1h"):

@@ -69,26 +69,20 @@ def overlay(newer: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = ()
 
 def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
     """The parts of a record outside [start, end)."""
-    if end <= record.start or record.end <= start:
-        return [record]
-    return [_part(record, a, b) for a, b in ((record.start, start), (end, record.end)) if a < b]
+    return [_part(record, part) for part in gaps([(start, end)], record.range)]
 
 
-def _part(record: CoverageRecord, start: int, end: int) -> CoverageRecord:
+def _part(record: CoverageRecord, part: Range) -> CoverageRecord:
     """A part of a record: of one without points it has none, of others the points are to be counted."""
-    return record._replace(start=start, end=end, rows=0 if record.rows == 0 else None)
+    rows = record.rows if part == record.range or record.rows == 0 else None
+    return record._replace(start=part.start, end=part.end, rows=rows)
 
 
 def within(records: Iterable[CoverageRecord], wanted: Range) -> list[CoverageRecord]:
     """The records inside a range, cut at its ends."""
     first, last = wanted
-    out = []
-    for record in records:
-        start, end = record[:2]
-        if start < last and end > first:
-            is_inside = first <= start and end <= last
-            out.append(record if is_inside else _part(record, max(start, first), min(end, last)))
-    return out
+    near = (r for r in records if r.start < last and r.end > first)
+    return [_part(r, Range(max(r.start, first), min(r.end, last))) for r in near]
 
 
 def merged(records: Iterable[CoverageRecord]) -> list[CoverageRecord]:
@@ -114,11 +108,9 @@ def union(ranges: Iterable[tuple[int, int]]) -> list[Range]:
     """Disjoint sorted ranges that do not touch."""
     out: list[Range] = []
     for start, end in sorted(ranges):
-        if start >= end:
-            continue
         if out and start <= out[-1].end:
             out[-1] = Range(out[-1].start, max(out[-1].end, end))
-        else:
+        elif start < end:
             out.append(Range(start, end))
     return out
 

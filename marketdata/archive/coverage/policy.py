@@ -155,23 +155,14 @@ def coverage_after(
     for again, however old it is.
     """
     cut = min(max(clock.final_before, done.start), done.end)
-    out: list[CoverageRecord] = []
-    if done.start < cut and not complete:
-        out.append(_record(done.start, cut, CoverageState.UNVERIFIED, clock, tries))
-    elif done.start < cut:
-        # Points behind the settle time are not settled yet, but they end a hole.
-        beside = [*beside, *answered(Range(cut, done.end), times, clock.width)]
-        out += _after_closing(Range(done.start, cut), times, clock, tries, beside, is_traded=is_traded)
-    if cut < done.end:
-        state = CoverageState.PROVISIONAL if complete else CoverageState.UNVERIFIED
-        out.append(_record(cut, done.end, state, clock, 0))
-    return out
-
-
-def _after_closing(
-    done: Range, times: Ints, clock: ServerTime, tries: int, beside: Sequence[CoverageRecord], *, is_traded: bool
-) -> list[CoverageRecord]:
-    """The coverage of a range whose buckets will not change."""
+    state = CoverageState.PROVISIONAL if complete else CoverageState.UNVERIFIED
+    young = [_record(cut, done.end, state, clock, 0)] if cut < done.end else []
+    if done.start == cut:
+        return young
+    if not complete:
+        return [_record(done.start, cut, state, clock, tries), *young]
+    # Points behind the settle time are not settled yet, but they end a hole.
+    beside, done = [*beside, *answered(Range(cut, done.end), times, clock.width)], Range(done.start, cut)
     inside = np.unique(times[(times >= done.start) & (times < done.end)])
     before = _silence({p.end: p for p in beside}, done.start)
     after = _silence({p.start: p for p in beside}, done.end)
@@ -181,11 +172,11 @@ def _after_closing(
     # between points is final once it was fetched twice.
     is_pause = tries > 0 and before + done.end - done.start + after < SHORTEST_GAP
     if tries >= _MOST_TRIES or (not len(inside) and ((done.end <= old and not is_traded) or is_pause)):
-        return [_record(*done, CoverageState.FINAL, clock, 0)]
+        return [_record(*done, CoverageState.FINAL, clock, 0), *young]
     holes = _holes(done, inside, old, before, after, clock.width)
     waiting = [_record(*hole[:2], CoverageState.PROVISIONAL, clock, max(tries, hole.tries) + 1) for hole in holes]
     final = gaps((hole[:2] for hole in holes), done)
-    return sorted([*waiting, *(_record(*one, CoverageState.FINAL, clock, 0) for one in final)])
+    return sorted([*waiting, *(_record(*one, CoverageState.FINAL, clock, 0) for one in final), *young])
 
 
 def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:

@@ -143,11 +143,6 @@ class DataFile(NamedTuple):
     number: int = -1
     begin: int = 0
 
-    @property
-    def span(self) -> Range:
-        """The range of its rows."""
-        return Range(max(self.ts_min, 0), max(min(self.ts_max, 2**55), 0) + 1)
-
 
 class Footer(NamedTuple):
     """The footer of a file: as the library has it, and its row groups."""
@@ -288,7 +283,7 @@ def read_groups(
     names: Sequence[str] | None = None,
 ) -> pa.Table:
     """Columns of all row groups (None), or of some; ArchiveCorruptError if the checksum of a page differs."""
-    numbers = list(range(len(footer.groups))) if groups is None else list(groups)
+    numbers = range(len(footer.groups)) if groups is None else groups
     # As long as the file; only the bytes from the first to the last row group are fetched, and cost memory.
     body = np.zeros(file.size, dtype=np.uint8).data
     what = f"The data file {file.path}"
@@ -304,7 +299,7 @@ def read_groups(
             read_dictionary=[name for name in ID_COLUMNS if name in stored],
             page_checksum_verification=True,
         )
-        rows = reader.read_row_groups(numbers, columns=names, use_threads=len(numbers) >= 8)
+        rows = reader.read_row_groups(list(numbers), columns=names, use_threads=len(numbers) >= 8)
         # Checksums leave out the headers of pages; a flipped bit in these shows here.
         rows.validate(full=True)
         if rows.num_rows != sum(footer.groups[number].rows for number in numbers):

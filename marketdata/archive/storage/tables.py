@@ -145,10 +145,8 @@ class Table:
             return True
         if number == 0:
             return False
-        earliest = to_text(times[number])
-        problem = (
-            f"is before {earliest}, the earliest time at which {self.uri} can be read. Use that time or a later one."
-        )
+        earliest = f"{to_text(times[number])}, the earliest time at which {self.uri} can be read"
+        problem = f"is before {earliest}. Use that time or a later one."
         raise ConfigError(problem, argument="as_of", value=to_text(as_of))
 
     def transaction(self, name: str, version: Version) -> int | None:
@@ -158,7 +156,7 @@ class Table:
         with self._lock, errors.reading(self._name):
             if version.number < 0:
                 return None
-            if version is not self._version:  # another thread has moved on
+            if self._handle is None or version is not self._version:  # another thread has moved on
                 handle = DeltaTable(self.uri, version=version.number, storage_options=self.options)
                 return handle.transaction_version(name)
             if name not in self._transactions:
@@ -181,10 +179,8 @@ class Table:
         with errors.writing(f"Creating {self.uri}"), self._lock:
             try:
                 # With retries the slower of two processes would replace the columns of the other.
-                once = CommitProperties(max_commit_retries=0)
-                DeltaTable.create(
-                    self.uri, schema, configuration=interval, storage_options=self.options, commit_properties=once
-                )
+                more = {"configuration": interval, "commit_properties": CommitProperties(max_commit_retries=0)}
+                DeltaTable.create(self.uri, schema, storage_options=self.options, **more)  # type: ignore[arg-type]
             except (DeltaError, OSError):
                 if self.version().number < 0:
                     raise
