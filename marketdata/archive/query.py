@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ import pyarrow as pa
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, covered, gaps, union, within
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.files import LAST_NAME, DataFile, holding, hull
+from marketdata.archive.storage.files import LAST_NAME, DataFile, cuts, holding, hull
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
@@ -47,9 +46,9 @@ _MINUTES = BucketWidth.of("1m")
 class Query:
     """Points of one ``version`` of a table at a resolution: what frames, scans of every engine and pages are made of.
 
-    ``markets`` are sorted; None stands for all. ``wanted`` selects base points before aggregation, and ``ranges``
-    narrows it for single markets. ``counts`` adds the number of points to means. With ``nested``, rows of books are
-    snapshots with four lists.
+    ``markets`` are sorted; None stands for all that are ``between`` two names. ``wanted`` selects base points before
+    aggregation, and ``ranges`` narrows it for single markets. ``counts`` adds the number of points to means. With
+    ``nested``, rows of books are snapshots with four lists.
     """
 
     view: View
@@ -65,6 +64,7 @@ class Query:
     levels: int | None = None
     counts: bool = False
     nested: bool = False
+    between: tuple[str, str] = ("", LAST_NAME)
 
     def without_rows(self) -> Query:
         """The same query without files, which tells the columns."""
@@ -91,54 +91,46 @@ class Query:
 
     def stored(self, width: BucketWidth | None = None) -> Iterator[Data]:
         """The points as they are stored, in tidy order: all in one part, or in parts that cut no bucket of a width."""
-        files = holding(self.version.files, self.markets, self.wanted)
         ranges = self.ranges or dict.fromkeys(self.markets or (), self.wanted)
         limits = None if self.markets is None else {market: ranges.get(market, _NEVER) for market in self.markets}
-        for part in [_Part("", LAST_NAME, self.wanted)] if width is None else self._parts(files, width):
-            tables = _each(partial(self._rows, part, limits), part.holding(files))
+        for part in [self] if width is None else self._parts(width):
+            tables = _each(partial(part.rows_in, limits), part.files_in(self.version.files))
             with errors.parsing(f"The {self.view} table"):
                 columns = from_tables(self.view, tables).sort()
             if len(columns):
                 yield columns
 
-    def _parts(self, files: Sequence[DataFile], width: BucketWidth) -> Iterator[_Part]:
+    def _parts(self, width: BucketWidth) -> Iterator[Query]:
         """Parts of whole markets, and of whole buckets of a large market."""
-        groups = _each(lambda file: holding(self.table.footer(file).groups, self.markets, self.wanted), files)
-        for first, last in _cut_keys([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
-            part = _Part(first, last, self.wanted)
-            starts = [(max(width.floor(g.ts_min), part.span.start), g.size) for g in part.holding(groups)]
-            is_large = sum(size for _, size in starts) > _LARGEST_PART
-            for span in _cut_keys(starts, part.span.end, _LARGEST_PART if is_large else math.inf):
-                yield part._replace(span=Range(*span))
+        groups = _each(lambda file: self.files_in(self.table.footer(file).groups), self.files_in(self.version.files))
+        for between in _cut_keys([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
+            part = replace(self, between=between)
+            starts = [(max(width.floor(g.ts_min), self.wanted.start), g.size) for g in part.files_in(groups)]
+            for span in _cut_keys(starts, self.wanted.end, _LARGEST_PART):
+                yield replace(part, wanted=Range(*span))
 
-    def _rows(self, part: _Part, limits: Mapping[str, Range] | None, file: DataFile) -> list[pa.Table]:
-        """The rows of a part, of each market within its limits."""
-        groups = part.holding(holding(self.table.footer(file).groups, self.markets, self.wanted))
+    def files_in(self, files: Sequence[DataFile]) -> list[DataFile]:
+        """The files or row groups that may have points of it."""
+        first, last = self.between
+        near = holding(files, self.markets, self.wanted)
+        return [file for file in near if file.market_min < last and file.market_max >= first]
+
+    def rows_in(self, limits: Mapping[str, Range] | None, file: DataFile) -> list[pa.Table]:
+        """The rows of a file, of each market within its limits."""
+        groups = self.files_in(self.table.footer(file).groups)
         if not groups:
             return []
         rows = self.table.read(file, [g.number for g in groups])
         tokens, codes = tokens_of(self.view, rows)
-        ranges = [_NEVER]
+        (first, last), ranges = self.between, [_NEVER]
         for market, token, _ in tokens:
-            is_here = market is not None and part.first <= market < part.last and self.token_id in (None, token)
-            limit = part.span if limits is None else limits.get(market, _NEVER)
+            is_here = market is not None and first <= market < last and self.token_id in (None, token)
+            limit = self.wanted if limits is None else limits.get(market, _NEVER)
             ranges.append(limit if is_here else _NEVER)
-        start, end = np.array(ranges, dtype=np.int64).T[:, 1:][:, codes].clip(*part.span)
+        start, end = np.array(ranges, dtype=np.int64).T[:, 1:][:, codes].clip(*self.wanted)
         ts = rows["ts"].cast(pa.int64()).to_numpy()
         mask = (ts >= start) & (ts < end)
         return [rows if mask.all() else rows.filter(pa.array(mask))]
-
-
-class _Part(NamedTuple):
-    """Points that are read at a time: markets from the first name to before the last, in a span."""
-
-    first: str
-    last: str
-    span: Range
-
-    def holding(self, files: Sequence[DataFile]) -> list[DataFile]:
-        """The files or row groups that may have points of it."""
-        return [f for f in holding(files, None, self.span) if f.market_min < self.last and f.market_max >= self.first]
 
 
 def read(table: Table, view: View, ranges: Mapping[str, Range]) -> Data:
@@ -146,17 +138,14 @@ def read(table: Table, view: View, ranges: Mapping[str, Range]) -> Data:
     return Query(view, table, table.version(), sorted(ranges), hull(ranges.values()), ranges).columns()
 
 
-def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: float) -> Iterator[tuple[K, K]]:
-    """Half-open ranges of keys up to ``end``, each cut where ``most`` bytes begin before."""
-    first, total = None, 0
-    for key, group in itertools.groupby(sorted(sizes), key=lambda pair: pair[0]):
-        if first is None or total >= most:
-            if first is not None:
-                yield first, key
-            first, total = key, 0
-        total += sum(size for _, size in group)
-    if first is not None:
-        yield first, end
+def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
+    """Half-open ranges of keys up to ``end``, each cut where another ``most`` bytes are before."""
+    totals = Counter[K]()
+    for key, size in sizes:
+        totals[key] += size
+    keys = [*sorted(totals), end]
+    for first, last in cuts(np.array([totals[key] for key in keys[:-1]]), most):
+        yield keys[first], keys[last]
 
 
 def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> list[T]:

@@ -65,6 +65,7 @@ def lazy(query: Query, *, checked: bool = False) -> pl.LazyFrame:
 
 def computed(query: Query) -> pl.LazyFrame:
     """The rows of `points`, of books with lists, every page checksum compared."""
+    import polars as pl
     from polars.io.plugins import register_io_source
 
     schema = schema_of(query)

@@ -57,31 +57,6 @@ def test_polars_reads_the_delta_table(filled: Archive) -> None:
     assert sorted(found.rows()) == bids(filled)
 
 
-def test_pandas_reads_the_files(filled: Archive) -> None:
-    """read_parquet of the files gives the archive's rows."""
-    import pandas as pd
-
-    rows = pd.concat(pd.read_parquet(file) for file in list(map(str, data_files(filled, "books"))))
-    rows = rows[rows["market_id"] == M].reset_index(drop=True)
-    levels = rows.assign(level=rows["bid_price"].map(len).map(range)).explode(["level", "bid_price", "bid_size"])
-    seconds = levels["ts"].astype("datetime64[s, UTC]").astype("int64")
-    found = zip(seconds, levels["token_id"], levels["level"], levels["bid_price"], levels["bid_size"], strict=True)
-    assert sorted(found) == bids(filled)
-
-
-def test_dask_reads_the_files(filled: Archive) -> None:
-    """Dask's read_parquet of the files gives all snapshots, and resamples prices as the archive's frame does."""
-    dask = pytest.importorskip("dask", reason="dask is not installed: pip install prediction-marketdata[dask]")
-    import dask.dataframe as dd
-
-    # A cluster that runs beside would shuffle, and is not what is tested here.
-    with dask.config.set({"scheduler": "synchronous", "dataframe.shuffle.method": "tasks"}):
-        rows = dd.read_parquet(list(map(str, data_files(filled, "books"))))
-        assert int((rows["market_id"] == M).sum().compute()) == 180
-        hourly = md.resample(dd.read_parquet(list(map(str, data_files(filled, "prices")))), "1h")
-        assert close(ordered(hourly), ordered(md.resample(filled.prices(list(MARKETS)), "1h")))
-
-
 def test_duckdb_and_spark_read_the_files(filled: Archive, outside: Engine) -> None:
     """DuckDB and Spark explode books to the archive's rows, and resample prices as its frame does."""
     files = list(map(str, data_files(filled, "books")))

@@ -15,7 +15,7 @@ import pytest
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
-from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError, NotTidyError
+from marketdata.errors import ArchiveCorruptError, ArchiveError, NotTidyError
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 LEVELS = [("ask", 0, 0.6, 5.0), ("ask", 1, 0.7, 6.0), ("bid", 0, 0.5, 1.0), ("bid", 1, 0.4, 2.0)]
@@ -82,14 +82,6 @@ def test_long_ids_of_json_lines_are_read(archive: Archive, tmp_path: Path) -> No
     )
     archive.add_files(file)
     assert sorted(archive.prices("m")["token_id"].cast(pl.String)) == sorted(map(str, ids))
-
-
-def test_what_is_no_path_is_refused(archive: Archive) -> None:
-    """add_files names what it was given."""
-    paths: Any
-    for paths in (None, 7, ["a.csv", None]):
-        with pytest.raises(ConfigError, match="paths"):
-            archive.add_files(paths)
 
 
 @pytest.mark.fault("FR1")

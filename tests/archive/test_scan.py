@@ -1,8 +1,10 @@
-"""Scans: the same rows as reads at every resolution, and never more in memory than some days of a market."""
+"""Scans and SQL: the rows of reads, in parts of bounded size, of which predicates read what they need."""
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,19 @@ import numpy as np
 import polars as pl
 import pytest
 from archive.source import MARKETS, MINUTE, START, columns_of
-from archive.stored import books, data_files
+from archive.stored import books, data_files, prices
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import marketdata as md
-from marketdata.archive import Archive
+from marketdata.archive import Archive, query
 from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
+from marketdata.points.columns import joined
 from marketdata.points.schema import BOOKS
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import VIEWS, View, empty
+from marketdata.resolution import BucketWidth
+from marketdata.times import Range
 
 M, N = MARKETS
 DAY = 1440
@@ -111,3 +118,142 @@ def test_aggregated_rows_never_replace_base_points(filled: Archive) -> None:
     assert filled.verify().is_empty()
     before = filled.coverage().filter(pl.col("start") < elsewhere["ts"].max())
     assert before["state"].unique().to_list() == ["unverified"]
+
+
+# Minutes from the start to the next full hour.
+FULL = -START // MINUTE % 60
+
+
+def time(minute: int) -> dt.datetime:
+    """So many minutes after a full hour."""
+    return dt.datetime.fromtimestamp((START + (FULL + minute) * MINUTE) / 1e6, dt.UTC)
+
+
+@settings(max_examples=6)
+@given(
+    st.lists(st.tuples(st.sampled_from([*MARKETS, "a", "z"]), st.integers(0, 300)), min_size=1, max_size=5),
+    st.sampled_from(["10m", "1h", "1d"]),
+    st.sampled_from([1, 300, 3_000]),
+    st.sampled_from([1, 2_000, 10**9]),
+    st.tuples(st.integers(0, 200), st.integers(1, 200)),
+    st.sampled_from([None, [M], [N, "z"]]),
+)
+def test_parts_are_the_read_and_cut_no_bucket(
+    added: list[tuple[str, int]], width: str, part: int, largest: int, span: tuple[int, int], some: list[str] | None
+) -> None:
+    """However files lie and however small the parts are: together they are one read, and no bucket is in two."""
+    archive = Archive(Path(tempfile.mkdtemp()) / "a", frame="polars")
+    for market, first in added:
+        rows = prices(M, first, 90)
+        tokens = tuple(t._replace(market_id=market) for t in rows.tokens)
+        archive.add(prices=rows.grouped(tokens, rows.token))
+    table, step = archive._store.points["prices"], BucketWidth.of(width)
+    wanted = Range(START + span[0] * MINUTE, START + sum(span) * MINUTE)
+    ids = None if some is None else sorted(some)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query, "_PART", part)
+        patch.setattr(query, "_LARGEST_PART", largest)
+        parts = list(query.Query("prices", table, table.version(), ids, wanted).stored(step))
+    (whole,) = [*query.Query("prices", table, table.version(), ids, wanted).stored()] or [empty("prices")]
+    together = joined(parts).sort() if parts else whole
+    assert (together.tokens, together.ts.tolist()) == (whole.tokens, whole.ts.tolist())
+    buckets = [{(c.tokens[k], t) for k, t in zip(c.token, step.floor(c.ts).tolist(), strict=True)} for c in parts]
+    assert sum(map(len, buckets)) == len(set().union(*buckets))
+
+
+@pytest.fixture
+def hours(tmp_path: Path) -> Archive:
+    """Three hours of prices in a file each of two markets."""
+    archive = Archive(tmp_path / "hours", frame="polars")
+    for market in MARKETS:
+        for hour in range(3):
+            archive.add(prices=prices(market, FULL + hour * 60, 60, hour / 4))
+    return archive
+
+
+READ = [
+    pl.col("market_id") == N,
+    pl.col("market_id").is_in([N, "x"]),
+    pl.col("ts") < time(0),
+    pl.col("ts") == time(120),
+    pl.col("ts").is_between(time(120), time(179)),
+    (pl.col("market_id") == M) & (pl.col("ts") >= time(120)) & (pl.col("price") > 0),
+]
+
+
+def test_a_predicate_on_computed_rows_reads_only_what_it_can_be_true_of(hours: Archive) -> None:
+    """What it leaves out is not read: there damage is not seen, which other scans do."""
+    scan, every = hours.scan("prices", resolution="10m"), hours.scan("prices", resolution="10m").collect()
+    # The second hour of the first market, which no predicate below can be true of.
+    path = sorted(map(Path, data_files(hours, "prices")), key=lambda file: file.stat().st_mtime_ns)[1]
+    body = bytearray(path.read_bytes())
+    body[4:200] = bytes(196)
+    path.write_bytes(body)
+    for seen in (scan, scan.filter((pl.col("market_id") == N) | (pl.col("price") < 2))):
+        with pytest.raises((md.errors.ArchiveCorruptError, pl.exceptions.PolarsError), match="damaged"):
+            seen.collect()
+    for one in READ:
+        assert scan.filter(one).collect().equals(every.filter(one)), one
+
+
+PREDICATES = [
+    (pl.col("ts") < time(61)) & (pl.col("market_id") != M),
+    ~(pl.col("ts") < time(61)),
+    pl.col("ts").dt.hour() == time(60).hour,
+    pl.lit(time(65)) > pl.col("ts"),
+    pl.col("market_id").is_in([]),
+    pl.col("market_id").str.starts_with("M"),
+    pl.col("ts").cast(pl.Datetime("ms", "UTC")) >= time(77),
+    (pl.col("ts") == time(0)) | (pl.col("token_label") == "Yes"),
+]
+
+
+def test_predicates_give_what_they_give_on_the_whole(tmp_path: Path) -> None:
+    """Those whose limits are known and all others, with a limit of rows and a choice of columns."""
+    archive = Archive(tmp_path / "a", frame="polars")
+    for market in MARKETS:
+        archive.add(prices=prices(market, 0, 130, 0.25))
+    scan = archive.scan("prices", resolution="10m")
+    every = scan.collect()
+    for one in (*READ, *PREDICATES):
+        assert scan.filter(one).collect().equals(every.filter(one)), one
+        assert scan.filter(one).select("price").head(2).collect().equals(every.filter(one).select("price").head(2))
+        assert scan.head(3).filter(one).collect().equals(every.head(3).filter(one))
+
+
+OUTSIDE = [
+    "copy (select * from prices) to '{path}/out.csv'",
+    "select * from read_csv('{path}/secret.csv')",
+    "select * from '{path}/secret.csv'",
+    "attach '{path}/other.db' as other",
+    "select * from glob('{path}/*')",
+    "export database '{path}/all'",
+    "set enable_external_access = true",
+    "load httpfs",
+    "select * from queries",  # a variable of Python
+]
+
+
+def test_a_statement_sees_the_tables_of_the_archive_only(tmp_path: Path) -> None:
+    """It writes no file, reads no other, and cannot allow it; the archive stays as it was."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
+    archive = Archive(tmp_path / "a", frame="polars")
+    archive.add(prices=prices(M, 0, 60))
+    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
+    before = sorted(tmp_path.rglob("*"))
+    for statement in OUTSIDE:
+        with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
+            archive.sql(statement.format(path=tmp_path))
+        assert sorted(tmp_path.rglob("*")) == before
+    assert archive.sql("select distinct price from prices").item() == 0.5
+
+
+def test_tables_of_a_statement_are_those_of_the_docs(tmp_path: Path) -> None:
+    """No helper is listed, at 1m and from seconds."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
+    for base in ("1m", "1s"):
+        archive = Archive(tmp_path / base, frame="polars", base=base)  # type: ignore[call-overload]
+        tables = ["books", "coverage", "events", "markets", "metrics", "prices", "series", "snapshots"]
+        archive.add(markets=md.testing.markets(), prices=md.testing.prices())
+        assert sorted(archive.sql("show tables")["name"]) == tables
+        assert set(archive.sql("select token_label from prices")["token_label"]) == {"Yes", "No"}

@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from archive.scanned import fetched, plain
 from archive.source import MARKETS
 from archive.stored import books, prices
 from polars.testing import assert_frame_equal
@@ -19,6 +18,27 @@ import marketdata as md
 from marketdata.archive import Archive
 
 M, N = MARKETS
+IDS = ["market_id", "token_id", "token_label"]
+
+
+def fetched(frame: Any) -> pl.DataFrame:
+    """The rows of what an engine gave."""
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if hasattr(frame, "read_all"):
+        return pl.DataFrame(pl.from_arrow(frame.read_all()))
+    if hasattr(frame, "pl"):
+        return frame.pl()
+    return (
+        pl.DataFrame(pl.from_arrow(frame.toArrow())) if hasattr(frame, "toArrow") else pl.from_pandas(frame.compute())
+    )
+
+
+def plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """Ids and sides as texts, rows in one order."""
+    texts = [c for c in (*IDS, "side") if c in frame.columns]
+    keys = [c for c in ("market_id", "token_id", "ts", "side", "level") if c in frame.columns]
+    return frame.with_columns(pl.col(c).cast(pl.String) for c in texts).sort(keys)
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +53,12 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return archive
 
 
-@pytest.fixture(scope="module", params=["arrow", "duckdb", "dask", "spark"])
+@pytest.fixture(scope="module", params=["polars", "arrow", "duckdb", "dask", "spark"])
 def name(request: pytest.FixtureRequest, engine: Any) -> str:
     """The name of an engine that is there, and runs."""
     if request.param == "spark":
         engine("spark")
-    elif request.param != "arrow":
+    elif request.param not in ("polars", "arrow"):
         pytest.importorskip(request.param, reason=f"{request.param} is not installed")
     return request.param
 
@@ -50,6 +70,7 @@ def name(request: pytest.FixtureRequest, engine: Any) -> str:
         ("prices", {"resolution": "1h"}),
         ("prices", {"market": M, "start": "2026-01-01T00:20", "end": "2026-01-01T00:50"}),
         ("books", {}),
+        ("books", {"nested": True}),
         ("books", {"resolution": "1h", "levels": 1}),
         ("books", {"market": N, "resolution": "15m", "nested": True}),
         ("books", {"market": M, "start": "2030-01-01"}),
@@ -61,6 +82,16 @@ def test_every_engine_scans_what_polars_scans(filled: Archive, name: Any, view: 
     want = plain(fetched(filled.scan(view, **options)))
     rows = plain(fetched(filled.scan(view, **options, engine=name)).select(want.columns))
     assert_frame_equal(rows.cast({c: t for c, t in want.schema.items() if c != "ts"}), want, check_dtypes=False)
+
+
+def test_functions_take_nested_scans_of_every_engine(filled: Archive, name: Any) -> None:
+    """What a function makes of nested rows is what it makes of the rows of levels that polars scans."""
+    levels = fetched(filled.scan("books"))
+    for function in (md.bbo, md.mid, lambda frame: md.depth(frame, levels=1)):
+        want, made = plain(function(levels)), function(filled.scan("books", engine=name, nested=True))
+        made = pl.DataFrame(pl.from_arrow(made)).lazy() if hasattr(made, "to_batches") else made
+        got = plain(fetched(made).select(want.columns))
+        assert_frame_equal(got.cast({c: t for c, t in want.schema.items() if c != "ts"}), want, check_dtypes=False)
 
 
 def test_partitions_hold_whole_markets(filled: Archive) -> None:
@@ -167,3 +198,20 @@ def test_records_are_frames_as_the_client_gives_them() -> None:
         slug = archive.events()["slug"][0]
         assert set(archive.markets(slug)["slug"]) == set(client.markets(event_slug=slug)["slug"])
     assert archive.markets(search="no such text").height == 0
+
+
+def test_nested_frames_are_added_as_they_are(tmp_path: Path) -> None:
+    """Nested rows and rows of levels give one archive, empty sides included; what contradicts itself is refused."""
+    rows = md.testing.books("polars", buckets=3)
+    rows = rows.filter(~((pl.col("side") == "bid") & (pl.col("ts") == pl.col("ts").max())))
+    nested = md.nest(rows)
+    one, two = (Archive(tmp_path / place, frame="polars") for place in ("levels", "nested"))
+    one.add(books=rows)
+    for frame in (nested.to_pandas().sample(frac=1, random_state=3), nested.lazy(), nested.to_arrow()):
+        two.add(books=frame)
+    assert plain(one.scan("books").collect()).equals(plain(two.scan("books").collect()))
+    with pytest.raises(md.errors.NotTidyError, match="bid_price has"):
+        two.add(books=nested.with_columns(pl.col("bid_size").list.head(1)))
+    with pytest.raises(md.errors.ConfigError, match="pass them as books="):
+        two.add(prices=nested)
+    assert plain(one.scan("books").collect()).equals(plain(two.scan("books").collect()))
