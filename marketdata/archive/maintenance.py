@@ -62,7 +62,7 @@ def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
     for name, table in store.tables.items():
         unused = [path for path in table.unused_files(hours) if OURS.fullmatch(path)]
         if name in VIEWS:
-            unused += store.coverage[name].unused_files(hours * 3600 * SECOND, _IN_PROGRESS)  # type: ignore[index]
+            unused += store.coverage[name].unused_files(hours * 3600 * SECOND, _IN_PROGRESS)
         with errors.writing(f"Vacuuming {table.uri}"):
             for path in unused:
                 if table.store.age(path) > _IN_PROGRESS:

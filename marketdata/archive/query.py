@@ -124,7 +124,7 @@ class Query:
         tokens, codes = tokens_of(self.view, rows)
         (first, last), ranges = self.between, [_NEVER]
         for market, token, _ in tokens:
-            is_here = market is not None and first <= market < last and self.token_id in (None, token)
+            is_here = bool(market) and first <= market < last and self.token_id in (None, token)
             limit = self.wanted if limits is None else limits.get(market, _NEVER)
             ranges.append(limit if is_here else _NEVER)
         start, end = np.array(ranges, dtype=np.int64).T[:, 1:][:, codes].clip(*self.wanted)
@@ -140,7 +140,7 @@ def read(table: Table, view: View, ranges: Mapping[str, Range]) -> Data:
 
 def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tuple[K, K]]:
     """Half-open ranges of keys up to ``end``, each cut where another ``most`` bytes are before."""
-    totals = Counter[K]()
+    totals: Counter[K] = Counter()
     for key, size in sizes:
         totals[key] += size
     keys = [*sorted(totals), end]

@@ -112,7 +112,7 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
         if given or field.of in ("listing", "archive"):
             value = next((one for one in given if one is not None), None)
             # A list that all records have is empty; what some have is null where it is not known.
-            nothing = [] if field.type == "texts" and field.of != "some" else None
+            nothing: Any = [] if field.type == "texts" and field.of != "some" else None
             out[field.name] = nothing if value is None else _typed(field.type, value, called[0])
     if kind != "markets" and out["id"] is None:
         out["id"] = out["slug"]

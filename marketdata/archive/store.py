@@ -77,7 +77,8 @@ class ArchiveStore:
         self.coverage: dict[View, Coverage] = {view: Coverage(points) for view, points in self.points.items()}
         self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
         # Every table by its name.
-        self.tables: dict[str, Table] = {**self.points, **{kind: one.table for kind, one in self.catalog.items()}}
+        self.tables: dict[str, Table] = {str(view): points for view, points in self.points.items()}
+        self.tables |= {str(kind): catalog.table for kind, catalog in self.catalog.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArchiveStore, (self.root, self.options, self._as_of, self.given_base)

@@ -227,12 +227,7 @@ class Table:
                 return
 
     def _sent(
-        self,
-        version: Version,
-        method: Callable[[Any], Callable[..., Any]],
-        *args: Any,
-        transactions: Sequence[Any] = (),
-        **more: Any,
+        self, version: Version, method: Callable[[Any], Any], *args: Any, transactions: Any = (), **more: Any
     ) -> bool:
         """Send a commit after a version by a ``method`` of the table; False if another came first.
 
