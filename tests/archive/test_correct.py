@@ -22,7 +22,6 @@ from reference.columns import coded_books, coded_series, levels_of
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import Store, read_footer
 from marketdata.errors import (
@@ -198,27 +197,6 @@ def test_times_that_are_no_unix_time_are_refused(archive: Archive, tmp_path: Pat
     (tmp_path / "p.jsonl").write_text('{"ts": 12345, "token_id": "1", "price": 0.5}')
     with pytest.raises(ConfigError, match="Unix time"):
         archive.add_files(tmp_path / "p.jsonl")
-
-
-@pytest.mark.fault("AR14")
-def test_one_rule_says_which_reads_compare_checksums(archive: Archive, tmp_path: Path) -> None:
-    """Reads, columns, whole exports and verify see a flipped bit; a scan hands files on as they are."""
-    archive.add(books=books(M, 0, 200))
-    victim = data_files(archive)[0]
-    body = bytearray(victim.read_bytes())
-    body[len(body) // 3] ^= 16
-    victim.write_bytes(body)
-    reads: list[Callable[[Archive], Any]] = [
-        lambda a: a.books(M), lambda a: Reader(a).columns("books", M), lambda a: a.books(M, resolution="1h"),
-        lambda a: a.export("books", tmp_path / "all.parquet"), lambda a: a.export("books", tmp_path / "m.csv", M),
-        lambda a: a.export("books", tmp_path / "h.parquet", resolution="1h"),
-    ]  # fmt: skip
-    for read in reads:
-        # polars 1 passes on the text of an error that its source raised, and not its class
-        with pytest.raises(ArchiveError, match=r"is damaged.*verify"):
-            read(again(archive))
-    assert not again(archive).verify().is_empty()
-    assert again(archive).scan("books").collect_schema().names()[0] == "ts"
 
 
 @pytest.mark.fault("AR44")
