@@ -73,11 +73,9 @@ class Source:
                 yield k, done, self.columns(view, market, done), self.proves_its_end or done.end < rng.end
 
     def columns(self, view: View, market: str, rng: Range) -> Data:
-        keys = sorted(
-            k for k in self.points if k[:2] == (view, market) and rng.start <= START + k[3] * MINUTE < rng.end
-        )
-        values = [self.points[k] for k in keys]
-        return columns_of(view, market, [(k[2], k[3]) for k in keys], values)
+        minutes = range(-(-(rng.start - START) // MINUTE), -(-(rng.end - START) // MINUTE))
+        keys = [(token, n) for token in (0, 1) for n in minutes if (view, market, token, n) in self.points]
+        return columns_of(view, market, keys, [self.points[view, market, *key] for key in keys])
 
     @property
     def asked(self) -> list[tuple[str, str, Range]]:

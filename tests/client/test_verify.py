@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,73 +20,56 @@ from marketdata.resolution import BucketWidth
 from marketdata.testing.strategies import START
 from marketdata.times import Range, to_text
 
-ALONE = [(name, choice) for name, choices in VARIANTS.items() for choice in choices[1:]]
-DAYS = ("2025-12-30", "2026-01-01")
-
 
 @pytest.fixture(scope="module")
-def simulated() -> md.Archive:
-    return md.simulate(events=1, days=2)
-
-
-@contextmanager
-def verified(archive: Any, variants: dict[str, str], market: str | None = None, **more: Any) -> Iterator[Verification]:
-    with serve_variants(archive, variants, requests_per_minute=1_000_000) as service:
-        client = md.Client(service.base_url, service.api_key)
-        start, end = more.pop("span", DAYS)
-        yield client.verify(market or archive.records("markets")[0]["id"], start, end, **more)
-
-
-def test_the_service_follows_every_reading(simulated: md.Archive) -> None:
-    """Without a variant each reading is followed, and each is decided."""
-    with verified(simulated, {}) as told:
-        assert told.followed, told
-        assert (told.variants, told.undecided) == ({}, ())
-
-
-@pytest.mark.parametrize(("name", "choice"), ALONE)
-def test_each_variant_is_named(simulated: md.Archive, name: str, choice: str) -> None:
-    """A service with one variant switched on is told to have that one, and no other."""
-    with verified(simulated, {name: choice}) as told:
-        assert told.variants == {name: choice}, told
-        assert told[name].state == "variant"
-        assert f"variant {choice!r}" in str(told)
-        assert not told.followed
-
-
-@pytest.mark.parametrize("coarse", ["10m", "6h"])
-def test_other_resolutions_tell_too(simulated: md.Archive, coarse: str) -> None:
-    """6h shows what a mean is taken over; 10m cannot, as no resolution is between it and 1m."""
-    with verified(simulated, {"label": "end", "averages": "means"}, coarse=coarse) as told:
-        assert told.variants == {"label": "end"} | ({"averages": "means"} if coarse == "6h" else {}), told
-        assert told.undecided == (() if coarse == "6h" else ("averages",))
-
-
-@settings(max_examples=4)
-@given(variants=st.fixed_dictionaries({name: st.sampled_from(choices) for name, choices in VARIANTS.items()}))
-def test_variants_together_are_not_mistaken(simulated: md.Archive, variants: dict[str, str]) -> None:
-    """With any of them together, what is named is true; it may be that less can be told."""
-    with verified(simulated, variants) as told:
-        ours = {name: choices[0] for name, choices in VARIANTS.items()}
-        for finding in told.findings:
-            assert finding.found in (None, (ours | variants)[finding.reading]), (variants, told)
-        assert set(told.undecided) <= {"averages", "empty", "label"}, told
-
-
-def flat(tokens: int, hours: int = 3, price: float = 0.5) -> MemoryArchive:
-    """A market where nothing ever moves and nothing is missing."""
-    archive = MemoryArchive()
-    archive.add_market("0xm", {f"T{i}": str(i) for i in range(tokens)})
-    for minute in range(hours * 60):
-        ts = START + minute * MINUTE
-        for i in range(tokens):
+def moving() -> MemoryArchive:
+    """A market whose numbers move, whose tokens lack a minute in five, and whose third hour is empty."""
+    archive, draw = MemoryArchive(), np.random.default_rng(0)
+    archive.add_market("0xm", {"Yes": "0", "No": "1"})
+    for minute in (n for n in range(300) if n // 60 != 2):
+        ts, price = START + minute * MINUTE, float(draw.random())
+        for i in np.flatnonzero(draw.random(2) < 0.8).tolist():
+            price = float(draw.random())
             archive.put("prices", "0xm", str(i), ts, price)
-            archive.put("books", "0xm", str(i), ts, ([(price - 0.01, 5.0)], [(price + 0.01, 5.0)]))
-        archive.put("metrics", "0xm", None, ts, {"volume": 1.0, "liquidity": 2.0, "spread": 0.02})
+            archive.put("books", "0xm", str(i), ts, ([(price / 2, 5.0)], [(price / 2 + 0.5, 5.0)]))
+        archive.put("metrics", "0xm", None, ts, {"volume": price, "liquidity": 2.0, "spread": 0.02})
     return archive
 
 
-SPAN = (to_text(START), to_text(START + 180 * MINUTE))
+def verified(archive: MemoryArchive, variants: dict[str, str], name: str = "0xm", **more: Any) -> Verification:
+    """The report on a service with some variants."""
+    start, end = more.pop("span", (to_text(START), to_text(START + 300 * MINUTE)))
+    with serve_variants(archive, variants, requests_per_minute=1_000_000) as service:
+        return md.Client(service.base_url, service.api_key).verify(name, start, end, **more)
+
+
+def test_each_variant_is_named_and_no_other(moving: MemoryArchive) -> None:
+    """Without a variant each reading is followed; a service with one is told to have that one."""
+    report = verified(moving, {})
+    assert report.followed, report
+    assert (report.variants, report.undecided) == ({}, ())
+    for name, choice in ((name, choice) for name, choices in VARIANTS.items() for choice in choices[1:]):
+        report = verified(moving, {name: choice})
+        assert report.variants == {name: choice}, report
+        assert report[name].state == "variant"
+        assert f"variant {choice!r}" in str(report)
+        assert not report.followed
+
+
+def test_another_resolution_tells_too(moving: MemoryArchive) -> None:
+    """10m cannot show what a mean is taken over, as no resolution is between it and 1m."""
+    report = verified(moving, {"label": "end", "averages": "means"}, coarse="10m")
+    assert (report.variants, report.undecided) == ({"label": "end"}, ("averages",)), report
+
+
+@settings(max_examples=3)
+@given(variants=st.fixed_dictionaries({name: st.sampled_from(choices) for name, choices in VARIANTS.items()}))
+def test_variants_together_are_not_mistaken(moving: MemoryArchive, variants: dict[str, str]) -> None:
+    """With any of them together, what is named is true; it may be that less can be told."""
+    report = verified(moving, variants)
+    for finding in report.findings:
+        assert finding.found in (None, variants[finding.reading]), (variants, report)
+    assert set(report.undecided) <= {"averages", "empty", "label"}, report
 
 
 @pytest.mark.parametrize("choice", ["points", "times"])
@@ -96,15 +77,12 @@ def test_tokens_that_begin_apart_do_not_hide_what_limit_counts(choice: str) -> N
     """If the first times have one token each, a longer page tells points from times."""
     archive = MemoryArchive()
     archive.add_market("0xm", {"T0": "0", "T1": "1"})
-    for minute in range(180):
-        ts = START + minute * MINUTE
+    for minute in range(120):
         for i in range(2):
             if minute >= 30 or minute % 2 == i:
-                archive.put("prices", "0xm", str(i), ts, 0.5)
-                archive.put("books", "0xm", str(i), ts, ([(0.4, 5.0)], [(0.6, 5.0)]))
-        archive.put("metrics", "0xm", None, ts, {"volume": 1.0, "liquidity": 2.0, "spread": 0.02})
-    with verified(archive, {"limit": choice}, "0xm", span=SPAN) as told:
-        assert told["limit"].found == choice, told
+                archive.put("prices", "0xm", str(i), START + minute * MINUTE, 0.5)
+    report = verified(archive, {"limit": choice})
+    assert report["limit"].found == choice, report
 
 
 @given(
@@ -123,70 +101,47 @@ def test_a_prediction_is_what_a_plain_loop_makes(
         groups.setdefault(minute // 60 * 60 + (60 if label == "end" else 0), []).append(number)
     ts = np.array(minutes, np.int64) * MINUTE + (MINUTE if label == "end" else 0)
     near = Series((Token("m"),), np.array([0, len(ts)]), ts, {"price": np.array(numbers[: len(ts)])})
-    made = predict(near, fine, coarse, rule, label)
-    found = dict(zip(made.ts.tolist(), made.price.tolist(), strict=True))
+    predicted = predict(near, fine, coarse, rule, label)
+    rows = dict(zip(predicted.ts.tolist(), predicted.price.tolist(), strict=True))
     for at, group in groups.items():
         given = [x for x in group if not math.isnan(x)]
         mean = sum(given) / len(given) if given else math.nan
         want = {"points": mean, "last": group[-1], "first": group[0]}[rule]
-        assert found.pop(at * MINUTE) == pytest.approx(want, nan_ok=True, abs=0, rel=1e-15)
-    assert not found
+        assert rows.pop(at * MINUTE) == pytest.approx(want, nan_ok=True, abs=0, rel=1e-15)
+    assert not rows
 
 
-def test_what_data_can_not_tell_is_not_claimed() -> None:
-    """Data of one token that never moves and has no gap decides no reading."""
-    with verified(flat(1), {}, "0xm", span=SPAN) as told:
-        assert set(told.undecided) == {"averages", "books", "empty", "limit", "label"}, told
-        assert not told.followed
-        assert told.variants == {}
+def test_what_data_cannot_tell_is_not_claimed() -> None:
+    """A token that never moves and has no gap decides no reading, and neither does a range without points."""
+    still = MemoryArchive()
+    still.add_market("0xm", {"Yes": "1"})
+    for ts in range(START, START + 120 * MINUTE, MINUTE):
+        still.put("prices", "0xm", "1", ts, 0.5)
+        still.put("books", "0xm", "1", ts, ([(0.4, 5.0)], [(0.6, 5.0)]))
+    for data in (still, MemoryArchive()):
+        data.add_market("0xm", {"Yes": "1"})
+        report = verified(data, {}, span=(to_text(START), to_text(START + 120 * MINUTE)))
+        assert set(report.undecided) == set(READINGS), report
+        assert (report.followed, report.variants) == (False, {})
 
 
-def test_no_data_tells_nothing() -> None:
-    """A range without points decides no reading and raises nothing."""
-    archive = MemoryArchive()
-    archive.add_market("0xm", {"Yes": "1", "No": "2"})
-    with verified(archive, {}, "0xm", span=SPAN) as told:
-        assert set(told.undecided) == set(READINGS)
-
-
-def test_client_and_service_speak_of_the_same_readings() -> None:
-    """Every reading and choice that can be told can be switched on, and the other way round."""
-    assert {name: tuple(choices) for name, (_, choices) in READINGS.items()} == dict(VARIANTS)
-
-
-def test_unknown_variants_are_refused(simulated: md.Archive) -> None:
-    """A variant that does not exist is refused before the service starts, with what is allowed."""
-    for wrong in ({"label": "middle"}, {"colour": "red"}):
-        with pytest.raises(
-            md.errors.ConfigError, match=r"allowed are label: start, end; averages: points, means, last"
-        ):
-            serve_variants(simulated, wrong, requests_per_minute=60)
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
+def test_bad_arguments_are_refused(moving: MemoryArchive) -> None:
+    """Resolutions that cannot be compared, ranges too short to, and unknown markets are refused by name."""
+    for how, problem in (
         ({"fine": "1h", "coarse": "1h"}, "coarser"),
         ({"fine": "7m"}, "7m.*does not exist"),
         ({"coarse": "1d", "span": ("2026-01-01", "2026-01-02")}, "two whole buckets"),
-    ],
-)
-def test_bad_arguments_are_refused(simulated: md.Archive, how: dict[str, Any], said: str) -> None:
-    """Resolutions that cannot be compared, and ranges too short to, are refused by name."""
-    with pytest.raises(md.errors.ConfigError, match=said), verified(simulated, {}, **how):
-        pass
-
-
-def test_an_unknown_market_is_not_found(simulated: md.Archive) -> None:
-    """A market that does not exist is the service's own 404."""
-    with pytest.raises(md.errors.NotFoundError), verified(simulated, {}, "no-such-market"):
-        pass
+    ):
+        with pytest.raises(md.errors.ConfigError, match=problem):
+            verified(moving, {}, **how)  # type: ignore[arg-type]
+    with pytest.raises(md.errors.NotFoundError):
+        verified(moving, {}, "no-such-market")
 
 
 def test_html_is_escaped() -> None:
     """Names of a market and evidence are shown as text, whatever they hold."""
-    told = Verification("<b>", Range(0, 1), "1m", "1h", (Finding("label", None, "<script>"),))
-    shown = told._repr_html_()
+    report = Verification("<b>", Range(0, 1), "1m", "1h", (Finding("label", None, "<script>"),))
+    shown = report._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
     assert "&lt;b&gt;" in shown
