@@ -16,7 +16,6 @@ from marketdata.archive.reader import Reader
 from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, NotArchivedError, NotFoundError, ServiceOddityWarning
 from marketdata.points.views import VIEWS
-from marketdata.times import Range
 
 M = MARKETS[0]
 HOUR = 60
@@ -49,13 +48,13 @@ def truth(source: Source, market: str = M, below: int = 10**9) -> dict[Any, Any]
 
 
 def test_a_second_pull_makes_no_request(archive: Archive, source: Source) -> None:
-    """What is final is never asked for again."""
-    archive.pull(source, f"slug-{M}", start=minute(0), end=minute(120))
-    assert held(archive) == truth(source)
+    """A pull of two markets and three views, in many windows, stores every point; what is final is never requested."""
+    markets = [f"slug-{M}", MARKETS[1]]
+    archive.pull(source, markets, start=minute(0), end=minute(120))
+    assert {**held(archive), **held(archive, MARKETS[1])} == source.points
     source.requests.clear()
-    asked = archive.pull(source, f"slug-{M}", start=minute(0), end=minute(120))
+    assert len(archive.pull(source, markets, start=minute(0), end=minute(120))) == 0
     assert source.requests == []
-    assert len(asked) == 0
 
 
 def test_only_the_gaps_are_asked_for(archive: Archive, source: Source) -> None:
@@ -106,17 +105,17 @@ def test_a_search_and_all_markets_are_listed_anew_each_time(archive: Archive, so
         archive.pull(source, search="nothing like it", start=minute(0), end=minute(20))
 
 
-@pytest.mark.parametrize("way", ["file", "stdin"])
 def test_names_come_from_a_file(
-    archive: Archive, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    archive: Archive, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ids and slugs are read one a line, without blank lines and comments; `-` is the standard input."""
     text = f"\ufeff# what I follow\n\n  {M}  # the first\nslug-{MARKETS[1]}\r\n{M}\n"
     file = tmp_path / "names.txt"
     file.write_bytes(text.encode())
     monkeypatch.setattr("sys.stdin", io.StringIO(text.removeprefix("\ufeff")))
-    asked = archive.pull(source, file=file if way == "file" else "-", views=["prices"], start=minute(0), end=minute(20))
-    assert sorted(asked["market_id"]) == sorted(MARKETS)
+    for end, names in ((20, file), (40, "-")):
+        report = archive.pull(source, file=names, views=["prices"], start=minute(0), end=minute(end))
+        assert sorted(report["market_id"]) == sorted(MARKETS)
 
 
 def test_a_file_that_names_nothing_is_refused(archive: Archive, source: Source, tmp_path: Path) -> None:
@@ -245,21 +244,9 @@ def test_a_walk_without_a_proven_end_is_not_final(archive: Archive, source: Sour
     assert states(archive) == [(0, 20, "final")]
 
 
-def test_windows_of_many_markets_are_committed_together(archive: Archive, source: Source) -> None:
-    """A pull of two markets and three views, in many windows, holds every point, and a second one asks nothing."""
-    archive.pull(source, list(MARKETS), start=minute(0), end=minute(120))
-    assert {**held(archive), **held(archive, MARKETS[1])} == source.points
-    assert len(source.asked) == 6 * 18
-    before = len(archive.pull(source, list(MARKETS), start=minute(0), end=minute(120)))
-    assert before == 0
-
-
-@pytest.mark.parametrize("levels", [1, 50])
-def test_batches_of_any_size_hold_the_same(
-    archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch, levels: int
-) -> None:
+def test_batches_of_any_size_hold_the_same(archive: Archive, source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many windows go into a commit, every point is there, and every range final."""
-    monkeypatch.setattr("marketdata.archive.pull._BATCH_LEVELS", levels)
+    monkeypatch.setattr("marketdata.archive.pull._BATCH_LEVELS", 50)
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(60))
     assert states(archive) == [(0, 60, "final")]
     assert held(archive) == {k: v for k, v in truth(source, below=60).items() if k[0] == "books"}
@@ -298,34 +285,16 @@ def test_reads_of_what_is_not_held_name_the_range(archive: Archive, source: Sour
     assert len(archive.books(M, minute(10), minute(30), on_missing="partial")) > 0
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {},
-        {"markets": M, "event": "e"},
-        {"search": "x", "all_markets": True},
-        {"all_markets": False},
-        {"search": ""},
-        {"markets": []},
-        {"markets": 7},
-        {"markets": M, "views": ["trades"]},
-    ],
-)
-def test_a_pull_of_nothing_or_of_two_things_is_refused(archive: Archive, source: Source, wrong: dict[str, Any]) -> None:
+def test_a_pull_of_nothing_or_of_two_things_is_refused(archive: Archive, source: Source) -> None:
     """Exactly one way to choose markets is needed, which the error names, and views that exist."""
-    with pytest.raises(ConfigError) as info:
-        archive.pull(source, start=minute(0), end=minute(1), **wrong)
-    if len({"markets", "event", "search", "all_markets"} & wrong.keys()) != 1:
-        assert all(way in str(info.value) for way in ("markets=", "event=", "series=", "search=", "file=", "all_"))
+    not_one = ({}, {"markets": M, "event": "e"}, {"search": "x", "all_markets": True}, {"all_markets": False})
+    others = ({"search": ""}, {"markets": []}, {"markets": 7}, {"markets": M, "views": ["trades"]})
+    for wrong in (*not_one, *others):
+        with pytest.raises(ConfigError) as info:
+            archive.pull(source, start=minute(0), end=minute(1), **wrong)
+        ways = ("markets=", "event=", "series=", "search=", "file=", "all_")
+        assert wrong in others or all(way in str(info.value) for way in ways)
     assert source.requests == []
-
-
-def test_ranges_are_those_of_whole_buckets() -> None:
-    """A cut inside a bucket belongs to the bucket that starts at or after it."""
-    from marketdata.archive.coverage.policy import whole_buckets
-
-    assert whole_buckets(Range(1, MINUTE + 1)) == Range(MINUTE, 2 * MINUTE)
-    assert whole_buckets(Range(0, MINUTE)) == Range(0, MINUTE)
 
 
 @pytest.mark.fault("AR27")

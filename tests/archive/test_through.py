@@ -21,8 +21,8 @@ WIDTHS = ("1m", "10m", "1h", "6h", "1d")
 
 @pytest.fixture(scope="module")
 def origin() -> Archive:
-    """Two days of simulated markets of two tokens."""
-    return md.simulate(events=1, days=2, levels=3, frame="polars")
+    """A day of simulated markets of two tokens."""
+    return md.simulate(events=1, days=1, levels=2, frame="polars")
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,10 @@ def test_a_client_with_an_archive_answers_as_one_without(
     plain = md.Client(service.base_url, service.api_key, frame="polars")
     kept = md.Client(service.base_url, service.api_key, frame="polars", archive=Archive(tmp_path / "a"))
     markets = [m["slug"] for m in origin.records("markets")][:2]
-    last = origin.coverage()["end"].max()
-    spans = [(last.replace(hour=3, minute=17), last.replace(hour=9, minute=41, second=30))]
-    spans += [(origin.coverage()["start"].min(), last)]
-    for span in spans:
-        for width in WIDTHS:
+    start, end = origin.coverage()["start"].min(), origin.coverage()["end"].max()
+    cut = (start.replace(hour=3, minute=17), start.replace(hour=9, minute=41, second=30))
+    for span, widths in ((cut, WIDTHS), ((start, end), ("10m", "1d"))):
+        for width in widths:
             close(getattr(kept, view)(markets, *span, width), getattr(plain, view)(markets, *span, width))
 
 
