@@ -6,7 +6,7 @@ A record may have further fields, which are kept as they came.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from marketdata.points.columns import Token
@@ -33,31 +33,27 @@ class Field(NamedTuple):
     leaks: bool = False
 
 
-_TITLE = Field("title", "text", "its name", searched=True, stored=True)
-_QUESTION = Field("question", "text", "what it asks", searched=True, stored=True)
-_SERIES = (
-    Field("series_id", "id", "id of its series", "archive"),
-    Field("series_slug", "id", "slug of its series", "archive", stored=True),
-)
-_TAGS = Field("tags", "texts", "its topics")
-
-
-def _common(title: Field) -> tuple[Field, ...]:
+def _common(title: str, meaning: str) -> tuple[Field, ...]:
     return (
         Field("id", "id", "canonical id", searched=True, stored=True),
         Field("slug", "id", "readable name in URLs", searched=True, stored=True),
-        title,
+        Field(title, "text", meaning, searched=True, stored=True),
         Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says", leaks=True),
         Field("start_date", "date", "when it opens [UTC]"),
         Field("end_date", "date", "when it is scheduled to end [UTC]"),
     )
 
 
+_SERIES = (
+    Field("series_id", "id", "id of its series", "archive"),
+    Field("series_slug", "id", "slug of its series", "archive", stored=True),
+)
+_TAGS = Field("tags", "texts", "its topics")
 FIELDS: dict[RecordKind, tuple[Field, ...]] = {
-    "series": _common(_TITLE),
-    "events": (*_common(_TITLE), *_SERIES, _TAGS),
+    "series": _common("title", "its name"),
+    "events": (*_common("title", "its name"), *_SERIES, _TAGS),
     "markets": (
-        *_common(_QUESTION),
+        *_common("question", "what it asks"),
         Field("event_id", "id", "id of its event", "archive"),
         Field("event_slug", "id", "slug of its event", "archive", stored=True),
         Field("tokens", "tokens", "ids and labels of its tokens, in one order", stored=True),
@@ -67,13 +63,7 @@ FIELDS: dict[RecordKind, tuple[Field, ...]] = {
         Field("resolved_at", "date", "when its outcome was known [UTC]", "some", leaks=True),
         Field("resolved_token_id", "id", "the token that won", "market", leaks=True),
         Field("resolved_token_label", "text", "its label", "market", leaks=True),
-        Field(
-            "payoffs",
-            "numbers",
-            "what a share of each token paid, as `token_ids` [USD, 0 to 1]",
-            "some",
-            leaks=True,
-        ),
+        Field("payoffs", "numbers", "what a share of each of `token_ids` paid [USD, 0 to 1]", "some", leaks=True),
         Field("created_at", "date", "when its record was made [UTC]", "some"),
         Field("updated_at", "date", "when its record was last changed [UTC]", "some", leaks=True),
     ),
@@ -93,10 +83,7 @@ def names(kind: RecordKind, *of: str) -> list[str]:
     return [field.name for field in FIELDS[kind] if field.of in of]
 
 
-def _all() -> Iterator[tuple[RecordKind, Field]]:
-    return ((kind, field) for kind in KINDS for field in FIELDS[kind])
-
-
+_ALL = [(kind, field) for kind in KINDS for field in FIELDS[kind]]
 COLUMNS: dict[RecordKind | Literal["tokens"], tuple[str, ...]] = {
     **{
         kind: tuple(name for field in FIELDS[kind] if field.of == "listing" for name in columns(kind, field))
@@ -104,21 +91,21 @@ COLUMNS: dict[RecordKind | Literal["tokens"], tuple[str, ...]] = {
     },
     "tokens": Token._fields,
 }
-DATES = frozenset(field.name for _, field in _all() if field.type == "date")
+DATES = frozenset(field.name for _, field in _ALL if field.type == "date")
 TEXT_LISTS = tuple(
-    dict.fromkeys(n for kind, field in _all() if field.type in ("texts", "tokens") for n in columns(kind, field))
+    dict.fromkeys(n for kind, field in _ALL if field.type in ("texts", "tokens") for n in columns(kind, field))
 )
-NUMBER_LISTS = tuple(field.name for _, field in _all() if field.type == "numbers")
-SEARCHED = tuple(dict.fromkeys(field.name for _, field in _all() if field.searched))
+NUMBER_LISTS = tuple(field.name for _, field in _ALL if field.type == "numbers")
+SEARCHED = tuple(dict.fromkeys(field.name for _, field in _ALL if field.searched))
 
 # A market has these columns when it opens, and keeps them. Any other column may tell the outcome.
 KNOWN_AT_OPENING = frozenset(
-    {name for kind, field in _all() if not field.leaks for name in columns(kind, field)}
+    {name for kind, field in _ALL if not field.leaks for name in columns(kind, field)}
     | {"category", "event_title", "series_title", "available_at", "simulated"}
     | {"exclusive", "negRisk", "neg_risk", "open_list", "negRiskAugmented", "neg_risk_augmented"}
 )
 
-_POST_RESOLUTION_COLUMNS = {name for kind, field in _all() if field.leaks for name in columns(kind, field)} | {
+_POST_RESOLUTION_COLUMNS = {field.name for _, field in _ALL if field.leaks} | {
     "ends_at", "time_to_resolution", "exit", "move", "net", "net_low",
 }  # fmt: skip
 _LEAKING_WORDS = {"outcome", "outcomes", "payoff", "payoffs", "payout", "resolved", "resolution", "settled",
@@ -132,6 +119,5 @@ def label_leaking(names: Iterable[str], keep: Iterable[str] = ()) -> list[str]:
 
 def leaks_outcome(name: str) -> bool:
     """Whether a column of a study tells the outcome: one of records that does, or of what was known only later."""
-    return name in _POST_RESOLUTION_COLUMNS or bool(
-        _LEAKING_WORDS & set(re.findall(r"[a-z]+", re.sub(r"(?=[A-Z])", "_", name).lower()))
-    )
+    words = set(re.findall(r"[a-z]+", re.sub(r"(?=[A-Z])", "_", name).lower()))
+    return name in _POST_RESOLUTION_COLUMNS or bool(words & _LEAKING_WORDS)

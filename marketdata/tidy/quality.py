@@ -23,8 +23,9 @@ from marketdata.times import to_text
 
 _LARGEST_GAP_TO_1 = 0.05
 _STALE_SNAPSHOTS = 60
-_USUAL_WIDTHS = ("1s", "5s", "10s", "30s", "1m", "5m", "10m", "15m", "30m", "1h", "2h", "4h", "6h", "12h", "1d", "1w")
-Finding = dict[str, Any]
+_USUAL_WIDTHS = ("1w", "1d", "12h", "6h", "4h", "2h", "1h", "30m", "15m", "10m", "5m", "1m", "30s", "10s", "5s", "1s")
+# Check, severity, meaning, the number of rows that were looked at, and those that show it.
+Finding = tuple[str, str, str, int, NDArray[Any]]
 
 
 class _View:
@@ -47,25 +48,13 @@ class _View:
     def __len__(self) -> int:
         return len(self.ts)
 
-    def finding(self, check: str, severity: str, meaning: str, of: int, rows: NDArray[Any]) -> Finding:
-        """The finding of a check: the rows that show it, out of the number of rows that were looked at."""
-        at = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
-        return {
-            "check": check,
-            "severity": severity if len(at) else "ok",
-            "n_failed": len(at),
-            "n_checked": of,
-            "meaning": meaning,
-            "examples": "; ".join(self.example(at[i : i + 1]) for i in range(min(len(at), 3))),
-        }
-
     def example(self, row: Ints) -> str:
+        """A row as text: time, token, and its first values."""
         frame = self.frame.take(row)
-        parts = [to_text(int(self.ts[row[0]])), *(str(frame.texts(c)[0]) for c in frame.ids[-1:])]
         values = ((c, frame.raw(c)[0]) for c in [c for c in frame.names if c not in {"ts", *ID_COLUMNS}][:4])
         # A list or an array is no null, and has no one answer to whether it is itself.
-        shown = ((c, "null" if v is None or (isinstance(v, float) and isnan(v)) else v) for c, v in values)
-        return " ".join([*parts, *(f"{c}={v}" for c, v in shown)])
+        shown = [f"{c}={'null' if v is None or (isinstance(v, float) and isnan(v)) else v}" for c, v in values]
+        return " ".join([to_text(int(self.ts[row[0]])), *(str(frame.texts(c)[0]) for c in frame.ids[-1:]), *shown])
 
 
 @renamed
@@ -111,105 +100,89 @@ def check(frame: F, width: Width | None = None) -> F:
     view = _View(table if table.kind != "nested" else opened(explode(table.native), ["books"]))
     findings = [*_times(view, None if width is None else BucketWidth.of(width, "width"))]
     findings += [*_levels(view), *_tops(view)] if view.books else _values(view)
-    columns: dict[str, Column] = {name: [row[name] for row in findings] for name in findings[0]}
-    columns |= {name: np.array(columns[name], np.int64) for name in ("n_failed", "n_checked")}
+    rows = [np.flatnonzero(rows) if rows.dtype == bool else rows for *_, rows in findings]
+    columns: dict[str, Column] = {
+        "check": [finding[0] for finding in findings],
+        "severity": [finding[1] if len(at) else "ok" for finding, at in zip(findings, rows, strict=True)],
+        "n_failed": np.array([len(at) for at in rows], np.int64),
+        "n_checked": np.array([finding[3] for finding in findings], np.int64),
+        "meaning": [finding[2] for finding in findings],
+        "examples": ["; ".join(view.example(at[i : i + 1]) for i in range(min(len(at), 3))) for at in rows],
+    }
     return as_frame_of(frame, lambda like: like.build(columns, len(findings)))  # type: ignore[no-any-return]
 
 
 def _times(view: _View, width: BucketWidth | None) -> Iterator[Finding]:
     ts, n = view.ts[view.snapshots], len(view.snapshots)
     step = np.where(view.fresh, 0, np.diff(ts, prepend=ts[:1]))
-    width = width or _usual(step[step > 0])
+    if width is None:
+        steps, counts = np.unique(step[step > 0], return_counts=True)
+        commonest = steps[np.argmax(counts)] if len(steps) else 0
+        width = next((w for w in map(BucketWidth.of, _USUAL_WIDTHS) if w.micros <= commonest), BASES["1m"])
     wide, close = step > width.micros, (step > 0) & (step < width.micros)
     # A hole is shown by the row behind it.
-    yield view.finding("gaps", "warning", "buckets are missing before this row", n, view.snapshots[wide])
-    off = view.snapshots[width.floor(ts) != ts]
-    yield view.finding("off_grid", "warning", "ts is no start of a bucket", n, off)
-    yield view.finding("mixed_resolutions", "warning", "a step shorter than the bucket", n, view.snapshots[close])
-    same = np.ones(len(view), bool)
-    same[view.snapshots if not view.books else group_starts(*view.ids, view.ts, view.ask, view.level)] = False
-    yield view.finding("duplicates", "error", "the same row is here twice", len(view), same)
-
-
-def _usual(steps: Ints) -> BucketWidth:
-    """The widest bucket that fits into the most common step."""
-    values, counts = np.unique(steps, return_counts=True)
-    commonest = int(values[np.argmax(counts)]) if len(steps) else 0
-    return max(
-        (w for w in map(BucketWidth.of, _USUAL_WIDTHS) if w.micros <= commonest),
-        key=lambda w: w.micros,
-        default=BASES["1m"],
-    )
+    yield "gaps", "warning", "buckets are missing before this row", n, view.snapshots[wide]
+    yield "off_grid", "warning", "ts is no start of a bucket", n, view.snapshots[width.floor(ts) != ts]
+    yield "mixed_resolutions", "warning", "a step shorter than the bucket", n, view.snapshots[close]
+    first = group_starts(*view.ids, view.ts, view.ask, view.level) if view.books else view.snapshots
+    again = np.delete(np.arange(len(view)), first)
+    yield "duplicates", "error", "the same row is here twice", len(view), again
 
 
 def _levels(view: _View) -> Iterator[Finding]:
     n, price, size = len(view), view.price, view.size
     is_level = ~np.isnan(price)
-    yield view.finding("outside_0_1", "error", "a price is no probability", n, is_level & ((price < 0) | (price > 1)))
-    bad = is_level & ~(np.isfinite(size) & (size > 0))
-    yield view.finding("bad_size", "error", "a level has no size above 0", n, bad)
-    begins = np.zeros(n, bool)
-    begins[view.sides] = True
+    yield "outside_0_1", "error", "a price is no probability", n, is_level & ((price < 0) | (price > 1))
+    yield "bad_size", "error", "a level has no size above 0", n, is_level & ~(np.isfinite(size) & (size > 0))
     rise = np.diff(price, prepend=np.nan)
     worse = np.where(view.ask == 1, rise < 0, rise > 0)
-    yield view.finding("unsorted_levels", "error", "a level is better than the one before", n, ~begins & worse)
+    worse[view.sides] = False
+    yield "unsorted_levels", "error", "a level is better than the one before", n, worse
 
 
 def _tops(view: _View) -> Iterator[Finding]:
-    n = len(view.snapshots)
+    rows, n = view.snapshots, len(view.snapshots)
     bid, ask = np.full((2, n), np.nan)
     for side, best in enumerate((bid, ask)):
         at = view.sides[view.ask[view.sides] == side]
-        best[np.searchsorted(view.snapshots, at, side="right") - 1] = view.price[at]
+        best[np.searchsorted(rows, at, side="right") - 1] = view.price[at]
     missing = np.isnan(bid).astype(int) + np.isnan(ask)
-    rows = view.snapshots
-    yield view.finding("one_sided", "info", "one side of the book is missing", n, rows[missing == 1])
-    yield view.finding("empty", "info", "the book has no level", n, rows[missing == 2])
-    yield view.finding("locked", "info", "best bid = best ask", n, rows[bid == ask])
-    yield view.finding("crossed", "warning", "best bid > best ask", n, rows[bid > ask])
-    yield view.finding(
-        "stale", "warning", f"the book is the same {_STALE_SNAPSHOTS} times and more", n, _stale_books(view)
-    )
+    yield "one_sided", "info", "one side of the book is missing", n, rows[missing == 1]
+    yield "empty", "info", "the book has no level", n, rows[missing == 2]
+    yield "locked", "info", "best bid = best ask", n, rows[bid == ask]
+    yield "crossed", "warning", "best bid > best ask", n, rows[bid > ask]
+    lengths = np.diff(np.append(rows, len(view)))
+    # Two books are the same when as many rows have the same numbers.
+    before = np.maximum(np.arange(len(view)) - np.repeat(np.roll(lengths, 1), lengths), 0)
+    columns = (view.price, view.size, view.ask)
+    same = np.logical_and.reduce([(c == c[before]) | (np.isnan(c) & np.isnan(c[before])) for c in columns])
+    starts = np.flatnonzero(view.fresh | (np.diff(lengths, prepend=0) != 0))
+    equal = np.logical_and.reduceat(same, rows) if n else same
+    equal[starts] = False
+    meaning = f"the book is the same {_STALE_SNAPSHOTS} times and more"
+    yield "stale", "warning", meaning, n, rows[_long_runs(equal)]
     yield _sums(view, rows, (bid + ask) / 2)
 
 
-def _stale_books(view: _View) -> Ints:
-    if not len(view):
-        return view.snapshots
-    lengths = np.diff(np.append(view.snapshots, len(view)))
-    # Two books are the same when as many rows have the same numbers.
-    offset = np.repeat(lengths[np.maximum(np.arange(len(lengths)) - 1, 0)], lengths)
-    before = np.maximum(np.arange(len(view)) - offset, 0)
-    same = np.ones(len(view), bool)
-    for column in (view.price, view.size, view.ask.astype(float)):
-        same &= (column == column[before]) | (np.isnan(column) & np.isnan(column[before]))
-    equal = np.logical_and.reduceat(same, view.snapshots) & ~view.fresh
-    equal[1:] &= lengths[1:] == lengths[:-1]
-    return _long_runs(equal, view.snapshots)
-
-
-def _long_runs(equal: NDArray[np.bool_], rows: Ints) -> Ints:
-    """The first entry of each run of at least ``_STALE_SNAPSHOTS`` equal ones."""
+def _long_runs(equal: NDArray[np.bool_]) -> Ints:
+    """The first entry of each run of at least ``_STALE_SNAPSHOTS`` that equal the one before."""
     begins = np.flatnonzero(~equal)
-    lengths = np.diff(np.append(begins, len(equal)))
-    return rows[begins[lengths >= _STALE_SNAPSHOTS]]
+    return begins[np.diff(np.append(begins, len(equal))) >= _STALE_SNAPSHOTS]
 
 
 def _values(view: _View) -> Iterator[Finding]:
-    n = len(view)
-    defined = COLUMNS[view.frame.kind]
-    names = [c for c in value_columns(view.frame.names) if c in defined or view.frame.is_number(c)]
-    columns = {c: view.frame.numbers(c) for c in names}
-    if view.frame.kind == "prices":
+    frame, n = view.frame, len(view)
+    names = [c for c in value_columns(frame.names) if c in COLUMNS[frame.kind] or frame.is_number(c)]
+    columns = {c: frame.numbers(c) for c in names}
+    if frame.kind == "prices":
         price = columns["price"]
-        yield view.finding("outside_0_1", "error", "a price is no probability", n, (price < 0) | (price > 1))
+        yield "outside_0_1", "error", "a price is no probability", n, (price < 0) | (price > 1)
         yield _sums(view, np.arange(n), price)
     every = np.array([*columns.values()]).reshape(len(columns), n)
-    yield view.finding("null", "info", "a value is missing", n, np.logical_or.reduce(np.isnan(every)))
+    yield "null", "info", "a value is missing", n, np.logical_or.reduce(np.isnan(every))
     equal = np.logical_and.reduce(np.diff(every, prepend=np.nan) == 0)
     equal[view.groups] = False
-    stuck = _long_runs(equal, np.arange(n))
-    yield view.finding("stale", "warning", f"all values are the same {_STALE_SNAPSHOTS} times and more", n, stuck)
+    yield "stale", "warning", f"all values are the same {_STALE_SNAPSHOTS} times and more", n, _long_runs(equal)
 
 
 def _sums(view: _View, rows: Ints, value: Floats) -> Finding:
@@ -217,11 +190,11 @@ def _sums(view: _View, rows: Ints, value: Floats) -> Finding:
     market, ts = view.ids[0][rows], view.ts[rows]
     markets, tokens = np.unique(view.ids[0][view.groups], return_counts=True)
     order = np.lexsort((ts, market))
-    starts = group_starts(market[order], ts[order]) if len(order) else order
+    starts = group_starts(market[order], ts[order])
     total = np.add.reduceat(value[order], starts) if len(order) else value
     count = np.diff(np.append(starts, len(order)))
     # A market with one token in the frame has its other tokens elsewhere: its sum says nothing.
     whole = (count > 1) & (count == tokens[np.searchsorted(markets, market[order[starts]])]) & ~np.isnan(total)
     far = whole & (np.abs(total - 1) > _LARGEST_GAP_TO_1 + TOLERANCE)
     text = f"prices of all tokens miss 1 by more than {_LARGEST_GAP_TO_1}"
-    return view.finding("sums_far_from_1", "warning", text, int(whole.sum()), rows[order[starts[far]]])
+    return "sums_far_from_1", "warning", text, int(whole.sum()), rows[order[starts[far]]]

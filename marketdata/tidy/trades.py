@@ -14,14 +14,12 @@ from marketdata.adapters.recordings.columns import renamed_columns
 from marketdata.adapters.recordings.files import ReadOptions
 from marketdata.adapters.recordings.trades import recorded_trades
 from marketdata.errors import NotTidyError
-from marketdata.points import trades as rule
+from marketdata.points.resample import buckets, in_buckets
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
 from marketdata.tidy.frames import FrameKind, frame_kind
-
-_SIDES = ("buy", "sell")
 
 
 def read_trades(
@@ -134,12 +132,10 @@ def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:
 
 def _with_spread(joined: Frame) -> Native:
     sides = joined.texts("side")
-    unknown = {str(side) for side in sides if side not in (*_SIDES, None)}
-    if unknown:
-        raise NotTidyError(f"side of a trade is {' or '.join(_SIDES)}; the frame also has {sorted(unknown)[:5]}.")
-    is_buy = np.array([side == "buy" for side in sides], bool)
-    spread = rule.effective_spread(joined.numbers("price"), is_buy, joined.numbers("mid"))
-    spread[[side is None for side in sides]] = np.nan
+    signs = {"buy": 1.0, "sell": -1.0, None: np.nan}
+    if unknown := {str(side) for side in sides if side not in signs}:
+        raise NotTidyError(f"side of a trade is buy or sell; the frame also has {sorted(unknown)[:5]}.")
+    spread = 2 * np.array([signs[side] for side in sides], float) * (joined.numbers("price") - joined.numbers("mid"))
     return frames.with_columns(joined, {"effective_spread": spread})
 
 
@@ -172,7 +168,11 @@ def vwap(trades: F, resolution: Width) -> F:
     require("A frame of trades", ("ts", "token_id", "price", "size"), names_of(trades))
 
     def averages(part: Frame) -> Native:
-        series = rule.vwap(frames.rows(part), part.numbers("price"), part.numbers("size"), width)
-        return frames.to_frame(part, series, series.values, ["ts", *part.ids, *series.values])
+        rows, size = frames.rows(part), part.numbers("size")
+        edges = buckets(rows, width)
+        both = (size, size * part.numbers("price"))
+        shares, notional = (np.add.reduceat(values, edges[:-1]) if len(rows) else values for values in both)
+        values = {"vwap": notional / shares, "size": shares, "trades": np.diff(edges)}
+        return frames.to_frame(part, in_buckets(rows, edges, width, values), values, ["ts", *part.ids, *values])
 
     return run(trades, averages, ("trades",), keep_extra=True)
