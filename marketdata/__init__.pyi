@@ -14,7 +14,6 @@ from marketdata.service import serve as serve
 from marketdata.simulation import simulate as simulate
 from marketdata.studies import Study as Study
 from marketdata.studies import study as study
-from marketdata.tidy.account import account as account
 from marketdata.tidy.asof import asof_join as asof_join
 from marketdata.tidy.asof import available_at as available_at
 from marketdata.tidy.asof import gaps as gaps
@@ -40,7 +39,7 @@ from marketdata.tidy.cross_token import event_probabilities as event_probabiliti
 from marketdata.tidy.cross_token import overround as overround
 from marketdata.tidy.cross_token import probabilities as probabilities
 from marketdata.tidy.event_windows import around as around
-from marketdata.tidy.event_windows import time_to_resolution as time_to_resolution
+from marketdata.tidy.execute import account as account
 from marketdata.tidy.execute import execute as execute
 from marketdata.tidy.fees import Fees as Fees
 from marketdata.tidy.fill import align as align
@@ -51,6 +50,7 @@ from marketdata.tidy.forward import forward_returns as forward_returns
 from marketdata.tidy.measures import features as features
 from marketdata.tidy.measures import measure as measure
 from marketdata.tidy.outcomes import outcomes as outcomes
+from marketdata.tidy.outcomes import time_to_resolution as time_to_resolution
 from marketdata.tidy.quality import check as check
 from marketdata.tidy.rebuild import diff as diff
 from marketdata.tidy.rebuild import rebuild as rebuild

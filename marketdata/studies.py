@@ -12,15 +12,15 @@ from marketdata.adapters.dispatch import as_kind_of, in_memory, read
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import forward as rules
-from marketdata.points import intervals
+from marketdata.points import scores
 from marketdata.points.arguments import whole
 from marketdata.points.asof import first_from
 from marketdata.points.columns import Series
-from marketdata.points.intervals import Sampling
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
+from marketdata.points.scores import Sampling
 from marketdata.tidy.cluster_mean import numbers_of_distinct, warn_of_means
-from marketdata.tidy.forecast_scores import clusters_of_markets
+from marketdata.tidy.forecast_scores import groups_of_markets
 from marketdata.tidy.forward import Duration, forward_returns
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
@@ -124,7 +124,7 @@ def study(
     """
     books = read(books)
     count, sampling = whole("quantiles", quantiles, least=2), Sampling.of(interval, resamples, seed)
-    clusters = clusters_of_markets(cluster, outcomes)
+    clusters = groups_of_markets("cluster", cluster, outcomes)
     name, signals = _signal(books, signal)
     returns = forward_returns(
         books, horizon, side=side, size=size, latency=latency, fees=fees, outcomes=outcomes, tolerance=tolerance,
@@ -158,7 +158,7 @@ def study(
     }  # fmt: skip
     for what, column in (("gross", "move"), ("net", "net"), ("net_worst", "net_low")):
         outcome = results.values[column][place] * (-1 if what == "gross" and side == "sell" else 1)
-        means = intervals.means(outcome, quantile, count, cluster_codes, sampling)
+        means = scores.means(outcome, quantile, count, cluster_codes, sampling)
         table |= {"effective": means["effective"], what: means["mean"]}
         table |= {f"{what}_{end}": means[end] for end in ("low", "high") if end in means}
     missing = np.bincount(quantile[~no_entry & np.isnan(results.values["net"][place])], minlength=count)

@@ -7,9 +7,8 @@ import importlib.util
 import json
 import pydoc
 import re
-import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -22,88 +21,69 @@ from marketdata.times import Range
 
 
 @pytest.fixture(scope="module")
-def hourly() -> Any:
-    archive = md.simulate(events=1, days=1)
-    return archive.prices(archive.records("markets")[0]["id"], resolution="1h").drop(
-        columns="price_count", errors="ignore"
-    )
+def simulated() -> md.Archive:
+    return md.simulate(events=2, days=0.2)
 
 
-@pytest.mark.parametrize("verb", [lambda f: md.resample(f, "6h"), lambda f: f.md.resample("6h")], ids=["md", "df.md"])
-def test_a_warning_names_the_line_of_who_asked(hourly: Any, verb: Any) -> None:
-    """The warning of a function and of a method is at the first line outside of the library."""
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        verb(hourly)
-    assert [(w.category, w.filename) for w in seen] == [(md.errors.UnweightedMeanWarning, __file__)]
+@pytest.fixture(scope="module")
+def client(simulated: md.Archive) -> Iterator[md.Client]:
+    with md.serve(simulated) as service, md.Client(service.base_url, service.api_key) as client:
+        yield client
 
 
-def test_a_warning_of_the_archive_names_the_line_too(hourly: Any, tmp_path: Path) -> None:
-    """Rows that look like aggregates are warned of where they are added."""
+def test_a_warning_names_the_line_of_who_asked(tmp_path: Path) -> None:
+    """The warning of a function, a method or an archive is at the first line outside of the library."""
+    hourly = md.testing.prices(resolution="1h", buckets=24)
+    for call in (lambda: md.resample(hourly, "6h"), lambda: hourly.md.resample("6h")):
+        with pytest.warns(md.errors.UnweightedMeanWarning) as seen:
+            call()
+        assert [warning.filename for warning in seen] == [__file__]
     with pytest.warns(md.errors.PartialCoverageWarning, match="grid of 1h") as seen:
         md.Archive(tmp_path).add(prices=hourly)
     assert seen[0].filename == __file__
 
 
-def test_a_typo_in_an_event_or_series_is_no_success(tmp_path: Path) -> None:
+def test_a_typo_in_an_event_or_series_is_no_success(client: md.Client, tmp_path: Path) -> None:
     """A pull of an event that lists no market fails, is not remembered, and names where the slugs are."""
-    with md.serve(md.simulate(events=1, days=1)) as service, md.Client(service.base_url, service.api_key) as client:
-        archive = md.Archive(tmp_path)
-        for wrong in ({"event": "nope"}, {"series": "nope"}):
-            for _ in range(2):
-                with pytest.raises(md.errors.NotFoundError, match=r"nope.*slugs"):
-                    archive.pull(client, **wrong, start="2025-12-31", end="2026-01-01")
-        with pytest.raises(md.errors.ConfigError, match="names nothing"):
-            archive.pull(client, [], start="2025-12-31")
-        with pytest.raises(md.errors.ConfigError, match="not before the present"):
-            archive.pull(client, client.markets()["slug"][0], start="2990-01-01")
+    archive = md.Archive(tmp_path)
+    for wrong in ({"event": "nope"}, {"series": "nope"}):
+        for _ in range(2):
+            with pytest.raises(md.errors.NotFoundError, match=r"nope.*slugs"):
+                archive.pull(client, **wrong, start="2025-12-31", end="2026-01-01")
+    with pytest.raises(md.errors.ConfigError, match="names nothing"):
+        archive.pull(client, [], start="2025-12-31")
+    with pytest.raises(md.errors.ConfigError, match="not before the present"):
+        archive.pull(client, client.markets()["slug"][0], start="2990-01-01")
 
 
-def test_a_typo_in_a_listing_is_told() -> None:
+def test_a_typo_in_a_listing_is_told(simulated: md.Archive) -> None:
     """Records of an event or series that there is not are none, with a warning that names those that are near."""
-    archive = md.simulate(events=2, days=1)
-    slugs = [event["slug"] for event in archive.records("events")]
-    with pytest.warns(
-        md.errors.EmptyRangeWarning, match=rf"No markets .* event_slug='{slugs[0]}s'.*Similar: '{slugs[0]}'"
+    event, market = (simulated.records(kind)[0]["slug"] for kind in ("events", "markets"))
+    for call, told in (
+        (lambda: simulated.markets(event + "s"), rf"No markets .* event_slug='{event}s'.*Similar: '{event}'"),
+        (lambda: simulated.events("nope"), "No events of the archive have series_slug='nope'"),
+        (lambda: md.outcomes(simulated.markets(market)), f"one of the markets itself, which search='{market}' finds"),
+        (lambda: simulated.markets("nope"), r"event_slug='nope'.*Give search="),
     ):
-        assert len(archive.markets(slugs[0] + "s")) == 0
-    with pytest.warns(md.errors.EmptyRangeWarning, match="No events of the archive have series_slug='nope'"):
-        assert len(archive.events("nope")) == 0
-    slug = archive.records("markets")[0]["slug"]
-    with pytest.warns(
-        md.errors.EmptyRangeWarning, match=f"It is one of the markets itself, which search='{slug}' finds"
-    ):
-        assert len(md.outcomes(archive.markets(slug))) == 0
-    assert set(md.outcomes(archive.markets(search=slug))["market_id"]) == set(archive.markets(search=slug)["market_id"])
-    with pytest.warns(md.errors.EmptyRangeWarning, match=r"event_slug='nope'.*Give search="):
-        assert list(md.outcomes(archive.markets("nope"))) == list(md.outcomes(archive.markets()))
+        with pytest.warns(md.errors.EmptyRangeWarning, match=told):
+            assert len(call()) == 0
     with pytest.raises(md.errors.ConfigError, match="event_slug=5"):
-        archive.markets(5)  # type: ignore[call-overload]
+        simulated.markets(5)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("wrong", [md.testing.prices(), md.testing.prices("polars"), 0, [], object()])
-def test_what_is_no_address_is_named(wrong: Any) -> None:
+def test_what_is_no_address_or_client_is_named(tmp_path: Path) -> None:
     """A frame as an address raises ConfigError, although a frame has no truth value."""
-    with pytest.raises(md.errors.ConfigError, match=f"base_url is a text .*not {type(wrong).__name__}"):
-        md.Client(wrong)
-
-
-def test_something_else_than_a_client_or_address_is_named(tmp_path: Path) -> None:
-    """An address where a client belongs, and a service where an address belongs."""
+    for wrong in (md.testing.prices(), md.testing.prices("polars"), 0, [], object()):
+        with pytest.raises(md.errors.ConfigError, match=f"base_url is a text .*not {type(wrong).__name__}"):
+            md.Client(wrong)  # type: ignore[call-overload]
     with pytest.raises(md.errors.ConfigError, match=r"client is str; pass md\.Client"):
         md.Archive(tmp_path).pull("http://127.0.0.1:1", "slug", start="2025-12-31")  # type: ignore[arg-type]
-    with pytest.raises(md.errors.ConfigError, match="not int"):
-        md.Client(5, "k")  # type: ignore[call-overload]
 
 
-def test_metrics_are_told_to_be_no_books(hourly: Any) -> None:
-    """A measure of the top of the book names books, which everyone knows, and not bbo."""
+def test_what_looks_like_books_is_told_what_it_lacks() -> None:
+    """The error names books, which everyone knows; a frame that looks like bbo is called bbo."""
     with pytest.raises(md.errors.NotTidyError, match="A tidy books frame"):
-        md.mid(hourly)
-
-
-def test_best_prices_are_told_to_be_no_books() -> None:
-    """A frame that looks like bbo is called bbo. The error names its columns, or says that levels are missing."""
+        md.mid(md.testing.metrics())
     best = md.bbo(md.testing.books())
     with pytest.raises(md.errors.NotTidyError, match=r"md\.bbo are taken too, with \['best_ask', 'best_bid'\]"):
         md.mid(best.rename(columns={"best_bid": "bid", "best_ask": "ask"}))
@@ -165,15 +145,10 @@ def test_a_storage_that_does_not_answer_is_not_called_damaged() -> None:
     assert "\n" not in str(failed.value)
 
 
-def test_an_unknown_slug_names_a_similar_one() -> None:
+def test_an_unknown_slug_names_a_similar_one(simulated: md.Archive, client: md.Client) -> None:
     """A slug with another case and spaces is not found, and the error names the market that it resembles."""
-    archive = md.simulate(events=1, days=0.1)
-    slug = archive.records("markets")[0]["slug"]
-    with (
-        md.serve(archive) as service,
-        md.Client(service.base_url, service.api_key) as client,
-        pytest.raises(md.errors.NotFoundError, match=f"Similar: '{slug}'"),
-    ):
+    slug = simulated.records("markets")[0]["slug"]
+    with pytest.raises(md.errors.NotFoundError, match=f"Similar: '{slug}'"):
         client.books(f" {slug.upper()} ", "2025-12-31", "2026-01-01")
 
 
@@ -197,10 +172,10 @@ def test_reads_of_an_archive_name_the_slip(tmp_path: Path) -> None:
 
 def test_records_name_the_slip(tmp_path: Path) -> None:
     """Token ids as JSON text, and a record without an id, whose fields are named."""
-    with pytest.raises(md.errors.ConfigError, match="token_ids is the text"):
-        md.Archive(tmp_path).add(markets=[{"market_id": "m", "token_ids": '["1"]', "token_labels": '["Yes"]'}])
-    with pytest.raises(md.errors.ConfigError, match=r"no market_id; it has \['slug'\]"):
-        md.Archive(tmp_path).add(markets=[{"slug": "m"}])
+    texts = {"market_id": "m", "token_ids": '["1"]', "token_labels": '["Yes"]'}
+    for record, said in ((texts, "token_ids is the text"), ({"slug": "m"}, r"no market_id; it has \['slug'\]")):
+        with pytest.raises(md.errors.ConfigError, match=said):
+            md.Archive(tmp_path).add(markets=[record])
 
 
 def test_imports_name_the_slip(tmp_path: Path) -> None:

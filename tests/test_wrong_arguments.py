@@ -68,12 +68,7 @@ CALLS = [
     called(md.concat, frames=[PRICES]),
     called(md.execute, orders=ORDERS, books=BOOKS, width="1m", fees=0),
     called(md.account, fills=FILLS, prices=PRICES, width="1m"),
-    called(
-        md.to_nautilus,
-        frame=YES,
-        instrument=SimpleNamespace(id="11.X", price_precision=2, size_precision=0),
-        width="1m",
-    ),
+    called(md.to_nautilus, frame=YES, instrument=INSTRUMENT, width="1m"),
     called(md.Fees.flat, rate=0.1),
     called(md.Fees.quadratic, rate=0.1),
     called(md.Fees.of, markets=MARKETS),
@@ -87,34 +82,23 @@ LEFT_OUT = {(md.align, "start"), *((f, "fees") for f, _ in CALLS)}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0].__name__)
-def test_no_wrong_argument_ends_in_an_error_of_the_inside(call: tuple[Callable[..., Any], dict[str, Any]]) -> None:
-    """A refused argument is named, for each argument and each wrong value."""
-    function, given = call
-    for argument in inspect.signature(function).parameters:
-        for wrong in WRONG if (function, argument) not in LEFT_OUT else []:
-            with suppress(md.MarketDataError):
-                out = function(**{**given, argument: wrong})
-                if inspect.isgenerator(out):
-                    list(out)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_no_wrong_argument_of_an_archive_ends_in_an_error_of_the_inside(tmp_path: Path) -> None:
-    """Listings, reads and exports refuse by name what is no text, time, path or kind of frames."""
+def test_no_wrong_argument_ends_in_an_error_of_the_inside(tmp_path: Path) -> None:
+    """Each argument of functions, listings, reads and exports refuses by name what it does not take."""
     archive = md.Archive(tmp_path / "archive")
     archive.add(markets=MARKETS, prices=PRICES)
     (market,) = MARKETS["market_id"]
-    calls: dict[Callable[..., Any], dict[str, Any]] = {
-        archive.markets: {}, archive.events: {}, archive.series: {}, archive.universe: {"at": "2026-01-02"},
-        archive.coverage: {}, archive.prices: {"market": market},
-        archive.export: {"view": "prices", "path": tmp_path / "prices.csv", "market": market},
-    }  # fmt: skip
-    for function, given in calls.items():
+    calls = [
+        *CALLS, called(archive.markets), called(archive.events), called(archive.series),
+        called(archive.universe, at="2026-01-02"), called(archive.coverage), called(archive.prices, market=market),
+        called(archive.export, view="prices", path=tmp_path / "prices.csv", market=market),
+    ]  # fmt: skip
+    for function, given in calls:
         for argument in inspect.signature(function).parameters:
-            for wrong in WRONG:
+            for wrong in WRONG if (function, argument) not in LEFT_OUT else []:
                 with suppress(md.MarketDataError):
-                    function(**{**given, argument: wrong})
+                    out = function(**{**given, argument: wrong})
+                    if inspect.isgenerator(out):
+                        list(out)
 
 
 def test_a_text_is_no_yes(tmp_path: Path) -> None:
@@ -143,79 +127,64 @@ def public_functions() -> Iterator[Callable[..., Any]]:
             yield from filter(callable, (thing, *members) if isinstance(thing, type) else (thing,))
 
 
-FLAGS = {
-    (function, argument.name): argument
-    for function in public_functions()
-    if str(getattr(function, "__module__", "")).startswith("marketdata")
-    for argument in inspect.signature(function).parameters.values()
-    if "bool" in str(argument.annotation) or isinstance(argument.default, bool)
-}
+def test_a_flag_is_true_or_false() -> None:
+    """Any text, number or null is refused by the name of the flag, whatever the other arguments are."""
+    client = md.Client("http://localhost", "a-key-of-my-own-0123456789")
+    flags = [
+        (function, flag.name)
+        for function in public_functions()
+        if str(getattr(function, "__module__", "")).startswith("marketdata")
+        for flag in inspect.signature(function).parameters.values()
+        if "bool" in str(flag.annotation) or isinstance(flag.default, bool)
+    ]
+    names = {(getattr(function, "__qualname__", ""), flag) for function, flag in flags}
+    assert {("rebuild", "unchanged"), ("Archive.pull", "dry_run"), ("Client", "strict"), ("prices", "both")} <= names
+    for function, flag in flags:
+        given = dict.fromkeys(("base_url", "api_key"), "http://localhost") if function is md.Client else {}
+        parameters = inspect.signature(function).parameters.values()
+        required = [one.name for one in parameters if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+        others: list[Any] = [md.Accessor(BOOKS) for _ in required]
+        if function.__qualname__.startswith("Client."):
+            others = [client, "m", "2026-01-01", "2026-01-02"][: len(required)]
+        for wrong in ["no", "", 0, 1, 1.0, [], b"x", np.array([True, False]), pd.NA]:
+            with pytest.raises(
+                md.errors.ConfigError, match=f"^{flag}=.* does not exist; allowed are False, True"
+            ) as refused:
+                function(*others, **{**given, flag: wrong})
+            assert refused.value.argument == flag
 
 
-@pytest.mark.parametrize(("function", "flag"), FLAGS, ids=lambda of: getattr(of, "__qualname__", of))
-def test_a_flag_is_true_or_false(function: Callable[..., Any], flag: str) -> None:
-    """Any other text, number or null is refused by the name of the flag, whatever the other arguments are."""
-    given = dict.fromkeys(("base_url", "api_key"), "http://localhost") if function is md.Client else {}
-    told = inspect.signature(function).parameters.values()
-    required = [one.name for one in told if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
-    if function.__qualname__.startswith("Client."):
-        needed = [md.Client("http://localhost", "a-key-of-my-own-0123456789"), "m", "2026-01-01", "2026-01-02"]
-        some: list[Any] = needed[: len(required)]
-    else:
-        some = [md.Accessor(BOOKS) for _ in required]
-    for wrong in ["no", "", 0, 1, 1.0, [], b"x", np.array([True, False]), pd.NA]:
-        with pytest.raises(
-            md.errors.ConfigError, match=f"^{flag}=.* does not exist; allowed are False, True"
-        ) as refused:
-            function(*some, **{**given, flag: wrong})
-        assert refused.value.argument == flag
-
-
-def test_flags_are_found() -> None:
-    """The test above covers flags of functions, methods and classes."""
-    found = {(getattr(function, "__qualname__", ""), flag) for function, flag in FLAGS}
-    assert {("rebuild", "unchanged"), ("Archive.pull", "dry_run"), ("Client", "strict"), ("prices", "both")} <= found
-
-
-@pytest.mark.parametrize("name", list(md.plot.__all__))
-def test_a_chart_is_marked_as_simulated_or_not(name: str) -> None:
-    """A text that would count as yes is refused by every chart."""
+def test_a_chart_names_what_it_cannot_draw() -> None:
+    """Axes that are none, columns that are no number, a token that is a frame, and a mark that is no yes."""
+    for given in ({"ax": "x"}, {"bins": 0}, {"bins": "many"}, {"token": YES}):
+        with pytest.raises(md.errors.ConfigError, match=next(iter(given))):
+            md.plot.depth(YES, **given)
     coverage = pl.DataFrame({"view": "books", "market_id": "m", "start": EPOCH, "end": EPOCH, "state": "final"})
-    given = {
+    frames = {
         "account": [md.account(FILLS, BOOKS, "1m").total], "calibration": [PRICES, MARKETS], "coverage": [coverage],
         "ladder": [YES], "metrics": [md.testing.metrics("polars")], "outcomes": [PRICES], "prices": [PRICES],
         "candles": [md.ohlc(PRICES, "1h")],
     }  # fmt: skip
-    with pytest.raises(md.errors.ConfigError, match=r"^simulated='no' does not exist; allowed are False, True"):
-        getattr(md.plot, name)(*given.get(name, [YES]), simulated="no")
+    for name in md.plot.__all__:
+        with pytest.raises(md.errors.ConfigError, match=r"^simulated='no' does not exist; allowed are False, True"):
+            getattr(md.plot, name)(*frames.get(name, [YES]), simulated="no")
 
 
-@pytest.mark.parametrize("given", [{"ax": "x"}, {"bins": 0}, {"bins": "many"}, {"token": YES}])
-def test_a_chart_names_what_it_cannot_draw(given: dict[str, Any]) -> None:
-    """Axes that are none, columns that are no number, and a token that is a frame."""
-    with pytest.raises(md.errors.ConfigError, match=next(iter(given))):
-        md.plot.depth(YES, **given)
-
-
-@pytest.mark.parametrize("name", ["latency", "exit_after"])
-def test_buckets_beyond_all_time_are_refused(name: str) -> None:
-    """A number of buckets that no time has is named, as any other wrong number is."""
-    for wrong in (10**8, 10**12, 10**20):
-        with pytest.raises(md.errors.ConfigError, match=f"{name}={wrong} is refused"):
-            md.execute(ORDERS, BOOKS, "1m", fees=0, **{name: wrong})  # type: ignore[arg-type]
+def test_numbers_beyond_all_bounds_are_refused() -> None:
+    """A number of buckets that no time has, and a fee in basis points, are named as any other wrong number is."""
+    for wrong in (10**8, 10**20):
+        for name in ("latency", "exit_after"):
+            with pytest.raises(md.errors.ConfigError, match=f"{name}={wrong} is refused"):
+                md.execute(ORDERS, BOOKS, "1m", fees=0, **{name: wrong})  # type: ignore[arg-type]
+    for call in (md.Fees.flat, md.Fees.quadratic):
+        with pytest.raises(md.errors.ConfigError, match=r"=500 is refused; .* from 0 to 1"):
+            call(500)
 
 
 def test_a_width_is_refused_by_the_name_of_its_argument() -> None:
     """No width is called ``resolution`` that the caller gave as something else."""
     calls = (("resolution", md.rebuild, []), ("width", md.diff, BOOKS), ("width", md.resample, PRICES, "1h"))
-    for name, function, *some in calls:
+    for name, function, *others in calls:
         with pytest.raises(md.errors.ConfigError, match=f"^{name}='14s' does not exist") as refused:
-            function(*some, **{name: "14s"})
+            function(*others, **{name: "14s"})
         assert refused.value.argument == name
-
-
-@pytest.mark.parametrize("call", [md.Fees.flat, md.Fees.quadratic])
-def test_a_fee_in_basis_points_is_refused(call: Callable[[float], Any]) -> None:
-    """A rate is a share."""
-    with pytest.raises(md.errors.ConfigError, match=r"=500 is refused; .* from 0 to 1"):
-        call(500)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Self, overload
+from typing import Any, Self
 
 import numpy as np
 
-from marketdata.display import html_table
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
@@ -62,17 +61,7 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<Fees: {self.text}>"
 
-    def _repr_html_(self) -> str:
-        fees_of_markets = ((market, fees.text) for market, fees in (self.markets or {}).items())
-        return html_table([("fees", self.text), *fees_of_markets])
-
-    @overload
-    def __call__(self, price: Floats, shares: Floats | float) -> Floats: ...
-
-    @overload
-    def __call__(self, price: float, shares: float) -> float: ...
-
-    def __call__(self, price: Floats | float, shares: Floats | float) -> Floats | float:
+    def __call__(self, price: Floats | float, shares: Floats | float) -> Any:
         """Fees of trades of ``shares`` at a ``price`` [USD each]: a number or an array."""
         if self.formula is None:
             raise ConfigError("These fees differ by market; fees.of_market(market_id) gives those of one.")

@@ -1,4 +1,4 @@
-"""Fills of market orders from the books of a token, and what they come to."""
+"""Fills of market orders from the books of a token, what they come to, and an account of them through time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketdata.points.columns import Books, Floats, Token
-from marketdata.points.fees import Schedule
+from marketdata.points.columns import Books, Floats, Ints, Side, Token
+from marketdata.points.fees import Charge, Schedule
+from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.schema import TOLERANCE
 
 # The price and size of each level of one side, and the shares that earlier orders left.
@@ -136,3 +137,64 @@ class Ledger:
         side, average = "buy" if order.buys else "sell", notional / shares if shares else np.nan
         self.fills.append(Fill(order.at, order.signal_ts, side, order.size, shares, average, notional, fee, status))
         return shares
+
+
+class Quotes(NamedTuple):
+    """The quotes of a token: its mid (or price) at rising times, and the bids that it could be sold into."""
+
+    ts: Ints
+    mid: Floats
+    bids: Side | None = None
+    charge: Charge | None = None
+
+
+class Holding(NamedTuple):
+    """One token of an account: its fills (times that rise, shares bought or -sold, money received or -paid)."""
+
+    ts: Ints
+    shares: Floats
+    money: Floats
+    quotes: Quotes
+    settled_at: int | None
+    payoff: float
+
+
+def amounts(holding: Holding, times: Ints) -> Floats:
+    """Money that moved until each time, the position at the mid, and what selling it would bring [USD].
+
+    A position is valued by the latest quote at or before the time, best bids first. It is NaN where there is no quote,
+    the quote has no mid, or its bids are for fewer shares.
+    """
+    done = np.searchsorted(holding.ts, times, side="right")
+    position = np.append(0.0, np.cumsum(holding.shares))
+    # A remainder in the last bits of a sum is no position.
+    position[position <= TOLERANCE * np.append(0.0, np.cumsum(np.abs(holding.shares)))] = 0.0
+    position, money = position[done], np.append(0.0, np.cumsum(holding.money))[done]
+    if holding.settled_at is not None:
+        over = times >= holding.settled_at
+        money, position = np.where(over, money + position * holding.payoff, money), np.where(over, 0.0, position)
+    ts, mid, bids, charge = holding.quotes
+    value, sale = np.zeros((2, len(times)))
+    rows = np.flatnonzero(position)
+    known = np.searchsorted(ts, times[rows], side="right") - 1
+    value[rows], sale[rows] = position[rows] * np.append(mid, np.nan)[known], np.nan
+    if bids is not None:
+        rows, known = rows[known >= 0], known[known >= 0]
+        _, paid, available, fee = fill_orders(bids.take(known), position[rows], charge=charge)
+        sale[rows] = np.where(available < position[rows] * (1 - TOLERANCE), np.nan, paid - fee)
+    return np.stack((money, value, sale))
+
+
+def equity(total: Floats, cash: float) -> dict[str, Floats]:
+    """An account with so much cash at the beginning, and how far it is below its greatest equity before."""
+    money, value, sale = total
+    equity = cash + money + value
+    return {
+        "cash": cash + money,
+        "value": value,
+        "sale": sale,
+        "equity": equity,
+        "profit": money + value,
+        "profit_sold": money + sale,
+        "drawdown": np.maximum.accumulate(np.where(np.isnan(equity), -np.inf, equity)) - equity,
+    }

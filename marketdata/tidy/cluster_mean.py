@@ -12,12 +12,12 @@ from marketdata.adapters.dispatch import F, as_kind_of, in_memory, names_of, rea
 from marketdata.adapters.frame import Column, Frame, Passed
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, FewMarketsWarning, MissingValuesWarning, NotTidyError, warn
-from marketdata.points import intervals
+from marketdata.points import scores
 from marketdata.points.arguments import text, texts
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.forward import one_token_per_market
-from marketdata.points.intervals import Sampling
 from marketdata.points.schema import ID_COLUMNS, require
+from marketdata.points.scores import Sampling
 
 
 def cluster_mean(
@@ -98,7 +98,7 @@ def cluster_mean(
         counts = one_token_per_market([(*of_token, None)[:3] for of_token in tokens])[token]
     values, market, clusters = rows.numbers(chosen), rows.codes("market_id"), _codes(rows, unit, nullable=False)
     first, group = _groups(rows, groups, counts)
-    means = intervals.means(values, group, len(first), clusters, sampling)
+    means = scores.means(values, group, len(first), clusters, sampling)
     points = np.bincount(group[group >= 0], minlength=len(first))
     warn_of_means(chosen, sampling, means["effective"], points - means["points"], points)
     columns: dict[str, Column] = {name: Passed(rows, name, first) for name in groups}
@@ -152,15 +152,15 @@ def warn_of_means(name: str, sampling: Sampling | None, effective: Floats, missi
 
 
 def warn_of_few(name: str, sampling: Sampling | None, effective: Floats, problem: str = "") -> None:
-    """FewMarketsWarning for intervals over few clusters, and for another ``problem`` of the intervals."""
-    few = effective[(effective > 0) & (effective < intervals.ENOUGH)]
+    """FewMarketsWarning for intervals over few clusters, and for another ``problem`` of the scores."""
+    few = effective[(effective > 0) & (effective < scores.ENOUGH)]
     problems = [problem] if problem else []
     if len(few):
         least = f"rests on as few as {few.min():.3g} effective clusters in {len(few)} of {len(effective)} rows"
         problems.insert(0, least)
     if problems and sampling is not None:
         warn(
-            f"The {sampling.share:.0%} interval of {name} {', and '.join(problems)}. Below {intervals.ENOUGH} clusters "
+            f"The {sampling.share:.0%} interval of {name} {', and '.join(problems)}. Below {scores.ENOUGH} clusters "
             "an interval covers less often than it says.",
             FewMarketsWarning,
             hint="Add markets, or leave the interval out with interval=None.",

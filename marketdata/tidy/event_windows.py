@@ -1,4 +1,4 @@
-"""Rows around moments, with times relative to the moment, and the time to the resolution of a market."""
+"""Rows around moments, with times relative to the moment."""
 
 from __future__ import annotations
 
@@ -6,48 +6,15 @@ import datetime as dt
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, run, series_of
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points import windows as rules
-from marketdata.points.schema import ID_COLUMNS, Kind, require
+from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
-from marketdata.tidy.outcomes import resolution_times
 from marketdata.times import SECOND, to_duration
-
-_WINDOW_KINDS: tuple[Kind, ...] = ("books", "series")
-_TIME_LEFT, _MOMENT, _OFFSET = "time_to_resolution", "moment", "offset"
-
-
-def time_to_resolution(frame: F, outcomes: Any) -> F:
-    """Add the time from each row to the resolution of its market.
-
-    Returns the tidy frame, rows as they were, with ``time_to_resolution`` [s]. It counts from ``ts``, the start of the
-    bucket, to ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records), or to ``closed_at`` where
-    that is null. It is negative after the resolution and null while the market is open. It was not known at
-    the time, so group or filter a study by it, but do not trade on it.
-
-    Examples
-    --------
-    >>> prices = md.testing.prices("polars", buckets=1)
-    >>> markets = md.testing.markets("polars")
-    >>> md.time_to_resolution(prices, markets)["time_to_resolution"].to_list()
-    [86400.0, 86400.0]
-    """
-    ends = resolution_times(outcomes)
-
-    def with_time_left(part: Frame) -> Native:
-        require("A tidy frame", ["market_id"], part.names)
-        markets, market = frames.distinct_ids(part, ["market_id"])
-        at = np.array([ends.get(str(name), np.nan) for (name,) in markets], float)
-        left = (at[market] - part.times("ts")) / SECOND
-        return frames.with_columns(part, {_TIME_LEFT: left})
-
-    return run(frame, with_time_left, _WINDOW_KINDS, partition_by="row", keep_extra=True)
 
 
 @renamed
@@ -84,19 +51,14 @@ def around(
     reach = to_duration(before, "before"), to_duration(after, "after")
     bucket = None if width is None else BucketWidth.of(width, "width")
     table = series_of(moments, "A frame of moments", ["ts"])
-    return run(
-        frame,
-        partial(_windows, moments=table, reach=reach, width=bucket),
-        _WINDOW_KINDS,
-        partition_by="token",
-        keep_extra=True,
-    )
+    windows = partial(_windows, moments=table, reach=reach, width=bucket)
+    return run(frame, windows, ("books", "series"), partition_by="token", keep_extra=True)
 
 
 def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: BucketWidth | None) -> Native:
     keys = [c for c in ID_COLUMNS[:2] if c in moments.names]
     further = [c for c in moments.names if c not in (*ID_COLUMNS, "ts")]
-    twice = sorted({*further, _MOMENT, _OFFSET} & set(frame.names))
+    twice = sorted({*further, "moment", "offset"} & set(frame.names))
     if twice:
         raise ConfigError(
             f"{', '.join(map(repr, twice))} would be in the result twice; rename the column of one frame."
@@ -112,5 +74,5 @@ def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: Bucket
     if width is not None:
         offset = offset // width.micros * width.micros
     values: dict[str, Column] = {c: frames.column_of_other_frame(moments, c, at) for c in further}
-    values |= {_MOMENT: frames.times(moment), _OFFSET: offset / SECOND}
+    values |= {"moment": frames.times(moment), "offset": offset / SECOND}
     return frames.rows_to_frame(frame, rows, values)

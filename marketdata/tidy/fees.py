@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from marketdata.errors import NotTidyError
@@ -77,13 +78,19 @@ class Fees(Schedule):
 
 def _rate(market: str, record: Mapping[str, object]) -> float | None:
     """The rate in a market record; None where the record has none."""
-    if any(_is_off(market, name, record.get(name)) for name in _SWITCHES):
-        return 0.0
+    for name in _SWITCHES:
+        switch = str(record.get(name)).strip().lower()
+        if switch in ("false", "0", "0.0"):
+            return 0.0
+        if switch not in ("none", "true", "1", "1.0"):
+            raise NotTidyError(f"{name} of market {market!r} is {switch!r}; allowed are true, false, 1, 0 and null.")
     for name in _SCHEDULES:
-        given = record.get(name)
+        schedule = given = record.get(name)
         if given is None:
             continue
-        schedule = _decoded(given) if isinstance(given, str) else given
+        if isinstance(given, str):
+            with suppress(ValueError):
+                schedule = json.loads(given)
         if not isinstance(schedule, Mapping):
             raise NotTidyError(f"{name} of market {market!r} is {given!r}; a schedule of fees is a dict or its JSON.")
         exponent = schedule.get("exponent", schedule.get("e"))
@@ -96,21 +103,3 @@ def _rate(market: str, record: Mapping[str, object]) -> float | None:
         if rate is not None:
             return number(f"The rate in {name} of market {market!r}", rate, least=0.0, most=1.0)
     return None
-
-
-def _is_off(market: str, name: str, switch: object) -> bool:
-    """Whether a record says that there are no fees; NotTidyError for a switch that says neither."""
-    text = str(switch).strip().lower()
-    if switch is None or text in ("true", "1", "1.0"):
-        return False
-    if text in ("false", "0", "0.0"):
-        return True
-    raise NotTidyError(f"{name} of market {market!r} is {switch!r}; allowed are true, false, 1, 0 and null.")
-
-
-def _decoded(text: str) -> object:
-    """JSON, or the text if it is none."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

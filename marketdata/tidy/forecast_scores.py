@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, get_args
@@ -14,11 +15,10 @@ from marketdata.adapters.dispatch import F, at_once, in_memory, is_in_memory, is
 from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
 from marketdata.errors import ConfigError, NotTidyError, OpenMarketsWarning, warn
 from marketdata.points import scores
-from marketdata.points.arguments import choice, number, text, texts, whole
+from marketdata.points.arguments import choice, number, texts, whole
 from marketdata.points.columns import Ints, Token
-from marketdata.points.intervals import Sampling
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
-from marketdata.points.scores import Forecasts
+from marketdata.points.scores import Forecasts, Sampling
 from marketdata.tidy.cluster_mean import warn_of_few
 from marketdata.tidy.measures import KINDS
 from marketdata.tidy.outcomes import Key, Outcomes, Payoffs, Tokens, for_tokens
@@ -27,7 +27,6 @@ from marketdata.tidy.returns import probability_of
 
 Of = Literal["market", "token", "all"]
 By = str | Iterable[str] | None
-_Counted = Callable[[Frame], tuple[Sequence[Token], Ints, Forecasts]]
 _PROBABILITY_KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 
 
@@ -108,8 +107,14 @@ def brier(
     >>> scores.select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
     """
-    options = _options(choice("of", of, get_args(Of)), outcomes, by, cluster, interval, resamples, seed)
-    return _scored(frame, options, "brier", scores.squared_error, 0.0)
+    scoring = _Scoring(
+        choice("of", of, get_args(Of)),
+        outcomes,
+        groups_of_markets("by", by, outcomes),
+        groups_of_markets("cluster", cluster, outcomes),
+        Sampling.of(interval, resamples, seed),
+    )
+    return scoring.score(frame, "brier", scores.squared_error)
 
 
 def log_score(
@@ -133,8 +138,14 @@ def log_score(
     least = number("clip", clip)
     if least >= 0.5:
         raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
-    options = _options(choice("of", of, get_args(Of)), outcomes, by, cluster, interval, resamples, seed)
-    return _scored(frame, options, "log_score", scores.log_loss, least)
+    scoring = _Scoring(
+        choice("of", of, get_args(Of)),
+        outcomes,
+        groups_of_markets("by", by, outcomes),
+        groups_of_markets("cluster", cluster, outcomes),
+        Sampling.of(interval, resamples, seed),
+    )
+    return replace(scoring, clip=least).score(frame, "log_score", scores.log_loss)
 
 
 def calibration(
@@ -183,10 +194,14 @@ def calibration(
     [(0.4, 2, 0.45, 0.5)]
     """
     count = whole("bins", bins)
-    options = _options(choice("of", of, ("market", "token")), outcomes, by, cluster, interval)
-    frame = read(frame)
-    counted = _counted(frame, options, pooled=True, clip=0.0)
-    return _in_two_steps(frame, counted, partial(_curves, options=options, bins=count))
+    scoring = _Scoring(
+        choice("of", of, ("market", "token")),
+        outcomes,
+        groups_of_markets("by", by, outcomes),
+        groups_of_markets("cluster", cluster, outcomes),
+        Sampling.of(interval),
+    )
+    return scoring.in_two_steps(frame, partial(scoring.curves, bins=count))
 
 
 class _Groups(NamedTuple):
@@ -210,32 +225,146 @@ class _Groups(NamedTuple):
         return {name: Passed(self.outcomes, name, self.rows[group]) for name in self.by} if self.outcomes else {}
 
 
-class _Options(NamedTuple):
-    of: str
+@dataclass(frozen=True)
+class _Scoring:
+    """The arguments of a score; prices are taken not closer to 0 and 1 than ``clip``."""
+
+    unit: str
     outcomes: Outcomes
     groups: _Groups
     clusters: _Groups
     sampling: Sampling | None
+    clip: float = 0.0
+
+    def score(self, frame: F, name: str, loss: scores.Loss) -> F:
+        """A score by market, token or over all."""
+        if self.unit == "all":
+            return self.in_two_steps(frame, partial(self.overall, name=name, loss=loss))
+        frame = read(frame)
+        payoffs = self.payoffs_in(frame, pooled=False)
+
+        def means(part: Frame) -> Native:
+            tokens, token, forecasts = self.forecasts(part, payoffs)
+            by_token = self.unit == "token"
+            _, first, which = np.unique(token if by_token else forecasts.market, return_index=True, return_inverse=True)
+            points = np.bincount(which)
+            outcome, score = (
+                np.bincount(which, values) / points for values in (forecasts.paid, loss(forecasts.p, forecasts.paid))
+            )
+            ids = ID_COLUMNS if by_token else ID_COLUMNS[:1]
+            columns: dict[str, Column] = {c: Texts(token[first], [getattr(one, c) for one in tokens]) for c in ids}
+            columns |= self.groups.columns(self.groups.of(tokens[i].market_id for i in token[first].tolist()))
+            columns |= {"outcome": outcome} if by_token else {}
+            return part.build({**columns, "points": points, name: score}, len(first))
+
+        return run(frame, means, _PROBABILITY_KINDS, partition_by="market")
+
+    def payoffs_in(self, frame: Native, *, pooled: bool) -> Callable[[Tokens], dict[Key, float]]:
+        """The payoffs of those tokens of a frame whose prices count."""
+
+        def payoffs(tokens: Tokens) -> dict[Key, float]:
+            tokens = list(tokens)
+            resolved = Payoffs(self.outcomes, tokens)
+            if pooled:
+                _warn_of_open({market for market, *_ in tokens}, resolved.open)
+            for market, of_market in groupby(tokens, key=lambda token: token[0]) if self.unit != "token" else ():
+                ranked = sorted(
+                    (str(label).casefold() != "yes", token != resolved.first.get(market), token)
+                    for _, token, label in of_market
+                )
+                # A frame may have two tokens of a market of three, and these are different forecasts.
+                if len(ranked) == 2 and len(resolved.named.get(market, ())) <= 2:
+                    resolved.payoff.pop((market, ranked[1][2]), None)
+            return resolved.payoff
+
+        return for_tokens(frame, payoffs)
+
+    def forecasts(
+        self, frame: Frame, payoffs: Callable[[Tokens], dict[Key, float]]
+    ) -> tuple[Sequence[Token], Ints, Forecasts]:
+        """The tokens of a frame, and its forecasts that count with the number of their token."""
+        series, value = probability_of(frame)
+        paid = payoffs(series.tokens)
+        payoff = np.array([paid.get(token[:2], np.nan) for token in series.tokens])
+        # Tokens are in order, and so are the numbers of their markets.
+        market = np.unique([token.market_id for token in series.tokens], return_inverse=True)[1]
+        counts = ~np.isnan(series.values[value]) & ~np.isnan(payoff)[series.token]
+        token, p = series.token[counts].astype(np.int64), series.values[value][counts].clip(self.clip, 1 - self.clip)
+        return series.tokens, token, Forecasts(market[token], p, payoff[token], np.ones(len(p)))
+
+    def in_two_steps(self, frame: F, finish: Callable[[Native], Native]) -> F:
+        """The forecasts of each market where the frame is, and what is computed from all of them in one place."""
+        frame = read(frame)
+        payoffs = self.payoffs_in(frame, pooled=True)
+
+        def merged(part: Frame) -> Native:
+            tokens, token, forecasts = self.forecasts(part, payoffs)
+            prices, price = np.unique(forecasts.p, return_inverse=True)
+            _, first, points = np.unique(token * len(prices) + price, return_index=True, return_counts=True)
+            columns: dict[str, Column] = {"market_id": Texts(token[first], [one.market_id for one in tokens])}
+            columns |= {"p": forecasts.p[first], "paid": forecasts.paid[first], "points": points}
+            return part.build(columns, len(first))
+
+        if is_in_memory(frame) or is_lazy(frame):
+            return run(frame, lambda part: finish(merged(part)), _PROBABILITY_KINDS, partition_by="all")
+        return at_once(run(frame, merged, _PROBABILITY_KINDS, partition_by="market"), finish)
+
+    def overall(self, part: Native, *, name: str, loss: scores.Loss) -> Native:
+        """The score of each group, from the forecasts of the first step."""
+        frame, forecasts, group, clusters = self.grouped(part)
+        # Without columns to group by there is one group, even if it has no forecast.
+        numbers = np.unique(group) if self.groups.by else np.zeros(1, np.int64)
+        worst = float(loss(np.array(self.clip), np.array(1.0)))
+        rows = [scores.overall(forecasts.take(group == n), loss, clusters, self.sampling, worst) for n in numbers]
+        names = ["markets", "points", name, f"{name}_low", f"{name}_high"]
+        names += ["miscalibration", "discrimination", "uncertainty", "effective"]
+        columns = _columns(names, rows)
+        effective = columns.pop("effective")
+        if self.sampling:
+            alike = int(((columns["markets"] > 1) & (effective == 0)).sum())
+            problem = f"is null in {alike} of {len(rows)} rows, whose markets all paid the same" if alike else ""
+            warn_of_few(name, self.sampling, effective, problem)
+        else:
+            del columns[f"{name}_low"], columns[f"{name}_high"]
+        return frame.build(self.groups.columns(numbers) | columns, len(rows))
+
+    def curves(self, part: Native, *, bins: int) -> Native:
+        """The bins of each group, from the forecasts of the first step."""
+        frame, forecasts, group, clusters = self.grouped(part)
+        bin_of_group = group * bins + np.clip(np.floor(forecasts.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
+        numbers = np.unique(bin_of_group)
+        rows = [scores.bin_summary(forecasts.take(bin_of_group == n), clusters, self.sampling) for n in numbers]
+        at = numbers % bins
+        keys = {**self.groups.columns(numbers // bins), "bin_start": at / bins, "bin_end": (at + 1) / bins}
+        ends = ["markets", "outcome_low", "outcome_high"] if self.sampling else []
+        return frame.build(keys | _columns(["points", "forecast", "outcome", *ends], rows), len(rows))
+
+    def grouped(self, part: Native) -> tuple[Frame, Forecasts, Ints, Ints]:
+        """The forecasts by market, price and payoff; the group of each, and the cluster of each market."""
+        frame = in_memory(part)
+        ids, which = frames.distinct_ids(frame, ["market_id"])
+        markets, number_of_id = np.unique([str(market) for (market,) in ids], return_inverse=True)
+        forecasts = Forecasts(number_of_id[which], *(frame.numbers(c) for c in Forecasts._fields[1:]))
+        forecasts = forecasts.take(np.lexsort((forecasts.paid, forecasts.p, forecasts.market)))
+        group = self.groups.of(markets.tolist())[forecasts.market]
+        return frame, forecasts, group, self.clusters.as_clusters(markets.tolist())
 
 
-def _options(
-    of: str, outcomes: Outcomes, by: By, cluster: str, interval: float | None, resamples: int = 1, seed: int = 0
-) -> _Options:
-    """The arguments of a score, checked before a frame is read."""
-    sampling = Sampling.of(interval, resamples, seed)
-    groups = groups_of_markets("by", [] if by is None else texts("by", by, "a column of market records"), outcomes)
-    return _Options(of, outcomes, groups, clusters_of_markets(cluster, outcomes), sampling)
+def _warn_of_open(markets: set[str], unresolved: set[str]) -> None:
+    if still_open := len(markets & unresolved):
+        warn(
+            f"{still_open} of {len(markets)} markets of the frame are open and left out. Where a question can end "
+            "early on one outcome, those that have resolved so far are no fair sample.",
+            OpenMarketsWarning,
+            hint="Score only markets whose scheduled end (ends_at of md.outcomes) has passed, whether they ended early "
+            "or not.",
+        )
 
 
-def clusters_of_markets(cluster: str, outcomes: Outcomes) -> _Groups:
-    """The groups that an argument ``cluster`` names."""
-    unit = text("cluster", cluster, "a column of market records")
-    return groups_of_markets("cluster", [] if unit == "market_id" else [unit], outcomes)
-
-
-def groups_of_markets(argument: str, names: list[str], outcomes: Outcomes) -> _Groups:
-    """Markets grouped by columns of a frame of outcomes or records."""
-    if not names:
+def groups_of_markets(argument: str, given: By, outcomes: Outcomes) -> _Groups:
+    """Markets grouped by columns of a frame of outcomes or records; by none if they are None or "market_id" itself."""
+    names = [] if given is None else texts(argument, given, "a column of market records")
+    if not names or (argument == "cluster" and names == ["market_id"]):
         return _Groups()
     if isinstance(outcomes, Mapping):
         raise ConfigError(
@@ -258,136 +387,6 @@ def groups_of_markets(argument: str, names: list[str], outcomes: Outcomes) -> _G
     number = {value: i for i, value in enumerate(sorted(row_of_group))}
     rows = np.array([row_of_group[value] for value in number], np.int64)
     return _Groups(names, in_memory(outcomes), {market: number[value] for market, value in values.items()}, rows)
-
-
-def _scored(frame: F, options: _Options, name: str, loss: scores.Loss, clip: float) -> F:
-    """A score by market, token or over all, of prices taken not closer to 0 and 1 than ``clip``."""
-    frame = read(frame)
-    counted = _counted(frame, options, pooled=options.of == "all", clip=clip)
-    if options.of == "all":
-        worst = float(loss(np.array(clip), np.array(1.0)))
-        finish = partial(_overall, options=options, name=name, loss=loss, worst=worst)
-        return _in_two_steps(frame, counted, finish)
-
-    def means(part: Frame) -> Native:
-        tokens, token, forecasts = counted(part)
-        by_token = options.of == "token"
-        _, first, which = np.unique(token if by_token else forecasts.market, return_index=True, return_inverse=True)
-        points = np.bincount(which)
-        outcome, score = (
-            np.bincount(which, values) / points for values in (forecasts.paid, loss(forecasts.p, forecasts.paid))
-        )
-        scored = [tokens[i] for i in token[first].tolist()]
-        ids = ID_COLUMNS if by_token else ID_COLUMNS[:1]
-        columns: dict[str, Column] = {c: Texts(np.arange(len(scored)), [getattr(t, c) for t in scored]) for c in ids}
-        columns |= options.groups.columns(options.groups.of(t.market_id for t in scored))
-        columns |= {"outcome": outcome} if by_token else {}
-        return part.build({**columns, "points": points, name: score}, len(scored))
-
-    return run(frame, means, _PROBABILITY_KINDS, partition_by="market")
-
-
-def _counted(frame: Native, options: _Options, *, pooled: bool, clip: float) -> _Counted:
-    """How the forecasts that count are found in parts of a frame."""
-    lookup = partial(_payoffs, outcomes=options.outcomes, of=options.of, pooled=pooled)
-    return partial(_forecasts, payoffs=for_tokens(frame, lookup), clip=clip)
-
-
-def _payoffs(tokens: Tokens, *, outcomes: Outcomes, of: str, pooled: bool) -> dict[Key, float]:
-    """The payoff of each token whose prices count."""
-    tokens = list(tokens)
-    resolved = Payoffs(outcomes, tokens)
-    payoffs = resolved.payoff
-    markets = {market for market, *_ in tokens}
-    if pooled and (still_open := len(markets & resolved.open)):
-        warn(
-            f"{still_open} of {len(markets)} markets of the frame are open and left out. Where a question can end "
-            "early on one outcome, those that have resolved so far are no fair sample.",
-            OpenMarketsWarning,
-            hint="Score only markets whose scheduled end (ends_at of md.outcomes) has passed, whether they ended early "
-            "or not.",
-        )
-    for market, of_market in groupby(tokens, key=lambda token: token[0]) if of != "token" else ():
-        ranked = sorted(
-            (str(label).casefold() != "yes", token != resolved.first.get(market), token)
-            for _, token, label in of_market
-        )
-        # A frame may have two tokens of a market of three, and these are different forecasts.
-        if len(ranked) == 2 and len(resolved.named.get(market, ())) <= 2:
-            payoffs.pop((market, ranked[1][2]), None)
-    return payoffs
-
-
-def _forecasts(
-    frame: Frame, *, payoffs: Callable[[Tokens], Mapping[Key, float]], clip: float
-) -> tuple[Sequence[Token], Ints, Forecasts]:
-    """The tokens of a frame, and its forecasts that count with the number of their token."""
-    series, value = probability_of(frame)
-    paid = payoffs(series.tokens)
-    payoff = np.array([paid.get(token[:2], np.nan) for token in series.tokens])
-    # Tokens are in order, and so are the numbers of their markets.
-    market = np.unique([token.market_id for token in series.tokens], return_inverse=True)[1]
-    counts = ~np.isnan(series.values[value]) & ~np.isnan(payoff)[series.token]
-    token, p = series.token[counts].astype(np.int64), series.values[value][counts]
-    return series.tokens, token, Forecasts(market[token], p.clip(clip, 1 - clip), payoff[token], np.ones(len(p)))
-
-
-def _in_two_steps(frame: F, counted: _Counted, finish: Callable[[Native], Native]) -> F:
-    """The forecasts of each market where the frame is, and what is computed from all of them in one place."""
-
-    def merged(part: Frame) -> Native:
-        tokens, token, forecasts = counted(part)
-        prices, price = np.unique(forecasts.p, return_inverse=True)
-        _, first, points = np.unique(token * len(prices) + price, return_index=True, return_counts=True)
-        columns: dict[str, Column] = {"market_id": Texts(token[first], [one.market_id for one in tokens])}
-        columns |= {"p": forecasts.p[first], "paid": forecasts.paid[first], "points": points}
-        return part.build(columns, len(first))
-
-    if is_in_memory(frame) or is_lazy(frame):
-        return run(frame, lambda part: finish(merged(part)), _PROBABILITY_KINDS, partition_by="all")
-    return at_once(run(frame, merged, _PROBABILITY_KINDS, partition_by="market"), finish)
-
-
-def _forecasts_and_markets(part: Native) -> tuple[Frame, Forecasts, list[str]]:
-    """The forecasts of the first step by market, price and payoff, and the ids of the markets by their number."""
-    frame = in_memory(part)
-    ids, which = frames.distinct_ids(frame, ["market_id"])
-    markets, number_of_id = np.unique([str(market) for (market,) in ids], return_inverse=True)
-    forecasts = Forecasts(number_of_id[which], *(frame.numbers(c) for c in Forecasts._fields[1:]))
-    return frame, forecasts.take(np.lexsort((forecasts.paid, forecasts.p, forecasts.market))), markets.tolist()
-
-
-def _overall(part: Native, *, options: _Options, name: str, loss: scores.Loss, worst: float) -> Native:
-    frame, forecasts, markets = _forecasts_and_markets(part)
-    group = options.groups.of(markets)[forecasts.market]
-    # Without columns to group by there is one group, even if it has no forecast.
-    numbers = np.unique(group) if options.groups.by else np.zeros(1, np.int64)
-    clusters, sampling = options.clusters.as_clusters(markets), options.sampling
-    rows = [scores.overall(forecasts.take(group == n), loss, clusters, sampling, worst) for n in numbers]
-    names = ["markets", "points", name, f"{name}_low", f"{name}_high"]
-    names += ["miscalibration", "discrimination", "uncertainty", "effective"]
-    columns = _columns(names, rows)
-    effective = columns.pop("effective")
-    if sampling:
-        alike = int(((columns["markets"] > 1) & (effective == 0)).sum())
-        problem = f"is null in {alike} of {len(rows)} rows, whose markets all paid the same" if alike else ""
-        warn_of_few(name, sampling, effective, problem)
-    else:
-        del columns[f"{name}_low"], columns[f"{name}_high"]
-    return frame.build(options.groups.columns(numbers) | columns, len(rows))
-
-
-def _curves(part: Native, *, options: _Options, bins: int) -> Native:
-    frame, forecasts, markets = _forecasts_and_markets(part)
-    group = options.groups.of(markets)[forecasts.market]
-    bin_of_group = group * bins + np.clip(np.floor(forecasts.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
-    numbers = np.unique(bin_of_group)
-    clusters, sampling = options.clusters.as_clusters(markets), options.sampling
-    rows = [scores.bin_summary(forecasts.take(bin_of_group == n), clusters, sampling) for n in numbers]
-    at = numbers % bins
-    keys = {**options.groups.columns(numbers // bins), "bin_start": at / bins, "bin_end": (at + 1) / bins}
-    ends = ["markets", "outcome_low", "outcome_high"] if sampling else []
-    return frame.build(keys | _columns(["points", "forecast", "outcome", *ends], rows), len(rows))
 
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[float]]) -> dict[str, Any]:

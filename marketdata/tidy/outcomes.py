@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, as_kind_of, distinct_rows, in_memory, is_in_memory, names_of
-from marketdata.adapters.frame import Column, Native
+from marketdata.adapters.dispatch import F, as_kind_of, distinct_rows, in_memory, is_in_memory, names_of, run
+from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.columns import Floats, Token
 from marketdata.points.order import NO_TIME
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.records import columns_of
-from marketdata.times import to_micros
+from marketdata.times import SECOND, to_micros
 
 T = TypeVar("T")
 Outcomes = Native | Mapping[str, object]
@@ -81,13 +81,35 @@ def outcomes(markets: F) -> F:
     return as_kind_of(markets, columns, len(data["market_id"]))  # type: ignore[no-any-return]
 
 
-def resolution_times(given: Native) -> dict[str, int]:
-    """When markets resolved [microseconds], from outcomes or market records; ConfigError if it is not a frame."""
-    data = _read(given, _ALLOWED_OUTCOMES)
+def time_to_resolution(frame: F, outcomes: Any) -> F:
+    """Add the time from each row to the resolution of its market.
+
+    Returns the tidy frame, rows as they were, with ``time_to_resolution`` [s]. It counts from ``ts``, the start of the
+    bucket, to ``resolved_at`` of ``outcomes`` (the result of `outcomes`, or market records), or to ``closed_at`` where
+    that is null. It is negative after the resolution and null while the market is open. It was not known at
+    the time, so group or filter a study by it, but do not trade on it.
+
+    Examples
+    --------
+    >>> prices = md.testing.prices("polars", buckets=1)
+    >>> markets = md.testing.markets("polars")
+    >>> md.time_to_resolution(prices, markets)["time_to_resolution"].to_list()
+    [86400.0, 86400.0]
+    """
+    data = _read(outcomes, _ALLOWED_OUTCOMES)
     if "token_ids" in data or not {"resolved_at", "closed_at"} & data.keys():
         data = _of_records(data)
     require("A frame of outcomes", ["market_id"], data)
-    return _resolved(data)
+    ends = _resolved(data)
+
+    def with_time_left(part: Frame) -> Native:
+        require("A tidy frame", ["market_id"], part.names)
+        markets, market = frames.distinct_ids(part, ["market_id"])
+        at = np.array([ends.get(str(name), np.nan) for (name,) in markets], float)
+        left = (at[market] - part.times("ts")) / SECOND
+        return frames.with_columns(part, {"time_to_resolution": left})
+
+    return run(frame, with_time_left, ("books", "series"), partition_by="row", keep_extra=True)
 
 
 def _read(given: Native, allowed: str = "a frame of market records") -> dict[str, list[Any]]:

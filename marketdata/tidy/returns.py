@@ -30,17 +30,11 @@ def value_of(frame: Frame, value: str | None) -> tuple[Series, str]:
     """
     best = top(frame) if frame.kind in ("books", "nested") else None
     columns = value_columns(frame.names if best is None else best.values)
-
-    def is_number(name: str) -> bool:
-        return best is not None or frame.is_number(name)
-
-    given = None if value is None else text("value", value, "the name of a column")
-    chosen = given if given is not None else next((c for c in ("price", "mid") if c in columns), None)
-    numbers = [c for c in columns if c == chosen or is_number(c)]
-    if chosen is None and len(numbers) == 1:
-        chosen = numbers[0]
-    if chosen is None or chosen not in numbers or (given is not None and len(frame) and not is_number(given)):
-        numbers = [c for c in numbers if c != value]
+    numbers = [c for c in columns if best is not None or frame.is_number(c)]
+    default = next((c for c in ("price", "mid") if c in columns), numbers[0] if len(numbers) == 1 else None)
+    chosen = default if value is None else text("value", value, "the name of a column")
+    is_other = chosen not in columns if value is None or not len(frame) else chosen not in numbers
+    if chosen is None or is_other:
         raise ConfigError(
             f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
         )

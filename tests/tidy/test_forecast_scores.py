@@ -21,9 +21,7 @@ from reference.kinds import KINDS, close, of_kind
 from reference.markets import forecasts, in_kind
 
 import marketdata as md
-from marketdata.points import intervals
-from marketdata.points.intervals import Sampling
-from marketdata.tidy.outcomes import resolution_times
+from marketdata.points.scores import Sampling, mean_interval, share_interval
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::marketdata.errors.FewMarketsWarning"),
@@ -184,7 +182,7 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
     """Whole markets are drawn with replacement, and each sample is measured by its own error."""
     pairs = [(t / 20 * w, w) for t, w in sums]
     total, weight = np.array(pairs, float).T
-    got = intervals.mean_interval(total, weight, Sampling(share, 50, seed), (0.0, 1.0))
+    got = mean_interval(total, weight, Sampling(share, 50, seed), (0.0, 1.0))
     assume(len({t for t, _ in sums}) > 1)  # else the error is 0 but for rounding
     assert np.allclose(got, studentized(pairs, seed, share, 50, (0.0, 1.0)), atol=1e-6)
 
@@ -192,9 +190,9 @@ def test_the_interval_equals_a_plain_bootstrap(sums: list[tuple[int, int]], seed
 def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> None:
     """One market says nothing of the spread of markets."""
     one, two = np.array([0.25]), np.array([0.25, 0.25])
-    assert np.isnan(intervals.mean_interval(one, one / one, Sampling(0.95, 20))).all()
-    assert np.isnan(intervals.share_interval(one, one / one, 0.95)).all()
-    assert intervals.mean_interval(two, two / two, Sampling(0.95, 20)) == (0.25, 0.25)
+    assert np.isnan(mean_interval(one, one / one, Sampling(0.95, 20))).all()
+    assert np.isnan(share_interval(one, one / one, 0.95)).all()
+    assert mean_interval(two, two / two, Sampling(0.95, 20)) == (0.25, 0.25)
 
 
 @given(
@@ -204,7 +202,7 @@ def test_an_interval_of_one_market_is_null_and_that_of_equal_ones_a_point() -> N
 def test_the_interval_of_a_share_solves_wilsons_equation(markets: list[tuple[bool, int]], share: float) -> None:
     """Its ends are the shares from which the one that was seen is z standard errors away."""
     won, weight = np.array(markets, float).T
-    low, high = intervals.share_interval(won * weight, weight, share)
+    low, high = share_interval(won * weight, weight, share)
     mean, count = (won * weight).sum() / weight.sum(), weight.sum() ** 2 / (weight**2).sum()
     z = NormalDist().inv_cdf((1 + share) / 2)
     for end in (low, high):
@@ -222,9 +220,9 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(markets: int) -> N
         won = rng.random(markets) < 0.3
         points = rng.integers(1, 30, markets).astype(float)
         lost = rng.gamma(0.5, 0.2, markets) * points
-        low, high = intervals.mean_interval(lost, points, Sampling(0.95, 200, study))
+        low, high = mean_interval(lost, points, Sampling(0.95, 200, study))
         of_mean += low <= 0.1 <= high
-        low, high = intervals.share_interval(won * points, points, 0.95)
+        low, high = share_interval(won * points, points, 0.95)
         of_share += low <= 0.3 <= high
     assert min(of_mean, of_share) >= 182
 
@@ -260,10 +258,10 @@ def test_an_interval_by_event_is_that_of_one_market_per_event(events: list[int],
     if score == "brier":
         want = (np.nan, np.nan)
         if len(set(won)) > 1:
-            want = intervals.mean_interval(np.array(lost) * weight, weight, Sampling(0.9), (0.0, 1.0))
+            want = mean_interval(np.array(lost) * weight, weight, Sampling(0.9), (0.0, 1.0))
         got = by_event.select("brier_low", "brier_high").row(0)
     else:
-        want = intervals.share_interval(np.array(won) * weight, weight, 0.9)
+        want = share_interval(np.array(won) * weight, weight, 0.9)
         got = by_event.select("outcome_low", "outcome_high").row(0)
     assert len(ids) == 4
     assert close([got], [tuple(None if math.isnan(end) else end for end in want)])
@@ -524,8 +522,12 @@ def test_times_of_an_open_market_are_those_of_its_record() -> None:
     got = md.outcomes(markets)
     assert got.filter(market_id="scale")["payoff"].null_count() == 2
     assert got["closed_at"].null_count() == 0
-    assert resolution_times(got) == resolution_times(markets) == {"tie": 1_767_398_400_000_000}
-    assert resolution_times(got.drop("resolved_at")) == {"tie": 1_767_312_000_000_000}
+    names = ["market_id", "token_id", "token_label", "price"]
+    prices = pl.DataFrame([("tie", "1", "Yes", 0.5), ("scale", "3", "Yes", 0.5)], names, orient="row")
+    prices = prices.with_columns(ts=pl.lit(pd.Timestamp("2026-01-01", tz="UTC")))
+    for told, days in ((got, 2), (markets, 2), (got.drop("resolved_at"), 1)):
+        left = md.time_to_resolution(prices, told)["time_to_resolution"]
+        assert left.to_list() == [days * 86_400, None]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from reference.kinds import close
 
 import marketdata as md
-from marketdata.points import intervals
-from marketdata.points.intervals import Sampling
+from marketdata.points.scores import Sampling, mean_interval
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::marketdata.errors.{name}")
@@ -66,7 +65,7 @@ def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, yes: bo
         held = {market: values for market, values in groups[key].items() if values}
         weight = np.array([len(held[m]) for m in sorted(held)], float)
         total = np.array([sum(held[m]) for m in sorted(held)], float)
-        ends = intervals.mean_interval(total, weight, Sampling(0.9, 30, 2)) if held else (math.nan, math.nan)
+        ends = mean_interval(total, weight, Sampling(0.9, 30, 2)) if held else (math.nan, math.nan)
         points = int(weight.sum())
         mean = total.sum() / points if points else None
         effective = points**2 / float((weight**2).sum()) if points else 0.0
