@@ -14,10 +14,6 @@ import pandas as pd
 import pytest
 
 import marketdata as md
-from marketdata.fetch.checkpoint import Resume
-from marketdata.fetch.windows import Window
-from marketdata.resolution import BucketWidth
-from marketdata.times import Range
 
 
 @pytest.fixture(scope="module")
@@ -117,21 +113,6 @@ def test_a_missing_extra_is_named_where_it_is_used(
     for use in (lambda: getattr(md, name)("path"), lambda: getattr(md, name).anything):
         with pytest.raises(ModuleNotFoundError, match=said):
             use()
-
-
-def test_charts_are_found_from_the_face() -> None:
-    """``md.plot`` is there without an import, and dir() shows names for users only."""
-    assert "candles" in dir(md.plot)
-    shown = {name for name in dir(md) if not name.startswith("__")}
-    assert shown == {"plot", *md.__all__}
-
-
-def test_a_place_to_go_on_is_short() -> None:
-    """The resume of an interrupted fetch says in a few words what remains."""
-    window = Window("prices", "market", "m", Range(0, 10**12), BucketWidth.of("1h"), 200)
-    left = Resume((window,) * 100)
-    assert repr(left).startswith("<Resume: prices of market m in [1970-01-01")
-    assert len(repr(left)) < 1_000
 
 
 def test_a_storage_that_does_not_answer_is_not_called_damaged() -> None:

@@ -101,21 +101,6 @@ def test_no_wrong_argument_ends_in_an_error_of_the_inside(tmp_path: Path) -> Non
                         list(out)
 
 
-def test_a_text_is_no_yes(tmp_path: Path) -> None:
-    """A "no" would count as yes: where that deletes points, calls them complete or sends a key in the open, too."""
-    archive = md.Archive(tmp_path / "archive")
-    calls: list[Callable[[], Any]] = [
-        lambda: archive.add(markets=MARKETS, prices=PRICES, replace="no"),  # type: ignore[arg-type]
-        lambda: archive.add(markets=MARKETS, prices=PRICES, complete="no"),  # type: ignore[arg-type]
-        lambda: archive.verify(repair="no"),  # type: ignore[arg-type]
-        lambda: md.Client("http://host", "key", allow_insecure="no"),  # type: ignore[call-overload]
-        lambda: md.Fees.quadratic(0.1, up="no"),  # type: ignore[arg-type]
-    ]
-    for call in calls:
-        with pytest.raises(md.errors.ConfigError, match="='no' does not exist; allowed are False, True"):
-            call()
-
-
 def public_functions() -> Iterator[Callable[..., Any]]:
     """Every public function and method, and the classes that users make objects of."""
     for name in dir(md):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.columns import levels_of
 from reference.fills import MINUTE, as_floats, called, settled_cases, signals_of
-from reference.kinds import close, of_kind, rows
+from reference.kinds import close, fewest, of_kind, rows
 from reference.measures import SLACK, taken
 
 import marketdata as md
@@ -80,6 +80,7 @@ def plain(books: Any, fills: list[dict[str, Any]], ends: Any, payoffs: Any, cash
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
+@fewest
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]),
     drawn=settled_cases(),
@@ -175,21 +176,18 @@ def test_fills_that_cannot_be_are_refused() -> None:
     assert none.markets.height == 0
 
 
-@pytest.mark.parametrize(
-    ("column", "wrong", "said"),
-    [
+def test_fills_of_ones_own_are_numbers() -> None:
+    """A sale of negative shares would be left out in silence, and a missing cost would be one of all later money."""
+    books = md.testing.books("polars")
+    fills = bought(books)
+    for column, wrong, told in (
         ("shares", -10.0, "shares is a number from 0 in a frame of fills; row 0 has -10.0"),
         ("shares", None, "shares is a number from 0 in a frame of fills; row 0 has nan"),
         ("notional", -4.2, "notional is a number from 0"),
         ("notional", None, "notional is a number from 0"),
         ("fee", math.inf, "fee is a finite number in a frame of fills; row 0 has inf"),
-    ],
-)
-def test_fills_of_ones_own_are_numbers(column: str, wrong: float | None, said: str) -> None:
-    """A sale of negative shares would be left out in silence, and a missing cost would be one of all later money."""
-    books = md.testing.books("polars")
-    fills = bought(books).with_columns(pl.lit(wrong, pl.Float64).alias(column))
-    with pytest.raises(md.errors.NotTidyError, match=said):
-        md.account(fills, books, "1m")
-    nothing = bought(books).with_columns(shares=0.0, notional=None, fee=None)
+    ):
+        with pytest.raises(md.errors.NotTidyError, match=told):
+            md.account(fills.with_columns(pl.lit(wrong, pl.Float64).alias(column)), books, "1m")
+    nothing = fills.with_columns(shares=0.0, notional=None, fee=None)
     assert md.account(nothing, books, "1m", cash=5).total["cash"].to_list() == [5.0] * 3

@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from reference.columns import levels_of
 from reference.kinds import KINDS, few, of_kind
 
 import marketdata as md
-from marketdata.testing.strategies import MINUTE, START, book_columns, metric_columns, price_columns
+from marketdata.testing.strategies import MINUTE, book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_columns, to_frame
 from marketdata.times import to_datetime
 
@@ -50,8 +51,7 @@ def test_events_come_in_the_order_in_which_they_were_known(books: Any, prices: A
 
 def test_events_of_pages_hold_one_page_at_a_time() -> None:
     """An iterable of frames is read as events are taken, and may not go back in time."""
-    archive = md.simulate(events=1, days=1)
-    frame = md.Archive(archive.location, frame="polars").prices(archive.records("markets")[0]["id"]).sort("ts")
+    frame = md.testing.prices("polars", buckets=150).sort("ts")
     taken = []
 
     def pages() -> Any:
@@ -80,9 +80,7 @@ class Instrument(NamedTuple):
 YES = Instrument("1.X", 4, 2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@few
-@given(books=book_columns())
+@given(kind=st.sampled_from(KINDS), books=book_columns())
 def test_nautilus_records_hold_the_books(kind: str, books: Any) -> None:
     """Depth records hold every level as exact text, and quotes are the tops of two-sided books."""
     cents = to_frame(books.take(np.flatnonzero(books.token == 0)), "polars").with_columns(
@@ -122,21 +120,10 @@ def test_nautilus_records_are_refused_rather_than_wrong() -> None:
 
 def small() -> pl.DataFrame:
     """Two snapshots of one token: the second has lost its best levels and its asks."""
-    return pl.DataFrame(
-        [
-            (0, "bid", 0, 0.52, 100.0),
-            (0, "bid", 1, 0.51, 40.0),
-            (0, "ask", 0, 0.54, 75.0),
-            (1, "bid", 0, 0.5, 10.0),
-            (1, "ask", None, None, None),
-        ],
-        schema=["ts", "side", "level", "price", "size"],
-        orient="row",
-    ).with_columns(
-        ts=pl.lit(to_datetime(START)) + pl.duration(minutes="ts"),
-        market_id=pl.lit("m"),
-        token_id=pl.lit("1"),
-        token_label=pl.lit("Yes"),
+    books = md.testing.books("polars", buckets=2).filter(token_label="Yes")
+    is_first = pl.col("ts") == pl.col("ts").min()
+    return books.filter(is_first | ((pl.col("side") == "bid") & (pl.col("level") > 0))).with_columns(
+        level=pl.when(is_first).then("level").otherwise(pl.col("level") - 1).cast(pl.Int32)
     )
 
 
@@ -170,62 +157,3 @@ def test_nautilus_trader_reads_the_records() -> None:
             read_back = reader.to_dict(reader.from_dict(record))
             for key in ("instrument_id", "ts_event", "bid_price", "bid_counts", "ask_counts"):
                 assert read_back.get(key) == record.get(key)
-
-
-def bought(books: pl.DataFrame, size: float) -> tuple[float, float]:
-    """Shares and cost of a market order for Yes on the first book, as `md.execute` fills it."""
-    first = books.filter(token_label="Yes").head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"))
-    (fill,) = md.execute(first.with_columns(size=size), books, "1m", latency=0, fees=0).fills.to_dicts()
-    return fill["shares"], fill["notional"]
-
-
-@pytest.mark.parametrize("size", [250, 350, 900])
-def test_nautilus_trader_fills_what_execute_fills(size: int) -> None:
-    """A strategy buys in the package's engine, level by level, the shares and at the cost that `md.execute` says."""
-    instrument = option("11")
-    from nautilus_trader.backtest.engine import BacktestEngine
-    from nautilus_trader.config import BacktestEngineConfig, LoggingConfig
-    from nautilus_trader.model.currencies import USDC
-    from nautilus_trader.model.data import OrderBookDepth10
-    from nautilus_trader.model.enums import AccountType, BookType, OmsType, OrderSide
-    from nautilus_trader.model.identifiers import Venue
-    from nautilus_trader.model.objects import Money
-    from nautilus_trader.trading.strategy import Strategy
-
-    fills: list[tuple[float, float]] = []
-
-    class Buyer(Strategy):  # type: ignore[misc]
-        def on_start(self) -> None:
-            self.subscribe_order_book_depth(instrument.id, book_type=BookType.L2_MBP)
-
-        def on_order_book_depth(self, _: object) -> None:
-            if self.cache.orders_total_count() == 0:
-                self.submit_order(self.order_factory.market(instrument.id, OrderSide.BUY, instrument.make_qty(size)))
-
-        def on_order_filled(self, event: Any) -> None:
-            fills.append((float(event.last_qty), float(event.last_px)))
-
-    books = md.testing.books("polars", buckets=1)
-    depth = md.to_nautilus(books.filter(token_label="Yes"), instrument, "1m", kind="depth")
-    engine = BacktestEngine(BacktestEngineConfig(logging=LoggingConfig(bypass_logging=True)))
-    money = [Money(1_000, USDC)]
-    engine.add_venue(Venue("MARKETDATA"), OmsType.NETTING, AccountType.CASH, money, book_type=BookType.L2_MBP)
-    engine.add_instrument(instrument)
-    engine.add_data([OrderBookDepth10.from_dict(record) for record in depth])
-    engine.add_strategy(Buyer())
-    engine.run()
-    engine.dispose()
-    shares = sum(quantity for quantity, _ in fills)
-    cost = sum(quantity * price for quantity, price in fills)
-    assert (shares, pytest.approx(cost)) == bought(books, float(size))
-
-
-def test_vectorbt_takes_the_matrix() -> None:
-    """A portfolio over the matrix buys and holds at its prices."""
-    vbt = pytest.importorskip("vectorbt", reason="vectorbt is not installed: make handover")
-    archive = md.simulate(events=1, days=1)
-    prices = md.align(archive.prices(archive.records("markets")[0]["id"]), "1m", fill="forward")
-    prices = prices.pivot(index="ts", columns="token_id", values="price")
-    held = vbt.Portfolio.from_holding(prices, init_cash=100.0, freq="1min")
-    growth = prices.iloc[-1] / prices.iloc[0] - 1
-    assert np.allclose(held.total_return().to_numpy(), growth.to_numpy())

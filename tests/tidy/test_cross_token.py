@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.kinds import KINDS, close, of_kind, rows
+from reference.kinds import KINDS, close, fewest, of_kind, rows
 from reference.markets import forecasts, in_kind, pairs, tops
 
 import marketdata as md
@@ -19,6 +19,7 @@ from marketdata.points.columns import Token
 from marketdata.tidy.frames import to_frame
 
 
+@fewest
 @given(kind=st.sampled_from(KINDS), books=pairs())
 def test_a_complement_mirrors_the_other_book(kind: str, books: Any) -> None:
     """Bids of one token are asks of the other at 1 - p, level by level, with their sizes."""
@@ -38,6 +39,7 @@ def test_a_complement_mirrors_the_other_book(kind: str, books: Any) -> None:
     assert close(rows(md.complement(out)), rows(to_frame(books, "polars")))
 
 
+@fewest
 @given(kind=st.sampled_from(KINDS), books=pairs(tokens=3))
 def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
     """Each sum is exact over all tokens of the market, and null where one of them lacks the value or the book."""
@@ -68,6 +70,7 @@ def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
             assert not row[2] or (ask is not None and 1.1 * ask < 1)
 
 
+@fewest
 @given(kind=st.sampled_from(KINDS), columns=forecasts())
 def test_probabilities_sum_to_one_or_are_null(kind: str, columns: Any) -> None:
     """Each price over the sum of its market at that time; null unless every token has its price."""
@@ -87,23 +90,20 @@ def test_probabilities_sum_to_one_or_are_null(kind: str, columns: Any) -> None:
             assert math.isclose(got, all_[token] / total, rel_tol=1e-12)
 
 
-def one_token(frame: Any, label: str = "Yes") -> Any:
-    return frame.filter(pl.col("token_label") == label)
-
-
-@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "lazy"])
 @pytest.mark.fault("FR4")
-def test_a_missing_token_is_seen(kind: str) -> None:
+def test_a_missing_token_is_seen() -> None:
     """A frame that holds one token of two gives null, never a probability of 1 and never free money."""
-    books = in_kind(one_token(md.testing.books("polars", markets=2)), kind)
-    prices_ = in_kind(one_token(md.testing.prices("polars", markets=2)), kind)
-    markets = md.testing.markets("pandas", markets=2)
+    books, prices = (
+        frame.filter(token_label="Yes") for frame in (md.testing.books("polars"), md.testing.prices("polars"))
+    )
+    markets = md.testing.markets("pandas")
     winners = md.outcomes(markets).query("payoff == 1")  # as a filter leaves it: one token of each market
     for tokens in (None, 2, markets, md.outcomes(markets), winners):
-        assert {row[-1] for row in rows(md.probabilities(prices_, tokens=tokens))} == {None}
-        assert {row[-1] for row in rows(md.probabilities(books, tokens=tokens))} == {None}
-        assert {row[3:] for row in rows(md.overround(books, tokens=tokens))} == {(None,) * 4}
-        assert {row[2:] for row in rows(md.arbitrage(books, tokens=tokens))} == {(False, False, None, None)}
+        for kind in ("polars", "lazy"):
+            assert {row[-1] for row in rows(md.probabilities(in_kind(prices, kind), tokens=tokens))} == {None}
+            assert {row[3:] for row in rows(md.overround(in_kind(books, kind), tokens=tokens))} == {(None,) * 4}
+            arbitrage = rows(md.arbitrage(in_kind(books, kind), tokens=tokens))
+            assert {row[2:] for row in arbitrage} == {(False, False, None, None)}
 
 
 def test_how_many_tokens_a_market_has_can_be_said() -> None:
@@ -121,26 +121,19 @@ def test_how_many_tokens_a_market_has_can_be_said() -> None:
     assert set(md.probabilities(three, tokens=2).filter(market_id="snow")["probability"].is_null()) == {True}
 
 
-@pytest.mark.parametrize("tokens", [1, 0, -2, 2.5, "2", True, [2]], ids=repr)
-def test_a_number_of_tokens_that_cannot_be_is_refused(tokens: Any) -> None:
-    """A market has two tokens or more; the error says so."""
-    for verb in (md.probabilities, md.overround, md.arbitrage, md.complement):
-        with pytest.raises(md.errors.ConfigError, match=r"allowed|two tokens or more"):
-            verb(md.testing.books("polars"), tokens=tokens)
-
-
-def test_records_without_tokens_say_nothing_about_them() -> None:
-    """The error names the missing column."""
+def test_a_number_of_tokens_that_cannot_be_is_refused() -> None:
+    """A market has two tokens or more, and a complement is of two that the frame has."""
+    books = md.testing.books("polars")
+    tokens: Any
+    for tokens in (1, 0, -2, 2.5, "2", True, [2]):
+        for verb in (md.probabilities, md.overround, md.arbitrage, md.complement):
+            with pytest.raises(md.errors.ConfigError, match=r"allowed|two tokens or more"):
+                verb(books, tokens=tokens)
+    for frame, count in ((books, 3), (books.filter(token_label="Yes"), 2)):
+        with pytest.raises(md.errors.ConfigError, match="two tokens"):
+            md.complement(frame, tokens=count)
     with pytest.raises(md.errors.NotTidyError, match="token_ids"):
-        md.probabilities(md.testing.prices("polars"), tokens=pl.DataFrame({"market_id": ["rain"]}))
-
-
-def test_a_complement_is_refused_where_the_market_has_more_tokens() -> None:
-    """Two tokens of three are no pair."""
-    with pytest.raises(md.errors.ConfigError, match="two tokens"):
-        md.complement(md.testing.books("polars"), tokens=3)
-    with pytest.raises(md.errors.ConfigError, match="two tokens"):
-        md.complement(one_token(md.testing.books("polars")), tokens=2)
+        md.probabilities(books, tokens=pl.DataFrame({"market_id": ["rain"]}))
 
 
 def test_ids_are_pairs() -> None:

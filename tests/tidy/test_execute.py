@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.columns import levels_of
 from reference.fills import MINUTE, as_floats, called, cases, settled_cases, signals_of
-from reference.kinds import of_kind, rows
+from reference.kinds import fewest, of_kind, rows
 
 import marketdata as md
 
@@ -60,6 +60,7 @@ def plain(books: Any, orders: list[tuple[Any, ...]], options: dict[str, Any], en
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
+@fewest
 @given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled polars", "arrow"]), case=cases())
 def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
     """Each order gets what is left at its levels, best first, and never a share that is not there or not held."""
@@ -111,39 +112,30 @@ def test_a_limit_is_reached_by_the_decimal_price_that_is_meant(side: str, limit:
 
 @pytest.mark.fault("FR11")
 def test_what_rounding_leaves_of_a_level_is_not_filled() -> None:
-    """Orders of 4.1 and 11.7 shares empty a book of 15.8: the next one finds nothing, and pays no fee for 4e-15."""
+    """The last bits of a sum of levels fill nothing: not the level behind them, nor a later order."""
+    fees = lambda price, shares: np.full(len(price), 1 / len(price))  # noqa: E731
     books = sized(1.3, 7.6, 6.9)
     orders = pl.concat([orders_on(books, size=pl.lit(size)) for size in (4.1, 11.7, 5.0)])
-    fills = md.execute(orders, books, "1m", fees=lambda price, shares: np.full(len(price), 1 / len(price))).fills
+    fills = md.execute(orders, books, "1m", fees=fees).fills
     assert fills["status"].to_list() == ["filled", "filled", "no liquidity"]
     assert fills["fee"].to_list() == [1.0, 1.0, 0.0]
+    books, levels = sized(0.3, 2.1, 1.7), []
+    fees = lambda price, shares: levels.append(len(price)) or 0.0 * price  # noqa: E731
+    assert md.execute(orders_on(books, size=pl.lit(2.4)), books, "1m", fees=fees).fills["status"].to_list() == [
+        "filled"
+    ]
+    assert levels == [2]
 
 
-def test_an_order_takes_nothing_of_a_level_that_it_does_not_need() -> None:
-    """The next level does not fill, for a fee, the last bits that the sum of the levels before lacks."""
-    books = sized(0.3, 2.1, 1.7)
-    taken: list[int] = []
-    orders = orders_on(books, size=pl.lit(2.4))
-
-    def counted(price: Any, shares: Any) -> Any:
-        taken.append(len(shares))
-        return 0.0 * price
-
-    (fill,) = md.execute(orders, books, "1m", fees=counted).fills.rows()
-    assert taken == [2]
-    assert fill[-1] == "filled"
-
-
-@pytest.mark.parametrize("limit", [41.0, -0.5])
 @pytest.mark.fault("FR11")
-def test_a_limit_that_is_no_probability_is_refused(limit: float) -> None:
+def test_a_limit_that_is_no_probability_is_refused() -> None:
     """A limit of 41 cents would be no limit."""
     books = md.testing.books("polars", buckets=3)
-    limits = pl.Series("limit", [0.5, limit])
-    with pytest.raises(
-        md.errors.NotTidyError, match=f"limit of row 1 of the orders is {limit:g}, .*divide cents by 100"
-    ):
-        md.execute(orders_on(books, 2).with_columns(limits), books, "1m", fees=0)
+    for limit in (41.0, -0.5):
+        orders = orders_on(books, 2).with_columns(limit=pl.Series([0.5, limit]))
+        told = f"limit of row 1 of the orders is {limit:g}, .*divide cents by 100"
+        with pytest.raises(md.errors.NotTidyError, match=told):
+            md.execute(orders, books, "1m", fees=0)
 
 
 @pytest.mark.fault("FR11")
@@ -176,6 +168,7 @@ def test_orders_that_all_miss_the_books_are_warned_of() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
+@fewest
 @given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]), drawn=settled_cases())
 def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: Any) -> None:
     """A token settles at position times payoff, a market is the sum of its tokens, and what is not known is null."""
@@ -228,14 +221,12 @@ def expect(frame: Any, want: list[dict[str, Any]], ids: tuple[str, ...]) -> None
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
-@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
-def test_an_order_for_a_token_without_books_keeps_its_ids(kind: str) -> None:
-    """An order whose token no book has is listed under its ids, in every kind of frame."""
+def test_an_order_for_a_token_without_books_keeps_its_ids() -> None:
+    """An order whose token no book has is listed under its ids, also where ids are categories."""
     books = md.testing.books("polars", buckets=2)
-    order = books.md.mid().head(1).select("ts", side=pl.lit("buy"), size=1.0)
-    order = order.with_columns(market_id=pl.lit("other"), token_id=pl.lit("99"))
-    frame = {"pandas": md.testing.books("pandas", buckets=2), "lazy": books.lazy(), "arrow": books.to_arrow()}
-    out = md.execute(order, frame.get(kind, books), "1m", fees=0)
-    ((_, _, market, token, *_, status),) = rows(out.fills)
-    assert (market, token, status) == ("other", "99", "no book")
-    assert len(out.positions) == len(out.markets) == 1
+    order = orders_on(books, market_id=pl.lit("other"), token_id=pl.lit("99"))
+    for frame in (books, md.testing.books("pandas", buckets=2)):
+        out = md.execute(order, frame, "1m", fees=0)
+        ((_, _, market, token, *_, status),) = rows(out.fills)
+        assert (market, token, status) == ("other", "99", "no book")
+        assert len(out.positions) == len(out.markets) == 1

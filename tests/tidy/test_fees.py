@@ -24,8 +24,10 @@ from marketdata.testing.strategies import book_columns
 rates = st.sampled_from([0.0, 0.02, 0.05, 0.072])
 
 
-@given(kind=st.sampled_from(KINDS), books=book_columns(), size=st.none() | amounts, rate=rates)
-@pytest.mark.parametrize("formula", ["flat", "quadratic"])
+@given(
+    formula=st.sampled_from(["flat", "quadratic"]), kind=st.sampled_from(KINDS), books=book_columns(),
+    size=st.none() | amounts, rate=rates,
+)  # fmt: skip
 def test_fees_equal_a_plain_sum(formula: str, kind: str, books: Any, size: float | None, rate: float) -> None:
     """The fee is the sum over the levels taken; a fill price is net of it, null where the size is not there."""
     fees = md.Fees.flat(rate) if formula == "flat" else md.Fees.quadratic(rate, decimals=None)
@@ -73,23 +75,19 @@ def test_a_fee_at_a_half_is_rounded_up(price: Decimal, shares: Decimal, rate: st
     assert md.Fees.quadratic(float(rate))(float(price), float(shares)) == pytest.approx(float(want), abs=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "lazy"])
-def test_a_market_pays_its_own_fee(kind: str) -> None:
-    """Rates of records count for the books of their market alone, in every kind of frame."""
+def test_a_market_pays_its_own_fee() -> None:
+    """Rates of records count for the books of their market alone."""
     books = md.testing.books("polars", markets=3, buckets=1)
-    frame = {"pandas": books.to_pandas, "arrow": books.to_arrow, "lazy": books.lazy, "polars": books.clone}[kind]()
     records = md.testing.markets("polars", markets=3)
     fees = md.Fees.of(records.with_columns(
         feesEnabled=pl.Series([True, False, True]),
         feeSchedule=pl.Series(['{"rate": 0.05, "exponent": 1}', '{"rate": 0.05}', '{"r": 0.02, "e": 1, "to": true}']),
     ))  # fmt: skip
-    got = {(row[1], row[3]): row[-1] for row in rows(md.sweep(frame, "buy", size=100, fees=fees))}
-    asks = {("rain", "Yes"): 0.41, ("snow", "Yes"): 0.51, ("wind", "Yes"): 0.61}
-    for (market, label), ask in asks.items():
-        rate = {"rain": 0.05, "snow": 0.0, "wind": 0.02}[market]
-        assert got[market, label] == pytest.approx(round(100 * rate * ask * (1 - ask), 5), abs=1e-12)
-    with pytest.raises(Exception, match=r"fee of market 'wind' is not known.*md\.Fees\.flat"):
-        rows(md.sweep(frame, "buy", size=100, fees=md.Fees.of(records.head(2).with_columns(feesEnabled=False))))
+    charged = {(row[1], row[3]): row[-1] for row in rows(md.sweep(books, "buy", size=100, fees=fees))}
+    for market, ask, rate in (("rain", 0.41, 0.05), ("snow", 0.51, 0.0), ("wind", 0.61, 0.02)):
+        assert charged[market, "Yes"] == pytest.approx(round(100 * rate * ask * (1 - ask), 5), abs=1e-12)
+    with pytest.raises(md.errors.ConfigError, match=r"fee of market 'wind' is not known.*md\.Fees\.flat"):
+        md.sweep(books, "buy", size=100, fees=md.Fees.of(records.head(2).with_columns(feesEnabled=False)))
 
 
 def test_fields_of_the_venue_come_through_archive_and_service(tmp_path: Path) -> None:
@@ -112,39 +110,38 @@ def test_fields_of_the_venue_come_through_archive_and_service(tmp_path: Path) ->
         assert cost == [pytest.approx(10 * (0.61 + 0.51 + 0.05 * 0.61 * 0.39))]
 
 
-@pytest.mark.parametrize("name", ["feesEnabled", "fees_enabled"])
-@pytest.mark.parametrize("switch", [False, 0, 0.0, "false", "False", "0", True, 1, "true", None], ids=repr)
-def test_a_switch_that_is_off_leaves_no_fee(name: str, switch: Any) -> None:
+def test_a_switch_that_is_off_leaves_no_fee() -> None:
     """However a record writes false, its market has no fee; on and null leave the fee of the schedule."""
-    records = pl.DataFrame({"market_id": ["rain"], "fd": ['{"r": 0.05}'], name: [switch]})
-    is_off = str(switch).lower() in ("false", "0", "0.0")
-    assert md.Fees.of(records).of_market("rain").rate == (0.0 if is_off else 0.05)
-    assert md.Fees.of(records.to_pandas()).of_market("rain").rate == (0.0 if is_off else 0.05)
+    for switch in (False, 0, 0.0, "false", "False", "0", True, 1, "true", None):
+        is_off = str(switch).lower() in ("false", "0", "0.0")
+        for name in ("feesEnabled", "fees_enabled"):
+            records = pl.DataFrame({"market_id": ["rain"], "fd": ['{"r": 0.05}'], name: [switch]})
+            for frame in (records, records.to_pandas()):
+                assert md.Fees.of(frame).of_market("rain").rate == (0.0 if is_off else 0.05)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "match"),
-    [
+def test_a_schedule_that_is_not_understood_is_refused() -> None:
+    """Another formula, a negative rate and a list are errors that name the market."""
+    for column, value, told in (
         ("feeSchedule", '{"rate": 0.25, "exponent": 2}', "exponent 2"),
         ("fd", '{"r": -0.1}', "from 0"),
         ("fee_schedule", "[0.1]", "dict or its JSON"),
         ("fd", "5 %", "dict or its JSON"),
         ("feesEnabled", "maybe", "allowed are true, false"),
-    ],
-)
-def test_a_schedule_that_is_not_understood_is_refused(column: str, value: str, match: str) -> None:
-    """Another formula, a negative rate and a list are errors that name the market."""
-    with pytest.raises((md.errors.NotTidyError, md.errors.ConfigError), match=f"(?s)'rain'.*{match}"):
-        md.Fees.of(md.testing.markets("polars").with_columns(pl.lit(value).alias(column)))
+    ):
+        with pytest.raises((md.errors.NotTidyError, md.errors.ConfigError), match=f"(?s)'rain'.*{told}"):
+            md.Fees.of(md.testing.markets("polars").with_columns(pl.lit(value).alias(column)))
 
 
-@pytest.mark.parametrize("fees", [-0.1, float("nan"), "2%", True, None, [0.1]], ids=repr)
-def test_what_names_no_fee_is_refused(fees: Any) -> None:
+def test_what_names_no_fee_is_refused() -> None:
     """The error says how to name one; nothing is not zero."""
-    books = md.testing.books("polars", buckets=2)
-    orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=1.0)
+    books = md.testing.books("polars", buckets=1)
+    fees: Any
+    for fees in (-0.1, float("nan"), "2%", True, [0.1]):
+        with pytest.raises(md.errors.ConfigError, match="allowed are"):
+            md.sweep(books, "buy", size=1, fees=fees)
     with pytest.raises(md.errors.ConfigError, match="allowed are"):
-        md.execute(orders, books, "1m", fees=fees)
+        md.execute(books, books, "1m", fees=None)
 
 
 def test_a_function_gives_one_fee_of_each_trade() -> None:
@@ -158,13 +155,14 @@ def test_a_function_gives_one_fee_of_each_trade() -> None:
             md.sweep(books, "buy", size=150, fees=wrong)
 
 
-@pytest.mark.parametrize("fees", [md.Fees.flat(0.05), md.Fees.quadratic(0.05)])
-def test_a_fee_is_of_a_probability(fees: md.Fees) -> None:
+def test_a_fee_is_of_a_probability() -> None:
     """Prices in cents would have a fee below 0, or one a hundred times too large."""
     books = md.testing.books("polars", buckets=1).with_columns(pl.col("price") * 100)
-    calls = (lambda: fees(55, 10), lambda: fees(np.array([0.5, 55]), 10), lambda: md.fill_price(books, 10, fees=fees))
-    for call in calls:
+    for fees in (md.Fees.flat(0.05), md.Fees.quadratic(0.05)):
+        for price in (55, np.array([0.5, 55])):
+            with pytest.raises(md.errors.ConfigError, match="divide cents by 100"):
+                fees(price, 10)
         with pytest.raises(md.MarketDataError, match="divide cents by 100"):
-            call()
-    with pytest.raises(md.errors.ConfigError, match="shares is -10, below 0"):
-        fees(0.5, -10)
+            md.fill_price(books, 10, fees=fees)
+        with pytest.raises(md.errors.ConfigError, match="shares is -10, below 0"):
+            fees(0.5, -10)

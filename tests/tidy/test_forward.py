@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.kinds import close, rows
+from reference.kinds import close, fewest, rows
 
 import marketdata as md
 
@@ -142,6 +142,7 @@ def test_forward_returns_equal_a_plain_loop(study: list[Any], options: dict[str,
     assert close(rows(returns), loop(study, [1, 3], options), digits=1e-9, least=1e-12)
 
 
+@fewest
 @given(study=studies, options=options_, last=st.integers(0, 8), kind=kinds)
 def test_no_later_row_changes_a_forward_return(study: list[Any], options: Any, last: int, kind: str) -> None:
     """Rows of ts or earlier are the same without the books after ts + latency + horizon + tolerance."""

@@ -18,17 +18,10 @@ SIGNALS = FIRST.with_columns(side=pl.lit("buy"), size=pl.lit(1.0))
 OF_PRICES: dict[str, Callable[[Any], Any]] = {
     "brier": lambda f: md.brier(f, WON),
     "brier of all": lambda f: md.brier(f, WON, of="all"),
-    "log_score": lambda f: md.log_score(f, WON),
     "calibration": lambda f: md.calibration(f, WON),
     "probabilities": md.probabilities,
 }
-OF_BOOKS: dict[str, Callable[[Any], Any]] = {
-    **OF_PRICES,
-    "complement": md.complement,
-    "overround": md.overround,
-    "arbitrage": md.arbitrage,
-}
-CASES = [*((name, "prices") for name in OF_PRICES), *((name, "books") for name in OF_BOOKS)]
+OF_BOOKS = {"complement": md.complement, "overround": md.overround, "arbitrage": md.arbitrage, **OF_PRICES}
 KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
     "polars": lambda f: f,
     "lazy": pl.DataFrame.lazy,
@@ -50,14 +43,15 @@ def computed(frame: Any) -> Any:
     return frame if compute is None else compute()
 
 
-@pytest.mark.parametrize(("name", "view"), CASES)
-def test_cents_are_refused_by_functions_of_probabilities(name: str, view: str) -> None:
+def test_cents_are_refused_by_functions_of_probabilities() -> None:
     """One price in cents is enough for NotTidyError, which names the value and what to do."""
-    for convert in KINDS.values():
-        for one in (False, True):
-            frame = convert(in_cents(view, one=one))
-            with pytest.raises(md.errors.NotTidyError, match="prices are probabilities: divide cents by 100"):
-                computed(OF_BOOKS[name](frame))
+    for view, verbs in (("prices", OF_PRICES), ("books", OF_BOOKS)):
+        for convert in KINDS.values():
+            for one in (False, True):
+                frame = convert(in_cents(view, one=one))
+                for verb in verbs.values():
+                    with pytest.raises(md.errors.NotTidyError, match="are probabilities: divide cents by 100"):
+                        computed(verb(frame))
 
 
 @pytest.mark.parametrize("name", ["duckdb", "spark"])
