@@ -7,12 +7,12 @@ import time
 
 
 class Clock:
-    """A steady time, the time of day, and sleep; in testing mode (`no_waiting`) sleep moves the clock."""
+    """A steady time, the time of day, and sleep; in testing mode (`no_waiting`) it ``is_virtual``: sleep moves it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ahead = 0.0
-        self._modes = 0
+        self.is_virtual = False
         self.slept = 0.0
 
     def monotonic(self) -> float:
@@ -27,31 +27,16 @@ class Clock:
         """Wait [s], or less if ``stop`` is set meanwhile."""
         if seconds <= 0:
             return
-        if self._modes:
-            self._skip(seconds)
+        if self.is_virtual:
+            until = self.monotonic() + seconds
+            with self._lock:
+                # Threads that sleep side by side share the time that passes.
+                self._ahead += max(0.0, until - self.monotonic())
+                self.slept += seconds
         elif stop is not None:
             stop.wait(seconds)
         else:
             time.sleep(seconds)
-
-    def begin_virtual(self) -> None:
-        """Sleeps move the clock from now on; calls nest."""
-        with self._lock:
-            self._modes += 1
-
-    def end_virtual(self) -> None:
-        """Undo one ``begin_virtual``."""
-        with self._lock:
-            self._modes -= 1
-
-    def _skip(self, seconds: float) -> None:
-        until = self.monotonic() + seconds
-        with self._lock:
-            # Threads that sleep side by side share the time that passes.
-            missing = until - (time.monotonic() + self._ahead)
-            if missing > 0:
-                self._ahead += missing
-            self.slept += seconds
 
 
 # The clock of the whole process.

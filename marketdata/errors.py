@@ -53,7 +53,21 @@ from typing import Any
 DISTRIBUTION = "prediction-marketdata"  # what pip installs; `marketdata` on the package index is another project
 
 
-class MarketDataError(Exception):
+class _WithHint(Exception):  # noqa: N818 errors and warnings share it
+    """A message of a problem, then a hint."""
+
+    def __init__(self, problem: str = "", *, hint: str = "") -> None:
+        super().__init__(f"{problem} {hint}" if hint else problem)
+        self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        # Derived: where a key is removed from the message, no second text still has it.
+        return str(self).removesuffix(self.hint).rstrip()
+
+
+class MarketDataError(_WithHint):
     """Base of every error of this library; the message is the problem, then the hint, what to do in Python.
 
     ``argument`` is the name of a wrong argument, ``attempts`` the number of requests, ``partial`` the rows that had
@@ -65,15 +79,8 @@ class MarketDataError(Exception):
     resume: Any = None
 
     def __init__(self, problem: str = "", *, argument: str | None = None, hint: str = "") -> None:
-        super().__init__(f"{problem} {hint}" if hint else problem)
+        super().__init__(problem, hint=hint)
         self.argument = argument
-        self.hint = hint
-
-    @property
-    def problem(self) -> str:
-        """The message without the hint."""
-        # Derived: where a key is removed from the message, no second text still has it.
-        return str(self).removesuffix(self.hint).rstrip()
 
 
 class ConfigError(MarketDataError, ValueError):
@@ -243,17 +250,8 @@ class ArchiveFullError(ArchiveError):
     """There is no space, or no right, to write; what was committed before is intact."""
 
 
-class MarketDataWarning(UserWarning):
+class MarketDataWarning(_WithHint, UserWarning):
     """Base of every warning of this library; the message is the problem, then the ``hint``, what to do in Python."""
-
-    def __init__(self, problem: str = "", *, hint: str = "") -> None:
-        super().__init__(f"{problem} {hint}" if hint else problem)
-        self.hint = hint
-
-    @property
-    def problem(self) -> str:
-        """The message without the hint."""
-        return str(self).removesuffix(self.hint).rstrip()
 
 
 class UnweightedMeanWarning(MarketDataWarning):
@@ -309,8 +307,10 @@ def not_installed(user: str, package: str, extra: str | None = None) -> ModuleNo
 
     With ``extra`` the command has all missing libraries of the extra.
     """
-    needed = _requirements(extra)
-    missing = [text for name, text in needed.items() if name == package or (extra is not None and _is_missing(name))]
+    from importlib import metadata
+
+    needed, installed = _requirements(extra), {distribution.name for distribution in metadata.distributions()}
+    missing = [text for name, text in needed.items() if name == package or (extra and name not in installed)]
     command = "pip install " + " ".join(f"'{text}'" for text in missing or [package])
     return ModuleNotFoundError(f"{user} needs {package}, which is not installed: {command}", name=package)
 
@@ -336,16 +336,6 @@ def _requirements(extra: str | None) -> dict[str, str]:
             for name in other[1].split(","):
                 out |= _requirements(name)
     return out
-
-
-def _is_missing(name: str) -> bool:
-    from importlib import metadata
-
-    try:
-        metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return True
-    return False
 
 
 def warn(problem: str, category: type[MarketDataWarning], *, hint: str = "") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -76,7 +75,7 @@ def test_arithmetic_is_exact_utc_everywhere() -> None:
         ("999999999s", 999_999_999),
     ],
 )
-def test_a_duration_is_a_text_or_a_timedelta(value: str, seconds: int) -> None:
+def test_a_duration_is_a_text_or_a_timedelta(value, seconds) -> None:
     """Both are exact microseconds; a number of seconds only where it is said to be one, within the limits."""
     for one in (value, dt.timedelta(seconds=seconds)):
         assert to_duration(one, "tolerance") == seconds * 1_000_000
@@ -114,7 +113,7 @@ def test_a_duration_is_a_text_or_a_timedelta(value: str, seconds: int) -> None:
         dt.date(2026, 1, 1),
     ],
 )
-def test_what_is_no_duration_is_refused(value: Any) -> None:
+def test_what_is_no_duration_is_refused(value) -> None:
     """The error names the argument, whether or not numbers are taken."""
     for numbers in (False, True):
         with pytest.raises(ConfigError, match="after="):

@@ -27,12 +27,11 @@ def no_waiting() -> Iterator[Clock]:
     >>> clock.slept
     3600.0
     """
-    SYSTEM.slept = 0.0
-    SYSTEM.begin_virtual()
+    was_virtual, SYSTEM.is_virtual, SYSTEM.slept = SYSTEM.is_virtual, True, 0.0
     try:
         yield SYSTEM
     finally:
-        SYSTEM.end_virtual()
+        SYSTEM.is_virtual = was_virtual
 
 
 def vcr_config(*secrets: str) -> dict[str, Any]:

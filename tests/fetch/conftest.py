@@ -9,8 +9,8 @@ from reference.clocks import stop_time
 from reference.faults import FaultServer
 
 from marketdata.clock import Clock
+from marketdata.fetch.http.connection import Policy
 from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.retry import Policy
 from marketdata.fetch.http.transport import Transport
 
 KEY = "s3cret-key-0123456789-abcd"
@@ -21,7 +21,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock that sleeps move, instead of waiting, and nothing else."""
     stop_time(monkeypatch)
     out = Clock()
-    out.begin_virtual()
+    out.is_virtual = True
     return out
 
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from reference.faults import FaultServer, ok, refuse
+from reference.faults import ok, refuse
 from reference.oracle import Oracle, expected, read, rows
 
-from marketdata.clock import Clock
 from marketdata.errors import ConfigError, ContractError, LimitTooSmallError, NotFoundError
 from marketdata.fetch.http.auth import KeyProvider, check_key, mask, redact
 from marketdata.fetch.http.rate_limit import Pacer
@@ -21,7 +20,7 @@ KEY = "s3cret-key-0123456789-abcd"
 
 
 @pytest.mark.fault("K1")
-def test_a_key_is_shown_by_its_last_four_characters(transport: Transport) -> None:
+def test_a_key_is_shown_by_its_last_four_characters(transport) -> None:
     """A key of less than 16 characters is not shown at all."""
     assert "…abcd" in repr(transport)
     assert KEY not in repr(transport)
@@ -30,7 +29,7 @@ def test_a_key_is_shown_by_its_last_four_characters(transport: Transport) -> Non
 
 @pytest.mark.fault("K4")
 @pytest.mark.parametrize("key", ["", " ", "abc def", "abc\n", "schlüssel", "key\x00", "\ts3cret", "\u043aey"])
-def test_a_key_that_no_header_can_carry_is_a_value_error(key: str) -> None:
+def test_a_key_that_no_header_can_carry_is_a_value_error(key) -> None:
     """It is refused before any request, and is not shown."""
     with pytest.raises(ValueError, match="api_key") as caught:
         Transport("https://service.invalid", key)
@@ -39,7 +38,7 @@ def test_a_key_that_no_header_can_carry_is_a_value_error(key: str) -> None:
 
 
 @pytest.mark.fault("K4")
-def test_a_key_comes_from_a_text_a_callable_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_comes_from_a_text_a_callable_or_the_environment(monkeypatch) -> None:
     """It comes from nowhere else."""
     monkeypatch.delenv("MARKETDATA_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="api_key is missing"):
@@ -53,9 +52,7 @@ def test_a_key_comes_from_a_text_a_callable_or_the_environment(monkeypatch: pyte
 
 
 @pytest.mark.fault("K3")
-def test_a_pickled_transport_reads_the_environment_again(
-    server: FaultServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickled_transport_reads_the_environment_again(server, transport, monkeypatch) -> None:
     """A pickle has no key."""
     data = pickle.dumps(transport)
     with pytest.raises(ConfigError, match="MARKETDATA_API_KEY"):
@@ -66,7 +63,7 @@ def test_a_pickled_transport_reads_the_environment_again(
 
 
 @pytest.fixture(params=["test", "a", "market", "limit", "t.k"])
-def short(request: pytest.FixtureRequest, server: FaultServer, clock: Clock) -> Iterator[tuple[str, Transport]]:
+def short(request, server, clock) -> Iterator[tuple[str, Transport]]:
     """A key that is a word of data, or a part of one, and a transport with it."""
     transport = Transport(server.base_url, request.param, pacer=Pacer(clock=clock), clock=clock)
     yield request.param, transport
@@ -74,7 +71,7 @@ def short(request: pytest.FixtureRequest, server: FaultServer, clock: Clock) -> 
 
 
 @pytest.mark.fault("N36")
-def test_data_is_never_redacted(server: FaultServer, short: tuple[str, Transport]) -> None:
+def test_data_is_never_redacted(server, short) -> None:
     """A short key that data holds by chance takes no letter of it."""
     key, transport = short
     oracle = server.answer = Oracle.of_prices(30, [key, f"la{key}st"])
@@ -83,7 +80,7 @@ def test_data_is_never_redacted(server: FaultServer, short: tuple[str, Transport
 
 
 @pytest.mark.fault("N36", "K2")
-def test_a_short_key_is_redacted_where_it_stands_alone(server: FaultServer, short: tuple[str, Transport]) -> None:
+def test_a_short_key_is_redacted_where_it_stands_alone(server, short) -> None:
     """It takes no letter of a slug, a name or a word of a refusal."""
     key, transport = short
 
@@ -103,7 +100,7 @@ def test_a_short_key_is_redacted_where_it_stands_alone(server: FaultServer, shor
 
 
 @pytest.mark.fault("N36", "K2")
-def test_a_refusal_is_understood_before_it_is_redacted(server: FaultServer, short: tuple[str, Transport]) -> None:
+def test_a_refusal_is_understood_before_it_is_redacted(server, short) -> None:
     """Its class stays right, and data that an error quotes stays whole."""
     key, transport = short
     server.answer = lambda ask: refuse(400, "limit too small for a market. Minimum required: 12")
@@ -124,7 +121,7 @@ def test_a_long_key_is_redacted_everywhere() -> None:
 
 
 @pytest.mark.fault("K2")
-def test_a_cursor_that_repeats_the_key_is_not_sent_back(server: FaultServer, transport: Transport) -> None:
+def test_a_cursor_that_repeats_the_key_is_not_sent_back(server, transport) -> None:
     """A key must not be in an address."""
     oracle = Oracle.of_prices(300)
 

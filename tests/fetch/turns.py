@@ -20,8 +20,8 @@ from reference.oracle import START
 
 from marketdata.clock import Clock
 from marketdata.errors import ContractError, NetworkError
+from marketdata.fetch.http.errors import Failure, server_date
 from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.retry import Failure, server_date
 from marketdata.fetch.http.transport import Answer, Transport
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window
@@ -149,7 +149,7 @@ class Paced(Transport):
             return self._refused(act.status, head, "application/json", act.body, url, self.keys.get(), date)
         self.latency = LATENCY
         try:
-            return read(Answer(act.body, date, url, tried))
+            return read(Answer(act.body, date, tried))
         except ContractError as error:
             return Failure(self.redacted(error), "once")
 

@@ -71,7 +71,7 @@ def rows_of(page: Page) -> list[tuple[Any, ...]]:
 
 
 @given(st.data())
-def test_a_page_of_books_equals_a_plain_json_loop(data: st.DataObject) -> None:
+def test_a_page_of_books_equals_a_plain_json_loop(data) -> None:
     """Any page, of a market or a token, in any valid spelling of JSON, has the rows that json.loads gives."""
     page = data.draw(book_pages())
     if data.draw(st.booleans()):
@@ -95,7 +95,7 @@ metric_points = st.lists(
 
 @pytest.mark.fault("P28")
 @given(metric_points, st.booleans(), st.sampled_from([None, "text", True, [1]]))
-def test_metrics_equal_a_plain_json_loop(points: list[dict[str, Any]], is_map: bool, other: object) -> None:
+def test_metrics_equal_a_plain_json_loop(points, is_map, other) -> None:
     """A list or a map of one list; missing metrics are null, further numbers are columns, other fields pass."""
     if points and other is not None:
         points = [{**point, "other": other} for point in points]
@@ -109,7 +109,7 @@ def test_metrics_equal_a_plain_json_loop(points: list[dict[str, Any]], is_map: b
 
 
 @given(st.lists(book_pages().map(compact), min_size=1, max_size=4))
-def test_pages_read_together_are_the_rows_of_each(pages: list[bytes]) -> None:
+def test_pages_read_together_are_the_rows_of_each(pages) -> None:
     """Pages decoded as one batch have the rows of all, in tidy order."""
     rows = [row for body in pages for row in rows_by_loop(body)]
     columns, _ = decode_pages("books", pages)
@@ -120,7 +120,7 @@ def test_pages_read_together_are_the_rows_of_each(pages: list[bytes]) -> None:
 
 @pytest.mark.fault("D11")
 @given(st.data())
-def test_a_level_that_is_no_pair_of_numbers_is_refused_with_its_path(data: st.DataObject) -> None:
+def test_a_level_that_is_no_pair_of_numbers_is_refused_with_its_path(data) -> None:
     """The error names the snapshot, the side and the level."""
     page = copy.deepcopy(data.draw(book_pages()))
     spots = [
@@ -139,7 +139,7 @@ def test_a_level_that_is_no_pair_of_numbers_is_refused_with_its_path(data: st.Da
 
 
 @given(st.data())
-def test_a_damaged_page_is_refused_or_reads_as_json_reads_it(data: st.DataObject) -> None:
+def test_a_damaged_page_is_refused_or_reads_as_json_reads_it(data) -> None:
     """Whatever bytes are lost or written over, the result is that of json.loads, or a ContractError."""
     body = compact(data.draw(book_pages()))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -155,7 +155,7 @@ def test_a_damaged_page_is_refused_or_reads_as_json_reads_it(data: st.DataObject
 
 @pytest.mark.fault("P14", "P28")
 @pytest.mark.parametrize("lacks", ["market_id", "resolution", "metadata", "tokens"])
-def test_a_page_without_a_required_field_is_refused(lacks: str) -> None:
+def test_a_page_without_a_required_field_is_refused(lacks) -> None:
     """The error names the field."""
     page = {"market_id": "m", "resolution": "1m", "tokens": {}, "data": {}, "metadata": {"count": 0, "limit": 1}}
     del page[lacks]
@@ -165,7 +165,7 @@ def test_a_page_without_a_required_field_is_refused(lacks: str) -> None:
 
 @pytest.mark.fault("P28")
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-def test_a_body_of_another_shape_is_refused(view: Any) -> None:
+def test_a_body_of_another_shape_is_refused(view) -> None:
     """A list, a text or null instead of a page, or data that is no map of lists, is no data."""
     page = {"market_id": "m", "resolution": "1m", "tokens": {}, "metadata": {"count": 0, "limit": 1}}
     point = {"t": T0, "p": 0.5, "bids": [], "asks": []}

@@ -41,7 +41,7 @@ def levels(page: Page) -> list[list[float]]:
 @pytest.mark.fault("D1")
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
 @pytest.mark.parametrize("view", ["books", "prices"])
-def test_numbers_that_are_not_json_are_refused(number: str, view: Any) -> None:
+def test_numbers_that_are_not_json_are_refused(number, view) -> None:
     """NaN, Infinity and what overflows to it are no numbers of an answer."""
     point = book([[0.5, 7.25]]) if view == "books" else {"t": T0, "p": 7.25}
     with pytest.raises(ContractError):
@@ -60,7 +60,7 @@ def test_a_null_price_or_metric_stays_null_and_is_counted() -> None:
 
 @pytest.mark.fault("D4")
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-def test_a_truth_value_is_no_number(view: Any) -> None:
+def test_a_truth_value_is_no_number(view) -> None:
     """True is refused, though Python counts it as 1."""
     point = {
         "books": book([[0.5, True]]),
@@ -98,7 +98,7 @@ def counted(row: str, view: str, points: list[Any], name: str, count: int = 1) -
         counted("T8", "prices", [{"t": "2026-01-01T00:00:30Z", "p": 0.5}], "time_not_on_a_bucket"),
     ],
 )
-def test_unusual_values_are_kept_and_counted(view: Any, points: list[Any], notes: dict[str, int]) -> None:
+def test_unusual_values_are_kept_and_counted(view, points, notes) -> None:
     """Nothing is clamped, moved or dropped; a time without a zone is UTC."""
     page = read(view, *points)
     assert dict(+page.notes) == notes
@@ -128,7 +128,7 @@ def test_an_empty_side_is_normal_a_null_one_mended_a_missing_one_refused() -> No
 
 @pytest.mark.fault("D14")
 @pytest.mark.parametrize("number", ["1" + "0" * 400, "9" * 5000, "18446744073709551616"])
-def test_numbers_beyond_64_bits_never_escape_as_a_plain_error(number: str) -> None:
+def test_numbers_beyond_64_bits_never_escape_as_a_plain_error(number) -> None:
     """A number that no float holds is a ContractError; 2 to the 64 is a float."""
     text = body("books", book([[0.5, 7.25]])).replace(b"7.25", number.encode())
     if len(number) < 100:
@@ -170,14 +170,14 @@ def test_a_byte_order_mark_is_accepted_and_broken_text_refused() -> None:
     ("text", "utc"),
     [("2026-01-01T05:30:00+05:30", T0), ("2026-01-01T00:00:00-00:00", T0), ("2025-12-31T19:00:00-05", T0)],
 )
-def test_offsets_are_converted(text: str, utc: str) -> None:
+def test_offsets_are_converted(text, utc) -> None:
     """Every offset names the same instant in UTC."""
     assert read("books", book([[0.5, 1]], t=text)).columns.ts.tolist() == [to_micros(utc, "t")]
 
 
 @pytest.mark.fault("T3")
 @pytest.mark.parametrize("text", ["2026-01-01T23:59:60Z", "2026-01-01T24:00:00Z", "2026-13-01T00:00:00Z"])
-def test_a_leap_second_and_other_impossible_times_are_refused(text: str) -> None:
+def test_a_leap_second_and_other_impossible_times_are_refused(text) -> None:
     """No bucket starts there, in an answer or in a question."""
     with pytest.raises(ContractError, match=r"\$\.data\[\.\.\.\]\[0\]\.t"):
         read("books", book(t=text))
@@ -205,7 +205,7 @@ def test_far_years_work_to_9999() -> None:
 
 @pytest.mark.fault("T7")
 @pytest.mark.parametrize("value", [None, "", "NaT", "٢٠٢٦-٠١-٠١T00:00:00Z", "yesterday", True, []])
-def test_what_is_no_time_is_refused(value: Any) -> None:
+def test_what_is_no_time_is_refused(value) -> None:
     """The error names the point."""
     with pytest.raises(ContractError, match=r"\$\.data\[\.\.\.\]\[0\]\.t"):
         read("books", book(t=value))

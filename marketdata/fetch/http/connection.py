@@ -12,6 +12,7 @@ import socket
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
@@ -21,7 +22,6 @@ from requests.utils import get_environ_proxies
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from marketdata.errors import ContractError, NetworkError, PayloadTooLargeError
-from marketdata.fetch.http.retry import Policy
 
 # (steady time at which the attempt must be over, longest silence), of the attempt this thread makes
 ATTEMPT: contextvars.ContextVar[tuple[float, float]] = contextvars.ContextVar("marketdata_attempt")
@@ -30,6 +30,27 @@ PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 # Bytes that are read or inflated at once, so that a bomb is seen before it is in memory.
 _STEP = 1 << 16
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Limits of one request, which is sent at most ``attempts`` times.
+
+    All threads of a client share ``retries`` until a request is answered. An attempt may take ``connect`` to connect,
+    ``silence`` between two bytes, and ``total`` in all [s]. A Retry-After above ``longest_wait`` [s] is an error.
+    Reading stops at ``largest_body`` decoded bytes. After ``ratio_from`` bytes, it stops where the decoded size is
+    ``largest_ratio`` times the sent size.
+    """
+
+    attempts: int = 5
+    retries: int = 35
+    connect: float = 5.0
+    silence: float = 30.0
+    total: float = 120.0
+    longest_wait: float = 120.0
+    largest_body: int = 64 << 20
+    largest_ratio: int = 200
+    ratio_from: int = 1 << 20
 
 
 class _Timed(io.RawIOBase):

@@ -1,12 +1,14 @@
-"""Typed errors of one request: refusals of the service (interface 7) and network failures."""
+"""Typed errors of one request, refusals of the service (interface 7) and network failures, and which are retried."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import re
 from contextlib import suppress
-from typing import Any
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from marketdata.errors import (
@@ -14,6 +16,7 @@ from marketdata.errors import (
     BadRequestError,
     CursorRejectedError,
     LimitTooSmallError,
+    MarketDataError,
     NetworkError,
     NotFoundError,
     ParameterError,
@@ -25,9 +28,15 @@ from marketdata.errors import (
 )
 from marketdata.fetch.http.auth import SECRET_LENGTH, redact
 from marketdata.fetch.http.connection import BUNDLE_VARIABLES, PROXY_VARIABLES
-from marketdata.fetch.http.retry import Again, Failure
 from marketdata.vendors import read_limits, read_plan
 
+RETRYABLE_STATUSES = frozenset({408, 500, 502, 503, 504})
+Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
+_BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
+    "soon": (0.1, 0.8),
+    "throttled": (1.0, 60.0),
+    "at_once": (0.0, 0.0),
+}
 _MAX_SHOWN_CHARACTERS = 2048
 _TEXT_FIELDS = ("detail", "message", "error")
 # The first row with this status and a matching detail counts.
@@ -45,6 +54,38 @@ _ERRORS_BY_DETAIL: tuple[tuple[int, str, type[RequestError]], ...] = (
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
+class Failure(NamedTuple):
+    """An attempt that failed: the error, whether to retry, and the wait that the service requested [s]."""
+
+    error: MarketDataError
+    again: Again = "no"
+    wait: float | None = None
+
+    def backoff(self, tried: int, draw: random.Random) -> float:
+        """Wait before the next attempt, with jitter [s]: more after a 429, less where nothing answers."""
+        if self.wait is not None:
+            return self.wait + draw.uniform(0, 1)
+        base, cap = _BACKOFF_SECONDS.get(self.again, (0.5, 20.0))
+        longest = min(cap, base * 2.0 ** min(tried - 1, 30))
+        return draw.uniform(longest / 2 if self.again == "throttled" else 0, longest)
+
+
+def server_date(value: str | None) -> float | None:
+    """Unix seconds of a ``Date`` header [s], None if it is none."""
+    with suppress(ValueError, TypeError, OverflowError, IndexError):
+        return parsedate_to_datetime(value or "").timestamp()
+    return None
+
+
+def retry_after(value: str | None, date: float | None) -> float | None:
+    """Seconds of a ``Retry-After`` header or None; a date counts from the answer's own ``Date``, as clocks skew."""
+    text = (value or "").strip()
+    if re.fullmatch(r"\d{1,18}", text, re.ASCII):
+        return float(text) or None
+    moment = server_date(text) if re.match(r"[A-Za-z]{3}", text) else None
+    return moment - date if moment is not None and date is not None and moment > date else None
+
+
 def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now: float) -> RequestError:
     """The error of a status that is not 200; ``detail`` whole, up to 2 kB, and without the key.
 
@@ -57,10 +98,12 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
         return (redact(str(value), key) if key else str(value))[:longest]
 
     raw = _detail(body, content_type)
-    problems = [p for p in raw[:50] if isinstance(p, dict) and "msg" in p] if isinstance(raw, list) else []
-    places = [p["loc"][:10] if isinstance(p.get("loc"), list) else [p.get("loc")] for p in problems]
-    if problems and len(problems) == len(raw[:50]):
-        said = "; ".join(f"{'.'.join(map(str, loc))}: {p['msg']}" for loc, p in zip(places, problems, strict=True))
+    items = raw[:50] if isinstance(raw, list) else []
+    problems = [p for p in items if isinstance(p, dict) and "msg" in p]
+    for p in problems:
+        p["loc"] = p["loc"][:10] if isinstance(p.get("loc"), list) else [p.get("loc")]
+    if problems and len(problems) == len(items):
+        said = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in problems)
     else:
         said = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False)[: 4 * _MAX_SHOWN_CHARACTERS]
     detail = shown(said)
@@ -75,8 +118,8 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
         read_plan(error, said, now)
     if isinstance(error, ParameterError):
         error.problems = [
-            {"loc": [shown(x, 200) for x in loc], "msg": shown(p["msg"]), "type": shown(p.get("type", ""), 200)}
-            for loc, p in zip(places, problems, strict=True)
+            {"loc": [shown(x, 200) for x in p["loc"]], "msg": shown(p["msg"]), "type": shown(p.get("type", ""), 200)}
+            for p in problems
         ]
     return error
 
@@ -136,9 +179,7 @@ _FAILURES: tuple[tuple[str, str, Again], ...] = (
     # A wrong address is reported soon; an answer that is only late is waited for.
     ("^ConnectionRefusedError", "connection refused; is a service running there?", "soon"),
     ("^gaierror", "unknown host name; is a service running there?", "soon"),
-    ("^ConnectionResetError", "the connection was reset", "yes"),
-    ("^RemoteDisconnected", "the connection was closed before the answer", "yes"),
-    ("^IncompleteRead", "the answer was cut", "yes"),
+    ("^(ConnectionReset|RemoteDis|IncompleteRead)", "the connection was closed before the end of the answer", "yes"),
     ("", "the exchange failed ({last})", "yes"),
 )
 

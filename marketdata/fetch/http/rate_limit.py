@@ -25,11 +25,8 @@ class Pacer:
         self._due = float("-inf")  # when the next request is due in an even spacing
         self._gate = float("-inf")
         self._round = 0
-        self._ease = 1.0  # > 1 after answers of 429: others use the key too
-        self._eased_at = 0.0
         self.known = False  # whether the service has said what the rate of the key is
         self.requests_per_minute: int | None = None
-        self.refusals = 0
         if requests_per_minute is not None:
             self.allow(requests_per_minute)
 
@@ -67,9 +64,9 @@ class Pacer:
         with self._lock:
             now = self._clock.monotonic()
             gate = now + seconds
-            if refused:
-                self.refusals += 1
-                self._learn(now)
+            if refused and not self.known:  # a tenth less than was sent
+                sent = sum(1 for slot in self._slots if now - _MINUTE_SECONDS < slot <= now)
+                self.requests_per_minute = max(10, min(self.requests_per_minute or sent, sent * 9 // 10))
             if gate <= self._gate:
                 return
             self._gate = gate
@@ -80,8 +77,6 @@ class Pacer:
 
     def _reserve(self, now: float) -> float:
         """The steady time at which one more request may leave [s]; called under the lock."""
-        if now - self._eased_at > _MINUTE_SECONDS and self._ease > 1.0:
-            self._ease, self._eased_at = max(1.0, self._ease * 0.9), now
         slot = max(now, self._gate)
         if self.requests_per_minute is not None:
             spacing = self._spacing()
@@ -96,7 +91,7 @@ class Pacer:
         return slot
 
     def _spacing(self) -> float:
-        return _MINUTE_SECONDS * _GUARD * self._ease / self.requests_per_minute if self.requests_per_minute else 0.0
+        return _MINUTE_SECONDS * _GUARD / self.requests_per_minute if self.requests_per_minute else 0.0
 
     def _burst(self) -> int:
         """Requests that may leave at once when none did for a while, beside the one that is due."""
@@ -107,17 +102,9 @@ class Pacer:
         while self._slots and self._slots[0] <= now - _MINUTE_SECONDS * _GUARD:
             self._slots.popleft()
 
-    def _learn(self, now: float) -> None:
-        if self.known:
-            if now - self._eased_at > 1.0:
-                self._ease, self._eased_at = min(4.0, self._ease * 1.1), now
-            return
-        sent = sum(1 for s in self._slots if now - _MINUTE_SECONDS < s <= now)
-        self.requests_per_minute = max(10, min(self.requests_per_minute or sent, sent * 9 // 10))
 
-
-_BY_KEY: weakref.WeakValueDictionary[str, Pacer] = weakref.WeakValueDictionary()
 _REGISTRY = threading.Lock()
+_BY_KEY: weakref.WeakValueDictionary[str, Pacer] = weakref.WeakValueDictionary()
 
 
 def pacer_for(digest: str) -> Pacer:

@@ -26,10 +26,18 @@ from marketdata.errors import (
 )
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
-from marketdata.fetch.http.connection import ATTEMPT, new_session, read_body
-from marketdata.fetch.http.errors import network_failure, redirect_text, refusal
+from marketdata.fetch.http.connection import ATTEMPT, Policy, new_session, read_body
+from marketdata.fetch.http.errors import (
+    RETRYABLE_STATUSES,
+    Again,
+    Failure,
+    network_failure,
+    redirect_text,
+    refusal,
+    retry_after,
+    server_date,
+)
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
-from marketdata.fetch.http.retry import RETRYABLE_STATUSES, Again, Failure, Policy, retry_after, server_date
 from marketdata.fetch.http.url import check_base_url, target
 from marketdata.fetch.plans import PlanLimits, read_usage
 from marketdata.vendors import service_at
@@ -55,7 +63,6 @@ class Answer:
 
     body: bytes = field(repr=False)  # it may be long, and may repeat the key
     date: float | None
-    url: str
     attempts: int = 1
     notes: tuple[str, ...] = ()
 
@@ -252,7 +259,7 @@ class Transport:
         self.latency = seconds if before is None else 0.9 * before + 0.1 * seconds
         notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
         try:
-            return read(Answer(body, date, url, tried, notes))
+            return read(Answer(body, date, tried, notes))
         except ContractError as error:
             return Failure(self.redacted(error), "once")
 
