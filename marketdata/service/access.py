@@ -7,27 +7,20 @@ import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, HTTPException, Request, Security
 from fastapi.security import APIKeyHeader
 from starlette.datastructures import Headers
 
 from marketdata.archive.reader import Reader
 from marketdata.errors import ConfigError
-from marketdata.points.views import VIEWS, View
 from marketdata.resolution import UNITS, BucketWidth, Resolution
-from marketdata.service import errors
-from marketdata.service.coverage import covered_intervals
 from marketdata.service.cursors import Cursors
 from marketdata.service.keys import Grant, KeyStore
 from marketdata.service.listings import Listings
 from marketdata.service.pages import Pages
 from marketdata.service.parameters import refuse_repeated
-
-if TYPE_CHECKING:
-    from marketdata.times import Range
 
 
 class RateLimiter:
@@ -71,27 +64,19 @@ class State:
         cache_bytes: int,
         clock: Callable[[], float],
     ) -> None:
-        self.archive, self.clock = archive if isinstance(archive, Reader) else Reader(archive), clock
-        self.simulated = archive.simulated
+        self.archive = archive if isinstance(archive, Reader) else Reader(archive)
+        self.simulated: bool = archive.simulated
         self.resolutions = _read_resolutions(resolutions, self.archive)
-        self.keys, self.cursors = keys, cursors
+        self.keys, self.cursors, self.clock = keys, cursors, clock
         self.limiter = RateLimiter()
         self.pages = Pages(self.archive, cache_bytes=cache_bytes)
-        self.listings = Listings(self.archive)
-        self._covered = lru_cache(len(VIEWS))(self._read_covered)
+        self.listings = Listings(self.archive, cursors, clock)
 
     @property
     def derivable(self) -> list[str]:
         """The resolutions that the archive can be read at: its base may be coarser than some of the service's."""
         base = BucketWidth.of(self.archive.base)
         return [text for text in self.resolutions if base.divides(BucketWidth.of(text))]
-
-    def covered(self, view: View) -> dict[str, list[Range]]:
-        """The ranges with points, of every market that has some."""
-        return self._covered(view, self.archive.version(view))
-
-    def _read_covered(self, view: View, _version: int) -> dict[str, list[Range]]:
-        return covered_intervals(self.archive.coverage(), view)
 
     async def admit(self, headers: Headers) -> Grant:
         """The rights of the sender; HTTPException 401 without one valid key, 429 beyond its rate."""
@@ -100,10 +85,10 @@ class State:
         sent = headers.getlist("x-api-key")
         grant = self.keys.find(sent[0].encode("latin-1")) if len(sent) == 1 else None
         if grant is None:
-            raise errors.invalid_key()
+            raise HTTPException(401, "Invalid or expired API key.")
         wait = self.limiter.wait(grant.key.id, grant.plan.requests_per_minute)
         if wait is not None:
-            raise errors.rate_exceeded(wait)
+            raise HTTPException(429, "Rate limit exceeded. Please try again later.", {"Retry-After": str(wait)})
         return grant
 
 

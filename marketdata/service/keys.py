@@ -14,25 +14,15 @@ import secrets
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    ValidationError,
-    model_validator,
-)
+from fastapi import HTTPException
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from marketdata.errors import ConfigError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
-from marketdata.service import errors
 
 if TYPE_CHECKING:
     import tomlkit
@@ -63,13 +53,16 @@ class AccessPlan(_Table):
 
     def check(self, view: str, resolution: str, start: int, now: float, resolutions: Sequence[str]) -> None:
         """HTTPException 403 for what the plan does not allow; a range may begin exactly at the bound."""
+        refused = "Your plan does not allow"
         if view not in self.views:
-            raise errors.view_not_allowed(view)
-        allowed = self.allowed(resolutions)
-        if resolution not in allowed:
-            raise errors.resolution_not_allowed(resolution, allowed)
-        if self.max_history_days is not None and start < (now - self.max_history_days * 86_400) * 1e6:
-            raise errors.lookback_not_allowed(self.max_history_days)
+            raise HTTPException(403, f"{refused} historical {'order books' if view == 'books' else view}")
+        if resolution not in (allowed := self.allowed(resolutions)):
+            finest, *coarser = allowed or ["none"]
+            others = f" (allowed: {', '.join(allowed)})" if coarser else ""
+            raise HTTPException(403, f"{refused} {resolution} granularity. Minimum: {finest}{others}")
+        days = self.max_history_days
+        if days is not None and start < (now - days * 86_400) * 1e6:
+            raise HTTPException(403, f"Your plan allows up to the last {days:g} days of historical data")
 
 
 class KeyEntry(_Table):
@@ -81,11 +74,7 @@ class KeyEntry(_Table):
     organization: str | None = None
     created: AwareDatetime | None = None
     expires: AwareDatetime | None = None
-    revoked: StrictBool = False
-
-    def is_valid(self, now: float) -> bool:
-        """Whether the key may be used at a Unix time."""
-        return not self.revoked and (self.expires is None or now < self.expires.timestamp())
+    revoked: Annotated[bool, Field(strict=True)] = False
 
 
 class Grant(NamedTuple):
@@ -122,13 +111,16 @@ class Keys(_Table):
             reason = first["msg"].removeprefix("Value error, ")
             raise ConfigError(f"{what} cannot be read: {f'{place}: ' if place else ''}{reason}.") from None
 
-    @cached_property
-    def by_hash(self) -> dict[str, list[KeyEntry]]:
-        """The entries of each hash."""
-        entries: dict[str, list[KeyEntry]] = {}
-        for entry in self.keys:
-            entries.setdefault(entry.hash, []).append(entry)
-        return entries
+    @classmethod
+    def given(cls, keys: Mapping[str, str], plans: Mapping[str, AccessPlan | Mapping[str, Any]] | None) -> Self:
+        """Keys by the name of their plan, without a file."""
+        if not all(keys):
+            raise ConfigError("keys has an empty key; a key is a text that is not empty.")
+        entries = [
+            {"id": f"key{number}", "hash": digest(key.encode()), "plan": plan}
+            for number, (key, plan) in enumerate(keys.items())
+        ]
+        return cls.read("keys and plans", {"plans": plans or {"local": {}}, "keys": entries})
 
 
 class KeyStore:
@@ -144,11 +136,11 @@ class KeyStore:
     def find(self, key: bytes) -> Grant | None:
         """The rights of a key; None if it is unknown, expired or revoked in any of its entries.
 
-        The lookup is by hash, so its time tells nothing about a key that is nearly right.
+        The comparison is of hashes, so its time tells nothing about a key that is nearly right.
         """
-        keys = self._current[1]
-        entries = keys.by_hash.get(digest(key), [])
-        if not entries or not all(entry.is_valid(self._clock()) for entry in entries):
+        keys, hashed, now = self._current[1], digest(key), self._clock()
+        entries = [entry for entry in keys.keys if entry.hash == hashed]
+        if not entries or any(e.revoked or (e.expires and e.expires.timestamp() <= now) for e in entries):
             return None
         return Grant(entries[0], keys.plans[entries[0].plan])
 
@@ -160,14 +152,14 @@ class KeyStore:
     def refresh(self) -> None:
         """Read the file again; a file that cannot be read leaves the keys as they are."""
         stamp, keys = self._current_stamp(), self._current[1]
-        try:
-            if stamp is None:
-                keys = Keys()
-                _log.error("The key file is gone; no key is valid until it is back.")
-            elif self._path is not None:
+        if stamp is None or self._path is None:
+            keys = Keys()
+            _log.error("The key file is gone; no key is valid until it is back.")
+        else:
+            try:
                 keys = read_key_file(self._path)
-        except ConfigError as problem:
-            _log.error("The key file was not read again; the keys before it stay in use. %s", problem)
+            except ConfigError as problem:
+                _log.error("The key file was not read again; the keys before it stay in use. %s", problem)
         self._current = stamp, keys
 
     def _current_stamp(self) -> tuple[int, ...] | None:
@@ -196,16 +188,13 @@ def digest(key: bytes) -> str:
 def read_key_file(path: Path) -> Keys:
     """Keys and plans of a file; ConfigError if it is unreadable, readable by others, or invalid."""
     try:
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            raise ConfigError(f"The key file {path.name} is readable by others; run: chmod 600 {path}")
-        return _parse(path, path.read_text("utf-8"))
+        mode, text = path.stat().st_mode, path.read_text("utf-8")
     except FileNotFoundError:
         raise ConfigError(f"There is no key file {path}; `marketdata keys new {path}` makes one.") from None
     except (OSError, UnicodeError) as problem:
         raise ConfigError(f"The key file {path} cannot be read: {problem}.") from problem
-
-
-def _parse(path: Path, text: str) -> Keys:
+    if os.name == "posix" and mode & 0o077:
+        raise ConfigError(f"The key file {path.name} is readable by others; run: chmod 600 {path}")
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
@@ -221,7 +210,7 @@ def add_key(path: Path, plan: str | None = None, *, organization: str | None = N
     """
     import tomlkit
 
-    key, created = new_key(), dt.datetime.now(dt.UTC).replace(microsecond=0)
+    key = new_key()
     with _edit(path) as document:
         if not document:
             document["plans"] = {plan or "local": {"requests_per_minute": DEFAULT_REQUESTS_PER_MINUTE}}
@@ -236,7 +225,7 @@ def add_key(path: Path, plan: str | None = None, *, organization: str | None = N
             hash=digest(key.encode()),
             plan=plan,
             organization=organization,
-            created=created,
+            created=dt.datetime.now(dt.UTC).replace(microsecond=0),
         )
         document.setdefault("keys", tomlkit.aot()).append(entry.model_dump(exclude_defaults=True))
     return key, entry
@@ -253,44 +242,33 @@ def revoke_key(path: Path, key_id: str) -> None:
 
 @contextlib.contextmanager
 def _edit(path: Path) -> Iterator[tomlkit.TOMLDocument]:
-    """Change a key file, or make it, while no other process does; comments and order stay."""
+    """Change a key file, or make it, while no other process does; comments, order and owner stay."""
     import tomlkit
     from filelock import FileLock, Timeout
 
     target = path.resolve()
+    fresh = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:
         with FileLock(f"{target}.lock", timeout=10, mode=0o600) as lock:
-            _own_like(Path(lock.lock_file), target)
+            fresh.touch(0o600, exist_ok=False)
+            # Root must not take the files from their owner; only root can, and Windows has no such owners.
+            with contextlib.suppress(PermissionError, AttributeError):
+                status = (target if target.exists() else target.parent).stat()
+                for file_path in (fresh, lock.lock_file):
+                    os.chown(file_path, status.st_uid, status.st_gid)
             text = "# Keys of the local service: hashes only. Only its owner may read this file (mode 0600).\n\n"
             if target.exists():
                 read_key_file(target)
                 text = target.read_text("utf-8")
             document = tomlkit.parse(text)
             yield document
-            changed = tomlkit.dumps(document)
-            _parse(target, changed)  # nothing is written that could not be read again
-            _replace(target, changed)
+            with fresh.open("w", encoding="utf-8") as file:
+                file.write(tomlkit.dumps(document))
+                file.flush()
+                os.fsync(file.fileno())  # a power cut must not leave an empty file
+            read_key_file(fresh)  # no file is replaced by one that could not be read
+            fresh.replace(target)
     except (OSError, Timeout, UnicodeError) as problem:
         raise ConfigError(f"The key file {path} was left as it was: {problem}.") from problem
-
-
-def _replace(target: Path, text: str) -> None:
-    """Replace a file as a whole; its owner stays."""
-    fresh = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
-    try:
-        fresh.touch(0o600, exist_ok=False)
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())  # a power cut must not leave an empty file
-        _own_like(fresh, target)
-        fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
-
-
-def _own_like(path: Path, model: Path) -> None:
-    """Give a file the owner of another: root, who alone can, must not take the file from its owner."""
-    status = (model if model.exists() else model.parent).stat()
-    with contextlib.suppress(PermissionError, AttributeError):  # Windows has no such owners
-        os.chown(path, status.st_uid, status.st_gid)

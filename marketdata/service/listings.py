@@ -4,153 +4,111 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, get_args
+
+import polars as pl
 
 from marketdata.points.records import KINDS, SEARCHED, RecordKind
-from marketdata.service.cursors import Cursors, Facts
-from marketdata.service.errors import invalid_cursor
-from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery
-from marketdata.times import first_time, parse_seconds
+from marketdata.service.cursors import Cursors, Facts, invalid_cursor
+from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery, SortField
+from marketdata.times import first_time
 
 if TYPE_CHECKING:
     from marketdata.archive.reader import Reader
 
 Record = dict[str, Any]
-Condition = Callable[[Record], bool]
-
-
-class SortedRecords(NamedTuple):
-    """All records of a kind in one order, and the place of each by its mark."""
-
-    records: list[Record]
-    places: dict[str, int]
-
-
-def mark_of(record: Record) -> str:
-    """A short name of a record for cursors, because ids may be long."""
-    return hashlib.sha256(str(record.get("id")).encode()).hexdigest()[:24]
+_TEXTS = (*get_args(SortField), "question", "category", "series_id", "series_slug", "event_id", "event_slug")
+_DATES = {"start_date": "start", "end_date": "end", "closed_at": "closed"}
+# What records are chosen and sorted by; ids may be too long for a cursor, so each has a short mark.
+_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys((*_TEXTS, "mark"), pl.String),
+    **dict.fromkeys(_DATES.values(), pl.Int64),
+    "tags": pl.List(pl.String),
+    "liquidity": pl.Float64,
+}
 
 
 class Listings:
     """Listings of the records of an archive."""
 
-    def __init__(self, archive: Reader) -> None:
-        self._archive = archive
-        self._sorted_at = lru_cache(8)(self._sort)
-        self._tags_at = lru_cache(1)(self._read_tags)
-
-    def records(self, kind: RecordKind) -> list[Record]:
-        """All records of a kind; events and series have a title."""
-        return self._sorted(kind, "updated_at", "desc").records
+    def __init__(self, archive: Reader, cursors: Cursors, clock: Callable[[], float]) -> None:
+        self._archive, self._cursors, self._clock = archive, cursors, clock
+        self._table_at = lru_cache(len(KINDS))(self._read)
 
     def tags(self) -> list[str]:
         """Every tag in use, sorted."""
-        return self._tags_at(*(self._archive.version(kind) for kind in KINDS))
+        tags = pl.concat([self._table(kind)[1]["tags"] for kind in KINDS])
+        return tags.explode().drop_nulls().unique().sort().to_list()
 
-    def page(
-        self, kind: RecordKind, query: ListingQuery, cursors: Cursors, now: float
-    ) -> tuple[list[Record], str | None]:
+    def page(self, kind: RecordKind, query: ListingQuery) -> tuple[list[Record], str | None]:
         """Records of one page, and the cursor of the next; HTTPException 400 for the cursor of another listing."""
         chosen = query.model_dump(mode="json", exclude={"limit", "cursor"})
         facts: Facts = ("listing", kind, *map(str, chosen.values()))
-        records, places = self._sorted(kind, query.sort, query.order)
-        start = 0
+        records, table = self._table(kind)
+        field = "question" if (kind, query.sort) == ("markets", "title") else query.sort
+        table = table.sort(field, "id", descending=[query.order == "desc", False], nulls_last=True)
         if query.cursor is not None:
-            last_served = str(cursors.read(facts, query.cursor))
-            if last_served not in places:
+            last_served = table["mark"].index_of(str(self._cursors.read(facts, query.cursor)))
+            if last_served is None:
                 raise invalid_cursor()
-            start = places[last_served] + 1
-        conditions = list(self._conditions(query, now))
-        matching = (r for r in islice(records, start, None) if all(condition(r) for condition in conditions))
-        page = list(islice(matching, query.limit + 1))
-        if len(page) <= query.limit:
-            return page, None
-        return page[:-1], cursors.issue(facts, mark_of(page[-2]))
+            table = table[last_served + 1 :]
+        page = table.filter(*self._conditions(query)).head(query.limit + 1)
+        next_cursor = self._cursors.issue(facts, page["mark"][-2]) if len(page) > query.limit else None
+        return [records[row] for row in page["row"].head(query.limit)], next_cursor
 
-    def _sorted(self, kind: RecordKind, by: str, order: str) -> SortedRecords:
-        return self._sorted_at(kind, by, order, self._archive.version(kind))
+    def _table(self, kind: RecordKind) -> tuple[list[Record], pl.DataFrame]:
+        return self._table_at(kind, self._archive.version(kind))
 
-    def _sort(self, kind: RecordKind, by: str, order: str, _version: int) -> SortedRecords:
-        """By a field, then by id; records without the field come last."""
-        records = sorted(self._archive.records(kind), key=lambda r: str(r.get("id")))
+    def _read(self, kind: RecordKind, _version: int) -> tuple[list[Record], pl.DataFrame]:
+        """All records of a kind, and a table with a row for each."""
+        records = self._archive.records(kind)
         if kind != "markets":
             # Derived from markets that name only a slug they have no title, which clients expect.
             records = [{**r, "title": r.get("title") or r.get("slug") or r.get("id")} for r in records]
-        name = "question" if by == "title" and kind == "markets" else by
-        with_field = [r for r in records if r.get(name) is not None]
-        with_field.sort(key=lambda r: str(r[name]), reverse=order == "desc")
-        ordered = with_field + [r for r in records if r.get(name) is None]
-        return SortedRecords(ordered, {mark_of(record): place for place, record in enumerate(ordered)})
+        searched = pl.concat_str(SEARCHED, separator=" ", ignore_nulls=True).str.to_lowercase().alias("searched")
+        return records, pl.DataFrame(list(map(_row, records)), _SCHEMA).with_columns(searched).with_row_index("row")
 
-    def _read_tags(self, *_versions: int) -> list[str]:
-        return sorted({tag for kind in KINDS for record in self.records(kind) for tag in _tags(record)})
-
-    def _conditions(self, query: ListingQuery, now: float) -> Iterator[Condition]:
+    def _conditions(self, query: ListingQuery) -> Iterator[pl.Expr]:
         """The conditions that a listed record meets."""
-        if query.status is not None:
-            yield lambda record: record.get("status") == query.status
-        if wanted := query.wanted_tags:
-            least = len(wanted) if query.tags_match == "all" else 1
-            yield lambda record: len(wanted & _tags(record)) >= least
-        for bounds in query.date_bounds:
-            yield partial(_is_within, *bounds)
-        if words := (query.search or "").casefold().split():
-            yield lambda record: all(word in _searched_text(record) for word in words)
-        if isinstance(query, EventQuery):
-            yield from self._of_parent("series", "series", query.series_id, query.series_slug)
-        if isinstance(query, MarketQuery):
-            yield from self._of_parent("events", "event", query.event_id, query.event_slug)
-            if not query.include_closed:
-                yield lambda record: not _is_closed(record, now)
-            if query.category is not None:
-                yield lambda record: record.get("category") == query.category
-            if query.min_liquidity is not None:
-                yield partial(_is_liquid, query.min_liquidity)
-
-    def _of_parent(
-        self, kind: RecordKind, name: str, parent_id: str | None, parent_slug: str | None
-    ) -> Iterator[Condition]:
-        """Whether a record names its parent, by id or by slug: the parent's own record has both."""
-        if parent_id is None and parent_slug is None:
-            return
-        parents = [
-            parent
-            for parent in self.records(kind)
-            if parent_id in (None, parent.get("id")) and parent_slug in (None, parent.get("slug"))
+        compared: list[tuple[Callable[[Any], pl.Expr], Any]] = [
+            (pl.col("status").eq, query.status),
+            (pl.col("start").ge, query.start_date_min),
+            (pl.col("start").le, query.start_date_max),
+            (pl.col("end").ge, query.end_date_min),
+            (pl.col("end").le, query.end_date_max),
         ]
-        ids, slugs = ({parent.get(field) for parent in parents} - {None} for field in ("id", "slug"))
+        if isinstance(query, EventQuery):
+            yield from self._of_parent("series", "series_", query.series_id, query.series_slug)
+        if isinstance(query, MarketQuery):
+            yield from self._of_parent("events", "event_", query.event_id, query.event_slug)
+            compared += [(pl.col("category").eq, query.category), (pl.col("liquidity").ge, query.min_liquidity)]
+            if not query.include_closed:
+                has_closed = pl.col("closed").le(self._clock() * 1e6) | pl.col("status").is_in(["closed", "resolved"])
+                yield ~has_closed.fill_null(value=False)
+        yield from (compare(bound) for compare, bound in compared if bound is not None)
+        if wanted := {tag.strip() for text in query.tags for tag in text.split(",")} - {""}:
+            least = len(wanted) if query.tags_match == "all" else 1
+            yield pl.col("tags").list.set_intersection(sorted(wanted)).list.len() >= least
+        for word in (query.search or "").lower().split():
+            yield pl.col("searched").str.contains(word, literal=True)
 
-        def is_child(record: Record) -> bool:
-            named_id, named_slug = record.get(f"{name}_id"), record.get(f"{name}_slug")
-            has_id = named_id == parent_id if named_id is not None else named_slug in slugs
-            has_slug = named_slug == parent_slug if named_slug is not None else named_id in ids
-            return (parent_id is None or has_id) and (parent_slug is None or has_slug)
-
-        yield is_child
-
-
-def _is_within(field: str, low: int, high: int, record: Record) -> bool:
-    date = first_time(record, field)
-    return date is not None and low <= date <= high
-
-
-def _is_liquid(least: float, record: Record) -> bool:
-    liquidity = record.get("liquidity")
-    return isinstance(liquidity, int | float) and liquidity >= least
-
-
-def _is_closed(record: Record, now: float) -> bool:
-    closed_at = first_time(record, "closed_at")
-    is_past = closed_at is not None and closed_at <= parse_seconds(f"{now:.6f}")
-    return is_past or record.get("status") in ("closed", "resolved")
+    def _of_parent(self, kind: RecordKind, prefix: str, parent_id: str | None, slug: str | None) -> Iterator[pl.Expr]:
+        """A record names its parent by id or by slug; the parent's own record has both."""
+        wanted = {f"{prefix}id": parent_id, f"{prefix}slug": slug}
+        if is_parent := [pl.col(name) == text for name, text in wanted.items() if text is not None]:
+            parents = self._table(kind)[1].select(pl.col("id", "slug").name.prefix(prefix)).filter(is_parent)
+            for (name, text), other in zip(wanted.items(), reversed(wanted), strict=True):
+                if text is not None:
+                    yield pl.coalesce(pl.col(name) == text, pl.col(other).is_in(parents[other].drop_nulls().to_list()))
 
 
-def _searched_text(record: Record) -> str:
-    return " ".join(str(record[name]) for name in SEARCHED if record.get(name) is not None).casefold()
-
-
-def _tags(record: Record) -> set[str]:
-    tags = record.get("tags")
-    return {str(tag) for tag in tags} if isinstance(tags, list | tuple) else set()
+def _row(record: Record) -> dict[str, Any]:
+    tags, liquidity = record.get("tags"), record.get("liquidity")
+    return {
+        **{name: None if record.get(name) is None else str(record[name]) for name in _TEXTS},
+        **{column: first_time(record, name) for name, column in _DATES.items()},
+        "mark": hashlib.sha256(str(record.get("id")).encode()).hexdigest()[:24],
+        "tags": [str(tag) for tag in tags] if isinstance(tags, list | tuple) else [],
+        "liquidity": liquidity if isinstance(liquidity, int | float) else None,
+    }

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from operator import attrgetter
 from threading import Condition
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from cachetools import LRUCache, cached
+from fastapi import HTTPException
 
 from marketdata.points.columns import Books, Data, Ints
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
-from marketdata.service import errors
 from marketdata.times import Range
 
 if TYPE_CHECKING:
@@ -33,6 +32,11 @@ class Subject(NamedTuple):
     token_id: str | None
     width: BucketWidth
     tokens: int
+
+
+def limit_too_small(minimum: int) -> HTTPException:
+    """400 of a limit below one bucket of the market."""
+    return HTTPException(400, f"limit too small for this market. Minimum required: {minimum}")
 
 
 class CachedChunk:
@@ -63,7 +67,6 @@ class Pages:
 
     def __init__(self, archive: Reader, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._archive = archive
-        self._stored_ranges = lru_cache(1_024)(self._read_stored_ranges)
         chunks: LRUCache[Any, CachedChunk] = LRUCache(cache_bytes, getsizeof=attrgetter("nbytes"))
         # With a condition one thread reads a chunk, and the others wait for it.
         self._chunk = cached(chunks, condition=Condition())(self._read_chunk)
@@ -88,7 +91,7 @@ class Pages:
                 first = int(chunk.buckets[stop - 1]) + width
             if stop < high:
                 if not page.count:
-                    raise errors.limit_too_small(int(edges[low + 1] - edges[low]))
+                    raise limit_too_small(int(edges[low + 1] - edges[low]))
                 page.position = first
                 return page
         return page
@@ -101,22 +104,17 @@ class Pages:
         version, width = self._archive.version(subject.view), subject.width.micros
         shortest = length = chunk_micros(subject, BucketWidth.of(self._archive.base).micros)
         at = start // width * width
-        for stored in self._stored_ranges(version, subject.view, subject.market_id, rng):
+        for stored in self._archive.stored_ranges(subject.view, subject.market_id, rng):
             at = max(at, stored.start // width * width)
             while at < min(stored.end, rng.end):
                 begin = at // shortest * shortest
-                at = end = begin + length
-                if begin < rng.start < end and rng.start % width:
-                    begin = rng.start
-                if begin < rng.end < end and rng.end % width:
-                    end = rng.end
-                chunk = self._chunk(version, subject, Range(begin, end))
+                at = begin + length
+                chunk_start = max(begin, rng.start) if rng.start % width else begin
+                chunk_end = min(at, rng.end) if rng.end % width else at
+                chunk = self._chunk(version, subject, Range(chunk_start, chunk_end))
                 # A year that is nearly empty must not take a thousand reads.
                 length = shortest if len(chunk.columns) else min(2 * length, _LONGEST_IF_EMPTY * shortest)
                 yield chunk
-
-    def _read_stored_ranges(self, _version: int, view: View, market_id: str, rng: Range) -> list[Range]:
-        return self._archive.stored_ranges(view, market_id, rng)
 
     def _read_chunk(self, _version: int, subject: Subject, rng: Range) -> CachedChunk:
         view, market_id, token_id, width, _ = subject
@@ -132,17 +130,3 @@ def chunk_micros(subject: Subject, base: int) -> int:
     points, base_points = (4_096, 65_536) if VIEWS[subject.view].columns is Books else (16_384, 1_048_576)
     tokens, width = max(1, subject.tokens), subject.width.micros
     return max(1, min(points // tokens, base_points // tokens * base // width)) * width
-
-
-def labels_of(market: dict[str, Any]) -> dict[str, str]:
-    """Label to token id of a market; of two tokens with one label the later one has its id as label."""
-    tokens: Sequence[dict[str, Any]] = market.get("tokens") or ()
-    labels = {str(token["label"]) for token in tokens if token.get("label") is not None}
-    token_ids: dict[str, str] = {}
-    for token in tokens:
-        token_id, label = str(token["id"]), token.get("label")
-        name = token_id if label is None or str(label) in token_ids else str(label)
-        while name in token_ids or (name in labels and name != str(label)):
-            name += "'"  # an id that is the label of another token
-        token_ids[name] = token_id
-    return token_ids

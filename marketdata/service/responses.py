@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 import numpy as np
-from pydantic import BaseModel, Field, StrictInt, StrictStr, create_model
+from pydantic import BaseModel, Field, create_model
 from starlette.responses import Response
 
 from marketdata.points.columns import METRICS, Books, Data
@@ -42,20 +43,17 @@ class ValidationErrorResponse(BaseModel):
 class HistoryPageMetadata(models.Body):
     """Paging of every history answer (interface 2.4)."""
 
-    count: StrictInt
-    limit: StrictInt
-    next_cursor: StrictStr | None = None
-
-
-Level = Annotated[list[float], Field(min_length=2, max_length=2)]
+    count: int
+    limit: int
+    next_cursor: str | None = None
 
 
 class OrderBookSnapshot(models.Body):
     """One book (interface 2.3): levels are [price, size], best first."""
 
     t: str
-    bids: list[Level]
-    asks: list[Level]
+    bids: list[tuple[float, float]]
+    asks: list[tuple[float, float]]
 
 
 class PricePoint(models.Body):
@@ -122,30 +120,35 @@ class Usage(models.Body):
     reset_at: int | float | None = None
 
 
-def _refusal(status: int, description: str) -> Described:
-    model = ValidationErrorResponse if status == 422 else ErrorResponse
-    return {status: {"model": model, "description": description}}
+REFUSALS: Described = {status: {"model": ErrorResponse} for status in (400, 401, 429, 500)}
+REFUSALS[422] = {"model": ValidationErrorResponse}
+NOT_FOUND: Described = {404: {"model": ErrorResponse}}
+HISTORY_REFUSALS: Described = {403: {"model": ErrorResponse}, **NOT_FOUND}
 
 
-REFUSALS: Described = {
-    **_refusal(400, "Invalid timestamp, limit, cursor, market or host."),
-    **_refusal(401, "Key missing, invalid or expired."),
-    **_refusal(422, "A parameter does not validate."),
-    **_refusal(429, "Rate limit exceeded for this key."),
-    **_refusal(500, "Unexpected error."),
-}
-NOT_FOUND = _refusal(404, "Not found.")
-PLAN_REFUSES = _refusal(403, "The plan does not allow it.")
+def printable(text: str, length: int = 200) -> str:
+    """Text of a client for messages and logs: cut, and escaped where not printable."""
+    cut = text if len(text) <= length else text[: length - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
 
 
-def json_response(body: object) -> Response:
+def json_response(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A response of JSON; NaN and infinities become null."""
-    return Response(msgspec.json.encode(body), media_type="application/json")
+    return Response(msgspec.json.encode(body), status, headers, "application/json")
 
 
-def points(page: ServedPage) -> list[Any]:
-    """Points of one token, or of a market (interface 2.6)."""
-    return [point for columns in page.parts for point in _points(columns)]
+def labels_of(market: dict[str, Any]) -> dict[str, str]:
+    """Label to token id of a market; of two tokens with one label the later one has its id as label."""
+    tokens: Sequence[dict[str, Any]] = market.get("tokens") or ()
+    labels = {str(token["label"]) for token in tokens if token.get("label") is not None}
+    token_ids: dict[str, str] = {}
+    for token in tokens:
+        token_id, label = str(token["id"]), token.get("label")
+        name = token_id if label is None or str(label) in token_ids else str(label)
+        while name in token_ids or (name in labels and name != str(label)):
+            name += "'"  # an id that is the label of another token
+        token_ids[name] = token_id
+    return token_ids
 
 
 def points_by_label(page: ServedPage, tokens: dict[str, str]) -> tuple[dict[str, str], dict[str, list[Any]]]:
@@ -156,35 +159,26 @@ def points_by_label(page: ServedPage, tokens: dict[str, str]) -> tuple[dict[str,
     tokens, by_label = dict(tokens), {label: list[Any]() for label in tokens}
     labels = {token_id: label for label, token_id in tokens.items()}
     for columns in page.parts:
-        part = _points(columns)
+        points = points_of(columns)
         for token, (start, end) in zip(columns.tokens, pairwise(columns.bounds.tolist()), strict=True):
             if start == end:
                 continue
-            label = labels.get(token.token_id or "")
-            if label is None:
-                is_taken = token.token_label is None or token.token_label in tokens
-                label = (token.token_id if is_taken else token.token_label) or ""
-                if token.token_id:
-                    labels[token.token_id], tokens[label] = label, token.token_id
-            by_label.setdefault(label, []).extend(part[start:end])
+            token_id, label = str(token.token_id), token.token_label
+            if token_id not in labels:
+                labels[token_id] = token_id if label is None or label in tokens else label
+                tokens[labels[token_id]] = token_id
+            by_label.setdefault(labels[token_id], []).extend(points[start:end])
     return tokens, by_label
 
 
-def _points(columns: Data) -> list[Any]:
+def points_of(columns: Data) -> list[dict[str, Any]]:
+    """Points as the interface has them (2.3, 2.6), in the order of the columns."""
     unit: Literal["s", "ms"] = "ms" if (columns.ts % SECOND).any() else "s"
-    times = np.datetime_as_string(columns.ts.view("M8[us]"), unit=unit, timezone="UTC").tolist()
+    fields = {"t": np.datetime_as_string(columns.ts.view("M8[us]"), unit=unit, timezone="UTC").tolist()}
     if isinstance(columns, Books):
         levels = np.stack(columns.levels(), axis=1).tolist()
-        ends = np.append(0, np.cumsum(columns.counts)).tolist()
-        snapshots: list[dict[str, Any]] = [
-            {"t": t, "bids": levels[bids:asks], "asks": levels[asks:end]}
-            for t, bids, asks, end in zip(times, ends[:-1:2], ends[1::2], ends[2::2], strict=True)
-        ]
-        for name, values in columns.values.items():
-            for snapshot, value in zip(snapshots, values.tolist(), strict=True):
-                snapshot[name] = None if value != value else value  # noqa: PLR0124  NaN is null
-        return snapshots
-    field_of = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
-    names = ("t", *(field_of.get(name, name) for name in columns.values))
-    rows = zip(times, *(values.tolist() for values in columns.values.values()), strict=True)
-    return [dict(zip(names, row, strict=True)) for row in rows]
+        sides = [levels[start:end] for start, end in pairwise([0, *np.cumsum(columns.counts).tolist()])]
+        fields |= {"bids": sides[::2], "asks": sides[1::2]}
+    names = {column: field for spec in VIEWS.values() for field, column in spec.fields.items()}
+    fields |= {names.get(name, name): values.tolist() for name, values in columns.values.items()}
+    return [dict(zip(fields, point, strict=True)) for point in zip(*fields.values(), strict=True)]

@@ -8,14 +8,15 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from marketdata.errors import ConfigError, MarketDataWarning, warn
 from marketdata.points.arguments import whole
-from marketdata.service.application import LOOPBACK_NAMES, check_archive, create_application
+from marketdata.service.application import create_application
 from marketdata.service.keys import DEFAULT_REQUESTS_PER_MINUTE, AccessPlan, new_key
 from marketdata.service.pages import CACHE_BYTES
 
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
 
 GRACE_SECONDS = 10
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
-class Service:
+class Service(AbstractContextManager["Service"]):
     """A service that runs until it is closed, also a context manager.
 
     ``base_url`` is its address, ``api_key`` its key (None if keys were given), ``application`` what it serves.
@@ -62,9 +64,6 @@ class Service:
 
     def __repr__(self) -> str:
         return f"<marketdata service at {self.base_url}>"
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -123,27 +122,22 @@ def serve(
     ...     md.Client(service.base_url, service.api_key).health()["status"]
     'ok'
     """
-    check_archive(archive)
     _check_address(host, trusted_proxies, given_keys=keys is not None)
     api_key = new_key() if keys is None else None
-    tables = plans or {"local": {"requests_per_minute": requests_per_minute}}
+    plans = plans or {"local": {"requests_per_minute": requests_per_minute}}
     application = create_application(
         archive,
-        {api_key: next(iter(tables))} if keys is None and api_key else keys or {},
-        plans=tables,
+        keys if api_key is None else {api_key: next(iter(plans))},
+        plans=plans,
         secret=secret,
         cache_bytes=cache_bytes,
         host_names=[*LOOPBACK_NAMES, host, *host_names] if _is_loopback(host) else host_names,
         resolutions=resolutions,
         clock=clock,
     )
-    return Service(
-        application,
-        _listen(host, port),
-        api_key,
-        forwarded_allow_ips=list(trusted_proxies),
-        date_header=clock is None,
-    )
+    listener = _listen(host, port)
+    proxies = list(trusted_proxies)
+    return Service(application, listener, api_key, forwarded_allow_ips=proxies, date_header=clock is None)
 
 
 def run(

@@ -6,16 +6,17 @@ The pages are files. A policy lets them load their own files alone, and talk to 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import resources
-from typing import Annotated
+from typing import Annotated, Any
 
+import polars as pl
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from marketdata.points.views import VIEWS
-from marketdata.service.access import Context
-from marketdata.service.coverage import covered_markets
+from marketdata.service.access import Context, State
 from marketdata.service.parameters import ListingQuery
 from marketdata.service.responses import json_response
 
@@ -26,29 +27,74 @@ HEADERS = {
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
+_SHOWN_FIELDS = ("id", "slug", "question", "status", "event_slug", "tokens")
+_FINEST_GAP = 200  # a page cannot show a gap below this part of a range
 
 
-def create_router(*, simulated: bool) -> APIRouter:
+def create_router(state: State) -> APIRouter:
     """The routes beside the interface, which its description leaves out."""
     router = APIRouter(include_in_schema=False)
     # By name and not by the system's table of types, in which a script may be plain text.
     types = {"page.css": "text/css", **dict.fromkeys(PAGES, "text/html"), **dict.fromkeys(SCRIPTS, "text/javascript")}
     for name, media_type in types.items():
         text = (resources.files("marketdata.service") / "static" / name).read_text("utf-8")
-        if simulated:
+        if state.simulated:
             text = text.replace('data-simulated="no"', 'data-simulated="yes"')
         path = "/" if name == "page.html" else f"/{name}"
         router.add_route(path, _file(text, media_type), methods=["GET"])
 
+    @lru_cache(1)
+    def stored(*_versions: int) -> pl.DataFrame:
+        return shown_ranges(state.archive.coverage())
+
     @router.get("/coverage")
     def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
-        state, (key, plan) = context
-        plan_facts = {"name": key.plan, **plan.model_dump(), "resolutions": plan.allowed(state.derivable)}
-        intervals = {view: state.covered(view) for view in VIEWS}
-        markets = covered_markets(intervals, state.listings, query, state.cursors, state.clock())
-        return json_response({"simulated": simulated, **markets, "plan": plan_facts})
+        """Markets of a page of the listing with the ranges of each view; the first page also has totals."""
+        key, plan = context.grant
+        ranges = stored(*map(state.archive.version, VIEWS))
+        records, next_cursor = state.listings.page("markets", query)
+        listed = ranges.filter(pl.col("market_id").is_in([str(record.get("id")) for record in records]))
+        by_market = {
+            (market, view): list(zip(starts, ends, strict=True))
+            for market, view, starts, ends in listed.group_by("market_id", "view").agg("start", "end").iter_rows()
+        }
+        body: dict[str, Any] = {
+            "simulated": state.simulated,
+            "data": [
+                {name: record.get(name) for name in _SHOWN_FIELDS}
+                | {"coverage": {view: by_market.get((str(record.get("id")), view), []) for view in VIEWS}}
+                for record in records
+            ],
+            "metadata": {"count": len(records), "limit": query.limit, "next_cursor": next_cursor},
+            "plan": {"name": key.plan, **plan.model_dump(), "resolutions": plan.allowed(state.derivable)},
+        }
+        if query.cursor is None:
+            totals = ranges.group_by("view").agg(pl.n_unique("market_id"), pl.min("start"), pl.max("end"))
+            names = ("markets", "start", "end")
+            body["totals"] = dict.fromkeys(VIEWS) | {
+                view: dict(zip(names, total, strict=True)) for view, *total in totals.iter_rows()
+            }
+            body["markets"] = len(state.archive.records("markets"))
+        return json_response(body)
 
     return router
+
+
+def shown_ranges(coverage: pl.DataFrame) -> pl.DataFrame:
+    """Disjoint ranges that may have rows, in order, as texts; those that a page would show as one are one."""
+    each = ("market_id", "view")
+    may_have = pl.when(pl.col("rows").is_null()).then(pl.col("state") != "missing").otherwise(pl.col("rows") > 0)
+    length = (pl.col("end").max() - pl.col("start").min()).over(each)
+    gap = pl.col("start") - pl.col("end").cum_max().shift().over(each)
+    return (
+        coverage.with_columns(pl.col(each).cast(pl.String))
+        .filter(may_have)
+        .sort(*each, "start")
+        .with_columns(part=(gap > length / _FINEST_GAP).fill_null(value=False).cum_sum().over(each))
+        .group_by(*each, "part", maintain_order=True)
+        .agg(pl.min("start"), pl.max("end"))
+        .with_columns(pl.col("start", "end").dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"))
+    )
 
 
 def _file(text: str, media_type: str) -> Callable[[Request], Response]:
