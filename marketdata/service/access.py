@@ -7,7 +7,8 @@ import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
 
 from fastapi import Depends, HTTPException, Request, Security
 from fastapi.security import APIKeyHeader
@@ -17,7 +18,7 @@ from marketdata.archive.reader import Reader
 from marketdata.errors import ConfigError
 from marketdata.resolution import UNITS, BucketWidth, Resolution
 from marketdata.service.cursors import Cursors
-from marketdata.service.keys import Grant, KeyStore
+from marketdata.service.keys import AccessPlan, KeyEntry, KeyStore
 from marketdata.service.listings import Listings
 from marketdata.service.pages import Pages
 from marketdata.service.parameters import refuse_repeated
@@ -51,26 +52,20 @@ class RateLimiter:
         return max(0, per_minute - len(passed)), wait
 
 
+@dataclass
 class State:
     """The parts of the service; ``resolutions`` are those that requests may name, finest first."""
 
-    def __init__(
-        self,
-        archive: Any,
-        keys: KeyStore,
-        cursors: Cursors,
-        *,
-        resolutions: Sequence[str] | None,
-        cache_bytes: int,
-        clock: Callable[[], float],
-    ) -> None:
-        self.archive = archive if isinstance(archive, Reader) else Reader(archive)
-        self.simulated: bool = archive.simulated
-        self.resolutions = _read_resolutions(resolutions, self.archive)
-        self.keys, self.cursors, self.clock = keys, cursors, clock
-        self.limiter = RateLimiter()
-        self.pages = Pages(self.archive, cache_bytes=cache_bytes)
-        self.listings = Listings(self.archive, cursors, clock)
+    archive: Reader
+    simulated: bool
+    keys: KeyStore
+    cursors: Cursors
+    clock: Callable[[], float]
+    resolutions: list[str]
+    host_names: set[str]
+    pages: Pages
+    listings: Listings
+    limiter: RateLimiter = field(default_factory=RateLimiter)
 
     @property
     def derivable(self) -> list[str]:
@@ -78,21 +73,22 @@ class State:
         base = BucketWidth.of(self.archive.base)
         return [text for text in self.resolutions if base.divides(BucketWidth.of(text))]
 
-    async def admit(self, headers: Headers) -> Grant:
-        """The rights of the sender; HTTPException 401 without one valid key, 429 beyond its rate."""
+    async def admit(self, headers: Headers) -> tuple[KeyEntry, AccessPlan]:
+        """The key and plan of the sender; HTTPException 401 without one valid key, 429 beyond its rate."""
         if self.keys.is_stale:
             await asyncio.to_thread(self.keys.refresh)
         sent = headers.getlist("x-api-key")
         grant = self.keys.find(sent[0].encode("latin-1")) if len(sent) == 1 else None
         if grant is None:
             raise HTTPException(401, "Invalid or expired API key.")
-        wait = self.limiter.wait(grant.key.id, grant.plan.requests_per_minute)
+        key, plan = grant
+        wait = self.limiter.wait(key.id, plan.requests_per_minute)
         if wait is not None:
             raise HTTPException(429, "Rate limit exceeded. Please try again later.", {"Retry-After": str(wait)})
-        return grant
+        return key, plan
 
 
-def _read_resolutions(given: Sequence[str] | None, archive: Reader) -> list[str]:
+def read_resolutions(given: Sequence[str] | None, archive: Reader) -> list[str]:
     """The five of the interface, and the archive's own below a minute; or what is given, by width."""
     base = BucketWidth.of(archive.base)
     if given is None:
@@ -108,19 +104,20 @@ def _read_resolutions(given: Sequence[str] | None, archive: Reader) -> list[str]
 
 
 class RequestContext(NamedTuple):
-    """The parts of the service, and what the key of a request allows."""
+    """The parts of the service, the key of a request, and its plan."""
 
     state: State
-    grant: Grant
+    key: KeyEntry
+    plan: AccessPlan
 
 
 # This header only describes the key: the middleware has checked it before any route is chosen.
-_DESCRIBED_KEY = APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan.")
+_DESCRIBED_KEY = Security(APIKeyHeader(name="X-API-Key", auto_error=False, description="The key of your plan."))
 
 
-def _request_context(request: Request, _key: Annotated[str | None, Security(_DESCRIBED_KEY)]) -> RequestContext:
+def _request_context(request: Request, _key: Annotated[str | None, _DESCRIBED_KEY]) -> RequestContext:
     refuse_repeated(request)
-    return RequestContext(request.app.state.service, request.state.grant)
+    return RequestContext(request.app.state.service, *request.state.grant)
 
 
 Context = Annotated[RequestContext, Depends(_request_context)]

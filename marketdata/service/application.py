@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,18 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
-from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 
+from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.service import routes, start_page
-from marketdata.service.access import State
+from marketdata.service.access import State, read_resolutions
 from marketdata.service.cursors import Cursors, stored_secret
 from marketdata.service.keys import AccessPlan, Keys, KeyStore
-from marketdata.service.pages import CACHE_BYTES
+from marketdata.service.listings import Listings
+from marketdata.service.pages import CACHE_BYTES, Pages
 from marketdata.service.responses import json_response, printable
 
 if TYPE_CHECKING:
@@ -52,13 +54,21 @@ def create_application(
     _check_archive(archive)
     now = clock or time.time
     store = KeyStore(Path(keys) if isinstance(keys, str | Path) else Keys.given(keys, plans), now)
-    if secret is None:
-        # Beside the tables of the archive; an object store has no file for it.
-        in_folder = "://" not in archive.location
-        secret = stored_secret(Path(archive.location, "_cursor.secret")) if in_folder else secrets.token_bytes(32)
-    cursors = Cursors(secret, now)
+    # An object store has no file for the secret: each start of the service makes one.
+    cursors = Cursors(secret or stored_secret(Path(archive.location, "_cursor.secret")), now)
     try:
-        state = State(archive, store, cursors, resolutions=resolutions, cache_bytes=cache_bytes, clock=now)
+        reader = archive if isinstance(archive, Reader) else Reader(archive)
+        state = State(
+            archive=reader,
+            simulated=archive.simulated,
+            keys=store,
+            cursors=cursors,
+            clock=now,
+            resolutions=read_resolutions(resolutions, reader),
+            host_names={name.lower() for name in host_names},
+            pages=Pages(reader, cache_bytes=cache_bytes),
+            listings=Listings(reader, cursors, now),
+        )
     except ArchiveError as problem:
         raise ConfigError(f"The archive {archive.location!r} cannot be served: {problem}") from problem
     application = FastAPI(
@@ -74,8 +84,7 @@ def create_application(
         application.include_router(router)
     application.add_exception_handler(RequestValidationError, _not_valid)
     application.add_middleware(GZipMiddleware, minimum_size=1_000, compresslevel=1)
-    guard = partial(_guard, state, {name.lower() for name in host_names}, is_dated=clock is not None)
-    application.add_middleware(BaseHTTPMiddleware, dispatch=guard)
+    application.add_middleware(BaseHTTPMiddleware, dispatch=partial(_guard, state))
     application.openapi = partial(_describe, application)  # type: ignore[method-assign]
     return application
 
@@ -97,46 +106,32 @@ def _check_archive(archive: object) -> None:
         raise ConfigError(f"The folder {location!r} holds other files, and no archive. Is the path right?")
 
 
-async def _guard(
-    state: State,
-    host_names: set[str],
-    request: Request,
-    call_next: Callable[[Request], Awaitable[Response]],
-    *,
-    is_dated: bool,
-) -> Response:
+async def _guard(state: State, request: Request, call_next: RequestResponseEndpoint) -> Response:
     """Check host, key and rate before any route is chosen; add headers, and log."""
     # As it was sent: decoded, "a%2Fb" is "a/b".
     path = request.scope["path"] = request.scope["raw_path"].decode("latin-1")
     begun, request_id, key_id = time.perf_counter(), secrets.token_hex(8), "-"
     try:
-        _check_host(request.headers, host_names)
+        _check_host(request.headers, state.host_names)
         if path.startswith(("/v1/", "/coverage")) or path == "/v1":
-            request.state.grant = await state.admit(request.headers)
-            key_id = request.state.grant.key.id
+            request.state.grant = key, _ = await state.admit(request.headers)
+            key_id = key.id
         response = await call_next(request)
     except HTTPException as problem:
         response = json_response({"detail": problem.detail}, problem.status_code, problem.headers)
     except Exception:
         _log.exception("request %s failed", request_id)
         response = json_response({"detail": "Failed to fetch data."}, 500)
-    response.headers.update({"x-content-type-options": "nosniff", "cache-control": "no-store"})
-    response.headers["x-request-id"] = request_id
-    if is_dated:
-        response.headers["date"] = formatdate(state.clock(), usegmt=True)
+    headers = {"x-content-type-options": "nosniff", "cache-control": "no-store", "x-request-id": request_id}
+    if state.clock is not time.time:
+        headers["date"] = formatdate(state.clock(), usegmt=True)
     if state.simulated:
-        response.headers["x-simulated"] = "true"
+        headers["x-simulated"] = "true"
+    response.headers.update(headers)
+    client, took = request.client.host if request.client else "-", (time.perf_counter() - begun) * 1e3
     # The query stays out: a key may be in it by mistake.
-    _access_log.info(
-        "%s %s %s %d %.1f ms key=%s id=%s",
-        request.client.host if request.client else "-",
-        printable(request.method),
-        printable(path, 400),
-        response.status_code,
-        (time.perf_counter() - begun) * 1e3,
-        key_id,
-        request_id,
-    )
+    facts = (client, printable(request.method), printable(path, 400), response.status_code, took, key_id, request_id)
+    _access_log.info("%s %s %s %d %.1f ms key=%s id=%s", *facts)
     return response
 
 

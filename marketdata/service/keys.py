@@ -15,7 +15,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fastapi import HTTPException
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -77,13 +77,6 @@ class KeyEntry(_Table):
     revoked: Annotated[bool, Field(strict=True)] = False
 
 
-class Grant(NamedTuple):
-    """A valid key and what it allows."""
-
-    key: KeyEntry
-    plan: AccessPlan
-
-
 class Keys(_Table):
     """Keys, and the plans that they name."""
 
@@ -133,8 +126,8 @@ class KeyStore:
         # One tuple, because a thread that reads an older file must not leave its keys under a newer stamp.
         self._current = stamp, read_key_file(source) if isinstance(source, Path) else source
 
-    def find(self, key: bytes) -> Grant | None:
-        """The rights of a key; None if it is unknown, expired or revoked in any of its entries.
+    def find(self, key: bytes) -> tuple[KeyEntry, AccessPlan] | None:
+        """The entry of a key and its plan; None if it is unknown, expired or revoked in any of its entries.
 
         The comparison is of hashes, so its time tells nothing about a key that is nearly right.
         """
@@ -142,7 +135,7 @@ class KeyStore:
         entries = [entry for entry in keys.keys if entry.hash == hashed]
         if not entries or any(e.revoked or (e.expires and e.expires.timestamp() <= now) for e in entries):
             return None
-        return Grant(entries[0], keys.plans[entries[0].plan])
+        return entries[0], keys.plans[entries[0].plan]
 
     @property
     def is_stale(self) -> bool:

@@ -17,8 +17,6 @@ from marketdata.service.pages import ServedPage
 from marketdata.times import SECOND
 from marketdata.wire import models
 
-Described = dict[int | str, dict[str, Any]]
-
 
 class ErrorResponse(models.Body):
     """Every error except 422 (interface 2.7)."""
@@ -120,10 +118,9 @@ class Usage(models.Body):
     reset_at: int | float | None = None
 
 
-REFUSALS: Described = {status: {"model": ErrorResponse} for status in (400, 401, 429, 500)}
-REFUSALS[422] = {"model": ValidationErrorResponse}
-NOT_FOUND: Described = {404: {"model": ErrorResponse}}
-HISTORY_REFUSALS: Described = {403: {"model": ErrorResponse}, **NOT_FOUND}
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The bodies of these statuses, for the description."""
+    return {status: {"model": ValidationErrorResponse if status == 422 else ErrorResponse} for status in statuses}
 
 
 def printable(text: str, length: int = 200) -> str:

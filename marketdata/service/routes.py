@@ -24,6 +24,7 @@ from marketdata.service.parameters import (
     TokenId,
     invalid_parameter,
 )
+from marketdata.service.responses import json_response, printable, refusals
 from marketdata.times import to_text
 from marketdata.wire import models
 
@@ -35,9 +36,9 @@ class _Segment(StringConvertor):
 
 
 register_url_convertor("segment", _Segment())
-history = APIRouter(prefix="/v1", tags=["History"], responses=responses.REFUSALS | responses.HISTORY_REFUSALS)
-discovery = APIRouter(prefix="/v1", tags=["Discovery"], responses=responses.REFUSALS)
-utility = APIRouter(prefix="/v1", tags=["Utility"], responses=responses.REFUSALS)
+history = APIRouter(prefix="/v1", tags=["History"], responses=refusals(400, 401, 403, 404, 422, 429, 500))
+discovery = APIRouter(prefix="/v1", tags=["Discovery"], responses=refusals(400, 401, 422, 429, 500))
+utility = APIRouter(prefix="/v1", tags=["Utility"], responses=refusals(400, 401, 422, 429, 500))
 
 
 @history.get("/markets/{id_or_slug:segment}/books", response_model=responses.MarketHistory[responses.OrderBookSnapshot])
@@ -88,17 +89,17 @@ def list_markets(query: Annotated[MarketQuery, Query()], context: Context) -> Re
     return _listing("markets", query, context)
 
 
-@discovery.get("/markets/{id_or_slug}", response_model=models.MarketDetail, responses=responses.NOT_FOUND)
+@discovery.get("/markets/{id_or_slug}", response_model=models.MarketDetail, responses=refusals(404))
 def get_market(id_or_slug: IdOrSlug, context: Context) -> Response:
     """One market, with the fields that listings lack."""
-    return responses.json_response({**dict.fromkeys(names("markets", "market")), **_market(id_or_slug, context)})
+    return json_response({**dict.fromkeys(names("markets", "market")), **_market(id_or_slug, context)})
 
 
 @discovery.get("/tags", response_model=models.Tags)
 def list_tags(context: Context) -> Response:
     """Every tag in use."""
     tags = context.state.listings.tags()
-    return responses.json_response({"count": len(tags), "data": tags})
+    return json_response({"count": len(tags), "data": tags})
 
 
 @utility.get("/health", response_model=models.Health)
@@ -106,13 +107,13 @@ async def get_health(context: Context) -> Response:
     """Whether the service is up."""
     state = context.state
     now = to_text(int(state.clock() * 1e6))
-    return responses.json_response({"status": "ok", "timestamp": now, "simulated": state.simulated})
+    return json_response({"status": "ok", "timestamp": now, "simulated": state.simulated})
 
 
 @utility.get("/usage", response_model=responses.Usage)
 async def get_usage(context: Context) -> Response:
     """Plan of the key, and the requests that are left in this minute."""
-    state, (key, plan) = context
+    state, key, plan = context
     remaining, seconds = state.limiter.remaining(key.id, plan.requests_per_minute)
     limits = {
         "requests_per_minute": plan.requests_per_minute,
@@ -121,14 +122,14 @@ async def get_usage(context: Context) -> Response:
         "max_history_days": "unlimited" if plan.max_history_days is None else f"{plan.max_history_days:g}",
     }
     usage = {"plan": key.plan, "organization": key.organization, "limits": limits}
-    return responses.json_response({**usage, "reset_at": int(state.clock() + seconds) + 1})
+    return json_response({**usage, "reset_at": int(state.clock() + seconds) + 1})
 
 
 def _market(id_or_slug: str, context: RequestContext) -> dict[str, Any]:
     """The record of a market; HTTPException 404."""
     record = context.state.archive.find_market(id_or_slug)
     if record is None:
-        raise HTTPException(404, f"Market not found: {responses.printable(id_or_slug)}")
+        raise HTTPException(404, f"Market not found: {printable(id_or_slug)}")
     return record
 
 
@@ -136,7 +137,7 @@ def _history_page(
     view: View, query: HistoryQuery, context: RequestContext, *, market: str = "", token_id: str | None = None
 ) -> Response:
     """A page of a market or of one token; HTTPException 403, 404 or 400 (interface section 7)."""
-    state, (_, plan) = context
+    state, _, plan = context
     rng, width, tokens = query.range, query.resolution, None
     if width not in state.resolutions:
         raise invalid_parameter("resolution", f"Input should be one of {', '.join(state.resolutions)}", "enum")
@@ -149,7 +150,7 @@ def _history_page(
     else:
         owner = state.archive.find_token(token_id)
         if owner is None:
-            raise HTTPException(404, f"Token not found: {responses.printable(token_id)}")
+            raise HTTPException(404, f"Token not found: {printable(token_id)}")
         body = {"market_id": str(owner[0]["id"]), "token_id": token_id, "token_label": owner[1]}
     point_count = 1 if tokens is None else len(tokens)
     if point_count > models.LARGEST_LIMIT:
@@ -168,10 +169,10 @@ def _history_page(
     else:
         body["tokens"], body["data"] = responses.points_by_label(page, tokens)
     body["metadata"] = {"count": page.count, "limit": query.limit, "next_cursor": next_cursor}
-    return responses.json_response(body)
+    return json_response(body)
 
 
 def _listing(kind: RecordKind, query: ListingQuery, context: RequestContext) -> Response:
     records, next_cursor = context.state.listings.page(kind, query)
     metadata = {"count": len(records), "limit": query.limit, "next_cursor": next_cursor}
-    return responses.json_response({"data": records, "metadata": metadata})
+    return json_response({"data": records, "metadata": metadata})

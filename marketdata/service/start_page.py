@@ -50,7 +50,7 @@ def create_router(state: State) -> APIRouter:
     @router.get("/coverage")
     def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
         """Markets of a page of the listing with the ranges of each view; the first page also has totals."""
-        key, plan = context.grant
+        _, key, plan = context
         ranges = stored(*map(state.archive.version, VIEWS))
         records, next_cursor = state.listings.page("markets", query)
         listed = ranges.filter(pl.col("market_id").is_in([str(record.get("id")) for record in records]))
