@@ -185,7 +185,7 @@ def test_a_client_answers_like_an_archive(archive, market) -> None:
 
 def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:
     """A misspelt, missing or impossible argument is named with what is allowed, without addresses of a library."""
-    from marketdata.mcp.server import schema, server
+    from marketdata.mcp.server import server
 
     tools = server(archive)
     calls: list[tuple[str, dict[str, Any], str]] = [
@@ -201,7 +201,7 @@ def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:
         assert said in str(problem)
         assert "http" not in str(problem)
     for name, tool in Tools(archive).offered.items():
-        made = schema(tools.arguments[name])
+        made = tools.calls[name].json_schema()
         assert made["additionalProperties"] is False
         assert all("description" in field for field in made["properties"].values()), name
         assert tool.__doc__
@@ -209,10 +209,10 @@ def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:
 
 def test_a_statement_ends_once_it_is_stopped(archive) -> None:
     """A statement without end stops when its event is set, and says so."""
-    stop = threading.Event()
-    threading.Timer(0.2, stop.set).start()
+    tools = Tools(archive)
+    threading.Timer(0.2, tools.stop.set).start()
     with pytest.raises(ConfigError, match="stopped"):
-        Tools(archive).sql("select count(*) from range(1000000) a, range(1000000) b", stop=stop)
+        tools.sql("select count(*) from range(1000000) a, range(1000000) b")
 
 
 def test_a_program_calls_the_tools_of_a_process(archive, market) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from marketdata.cli.commands import archive, client, demo, keys, mcp, service
+from marketdata.cli.commands import archive, client, demo, service
 
 _EPILOG = (
     "The key comes from MARKETDATA_API_KEY, the address from --base-url or MARKETDATA_BASE_URL. "
@@ -36,22 +36,10 @@ def _options(
 
 
 for command in (
-    demo.demo,
-    service.serve,
-    client.usage,
-    client.series,
-    client.events,
-    client.markets,
-    client.tokens,
-    client.fetch,
-    client.plan,
-    archive.pull,
-    archive.coverage,
-    archive.verify,
-    archive.compact,
-    mcp.mcp,
+    *(demo.demo, service.serve, client.usage, client.series, client.events, client.markets, client.tokens),
+    *(client.fetch, client.plan, archive.pull, archive.coverage, archive.verify, archive.compact, service.mcp),
 ):
     app.command()(command)
 app.command("import")(archive.import_)
 app.command()(archive.export)
-app.add_typer(keys.keys, name="keys")
+app.add_typer(service.keys, name="keys")

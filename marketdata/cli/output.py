@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,44 +60,32 @@ def show(
             console().print(table(data, most, columns=columns), crop=False)
         if count > most:
             typer.echo(more or f"... {most:,} of {count:,} rows; --out FILE or --csv writes them all")
+        _note(count, empty)
+    elif fmt == "json":
+        lines = _plain(data.lazy().slice(0, rows)).collect().write_ndjson().split("\n")[:-1]
+        sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
+        _note(len(lines), empty)
     else:
-        data = data.lazy() if rows is None else data.lazy().head(rows)
-        if fmt == "json":
-            lines = _plain(data).collect().write_ndjson().split("\n")[:-1]
-            sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
-            count = len(lines)
-        else:
-            if fmt == "csv":
-                header = pl.DataFrame(schema=data.collect_schema())
-                sys.stdout.write(_plain(header, lists=False).collect().write_csv())
-            count = _lines(data.collect_batches(maintain_order=True), fmt)
-    _note(count, empty)
+        if fmt == "csv":
+            sys.stdout.write(
+                _plain(pl.DataFrame(schema=data.lazy().collect_schema()), lists=False).collect().write_csv()
+            )
+        stream(data.lazy().collect_batches(maintain_order=True), rows, fmt, empty)
 
 
-def stream(parts: Iterable[pl.DataFrame], rows: int | None) -> None:
-    """Print frames as JSON lines as they arrive; after `rows` rows nothing more is requested."""
-    _note(_lines(_first(parts, rows), "ndjson"))
-
-
-def _first(parts: Iterable[pl.DataFrame], rows: int | None) -> Iterator[pl.DataFrame]:
+def stream(
+    parts: Iterable[pl.DataFrame], rows: int | None, fmt: Format = "ndjson", empty: str = "there are no rows."
+) -> None:
+    """Print frames as lines as they arrive; after `rows` rows nothing more is requested."""
+    count = 0
     for part in parts:
-        if rows is None:
-            yield part
-            continue
-        yield part.head(rows)
-        rows -= min(rows, len(part))
-        if not rows:
-            return
-
-
-def _lines(parts: Iterable[pl.DataFrame], fmt: Format) -> int:
-    total = 0
-    for part in parts:
-        rows = _plain(part, lists=fmt != "csv").collect()
-        sys.stdout.write(rows.write_ndjson() if fmt == "ndjson" else rows.write_csv(include_header=False))
+        shown = _plain(part.slice(0, None if rows is None else rows - count), lists=fmt != "csv").collect()
+        sys.stdout.write(shown.write_ndjson() if fmt == "ndjson" else shown.write_csv(include_header=False))
         sys.stdout.flush()
-        total += len(rows)
-    return total
+        count += len(shown)
+        if count == rows:
+            break
+    _note(count, empty)
 
 
 def write(data: Any, path: Path, *, as_json: bool = False) -> None:
@@ -121,43 +108,36 @@ def _note(rows: int, empty: str = "there are no rows.") -> None:
 def record(value: Mapping[str, object], *, as_json: bool, text: str) -> None:
     """Print one record: the text in a terminal, JSON in a pipe."""
     if as_json or not sys.stdout.isatty():
-        typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_text))
-    else:
-        typer.echo(text)
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    typer.echo(text)
 
 
 def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str] | None = None) -> Table:
     """The first rows, one line each: ids and long texts shortened, slugs and ids of keys whole, times to the minute."""
+    import polars as pl
     import polars.selectors as cs
     from rich.table import Table
     from rich.text import Text
 
-    head = data.select(columns or data.columns).head(len(data) if rows is None else rows)
+    head, available = data.select(columns or data.columns).slice(0, rows), console().width
     numbers = set(head.select(cs.numeric()).columns)
-    available = console().width
     head = shortened(head, _ID_WIDTH if available >= _NARROW_TERMINAL else _ID_WIDTH_IF_NARROW)
     cells = {name: _texts(head[name]) for name in head.columns}
-    cut = [name for name in cells if not _is_whole(name, head.schema[name])]
+    # Whole stays what is copied, or told from others by its end, and what is no text.
+    kinds = (pl.String, pl.Categorical, pl.Enum, pl.List)
+    cut = [name for name in cells if head.schema[name] in kinds and not name.endswith(("id", "slug"))]
     shown = _fitting(cells, cut, available)
     out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     if left_out := [name for name in cells if name not in shown]:
         out.caption, out.caption_justify = f"... without {', '.join(left_out)}: --csv shows all", "left"
     for name in shown:
-        style = "dim" if name.endswith("_id") else ""
-        most = _LONGEST_TEXT if name in cut else None
+        justify, style = "right" if name in numbers else "left", "dim" if name.endswith("_id") else ""
         # rich narrows the columns that may wrap, and a cell that may not is cut.
-        out.add_column(name, justify="right" if name in numbers else "left", style=style, max_width=most,
-                       no_wrap=name not in cut)  # fmt: skip
+        most, is_whole = _LONGEST_TEXT if name in cut else None, name not in cut
+        out.add_column(name, justify=justify, style=style, max_width=most, no_wrap=is_whole)
     for row in zip(*(cells[name] for name in shown), strict=True):
         out.add_row(*(Text(text, _CELL_STYLES.get(text, ""), no_wrap=True, overflow="ellipsis") for text in row))
     return out
-
-
-def _is_whole(name: str, kind: pl.DataType) -> bool:
-    """Whether cells are never cut: what is copied, or told from others by its end, and what is no text."""
-    import polars as pl
-
-    return name.endswith(("id", "slug")) or kind not in (pl.String, pl.Categorical, pl.Enum, pl.List)
 
 
 def _fitting(cells: Mapping[str, Sequence[str]], cut: Sequence[str], available: int) -> list[str]:
@@ -166,7 +146,7 @@ def _fitting(cells: Mapping[str, Sequence[str]], cut: Sequence[str], available: 
     least |= {name: min(least[name], _SHORTEST_TEXT) for name in cut}
     while sum(least.values()) + 2 * (len(least) - 1) > available and len(least) > 1:
         del least[min(least, key=lambda name: (name == "slug", not name.endswith("_id"), -list(cells).index(name)))]
-    return [name for name in cells if name in least]
+    return list(least)
 
 
 def console() -> Console:
@@ -184,25 +164,16 @@ def _texts(column: pl.Series) -> list[str]:
 
     if isinstance(column.dtype, pl.Datetime):
         column = column.dt.strftime("%Y-%m-%d %H:%M")
-    if column.dtype.is_float():
-        return _numbers(column.to_list())
-    return [_cell(value) for value in column]
-
-
-def _numbers(values: list[float | None]) -> list[str]:
-    """Numbers with the decimals of their column: five digits of the largest one, two of the smallest."""
-    sizes = [abs(v) for v in values if v and math.isfinite(v)] or [1.0]
-    decimals = max(_decimals(max(sizes), 5), _decimals(min(sizes), 2))
-    texts = ["-" if v is None else f"{v:,.{decimals}f}" for v in values]
-    while decimals and all(text.endswith("0") or v is None for text, v in zip(texts, values, strict=True)):
-        decimals -= 1
-        texts = [text if v is None else text[:-1].removesuffix(".") for text, v in zip(texts, values, strict=True)]
-    return texts
-
-
-def _decimals(value: float, digits: int) -> int:
-    """Decimals with which a number shows this many digits."""
-    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value and math.isfinite(value) else 0
+    if not column.dtype.is_float():
+        return [_cell(value) for value in column]
+    # Five digits of the largest number, two of the smallest, and no zero at the end of all.
+    sizes = column.abs().filter(column.is_finite() & (column != 0))
+    digits = [(5, sizes.max()), (2, sizes.min())] if len(sizes) else []
+    decimals = max([0, *(count - 1 - math.floor(math.log10(size)) for count, size in digits)])
+    texts = ["-" if number is None else f"{number:,.{decimals}f}" for number in column]
+    zeros = [len(text) - len(text.rstrip("0")) for text in texts if text != "-"] if decimals else []
+    spare = min(zeros, default=0)
+    return [text if text == "-" else text[: len(text) - spare].removesuffix(".") for text in texts]
 
 
 def _cell(value: object) -> str:
@@ -220,18 +191,10 @@ def _plain(data: Any, *, lists: bool = True) -> pl.LazyFrame:
     import polars as pl
     import polars.selectors as cs
 
+    def as_json(values: pl.Series) -> str:
+        return json.dumps(values.to_list(), ensure_ascii=False)
+
     lazy: pl.LazyFrame = data.lazy().with_columns(
         cs.datetime().dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"), (cs.categorical() | cs.enum()).cast(pl.String)
     )
-    if lists:
-        return lazy
-    names = [name for name, kind in lazy.collect_schema().items() if isinstance(kind, pl.List)]
-    return lazy.with_columns(pl.col(names).map_elements(_json_list, return_dtype=pl.String)) if names else lazy
-
-
-def _json_list(values: pl.Series) -> str:
-    return json.dumps(values.to_list(), ensure_ascii=False)
-
-
-def _text(value: object) -> str:
-    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
+    return lazy if lists else lazy.with_columns(cs.list().map_elements(as_json, return_dtype=pl.String))

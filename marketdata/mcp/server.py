@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ArgsKwargs
 
 from marketdata.errors import MarketDataError, not_installed
-from marketdata.mcp.answers import Answer
-from marketdata.mcp.tools import Tools
+from marketdata.mcp.tools import Answer, Tools
 from marketdata.times import TimeLike
 
 _INSTRUCTIONS = (
@@ -34,7 +34,7 @@ class Server:
     time_limit: float = TIME_LIMIT
 
     def __post_init__(self) -> None:
-        self.arguments = {name: _arguments(tool) for name, tool in self.tools.offered.items()}
+        self.calls = {name: TypeAdapter(tool) for name, tool in self.tools.offered.items()}
 
     def run(self) -> None:
         """Serve until the input ends; ModuleNotFoundError without the extra ``mcp``."""
@@ -58,7 +58,7 @@ class Server:
             read_only = types.ToolAnnotations(read_only_hint=True)
             listed = [
                 types.Tool(name=name, description=inspect.getdoc(tool), annotations=read_only,
-                           input_schema=schema(self.arguments[name]))
+                           input_schema=self.calls[name].json_schema())
                 for name, tool in self.tools.offered.items()
             ]  # fmt: skip
             return types.ListToolsResult(tools=listed)
@@ -88,15 +88,13 @@ class Server:
         self, name: str, arguments: Mapping[str, Any], stop: threading.Event
     ) -> tuple[Answer | None, str | None]:
         """The answer of a tool, or what was wrong: errors name what to do, and never a key."""
-        tools = self.tools.offered
-        if name not in tools:
-            return None, f"The tool {name!r} does not exist; there are {', '.join(tools)}."
+        if name not in self.calls:
+            return None, f"The tool {name!r} does not exist; there are {', '.join(self.calls)}."
+        self.tools.stop = stop
         try:
-            given = self.arguments[name].model_validate(arguments).model_dump()
+            return self.calls[name].validate_python(ArgsKwargs((), dict(arguments))), None
         except ValidationError as problem:
-            return None, _problem(problem, self.arguments[name])
-        try:
-            return tools[name](**given, **({"stop": stop} if name == "sql" else {})), None
+            return None, _problem(problem, self.calls[name].json_schema()["properties"])
         except MarketDataError as problem:
             return None, str(problem)
 
@@ -106,34 +104,14 @@ def server(source: Any, as_of: TimeLike | None = None) -> Server:
     return Server(Tools(source, as_of))
 
 
-def schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of the arguments of a tool, without the titles that pydantic makes of names."""
-    made = arguments.model_json_schema()
-    made.pop("title")
-    for field in made.get("properties", {}).values():
-        field.pop("title", None)
-    return made
-
-
-def _arguments(tool: Callable[..., Answer]) -> type[BaseModel]:
-    """The arguments of a tool as a model; other names are refused."""
-    hints = get_type_hints(tool, include_extras=True)
-    fields = {
-        name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
-        for name, parameter in inspect.signature(tool).parameters.items()
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-    }
-    return create_model(tool.__name__, __config__=ConfigDict(extra="forbid"), **fields)  # type: ignore[call-overload,no-any-return]
-
-
-def _problem(error: ValidationError, arguments: type[BaseModel]) -> str:
+def _problem(error: ValidationError, allowed: Iterable[str]) -> str:
     """One sentence for each wrong argument."""
     said = []
     for problem in error.errors(include_url=False):
         name = ".".join(map(str, problem["loc"]))
-        if problem["type"] == "extra_forbidden":
-            said.append(f"The argument {name!r} does not exist; allowed are {', '.join(arguments.model_fields)}.")
-        elif problem["type"] == "missing":
+        if problem["type"] == "unexpected_keyword_argument":
+            said.append(f"The argument {name!r} does not exist; allowed are {', '.join(allowed)}.")
+        elif problem["type"] == "missing_argument":
             said.append(f"The argument {name!r} is missing.")
         else:
             said.append(f"{name}={problem['input']!r}: {problem['msg']}.")

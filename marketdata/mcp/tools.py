@@ -12,28 +12,18 @@ how a market went on are left out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import polars as pl
 import polars.selectors as cs
 from pydantic import Field
 
 from marketdata.errors import ConfigError, MarketDataWarning, NotArchivedError, warn
-from marketdata.mcp.answers import (
-    MOST_ROWS,
-    Answer,
-    answer_of,
-    first_times,
-    missing_ranges,
-    of_outcome,
-    rounded,
-    time_literal,
-    token_ids,
-    warnings_as_notes,
-    without_repeated_ids,
-)
 from marketdata.points.arguments import whole
 from marketdata.points.measures import MEASURES
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
@@ -45,6 +35,8 @@ from marketdata.tidy.measures import features
 from marketdata.tidy.records import without_answers
 from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
+Answer = dict[str, Any]
+MOST_ROWS = 5_000  # a program pays for each row that it reads
 # Pydantic makes the schemas of the tools from these descriptions and bounds.
 Market = Annotated[str, Field(description="Slug or id of a market, as `markets` gives it.")]
 Start = Annotated[str, Field(description="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
@@ -64,29 +56,35 @@ _LISTED = (
 )  # fmt: skip
 _MOST_BUCKETS = 100_000  # ten weeks of minutes; reading more would take minutes
 _OLDEST_BOOK = 60  # minutes before the moment of an order book
-_MOST_HOLES = 5
+_MOST_HOLES, _MOST_GAPS = 5, 20
+_DIGITS = 12  # the order of a sum changes further ones
+_MINUTE = "%Y-%m-%dT%H:%MZ"
 
 
 class Tools:
-    """The tools of one archive or client with polars frames; ``as_of`` is the latest that a call may name."""
+    """The tools of one archive or client with polars frames; ``as_of`` is the latest that a call may name.
+
+    A statement of `sql` ends once ``stop`` is set.
+    """
 
     def __init__(self, source: Any, as_of: TimeLike | None = None) -> None:
-        self._source = source
+        self._source, self._is_archive = source, hasattr(source, "coverage")
         self._as_of = None if as_of is None else to_micros(as_of, "as_of")
+        self.stop = threading.Event()
 
     @property
     def offered(self) -> dict[str, Callable[..., Answer]]:
         """The tools by name; a service has no coverage and no SQL."""
         tools: list[Callable[..., Answer]]
         tools = [self.markets, self.order_book, self.books, self.prices, self.metrics, self.features]
-        tools += [self.coverage] if hasattr(self._source, "coverage") else []
+        tools += [self.coverage] if self._is_archive else []
         tools += [self.sql] if self.has_sql else []
         return {tool.__name__: tool for tool in tools}
 
     @property
     def has_sql(self) -> bool:
         """Whether there is SQL: of an archive, and without ``as_of``."""
-        return hasattr(self._source, "sql") and self._as_of is None
+        return self._is_archive and self._as_of is None
 
     def markets(
         self,
@@ -102,26 +100,25 @@ class Tools:
         that had begun, without later facts such as the outcome.
         """
         most, then = whole("rows", rows), self._then(as_of)
-        has_coverage = hasattr(self._source, "coverage")
-        with warnings_as_notes() as notes:
+        with _warnings_as_notes() as notes:
             # A service may list 150,000 markets, a thousand in a request.
-            bound = {} if has_coverage else {"max_rows": most + 1}
+            bound = {} if self._is_archive else {"max_rows": most + 1}
             records = self._source.markets(event_slug=event_slug, search=search, **bound)
-            if not has_coverage and len(records) > most:
+            if not self._is_archive and len(records) > most:
                 notes.append("The service has more markets; `search` finds others.")
                 records = records.head(most)
             if then is not None:
-                records = without_answers(records).filter(pl.col("start_date") <= time_literal(then))
+                records = without_answers(records).filter(pl.col("start_date") <= _time(then))
                 # Scheduled, but a record has the newest schedule.
                 records = records.drop("end_date", strict=False)
-            if has_coverage:
+            if self._is_archive:
                 ids = pl.col("market_id").cast(pl.String)
                 records = records.with_columns(ids).join(
                     _stored_ranges(self._coverage(then)), on="market_id", how="left", maintain_order="left"
                 )
         listed = records.select(cs.by_name(*_LISTED, require_all=False))
         dates = ("start_date", "end_date", "closed_at", "stored_from", "stored_to")
-        return answer_of(listed, dict.fromkeys(dates, "UTC"), most, notes, then)
+        return _answer(listed, dict.fromkeys(dates, "UTC"), most, notes, then)
 
     def order_book(
         self,
@@ -210,23 +207,19 @@ class Tools:
         rows: Rows = 500,
     ) -> Answer:
         """Ranges that an archive has: one row per range of a market and kind of data, with its state."""
-        if not hasattr(self._source, "coverage"):
+        if not self._is_archive:
             raise ConfigError("A client has no coverage: it reads the service. Each answer says what is missing in it.")
-        with warnings_as_notes() as notes:
+        with _warnings_as_notes() as notes:
             slugs = {str(one["id"]): one.get("slug") or one["id"] for one in self._source.records("markets")}
             ranges = self._coverage(self._as_of)
             if market is not None:
                 ranges = ranges.filter(pl.col("market_id") == str(self._record(market)["id"]))
             ranges = ranges.select(pl.col("market_id").replace(slugs).alias("market"), pl.exclude("market_id"))
         units = {"start": "UTC, inclusive", "end": "UTC, exclusive", "rows": "points of all outcomes"}
-        return answer_of(ranges, {**units, "fetched_at": "UTC"}, whole("rows", rows), notes, self._as_of)
+        return _answer(ranges, {**units, "fetched_at": "UTC"}, whole("rows", rows), notes, self._as_of)
 
     def sql(
-        self,
-        statement: Annotated[str, Field(description="A SELECT in the dialect of DuckDB.")],
-        rows: Rows = 200,
-        *,
-        stop: threading.Event | None = None,
+        self, statement: Annotated[str, Field(description="A SELECT in the dialect of DuckDB.")], rows: Rows = 200
     ) -> Answer:
         """Run a SELECT of DuckDB over an archive: tables books, snapshots, prices, metrics, markets, events, coverage.
 
@@ -234,22 +227,22 @@ class Tools:
         """
         if not self.has_sql:
             raise ConfigError("SQL needs an archive, and no as_of: a statement may read what came later.")
-        with warnings_as_notes() as notes:
-            result = self._source.sql(statement, stop=stop)
-        return answer_of(result, {}, whole("rows", rows), notes, None)
+        with _warnings_as_notes() as notes:
+            result = self._source.sql(statement, stop=self.stop)
+        return _answer(result, {}, whole("rows", rows), notes, None)
 
     def _coverage(self, then: int | None) -> pl.DataFrame:
         """The coverage with ids as text; of a time only the parts before it, without what was stored or found later."""
         ranges: pl.DataFrame = self._source.coverage().with_columns(pl.col("market_id", "view").cast(pl.String))
         if then is None:
             return ranges
-        ranges = ranges.filter(pl.col("state").cast(pl.String) != "missing", pl.col("start") < time_literal(then))
-        end = pl.min_horizontal("end", time_literal(then)).alias("end")
+        ranges = ranges.filter(pl.col("state").cast(pl.String) != "missing", pl.col("start") < _time(then))
+        end = pl.min_horizontal("end", _time(then)).alias("end")
         return ranges.with_columns(end).select("view", "market_id", "start", "end")
 
     def _record(self, market: str) -> Mapping[str, Any]:
         """The record of a market; an error for an unknown one."""
-        if not hasattr(self._source, "coverage"):
+        if not self._is_archive:
             return self._source.market(market)  # type: ignore[no-any-return]
         from marketdata.archive.reader import Reader  # a client needs no extra of archives
 
@@ -285,29 +278,102 @@ class Tools:
                 f"{buckets:,} buckets are too many for one answer; at most {_MOST_BUCKETS:,} are allowed: give a "
                 "shorter range, or a coarser resolution."
             )
-        with warnings_as_notes() as notes:
+        with _warnings_as_notes() as notes:
             if rng.end > rng.start:
                 frame = getattr(self._source, view)(market, to_text(rng.start), to_text(rng.end), resolution, **options)
             else:
                 notes.append("Nothing of this range was known then.")
                 self._record(market)  # an unknown one is an error at any time
                 frame = to_frame(empty(view), "polars")
-            frame = of_outcome(frame, outcome)
+            frame = _of_outcome(frame, outcome)
             made = frame if make is None else make(frame)
-        units = units_of(view)
+        made = made.sort("ts", maintain_order=True)
         # The last times are left out of an answer.
-        shown, next_start = first_times(made.sort("ts", maintain_order=True), most)
+        shown = _first_times(made, min(most, MOST_ROWS))
+        # Each row repeats the id of the market, and the id of a token that its label names.
+        repeated, tokens = ["market_id"], {}
+        if "token_label" in shown.columns:
+            ids = shown.select(pl.col("token_label", "token_id").cast(pl.String)).unique().sort("token_id")
+            tokens = dict(ids.filter(pl.col("token_label").is_not_null()).rows())
+            repeated += ["token_id"] if len(tokens) == len(ids) else []
+        rounded = shown.drop(repeated).with_columns(cs.float().round_sig_figs(_DIGITS))
         answer = {
             "market": market,
             "range": {"start": to_text(rng.start), "end": to_text(rng.end), "resolution": resolution},
-            "missing": missing_ranges(frame["ts"], rng, width),
-            "tokens": token_ids(shown),
-            **answer_of(rounded(without_repeated_ids(shown)), units, MOST_ROWS, notes, then),
+            "missing": _missing_ranges(frame["ts"], rng, width),
+            "tokens": tokens,
+            **_answer(rounded, units_of(view), MOST_ROWS, notes, then),
         }
-        if next_start is not None:
-            answer["next_start"] = next_start
+        if shown.height < made.height:
+            answer["next_start"] = to_text(int(made["ts"].to_physical()[shown.height]))
             answer["notes"].append(f"The first {shown.height:,} of {made.height:,} rows; next_start has the others.")
         return answer
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[list[str]]:
+    """The warnings of this library during a block, each once."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield notes
+    notes += dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, MarketDataWarning))
+
+
+def _answer(frame: pl.DataFrame, units: dict[str, str], rows: int, notes: list[str], then: int | None) -> Answer:
+    """The first rows of a frame, with the units of its columns and notes; ``then`` is the time of an ``as_of``."""
+    shown = frame.head(min(rows, MOST_ROWS))
+    if frame.height > shown.height:
+        notes = [*notes, f"The first {shown.height:,} of {frame.height:,} rows."]
+    # JSON has no times and categories, and no NaN.
+    plain = shown.with_columns(
+        cs.datetime().dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"),
+        (cs.categorical() | cs.enum() | cs.duration() | cs.date() | cs.decimal()).cast(pl.String),
+        cs.float().fill_nan(None),
+    )
+    answer: Answer = {
+        "columns": plain.columns,
+        "units": {name: units[name] for name in plain.columns if name in units},
+        "rows": [list(row) for row in plain.iter_rows()],
+        "notes": notes,
+    }
+    return answer if then is None else answer | {"as_of": to_text(then)}
+
+
+def _of_outcome(frame: pl.DataFrame, outcome: str | None) -> pl.DataFrame:
+    """The rows of one outcome, given by label or token id; ConfigError if the frame has rows, and none of it."""
+    if outcome is None or "token_id" not in frame.columns or not frame.height:
+        return frame
+    names = pl.col("token_label", "token_id").cast(pl.String)
+    rows = frame.filter(pl.any_horizontal(names.fill_null("") == outcome))
+    if not rows.height:
+        labels = ", ".join(frame["token_label"].cast(pl.String).fill_null("?").unique().sort().head(20))
+        raise ConfigError(f"does not exist; some outcomes are {labels}.", argument="outcome", value=outcome)
+    return rows
+
+
+def _first_times(frame: pl.DataFrame, rows: int) -> pl.DataFrame:
+    """The rows of the first times, as many whole times as fit in ``rows``; one at least."""
+    if frame.height <= rows:
+        return frame
+    first = frame.filter(pl.col("ts") < frame["ts"][rows])
+    return first if first.height else frame.filter(pl.col("ts") == frame["ts"][0])
+
+
+def _missing_ranges(ts: pl.Series, rng: Range, width: BucketWidth) -> list[dict[str, str]]:
+    """The first parts of a range in whose buckets no row begins."""
+    step = width.micros
+    first = width.floor(rng.start)
+    edges = np.concatenate([[first - step], np.unique(ts.to_physical().to_numpy()), [-(-rng.end // step) * step]])
+    at = np.flatnonzero(np.diff(edges) > step)
+    return [
+        {"start": to_text(int(max(edges[k] + step, rng.start))), "end": to_text(int(min(edges[k + 1], rng.end)))}
+        for k in at[:_MOST_GAPS]
+    ]
+
+
+def _time(micros: int) -> pl.Expr:
+    return pl.lit(micros).cast(pl.Datetime("us", "UTC"))
 
 
 def _side_by_side(books: pl.DataFrame, levels: int) -> pl.DataFrame:
@@ -346,6 +412,3 @@ def _stored_ranges(ranges: pl.DataFrame) -> pl.DataFrame:
     )
     whole_range = ranges.group_by("market_id").agg(stored_from=pl.col("start").min(), stored_to=pl.col("end").max())
     return whole_range.join(holes, on="market_id", how="left")
-
-
-_MINUTE = "%Y-%m-%dT%H:%MZ"

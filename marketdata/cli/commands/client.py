@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -30,11 +30,10 @@ from marketdata.errors import NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS, RecordKind
 from marketdata.times import SECOND, to_datetime
 
-_TEXT_OF_KIND: dict[RecordKind, str] = {"series": "title", "events": "title", "markets": "question"}
 # A table begins with the text of a record. It has no ids, because they are long.
 LISTED = {
     kind: sorted((c for c in COLUMNS[kind] if not c.endswith("_id") and c not in TEXT_LISTS), key=text.__ne__)
-    for kind, text in _TEXT_OF_KIND.items()
+    for kind, text in (("series", "title"), ("events", "title"), ("markets", "question"))
 }
 _LISTED_ROWS = 50  # about a screen
 Search = Annotated[str | None, typer.Option(help="Text to look for.")]
@@ -48,21 +47,17 @@ def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
     Example:
       marketdata usage
     """
-    plan_of_key = dict(client(base_url).usage())
-    text = "\n".join(_usage(plan_of_key))
-    plan_of_key["reset_at_unix_seconds"] = plan_of_key.pop("reset_at", None)
-    output.record(plan_of_key, as_json=as_json, text=text)
-
-
-def _usage(plan_of_key: Mapping[str, Any]) -> Iterator[str]:
-    limits, organization = plan_of_key["limits"], plan_of_key["organization"]
-    yield f"plan {plan_of_key['plan']}{f' of {organization}' if organization else ''}"
-    most, left, reset_at = limits["requests_per_minute"], limits["requests_remaining"], plan_of_key["reset_at"]
+    facts = dict(client(base_url).usage())
+    limits, organization = facts["limits"], facts["organization"]
+    most, left = limits["requests_per_minute"], limits["requests_remaining"]
+    lines = [f"plan {facts['plan']}{f' of {organization}' if organization else ''}"]
+    reset_at = facts["reset_at_unix_seconds"] = facts.pop("reset_at", None)
     if most is not None and left is not None:
         until = f" until {to_datetime(int(reset_at * SECOND)):%Y-%m-%d %H:%M:%S} UTC" if reset_at else ""
-        yield f"{left:,} of {most:,} requests left{until}"
-    yield f"resolutions: {', '.join((limits['granularity_allowed'] or 'none').split(','))}"
-    yield f"days of history: {limits['max_history_days'] or 'unlimited'}"
+        lines.append(f"{left:,} of {most:,} requests left{until}")
+    lines.append(f"resolutions: {', '.join((limits['granularity_allowed'] or 'none').split(','))}")
+    lines.append(f"days of history: {limits['max_history_days'] or 'unlimited'}")
+    output.record(facts, as_json=as_json, text="\n".join(lines))
 
 
 def series(
@@ -189,8 +184,9 @@ def fetch(
     try:
         frame = getattr(source, view)(*wanted, clamp=clamp)
     except NotFoundError as problem:
+        # Of several markets those that exist are shown.
         frame, missing = problem.partial, problem
-        if not _has_rows(frame):
+        if frame is None or not len(frame):
             raise
     if out is not None:
         output.write(frame, out, as_json=as_json)
@@ -205,13 +201,9 @@ def _with_partial(parts: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from parts
     except NotFoundError as problem:
-        if _has_rows(problem.partial):
+        if problem.partial is not None:
             yield problem.partial
         raise
-
-
-def _has_rows(frame: Any) -> bool:
-    return frame is not None and len(frame) > 0
 
 
 def plan(

@@ -14,12 +14,9 @@ from marketdata.errors import ContractError
 from marketdata.points.views import VIEWS, View
 
 if TYPE_CHECKING:
-    from marketdata.archive import Archive
     from marketdata.client import Client
 
-_RATE = 1_000_000  # requests a minute: no plan limits this service
 _MOST_TOKENS = 200  # of a market that the service answers whole (interface 4.2)
-_PICTURES = (".png", ".jpg", ".pdf", ".svg")
 
 
 def demo(
@@ -34,18 +31,26 @@ def demo(
     Example:
       marketdata demo --out chart.png
     """
-    check_out(out, _PICTURES)
+    check_out(out, (".png", ".jpg", ".pdf", ".svg"))
+    import polars as pl
+
+    from marketdata import plot
     from marketdata.client import Client
     from marketdata.service import serve
     from marketdata.simulation import simulate
 
     began = time.perf_counter()
     _step("Simulating a week of markets")
-    archive = simulate(events=1, levels=15)
-    with serve(archive, requests_per_minute=_RATE) as running:
+    archive = simulate(events=1, levels=15, frame="polars")
+    stored = archive.coverage()
+    with serve(archive, requests_per_minute=1_000_000) as running:
         _step(f"Serving simulated data at {running.base_url}")
         client = Client(running.base_url, running.api_key, frame="polars")
-        wanted, chart_market = discover(client, archive)
+        markets: Any = client.markets()
+        _step(f"Discovered {len(markets)} markets")
+        # The tokens of others are requested one by one.
+        markets = markets.filter(pl.col("token_ids").list.len() <= _MOST_TOKENS)
+        wanted = (markets["market_id"].to_list(), stored["start"].min(), stored["end"].max())
         fine = _fetch(client, wanted)
         _step("Resampled 1m to 1h here, and compared with what the service answers at 1h")
         for view in VIEWS:
@@ -53,7 +58,11 @@ def demo(
             answer = getattr(client, view)(*wanted, "1h")
             compare(view, hourly, answer)
             print(f"  {view:8} {len(hourly):>9,} rows here, {len(answer):,} from the service, every one equal")
-        line = _draw(fine, client.market(chart_market), out)
+    market = markets.filter(pl.col("token_ids").list.len() == 2).row(0, named=True)
+    books, metrics = (fine[view].filter(pl.col("market_id") == market["market_id"]) for view in ("books", "metrics"))
+    middle = books["ts"].unique().sort()[books["ts"].n_unique() // 2]
+    plot.book(books, middle, metrics_frame=metrics, title=market["question"], simulated=True).savefig(out, dpi=110)
+    line = f'books.md.plot.book("{middle:%Y-%m-%dT%H:%MZ}", metrics_frame=metrics)'
     print(f"\nChart: {out.resolve()}, drawn by\n  {line}\nDone in {time.perf_counter() - began:.1f} s.")
 
 
@@ -71,26 +80,6 @@ def compare(view: View, ours: Any, theirs: Any) -> None:
         raise ContractError(f"{view}: what we resample is not what the service answers ({counts}): {problem}") from None
 
 
-def discover(client: Client, archive: Archive) -> tuple[tuple[list[str], Any, Any], str]:
-    """The markets and the range to fetch, and the market to draw, which has two tokens and most books."""
-    import polars as pl
-
-    from marketdata.archive.reader import Reader
-
-    listed: Any = client.markets()
-    tokens = {market: len(token_ids) for market, token_ids in listed.select("market_id", "token_ids").rows()}
-    _step(f"Discovered {len(tokens)} markets")
-    markets = [market for market, count in tokens.items() if count <= _MOST_TOKENS]
-    if wide := len(tokens) - len(markets):
-        print(
-            f"  Left out, because their tokens are requested one by one: {wide} with more than {_MOST_TOKENS} tokens."
-        )
-    coverage = Reader(archive).coverage().with_columns(pl.col("view", "market_id").cast(pl.String))
-    books = dict(coverage.filter(view="books").group_by("market_id").agg(pl.sum("rows")).rows())
-    chart_market = max(markets, key=lambda market: (tokens[market] == 2, books.get(market, 0)))
-    return (markets, coverage["start"].min(), coverage["end"].max()), chart_market
-
-
 def _fetch(client: Client, wanted: tuple[list[str], Any, Any]) -> dict[View, Any]:
     began = time.perf_counter()
     frames = {view: getattr(client, view)(*wanted, "1m") for view in VIEWS}
@@ -100,19 +89,6 @@ def _fetch(client: Client, wanted: tuple[list[str], Any, Any]) -> dict[View, Any
         print(f"\n{view}")
         output.console().print(output.table(frame, 4), crop=False)
     return frames
-
-
-def _draw(fine: dict[View, Any], market: Any, out: Path) -> str:
-    """Save the chart; the line of Python that draws it."""
-    import polars as pl
-
-    from marketdata import plot
-
-    books, metrics = (fine[view].filter(pl.col("market_id") == market["id"]) for view in ("books", "metrics"))
-    middle = books["ts"].unique().sort()[books["ts"].n_unique() // 2]
-    figure = plot.book(books, middle, metrics_frame=metrics, title=market["question"], simulated=True)
-    figure.savefig(out, dpi=110)
-    return f'books.md.plot.book("{middle:%Y-%m-%dT%H:%MZ}", metrics_frame=metrics)'
 
 
 def _step(text: str) -> None:
