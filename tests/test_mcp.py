@@ -200,11 +200,11 @@ def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:
         assert answer is None
         assert said in str(problem)
         assert "http" not in str(problem)
-    for name, tool in Tools(archive).offered.items():
-        made = tools.calls[name].json_schema()
+    for name, call in Tools(archive).offered.items():
+        made = call.json_schema()
         assert made["additionalProperties"] is False
         assert all("description" in field for field in made["properties"].values()), name
-        assert tool.__doc__
+        assert getattr(Tools, name).__doc__
 
 
 def test_a_statement_ends_once_it_is_stopped(archive) -> None:

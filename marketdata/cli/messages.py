@@ -8,12 +8,12 @@ from marketdata import errors
 
 Problem = errors.MarketDataError | errors.MarketDataWarning
 
-_EXIT_CODES: tuple[tuple[tuple[type[errors.MarketDataError], ...], int], ...] = (
-    ((errors.AuthenticationError, errors.PlanError), 3),
-    ((errors.NotFoundError, errors.NotArchivedError), 4),
-    ((errors.ConfigError, errors.BadRequestError, errors.ParameterError, errors.NotTidyError), 2),
-    ((errors.NetworkError, errors.RequestError, errors.ContractError), 5),
-)
+_EXIT_CODES = {
+    (errors.AuthenticationError, errors.PlanError): 3,
+    (errors.NotFoundError, errors.NotArchivedError): 4,
+    (errors.ConfigError, errors.BadRequestError, errors.ParameterError, errors.NotTidyError): 2,
+    (errors.NetworkError, errors.RequestError, errors.ContractError): 5,
+}
 # Arguments whose option has another name.
 _OPTIONS = {
     "all_markets": "--all",
@@ -53,7 +53,9 @@ def line(problem: Exception | Warning) -> str:
 
 def code(problem: Exception) -> int:
     """The exit code of an error; 1 for one that the help does not list."""
-    return next((code for kinds, code in _EXIT_CODES if isinstance(problem, kinds)), getattr(problem, "exit_code", 1))
+    return next(
+        (code for kinds, code in _EXIT_CODES.items() if isinstance(problem, kinds)), getattr(problem, "exit_code", 1)
+    )
 
 
 def _parts(problem: Exception | Warning) -> Iterator[str]:

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from marketdata.errors import ConfigError
-from marketdata.points import views
+from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.client import Client
 
-ViewArgument = Annotated[views.View, typer.Argument(metavar="VIEW")]
+ViewArgument = Annotated[View, typer.Argument(metavar="VIEW")]
 MarketsArgument = Annotated[list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.")]
 Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")]
 Start = Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
 End = Annotated[str | None, typer.Option(help="End, exclusive; now without it.")]
-Bucket = Annotated[
-    str | None,
+Views = Annotated[
+    list[str] | None,
     typer.Option(
-        "--resolution",
-        "-r",
-        help="Width of a bucket: 1m, 10m, 1h, 6h, 1d, or another one that the source has.",
-        show_default="the finest from 1m on",
-        autocompletion=lambda: [width.value for width in Resolution],
+        metavar="|".join(VIEWS), help="Only this view; may be given again.", autocompletion=lambda: list(VIEWS)
     ),
 ]
+_width = partial(typer.Option, "--resolution", "-r", autocompletion=lambda: [width.value for width in Resolution])
+_BUCKET = "Width of a bucket: 1m, 10m, 1h, 6h, 1d, or another one that the source has."
+Bucket = Annotated[str | None, _width(help=_BUCKET, show_default="the finest from 1m on")]
+_NEW_WIDTH = "Width of the points of a new archive."
+NewWidth = Annotated[str | None, _width(help=_NEW_WIDTH, show_default="the finest of the plan from 1m on")]
 Clamp = Annotated[bool, typer.Option("--clamp", help="Start at the earliest time that the plan allows.")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ArgsKwargs
 
 from marketdata.errors import MarketDataError, not_installed
@@ -34,7 +34,7 @@ class Server:
     time_limit: float = TIME_LIMIT
 
     def __post_init__(self) -> None:
-        self.calls = {name: TypeAdapter(tool) for name, tool in self.tools.offered.items()}
+        self.calls = self.tools.offered
 
     def run(self) -> None:
         """Serve until the input ends; ModuleNotFoundError without the extra ``mcp``."""
@@ -57,9 +57,9 @@ class Server:
         async def list_tools(*_: object) -> types.ListToolsResult:
             read_only = types.ToolAnnotations(read_only_hint=True)
             listed = [
-                types.Tool(name=name, description=inspect.getdoc(tool), annotations=read_only,
-                           input_schema=self.calls[name].json_schema())
-                for name, tool in self.tools.offered.items()
+                types.Tool(name=name, description=inspect.getdoc(getattr(self.tools, name)), annotations=read_only,
+                           input_schema=call.json_schema())
+                for name, call in self.calls.items()
             ]  # fmt: skip
             return types.ListToolsResult(tools=listed)
 

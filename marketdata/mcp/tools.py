@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import polars as pl
 import polars.selectors as cs
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from marketdata.errors import ConfigError, MarketDataWarning, NotArchivedError, warn
 from marketdata.points.arguments import whole
@@ -73,13 +73,13 @@ class Tools:
         self.stop = threading.Event()
 
     @property
-    def offered(self) -> dict[str, Callable[..., Answer]]:
-        """The tools by name; a service has no coverage and no SQL."""
+    def offered(self) -> dict[str, TypeAdapter[Answer]]:
+        """The tools by name, each with checks of its arguments; a service has no coverage and no SQL."""
         tools: list[Callable[..., Answer]]
         tools = [self.markets, self.order_book, self.books, self.prices, self.metrics, self.features]
         tools += [self.coverage] if self._is_archive else []
         tools += [self.sql] if self.has_sql else []
-        return {tool.__name__: tool for tool in tools}
+        return {tool.__name__: TypeAdapter(tool) for tool in tools}
 
     @property
     def has_sql(self) -> bool:

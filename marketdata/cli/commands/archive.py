@@ -10,23 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from marketdata.cli import messages, output
+from marketdata.cli import messages, output, parameters
 from marketdata.cli.commands.client import LISTED
-from marketdata.cli.parameters import (
-    BaseUrl,
-    Bucket,
-    Clamp,
-    Csv,
-    Folder,
-    Json,
-    Ndjson,
-    Out,
-    RowsOption,
-    check_out,
-    client,
-    is_archive,
-    open_archive,
-)
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.views import VIEWS
 
@@ -40,7 +25,7 @@ _EVERY_ROW = 2**31  # more than any table has
 
 
 def pull(
-    archive: Folder,
+    archive: parameters.Folder,
     start: Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")],
     end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.")] = None,
     market: Annotated[list[str] | None, typer.Option(help="Id or slug; may be given again.")] = None,
@@ -51,24 +36,11 @@ def pull(
     from_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Ids or slugs, one a line, # begins a comment; - reads stdin.")
     ] = None,
-    view: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="|".join(VIEWS), help="Only this view; may be given again.", autocompletion=lambda: list(VIEWS)
-        ),
-    ] = None,
-    resolution: Annotated[
-        str | None,
-        typer.Option(
-            "--resolution",
-            "-r",
-            help="Width of the points of a new archive.",
-            show_default="the finest of the plan from 1m on",
-        ),
-    ] = None,
-    base_url: BaseUrl = None,
+    view: parameters.Views = None,
+    resolution: parameters.NewWidth = None,
+    base_url: parameters.BaseUrl = None,
     *,
-    clamp: Clamp = False,
+    clamp: parameters.Clamp = False,
     every_market: Annotated[bool, typer.Option("--all", help="Every market that the service lists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be fetched.")] = False,
     refresh: Annotated[bool, typer.Option("--refresh", help="Fetch also what is final.")] = False,
@@ -76,8 +48,8 @@ def pull(
         bool, typer.Option("--follow", help="Keep pulling until stopped; a line per round on stderr.")
     ] = False,
     every: Annotated[str, typer.Option(help="From round to round, with --follow: 30s, 1m, 1h.")] = "1m",
-    as_json: Json = False,
-    as_csv: Csv = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
 ) -> None:
     """Fetch what is missing in an archive. The first pull creates it.
 
@@ -90,16 +62,16 @@ def pull(
       marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    selections = {
+    chosen: dict[str, Any] = {
         "--market": market, "--event": event, "--series": series, "--tag": tag, "--search": search,
         "--from-file": from_file, "--all": every_market or None,
     }  # fmt: skip
-    given = [option for option, value in selections.items() if value is not None]
+    given = [option for option, value in chosen.items() if value is not None]
     if len(given) != 1:
-        raise ConfigError(f"Give exactly one of {', '.join(selections)}; given are {', '.join(given) or 'none'}.")
+        raise ConfigError(f"Give exactly one of {', '.join(chosen)}; given are {', '.join(given) or 'none'}.")
     from marketdata.archive import Archive
 
-    chosen: dict[str, Any] = {
+    options: dict[str, Any] = {
         "event": event, "series": series, "tags": tag, "search": search, "all_markets": every_market,
         "file": from_file, "views": view or list(VIEWS), "start": start, "resolution": resolution, "clamp": clamp,
     }  # fmt: skip
@@ -107,15 +79,16 @@ def pull(
         useless = {"--end": end, "--dry-run": dry_run, "--refresh": refresh, "--json": as_json, "--csv": as_csv}
         if wrong := [name for name, value in useless.items() if value]:
             raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
-        _follow(Archive(archive).follow(client(base_url), market or None, every=every, **chosen))
+        _follow(Archive(archive).follow(parameters.client(base_url), market or None, every=every, **options))
         return
     # A pull stores the records of its markets; a dry run creates no folder.
-    scratch = dry_run and not is_archive(archive)
+    scratch = dry_run and not parameters.is_archive(archive)
     with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:
-        fetched = Archive(place, frame="polars").pull(
-            client(base_url), market or None, end=end, dry_run=dry_run, refresh=refresh, **chosen
+        store = Archive(place, frame="polars")
+        fetched = store.pull(
+            parameters.client(base_url), market or None, end=end, dry_run=dry_run, refresh=refresh, **options
         )
-        shown = _legible(Archive(place, frame="polars"), fetched) if fmt == "table" else fetched
+        shown = _legible(store, fetched) if fmt == "table" else fetched
     output.show(shown, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
 
 
@@ -145,13 +118,13 @@ def verify(
     ] = None,
     start: Annotated[str | None, typer.Option(help="Start, with --service.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive, with --service.")] = None,
-    base_url: BaseUrl = None,
+    base_url: parameters.BaseUrl = None,
     *,
     repair: Annotated[
         bool, typer.Option("--repair", help="Mark damaged ranges as missing, for the next pull.")
     ] = False,
-    as_json: Json = False,
-    as_csv: Csv = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
 ) -> None:
     """Check an archive against its hashes, or a service.
 
@@ -169,30 +142,36 @@ def verify(
     if service is not None:
         if start is None or end is None:
             raise ConfigError("--service needs --start and --end; a day is enough.")
-        report = client(base_url).verify(service, start, end)
+        report = parameters.client(base_url).verify(service, start, end)
         facts = {finding.reading: finding.found for finding in report.findings} | {"service": report.service.rows}
         output.record(facts, as_json=as_json, text=str(report))
         if report.variants:
             raise typer.Exit(1)
         return
-    damaged = open_archive(str(archive)).verify(repair=repair)
+    damaged = parameters.open_archive(str(archive)).verify(repair=repair)
     output.show(damaged, fmt, _EVERY_ROW, empty="nothing is damaged: every file and point is as it was written.")
     if len(damaged) and not repair:
         raise typer.Exit(1)
 
 
-def compact(archive: Folder, *, as_json: Json = False) -> None:
+def compact(archive: parameters.Folder, *, as_json: parameters.Json = False) -> None:
     """Rewrite many small files as few large ones.
 
     \b
     Example:
       marketdata compact history
     """
-    fewer = open_archive(archive).compact()
+    fewer = parameters.open_archive(archive).compact()
     output.record({"files_fewer": fewer}, as_json=as_json, text=f"{fewer:,} files fewer")
 
 
-def coverage(archive: Folder, *, as_json: Json = False, as_csv: Csv = False, as_ndjson: Ndjson = False) -> None:
+def coverage(
+    archive: parameters.Folder,
+    *,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
+    as_ndjson: parameters.Ndjson = False,
+) -> None:
     """Show which ranges an archive has.
 
     \b
@@ -200,11 +179,10 @@ def coverage(archive: Folder, *, as_json: Json = False, as_csv: Csv = False, as_
       marketdata coverage history
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    source = open_archive(archive)
+    source = parameters.open_archive(archive)
     ranges: Any = source.coverage()
-    if fmt == "table":
-        ranges = _legible(source, ranges)
-    output.show(ranges, fmt, _EVERY_ROW, empty="the archive is empty.")
+    shown = _legible(source, ranges) if fmt == "table" else ranges
+    output.show(shown, fmt, _EVERY_ROW, empty="the archive is empty.")
 
 
 def _legible(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
@@ -220,7 +198,7 @@ def _legible(archive: Archive, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def import_(
-    archive: Folder,
+    archive: parameters.Folder,
     source: Annotated[
         list[str],
         typer.Argument(metavar="PATHS", help="Files, folders and patterns, of records, points and recordings."),
@@ -245,8 +223,8 @@ def import_(
         bool, typer.Option("--changed-only", help="No books in buckets without a message of their token.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Give the report, and store nothing.")] = False,
-    as_json: Json = False,
-    as_csv: Csv = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
 ) -> None:
     """Add files to an archive. The first import creates it.
 
@@ -265,10 +243,16 @@ def import_(
     from marketdata.archive.recordings import is_left_out
 
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
+    renamed = None
+    if columns is not None:
+        pairs = [[name.strip() for name in pair.split("=")] for pair in columns.split(",")]
+        if not all(len(pair) == 2 and all(pair) for pair in pairs):
+            raise ConfigError("is no list such as ts=when,token_id=asset.", argument="--columns", value=columns)
+        renamed = dict(pairs)
     added = Archive(archive, frame="polars", base=base).add_files(
         source,
         format=form,
-        columns=_renamed(columns),
+        columns=renamed,
         markets=markets,
         clock=clock,
         keep=keep or (),
@@ -287,31 +271,21 @@ def import_(
         raise typer.Exit(1)
 
 
-def _renamed(columns: str | None) -> dict[str, str] | None:
-    """The option ``--columns`` as a dict."""
-    if columns is None:
-        return None
-    pairs = [pair.partition("=") for pair in columns.split(",")]
-    if not all(ours and theirs for ours, _, theirs in pairs):
-        raise ConfigError("is no list such as ts=when,token_id=asset.", argument="--columns", value=columns)
-    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
-
-
 def export(
-    archive: Folder,
+    archive: parameters.Folder,
     view: Annotated[Literal["books", "prices", "metrics", "markets"], typer.Argument(metavar="VIEW")],
     market: Annotated[
         list[str] | None, typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.")
     ] = None,
     start: Annotated[str | None, typer.Option(help="Start, inclusive.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive.")] = None,
-    resolution: Bucket = None,
-    out: Out = None,
-    rows: RowsOption = None,
+    resolution: parameters.Bucket = None,
+    out: parameters.Out = None,
+    rows: parameters.RowsOption = None,
     *,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    as_ndjson: Ndjson = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
+    as_ndjson: parameters.Ndjson = False,
 ) -> None:
     """Read books, prices, metrics or market records of an archive.
 
@@ -323,14 +297,13 @@ def export(
       marketdata export history books --out copy/books.parquet
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    source = open_archive(archive)
+    source = parameters.open_archive(archive)
     if out is not None:
-        check_out(out)
-    data: Any
+        parameters.check_out(out)
+    if view == "markets" and (start or end):
+        raise ConfigError("Records of markets have no range: leave out --start and --end.")
     if view == "markets":
-        if start or end:
-            raise ConfigError("Records of markets have no range: leave out --start and --end.")
-        data = _records(source, market or [])
+        data: Any = _records(source, market or [])
     elif market:
         data = getattr(source, view)(market, start, end, resolution)
     else:

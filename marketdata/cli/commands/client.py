@@ -9,23 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from marketdata.cli import output
-from marketdata.cli.parameters import (
-    BaseUrl,
-    Bucket,
-    Clamp,
-    Csv,
-    End,
-    Json,
-    MarketsArgument,
-    Ndjson,
-    Out,
-    RowsOption,
-    Start,
-    ViewArgument,
-    check_out,
-    client,
-)
+from marketdata.cli import output, parameters
 from marketdata.errors import NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS, RecordKind
 from marketdata.times import SECOND, to_datetime
@@ -40,14 +24,14 @@ Search = Annotated[str | None, typer.Option(help="Text to look for.")]
 ListedRows = Annotated[int | None, typer.Option(min=1, help="Rows to show.", show_default="50 in a terminal, else all")]
 
 
-def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
+def usage(base_url: parameters.BaseUrl = None, *, as_json: parameters.Json = False) -> None:
     """Show the plan of the key and what is left of it.
 
     \b
     Example:
       marketdata usage
     """
-    facts = dict(client(base_url).usage())
+    facts = dict(parameters.client(base_url).usage())
     limits, organization = facts["limits"], facts["organization"]
     most, left = limits["requests_per_minute"], limits["requests_remaining"]
     lines = [f"plan {facts['plan']}{f' of {organization}' if organization else ''}"]
@@ -63,11 +47,11 @@ def usage(base_url: BaseUrl = None, *, as_json: Json = False) -> None:
 def series(
     search: Search = None,
     rows: ListedRows = None,
-    base_url: BaseUrl = None,
+    base_url: parameters.BaseUrl = None,
     *,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    as_ndjson: Ndjson = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
+    as_ndjson: parameters.Ndjson = False,
 ) -> None:
     """List series, the themes that events belong to.
 
@@ -83,11 +67,11 @@ def events(
     of_series: Annotated[str | None, typer.Option("--series", help="Slug of a series.")] = None,
     search: Search = None,
     rows: ListedRows = None,
-    base_url: BaseUrl = None,
+    base_url: parameters.BaseUrl = None,
     *,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    as_ndjson: Ndjson = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
+    as_ndjson: parameters.Ndjson = False,
 ) -> None:
     """List events, the happenings that markets ask about.
 
@@ -104,11 +88,11 @@ def markets(
     event: Annotated[str | None, typer.Option(help="Slug of an event.")] = None,
     search: Search = None,
     rows: ListedRows = None,
-    base_url: BaseUrl = None,
+    base_url: parameters.BaseUrl = None,
     *,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    as_ndjson: Ndjson = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
+    as_ndjson: parameters.Ndjson = False,
 ) -> None:
     """List markets.
 
@@ -123,11 +107,11 @@ def markets(
 
 def tokens(
     market: Annotated[str, typer.Argument(metavar="MARKET", help="Id or slug of a market.")],
-    base_url: BaseUrl = None,
+    base_url: parameters.BaseUrl = None,
     *,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    as_ndjson: Ndjson = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
+    as_ndjson: parameters.Ndjson = False,
 ) -> None:
     """List the tokens of a market, one for each outcome.
 
@@ -136,7 +120,7 @@ def tokens(
       marketdata tokens SLUG
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
-    frame: Any = client(base_url).tokens(market)
+    frame: Any = parameters.client(base_url).tokens(market)
     output.show(frame, fmt, max(1, len(frame)), columns=[c for c in frame.columns if c != "market_id"])
 
 
@@ -144,26 +128,26 @@ def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int 
     """Print the records of a service that pass the filters."""
     shown = rows or (_LISTED_ROWS if fmt == "table" else None)
     # One more than a table shows tells whether there are more.
-    frame = getattr(client(base_url), kind)(**filters, max_rows=rows or (shown and shown + 1))
+    frame = getattr(parameters.client(base_url), kind)(**filters, max_rows=rows or (shown and shown + 1))
     more = f"... the first {shown} {kind}; --rows N shows more, --csv all" if rows is None else ""
     columns = [name for name in LISTED[kind] if name in frame.columns]
     output.show(frame, fmt, shown, columns=columns, empty=f"no {kind} match.", more=more)
 
 
 def fetch(
-    view: ViewArgument,
-    market: MarketsArgument,
-    start: Start,
-    end: End = None,
-    resolution: Bucket = None,
-    out: Out = None,
-    rows: RowsOption = None,
-    base_url: BaseUrl = None,
+    view: parameters.ViewArgument,
+    market: parameters.MarketsArgument,
+    start: parameters.Start,
+    end: parameters.End = None,
+    resolution: parameters.Bucket = None,
+    out: parameters.Out = None,
+    rows: parameters.RowsOption = None,
+    base_url: parameters.BaseUrl = None,
     *,
-    clamp: Clamp = False,
-    as_json: Json = False,
-    as_csv: Csv = False,
-    as_ndjson: Ndjson = False,
+    clamp: parameters.Clamp = False,
+    as_json: parameters.Json = False,
+    as_csv: parameters.Csv = False,
+    as_ndjson: parameters.Ndjson = False,
 ) -> None:
     """Fetch books, prices or metrics of markets. JSON lines are printed as they arrive.
 
@@ -174,8 +158,8 @@ def fetch(
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv, as_ndjson=as_ndjson)
     if out is not None:
-        check_out(out)
-    source: Any = client(base_url)
+        parameters.check_out(out)
+    source: Any = parameters.client(base_url)
     wanted = (market, start, end or dt.datetime.now(dt.UTC), resolution)
     if out is None and fmt == "ndjson":
         output.stream(_with_partial(getattr(source, f"iter_{view}")(*wanted, clamp=clamp)), rows)
@@ -207,14 +191,14 @@ def _with_partial(parts: Iterator[Any]) -> Iterator[Any]:
 
 
 def plan(
-    view: ViewArgument,
-    market: MarketsArgument,
-    start: Start,
-    end: End = None,
-    resolution: Bucket = None,
-    base_url: BaseUrl = None,
+    view: parameters.ViewArgument,
+    market: parameters.MarketsArgument,
+    start: parameters.Start,
+    end: parameters.End = None,
+    resolution: parameters.Bucket = None,
+    base_url: parameters.BaseUrl = None,
     *,
-    as_json: Json = False,
+    as_json: parameters.Json = False,
 ) -> None:
     """Estimate what a fetch costs, and what the plan would refuse.
 
@@ -222,7 +206,7 @@ def plan(
     Example:
       marketdata plan books SLUG --start 2025-12-01 --end 2026-01-01
     """
-    estimate = client(base_url).plan(view, market, start, end or dt.datetime.now(dt.UTC), resolution)
+    estimate = parameters.client(base_url).plan(view, market, start, end or dt.datetime.now(dt.UTC), resolution)
     costs = dataclasses.asdict(estimate)
     costs["memory_bytes"] = costs.pop("memory")
     output.record(costs, as_json=as_json, text=str(estimate))

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from marketdata.cli import output, parameters
-from marketdata.cli.parameters import BaseUrl, Csv, Json
 from marketdata.errors import ConfigError
 
 keys = typer.Typer(help="Create, list and revoke keys of the local service.", no_args_is_help=True)
@@ -83,7 +82,7 @@ def new(
 
 
 @keys.command("list")
-def list_(file: KeyFile, *, as_json: Json = False, as_csv: Csv = False) -> None:
+def list_(file: KeyFile, *, as_json: parameters.Json = False, as_csv: parameters.Csv = False) -> None:
     """List keys by id; never the keys themselves.
 
     \b
@@ -121,7 +120,7 @@ def mcp(
         str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of an archive; without it the service.")
     ] = None,
     as_of: Annotated[str | None, typer.Option(help="Hide what was known only after this time; without SQL.")] = None,
-    base_url: BaseUrl = None,
+    base_url: parameters.BaseUrl = None,
 ) -> None:
     """Serve tools of the Model Context Protocol.
 
