@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import sys
@@ -131,10 +130,10 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     if left_out := [name for name in cells if name not in shown]:
         out.caption, out.caption_justify = f"... without {', '.join(left_out)}: --csv shows all", "left"
     for name in shown:
-        justify, style = "right" if name in numbers else "left", "dim" if name.endswith("_id") else ""
         # rich narrows the columns that may wrap, and a cell that may not is cut.
-        most, is_whole = _LONGEST_TEXT if name in cut else None, name not in cut
-        out.add_column(name, justify=justify, style=style, max_width=most, no_wrap=is_whole)
+        look: dict[str, Any] = {"max_width": _LONGEST_TEXT} if name in cut else {"no_wrap": True}
+        look |= {"justify": "right" if name in numbers else "left", "style": "dim" if name.endswith("_id") else ""}
+        out.add_column(name, **look)
     for row in zip(*(cells[name] for name in shown), strict=True):
         out.add_row(*(Text(text, _CELL_STYLES.get(text, ""), no_wrap=True, overflow="ellipsis") for text in row))
     return out
@@ -167,9 +166,8 @@ def _texts(column: pl.Series) -> list[str]:
     if not column.dtype.is_float():
         return [_cell(value) for value in column]
     # Five digits of the largest number, two of the smallest, and no zero at the end of all.
-    sizes = column.abs().filter(column.is_finite() & (column != 0))
-    digits = [(5, sizes.max()), (2, sizes.min())] if len(sizes) else []
-    decimals = max([0, *(count - 1 - math.floor(math.log10(size)) for count, size in digits)])
+    powers = column.abs().filter(column.is_finite() & (column != 0)).log10().floor().cast(pl.Int64).sort().to_list()
+    decimals = max([0, *(4 - power for power in powers[-1:]), *(1 - power for power in powers[:1])])
     texts = ["-" if number is None else f"{number:,.{decimals}f}" for number in column]
     zeros = [len(text) - len(text.rstrip("0")) for text in texts if text != "-"] if decimals else []
     spare = min(zeros, default=0)

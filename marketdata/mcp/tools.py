@@ -75,8 +75,7 @@ class Tools:
     @property
     def offered(self) -> dict[str, TypeAdapter[Answer]]:
         """The tools by name, each with checks of its arguments; a service has no coverage and no SQL."""
-        tools: list[Callable[..., Answer]]
-        tools = [self.markets, self.order_book, self.books, self.prices, self.metrics, self.features]
+        tools: list[Any] = [self.markets, self.order_book, self.books, self.prices, self.metrics, self.features]
         tools += [self.coverage] if self._is_archive else []
         tools += [self.sql] if self.has_sql else []
         return {tool.__name__: TypeAdapter(tool) for tool in tools}

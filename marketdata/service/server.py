@@ -123,11 +123,14 @@ def serve(
     'ok'
     """
     _check_address(host, trusted_proxies, given_keys=keys is not None)
-    api_key = new_key() if keys is None else None
     plans = plans or {"local": {"requests_per_minute": requests_per_minute}}
+    api_key = None
+    if keys is None:
+        api_key = new_key()
+        keys = {api_key: next(iter(plans))}
     application = create_application(
         archive,
-        keys if api_key is None else {api_key: next(iter(plans))},
+        keys,
         plans=plans,
         secret=secret,
         cache_bytes=cache_bytes,

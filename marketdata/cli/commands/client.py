@@ -14,10 +14,11 @@ from marketdata.errors import NotFoundError
 from marketdata.points.records import COLUMNS, TEXT_LISTS, RecordKind
 from marketdata.times import SECOND, to_datetime
 
+_TEXTS: dict[RecordKind, str] = {"series": "title", "events": "title", "markets": "question"}
 # A table begins with the text of a record. It has no ids, because they are long.
 LISTED = {
     kind: sorted((c for c in COLUMNS[kind] if not c.endswith("_id") and c not in TEXT_LISTS), key=text.__ne__)
-    for kind, text in (("series", "title"), ("events", "title"), ("markets", "question"))
+    for kind, text in _TEXTS.items()
 }
 _LISTED_ROWS = 50  # about a screen
 Search = Annotated[str | None, typer.Option(help="Text to look for.")]
