@@ -51,8 +51,6 @@ class Change(NamedTuple):
     gone: Times
 
 
-# Selects the stored rows that stay, by the coverage before.
-Keep = Callable[[Series, Records], Bools]
 # Gives the new records of a market after a write.
 After = Callable[[str, Sequence[CoverageRecord], Change], Sequence[CoverageRecord]]
 
@@ -134,16 +132,12 @@ class ArchiveStore:
         if not inside(columns, ranges).all():
             raise ArchiveError(f"{view} points lie outside of the ranges that they were to replace.")
 
-        def keep(rows: Series, before: Records) -> Bools:
-            added = {m: [r.range for r in records if r.state in _ADDED] for m, records in before.items()}
-            return inside(rows, added) & ~_replaced(rows, columns, self.base.micros)
-
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
             added = (r.range for one in union(ranges[market]) for r in within(before, one) if r.state in _ADDED)
             occupied = _occupied(change.stay.get(market, np.empty(0)), union(added), self.base.micros)
             return [*fresh[market], *(recorded_beside(r) for one in occupied for r in within(fresh[market], one))]
 
-        return self.replace(view, columns, ranges, keep, after)
+        return self.replace(view, columns, ranges, after, is_fetch=True)
 
     def upsert(self, view: View, columns: Data, state: CoverageState, *, whole: bool = False) -> int:
         """Add points at the base: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
@@ -155,9 +149,6 @@ class ArchiveStore:
         hulls = {market: hull_of(times, self.base.micros) for market, times in times_of(columns).items()}
         stays = () if state == CoverageState.FINAL else (CoverageState.FINAL, CoverageState.RECORDED)
 
-        def keep(rows: Series, _: Records) -> Bools:
-            return ~_replaced(rows, columns, self.base.micros, whole=whole)
-
         def after(market: str, before: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
             complete = [r for r in before if r.state in stays]
             out = [CoverageRecord(*r, state, None, now) for r in subtract([hulls[market]], [r.range for r in complete])]
@@ -166,7 +157,7 @@ class ArchiveStore:
                 out += [record._replace(rows=(record.rows or 0) + grown)] if grown else []
             return out
 
-        return self.replace(view, columns, {market: [hull] for market, hull in hulls.items()}, keep, after)
+        return self.replace(view, columns, {market: [hull] for market, hull in hulls.items()}, after, whole=whole)
 
     def refuse(self, view: View, ranges: Ranges, now: int) -> None:
         """Record ranges that a plan did not allow, where nothing is stored."""
@@ -175,13 +166,16 @@ class ArchiveStore:
             free = subtract(ranges[market], [r.range for r in before if r.state != CoverageState.NOT_ALLOWED])
             return [CoverageRecord(*one, CoverageState.NOT_ALLOWED, 0, now) for one in free]
 
-        self.replace(view, empty(view), ranges, lambda rows, _: np.ones(len(rows), bool), after)
+        self.replace(view, empty(view), ranges, after)
 
-    def replace(self, view: View, columns: Data, ranges: Ranges, keep: Keep, after: After) -> int:
-        """Replace the points in the ranges of markets, but those that ``keep`` selects, and record it, in one commit.
+    def replace(
+        self, view: View, columns: Data, ranges: Ranges, after: After, *, is_fetch: bool = False, whole: bool = False
+    ) -> int:
+        """Replace points in the ranges of markets, and record it, in one commit; by how many points there are more.
 
-        ``after`` gives the new records of a market from those before and a change of points; records without ``rows``
-        are counted. If another commit came first it is planned again. Returns by how many points there are more.
+        Those of equal token and bucket go, with ``whole`` those from first to last of a token, and of a fetch all but
+        what was added. ``after`` gives the new records of a market from those before and a change of points; records
+        without ``rows`` are counted. If another commit came first it is planned again.
         """
         self.fix_base()  # what cannot be recorded is not written
         table, coverage, new_times, growth = self.points[view], self.coverage[view], times_of(columns), 0
@@ -192,9 +186,11 @@ class ArchiveStore:
         def plan(version: Version) -> Plan | None:
             nonlocal growth, new_files
             before = coverage.of(ranges, version)
+            added = {m: [r.range for r in records if r.state in _ADDED] for m, records in before.items()}
             drops, remains, stay, gone = list[DataFile](), list[pa.Table](), list[Series](), list[Series]()
             for file, rows in self._rows(view, version, ranges):
-                stays = keep(rows, before)
+                stays = ~_replaced(rows, columns, self.base.micros, whole=whole)
+                stays &= inside(rows, added) | (not is_fetch)
                 stay.append(rows.take(np.flatnonzero(stays)))
                 gone.append(rows.take(np.flatnonzero(~stays)))
                 if len(gone[-1]):
