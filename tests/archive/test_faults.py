@@ -70,7 +70,7 @@ def test_every_flipped_bit_is_seen(filled: Archive) -> None:
     """Of single flipped bits in data files none is read silently: the read fails, or the rows are the same."""
     rng = random.Random(7)
     before = {market: held(filled, market=market) for market in MARKETS}
-    for _ in range(8):
+    for _ in range(5):
         victim = rng.choice(data_files(filled))
         good = victim.read_bytes()
         body, bit = bytearray(good), rng.randrange(len(good) * 8)

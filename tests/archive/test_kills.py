@@ -90,28 +90,20 @@ def copied(base: Path, name: str) -> Archive:
     return Archive(target, frame="polars")
 
 
-def every(count: int) -> range:
-    """All steps, for the soak."""
-    return range(1, count + 1)
-
-
-def two(count: int) -> list[int]:
-    """Two of so many steps."""
-    return sorted({1 + count // 3, 1 + 2 * count // 3})
-
-
-soaked = pytest.mark.parametrize("chosen", [two, pytest.param(every, marks=pytest.mark.soak)])
+def steps_of(count: int, share: float | None) -> Iterable[int]:
+    """The step after this share of all, or all of them."""
+    return range(1, count + 1) if share is None else [1 + int(share * count)]
 
 
 @pytest.mark.fault("AR2", "AR3", "AR43", "AR46")
-@soaked
+@pytest.mark.parametrize("share", [0.5, pytest.param(None, marks=pytest.mark.soak)])
 def test_a_killed_write_leaves_the_archive_as_before_or_after(
-    orders: Orders, base: Path, results: dict[str, tuple[Any, int]], chosen: Callable[[int], Iterable[int]]
+    orders: Orders, base: Path, results: dict[str, tuple[Any, int]], share: float | None
 ) -> None:
     """No row is lost or doubled, coverage fits, and the same call then completes."""
     before = content(Archive(base, frame="polars"))
     for verb, (after, count) in results.items():
-        for step in chosen(count):
+        for step in steps_of(count, share):
             target = copied(base, "killed")
             assert orders([{"verb": verb, "location": target.location, "step": step}]) == [-9]
             assert content(target)[0] in (before[0], after[0]) or verb in ("replace", "create")
@@ -121,13 +113,13 @@ def test_a_killed_write_leaves_the_archive_as_before_or_after(
 
 
 @pytest.mark.fault("AR6", "AR7", "AR38")
-@soaked
+@pytest.mark.parametrize("share", [0.3, pytest.param(None, marks=pytest.mark.soak)])
 def test_storage_that_fails_at_a_step_changes_nothing(
-    base: Path, results: dict[str, tuple[Any, int]], chosen: Callable[[int], Iterable[int]]
+    base: Path, results: dict[str, tuple[Any, int]], share: float | None
 ) -> None:
     """A full disk or a failing one is a typed error, every earlier commit is readable, and the call can be repeated."""
     for verb, (after, count) in results.items():
-        for failed_at in chosen(count):
+        for failed_at in steps_of(count, share):
             target, code = copied(base, "failing"), (errno.EIO, errno.ENOSPC)[failed_at % 2]
 
             def fail(step: int, failed_at: int = failed_at, code: int = code) -> None:
@@ -175,10 +167,10 @@ def test_processes_that_write_at_once_lose_nothing(orders: Orders, tmp_path: Pat
     assert orders([{"writer": k, "location": location} for k in range(count)]) == [0] * count
     archive = Archive(location, frame="polars")
     for k in range(count):
-        assert len(archive.prices(f"own-{k}")) == 10
+        assert len(archive.prices(f"own-{k}")) == 5
         assert set(archive.prices(f"pulled-{k}")["price"]) == {k / 10}
         assert len(archive.prices(f"pulled-{k}")) == 120
-    assert len(archive.prices("shared")) == 10 * count
+    assert len(archive.prices("shared")) == 5 * count
     sizes = {size for bids, asks in held(archive).values() for _, size in (*bids, *asks)}
     assert len(held(archive)) == 16
     assert len(sizes) == 1

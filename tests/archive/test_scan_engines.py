@@ -169,14 +169,6 @@ def test_a_folder_that_is_named_like_a_pattern_is_read_by_all(tmp_path: Path, fo
     assert fetched(archive.scan("prices")).height == archive.verify().height + 120
 
 
-def test_a_statement_that_duckdb_cannot_run_is_refused(filled: Archive) -> None:
-    """The message is that of DuckDB."""
-    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
-    for statement in ("select nothing from prices", "select * from no_such_table"):
-        with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
-            filled.sql(statement)
-
-
 def test_what_an_engine_cannot_do_is_said(filled: Archive) -> None:
     """An unknown engine, levels of prices, and Spark without a session are refused with what is allowed."""
     with pytest.raises(md.errors.ConfigError, match="polars, arrow, duckdb, dask, spark"):
