@@ -30,6 +30,12 @@ from marketdata.archive.coverage.policy import (
 from marketdata.times import Range
 
 END = 24
+FINAL, PROVISIONAL = CoverageState.FINAL, CoverageState.PROVISIONAL
+# What was answered without points, once: provisional, with no rows.
+EMPTY = "empty"
+RECORDED = CoverageState.RECORDED
+HOUR, DAY = 60, 1440
+NOW = 1_000 * DAY
 
 
 @st.composite
@@ -77,14 +83,6 @@ def test_gaps_and_unions_are_those_of_single_instants(some: list[Range], taken: 
         assert all(a.end < b.start for a, b in itertools.pairwise(out))
 
 
-FINAL, PROVISIONAL = CoverageState.FINAL, CoverageState.PROVISIONAL
-# What was answered without points, once: provisional, with no rows.
-EMPTY = "empty"
-RECORDED = CoverageState.RECORDED
-HOUR, DAY = 60, 1440
-NOW = 1_000 * DAY
-
-
 def at(now: int) -> ServerTime:
     return ServerTime(now * MINUTE)
 
@@ -106,19 +104,6 @@ def answered(
     beside = known(start - DAY, start), known(end, end + DAY)
     found = coverage_after(span(start, end), times, at(now), complete=True, tries=tries, beside=beside)
     return [(r.start // MINUTE, r.end // MINUTE, str(r.state), r.tries) for r in found]
-
-
-def test_a_sparse_market_of_three_months_is_a_few_records() -> None:
-    """A point every two hours: not two records for each of 1,080 holes, but the holes together are one."""
-    points = list(range(0, 90 * DAY, 120))
-    assert answered(0, 90 * DAY, points) == [
-        (0, 1, "final", 0),
-        (1, points[-1], "provisional", 3),
-        (points[-1], 90 * DAY, "final", 0),
-    ]
-    recent = answered(0, 90 * DAY, points, now=90 * DAY)
-    assert len(recent) <= 6
-    assert answered(0, 90 * DAY, points, tries=3) == [(0, 90 * DAY, "final", 0)]
 
 
 @pytest.mark.fault("AR27")

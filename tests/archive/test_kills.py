@@ -41,8 +41,7 @@ def orders() -> Iterator[Orders]:
     )
 
     def give(children: list[dict[str, Any]]) -> list[int]:
-        assert program.stdin is not None
-        assert program.stdout is not None
+        assert program.stdin and program.stdout  # noqa: PT018  both are pipes
         program.stdin.write(json.dumps(children) + "\n")
         program.stdin.flush()
         codes: list[int] = json.loads(program.stdout.readline())

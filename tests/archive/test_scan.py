@@ -28,6 +28,8 @@ from marketdata.times import Range
 
 M, N = MARKETS
 DAY = 1440
+# Minutes from the start to the next full hour.
+FULL = -START // MINUTE % 60
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +120,6 @@ def test_aggregated_rows_never_replace_base_points(filled: Archive) -> None:
     assert filled.verify().is_empty()
     before = filled.coverage().filter(pl.col("start") < elsewhere["ts"].max())
     assert before["state"].unique().to_list() == ["unverified"]
-
-
-# Minutes from the start to the next full hour.
-FULL = -START // MINUTE % 60
 
 
 def time(minute: int) -> dt.datetime:
