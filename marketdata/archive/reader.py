@@ -57,17 +57,15 @@ class Reader:
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
         """Records of a kind, by id."""
-        return [dict(record) for record in self._store.catalog[choice("kind", kind, KINDS)].records()]
+        return self._store.catalog[choice("kind", kind, KINDS)].records()
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
         """The record of the market with this id, else with this slug, or None."""
-        record = self._store.catalog["markets"].find(id_or_slug)
-        return None if record is None else dict(record)
+        return self._store.catalog["markets"].find(id_or_slug)
 
     def find_token(self, token_id: str) -> tuple[dict[str, Any], str | None] | None:
         """The record of the market that has this token, and the token's label, or None."""
-        owner = self._store.catalog["markets"].token(token_id)
-        return None if owner is None else (dict(owner[0]), owner[1])
+        return self._store.catalog["markets"].token(token_id)
 
     def coverage(self) -> Any:
         """The stored ranges as a polars frame."""

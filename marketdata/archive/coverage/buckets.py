@@ -15,8 +15,8 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import ArchiveCorruptError
 
-FOLDER = "_coverage"
-FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
+_FOLDER = "_coverage"
+_FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
 _BUCKETS = 16  # fixed with the format
 _HINT = "Run archive.verify(repair=True): it makes the coverage again from the points, as unverified."
 
@@ -40,7 +40,7 @@ class Coverage:
     def of(self, markets: Iterable[str], version: Version | None = None) -> dict[str, list[CoverageRecord]]:
         """Disjoint records of each of these markets."""
         version = version or self._table.version()
-        return {market: self._bucket(bucket_of(market), version).get(market, []) for market in markets}
+        return {market: self._bucket(_bucket_of(market), version).get(market, []) for market in markets}
 
     def all(self, version: Version | None = None, *, without: Collection[int] = ()) -> dict[str, list[CoverageRecord]]:
         """Disjoint records of every market that has some, in the order of their ids; ``without`` some buckets."""
@@ -57,7 +57,7 @@ class Coverage:
         """
         buckets: dict[int, dict[str, Sequence[CoverageRecord]]] = {bucket: {} for bucket in damaged}
         for market, records in changed.items():
-            bucket = bucket_of(market)
+            bucket = _bucket_of(market)
             if bucket not in buckets:
                 buckets[bucket] = {**self._bucket(bucket, version)}
             buckets[bucket][market] = merged(records)
@@ -66,8 +66,8 @@ class Coverage:
             for bucket, number in numbers.items():
                 body = zlib.compress(msgspec.json.encode(buckets[bucket]), 1)
                 checked = zlib.crc32(body).to_bytes(4, "big") + body
-                self._table.store.write(f"{FOLDER}/{bucket}-{number}", checked)
-        return {transaction_name(bucket): number for bucket, number in numbers.items()}
+                self._table.store.write(f"{_FOLDER}/{bucket}-{number}", checked)
+        return {_transaction_name(bucket): number for bucket, number in numbers.items()}
 
     def damaged(self, version: Version) -> dict[int, str]:
         """The damage of the file of each bucket that cannot be read."""
@@ -84,21 +84,21 @@ class Coverage:
         """Coverage files, older by a margin, that no version of so many microseconds names."""
         if self._table.version().number < 0:
             return []
-        store, used, names = self._table.store, set[str](), {transaction_name(b): b for b in range(_BUCKETS)}
+        store, used, names = self._table.store, set[str](), {_transaction_name(b): b for b in range(_BUCKETS)}
         # A version of that time names files that were written since, or what the version of then named.
         for moment in (None, time.time_ns() // 1000 - retained):
             numbers = self._table.transactions_at(moment, names)
-            used |= {f"{FOLDER}/{names[name]}-{number}" for name, number in numbers.items()}
-        files = [f"{FOLDER}/{name}" for name in store.names(FOLDER) if FILE_NAME.fullmatch(name)]
+            used |= {f"{_FOLDER}/{names[name]}-{number}" for name, number in numbers.items()}
+        files = [f"{_FOLDER}/{name}" for name in store.names(_FOLDER) if _FILE_NAME.fullmatch(name)]
         return [file for file in files if file not in used and store.age(file) > retained + margin]
 
     def _bucket(self, bucket: int, version: Version) -> dict[str, list[CoverageRecord]]:
-        number = self._table.transaction(transaction_name(bucket), version)
+        number = self._table.transaction(_transaction_name(bucket), version)
         if number is None:
             return {}
         stored = self._files.get(bucket)
         if stored is None or stored[0] != number:
-            name = f"{FOLDER}/{bucket}-{number}"
+            name = f"{_FOLDER}/{bucket}-{number}"
             with errors.reading(f"The coverage file {name}", _HINT), self._table.store.open(name) as file:
                 body = bytes(file.read())
             with errors.parsing(f"The coverage file {name}", _HINT):
@@ -109,11 +109,10 @@ class Coverage:
         return stored[1]
 
 
-def transaction_name(bucket: int) -> str:
+def _transaction_name(bucket: int) -> str:
     """The transaction whose number is in the name of the coverage file of a bucket."""
     return f"coverage-{bucket}"
 
 
-def bucket_of(market: str) -> int:
-    """The bucket of a market."""
+def _bucket_of(market: str) -> int:
     return zlib.crc32(market.encode()) % _BUCKETS

@@ -62,14 +62,9 @@ def overlay(newer: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = ()
         if record.start < record.end:
             first = bisect_right(records, record.start, key=lambda r: r.end)
             last = bisect_left(records, record.end, lo=first, key=lambda r: r.start)
-            parts = [part for old in records[first:last] for part in cut(old, record.start, record.end)]
+            parts = [_part(old, part) for old in records[first:last] for part in gaps([record.range], old.range)]
             records[first:last] = sorted([*parts, record])
     return records
-
-
-def cut(record: CoverageRecord, start: int, end: int) -> list[CoverageRecord]:
-    """The parts of a record outside [start, end)."""
-    return [_part(record, part) for part in gaps([(start, end)], record.range)]
 
 
 def _part(record: CoverageRecord, part: Range) -> CoverageRecord:
