@@ -94,13 +94,9 @@ class ArchiveStore:
 
     @property
     def stored_base(self) -> BucketWidth | None:
-        """Width of the stored points; None before the first write."""
-        if self._stored_base is None:
-            for points in self.points.values():
-                version = points.version()
-                if version.number >= 0:
-                    self._stored_base = BucketWidth.of((version.schema.field(0).metadata or {})[_BASE].decode())
-                    break
+        """Width of the stored points; None before the first write, which creates the table of books."""
+        if self._stored_base is None and (version := self.points["books"].version()).number >= 0:
+            self._stored_base = BucketWidth.of((version.schema.field(0).metadata or {})[_BASE].decode())
         return self._stored_base
 
     def fix_base(self) -> None:
