@@ -143,9 +143,9 @@ def _cut_keys(sizes: Iterable[tuple[K, int]], end: K, most: int) -> Iterator[tup
     totals: Counter[K] = Counter()
     for key, size in sizes:
         totals[key] += size
-    keys = [*sorted(totals), end]
-    for first, last in cuts(np.array([totals[key] for key in keys[:-1]]), most):
-        yield keys[first], keys[last]
+    keys = sorted(totals)
+    for first, last in cuts(np.array([totals[key] for key in keys]), most):
+        yield keys[first], keys[last] if last < len(keys) else end
 
 
 def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> list[T]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def test_every_engine_scans_what_polars_scans(filled: Archive, name: Any, view: 
 def test_functions_take_nested_scans_of_every_engine(filled: Archive, name: Any) -> None:
     """What a function makes of nested rows is what it makes of the rows of levels that polars scans."""
     levels = fetched(filled.scan("books"))
-    for function in (md.bbo, md.mid, lambda frame: md.depth(frame, levels=1)):
+    functions: list[Callable[[Any], Any]] = [md.bbo, md.mid, lambda frame: md.depth(frame, levels=1)]
+    for function in functions:
         want, made = plain(function(levels)), function(filled.scan("books", engine=name, nested=True))
         made = pl.DataFrame(pl.from_arrow(made)).lazy() if hasattr(made, "to_batches") else made
         got = plain(fetched(made).select(want.columns))
