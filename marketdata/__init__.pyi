@@ -29,7 +29,6 @@ from marketdata.tidy.book_measures import mid as mid
 from marketdata.tidy.book_measures import spread as spread
 from marketdata.tidy.book_measures import spread_bps as spread_bps
 from marketdata.tidy.book_measures import sweep as sweep
-from marketdata.tidy.cluster_mean import cluster_mean as cluster_mean
 from marketdata.tidy.concat import concat as concat
 from marketdata.tidy.cross_token import arbitrage as arbitrage
 from marketdata.tidy.cross_token import complement as complement
@@ -43,9 +42,6 @@ from marketdata.tidy.execute import account as account
 from marketdata.tidy.execute import execute as execute
 from marketdata.tidy.fees import Fees as Fees
 from marketdata.tidy.fill import align as align
-from marketdata.tidy.forecast_scores import brier as brier
-from marketdata.tidy.forecast_scores import calibration as calibration
-from marketdata.tidy.forecast_scores import log_score as log_score
 from marketdata.tidy.forward import forward_returns as forward_returns
 from marketdata.tidy.measures import features as features
 from marketdata.tidy.measures import measure as measure
@@ -58,6 +54,10 @@ from marketdata.tidy.records import without_answers as without_answers
 from marketdata.tidy.resample import resample as resample
 from marketdata.tidy.returns import ohlc as ohlc
 from marketdata.tidy.returns import returns as returns
+from marketdata.tidy.scores import brier as brier
+from marketdata.tidy.scores import calibration as calibration
+from marketdata.tidy.scores import cluster_mean as cluster_mean
+from marketdata.tidy.scores import log_score as log_score
 from marketdata.tidy.shapes import explode as explode
 from marketdata.tidy.shapes import nest as nest
 from marketdata.tidy.shapes import to_wide as to_wide

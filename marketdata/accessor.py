@@ -17,11 +17,9 @@ from marketdata.renamed import instead_of
 from marketdata.tidy import (
     asof,
     book_measures,
-    cluster_mean,
     cross_token,
     event_windows,
     fill,
-    forecast_scores,
     forward,
     frames,
     measures,
@@ -31,6 +29,7 @@ from marketdata.tidy import (
     records,
     resample,
     returns,
+    scores,
     shapes,
 )
 from marketdata.tidy.measures import KINDS as _TOP
@@ -134,10 +133,10 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
     without_answers = _method(records.without_answers, "records")
     around = _method(event_windows.around, *_ANY)
     forward_returns = _method(forward.forward_returns, *_TOP)
-    cluster_mean = _method(cluster_mean.cluster_mean, *_ANY)
-    brier = _method(forecast_scores.brier, *_PRICES)
-    log_score = _method(forecast_scores.log_score, *_PRICES)
-    calibration = _method(forecast_scores.calibration, *_PRICES)
+    cluster_mean = _method(scores.cluster_mean, *_ANY)
+    brier = _method(scores.brier, *_PRICES)
+    log_score = _method(scores.log_score, *_PRICES)
+    calibration = _method(scores.calibration, *_PRICES)
     available_at = _method(asof.available_at, *_ANY)
     asof_join = _method(asof.asof_join, *_ANY)
     gaps = _method(asof.gaps, *_ANY)

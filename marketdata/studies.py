@@ -19,11 +19,10 @@ from marketdata.points.columns import Series
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
 from marketdata.points.scores import Sampling
-from marketdata.tidy.cluster_mean import numbers_of_distinct, warn_of_means
-from marketdata.tidy.forecast_scores import groups_of_markets
 from marketdata.tidy.forward import Duration, forward_returns
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
+from marketdata.tidy.scores import groups_of_markets, numbers_of_distinct, warn_of_means
 
 
 @dataclass(frozen=True)
@@ -146,10 +145,8 @@ def study(
     np.fmin.at(signal_from, quantile, values)
     np.fmax.at(signal_to, quantile, values)
     markets = [market for market, *_ in tokens]
-    cluster_codes, market_codes = (
-        clusters.as_clusters(markets)[token],
-        np.unique(markets, return_inverse=True)[1][token],
-    )
+    cluster_codes = clusters.as_clusters(markets)[token]
+    market_codes = np.unique(markets, return_inverse=True)[1][token]
     no_entry = np.isnan(results.values["entry"][place])
     table: dict[str, Column] = {
         "quantile": np.arange(1, count + 1), "signal_from": signal_from, "signal_to": signal_to,

@@ -9,7 +9,7 @@ import numpy as np
 from marketdata.adapters.dispatch import collected, series_of
 from marketdata.plot.chart import ASK, FAINT, PALETTE, Array, Band, Bars, Detail, Line, Look, Panel, draw
 from marketdata.plot.tokens import broken_at_gaps
-from marketdata.tidy import forecast_scores
+from marketdata.tidy import scores
 
 
 def account(frame: Any, **look: Unpack[Look]) -> Any:
@@ -69,7 +69,7 @@ def calibration(
     there is no histogram, and a larger dot means more forecasts. For ``outcomes bins of`` see `marketdata.calibration`.
     For other parameters see `prices`.
     """
-    table = forecast_scores.calibration(collected(frame), outcomes, bins, of=of, interval=interval)
+    table = scores.calibration(collected(frame), outcomes, bins, of=of, interval=interval)
     start, end, points, forecast, outcome = (
         np.asarray(table[c], np.float64) for c in ("bin_start", "bin_end", "points", "forecast", "outcome")
     )

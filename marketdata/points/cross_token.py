@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,63 +26,33 @@ Values = dict[str, NDArray[Any]]
 
 
 class Event(NamedTuple):
-    """An event: its markets with the ids of their Yes and No, and whether exactly one of them resolves to Yes."""
+    """An event: its markets with the ids of their Yes and No, and whether exactly one of them resolves to Yes.
+
+    It is a basket if the markets exclude each other and the list of them is closed; not known is no.
+    """
 
     event_id: str
     markets: dict[str, tuple[str, ...]]
     is_basket: bool
-    """The markets exclude each other, and the list of them is closed; not known is no."""
 
 
-@dataclass(frozen=True)
 class Sets:
     """Entries by the group of their token, a market or an event, and by time; a set is those of one group and time.
 
-    ``group`` has the group of each token, -1 for none, and ``sizes`` the number of values that complete a set of each
-    group, 0 where none does.
+    ``group`` and ``ts`` are those of each set, and ``sizes`` the number of values that complete it, 0 if none does.
     """
 
-    columns: Columns
-    group: Ints
-    sizes: Ints
-
-    @cached_property
-    def _order(self) -> Ints:
-        """The entries that belong to a group, by group and time."""
-        order = self._side_by_side()
+    def __init__(self, columns: Columns, group: Ints, sizes: Ints) -> None:
+        """Take the group of each token, -1 for none, and the size of the sets of each group."""
+        of_entry, order = group[columns.token], _side_by_side(columns, group)
         if order is None:
-            group = self.group[self.columns.token]
-            rows = np.flatnonzero(group >= 0)
-            order = rows[sorted_by(group[rows], self.columns.ts[rows])]
-        return order
-
-    def _side_by_side(self) -> Ints | None:
-        """The same without a sort: where all tokens of a group are adjacent, and have the same times."""
-        columns, group = self.columns, self.group
-        if len(columns) < _ROWS_WORTH_A_LOOP * len(group) or (np.diff(group, prepend=0) < 0).any():
-            return None
-        out, firsts = [], np.append(group_starts(group), len(group)).tolist()
-        for i, j in pairwise(firsts):
-            starts, ends = columns.bounds[i:j], columns.bounds[i + 1 : j + 1]
-            first = columns.ts[starts[0] : ends[0]]
-            if any(not np.array_equal(first, columns.ts[a:b]) for a, b in zip(starts[1:], ends[1:], strict=True)):
-                return None
-            out.append((np.arange(len(first))[:, None] + starts).ravel())
-        return np.concatenate(out) if out else None
-
-    @cached_property
-    def _starts(self) -> Ints:
-        return group_starts(self.group[self.columns.token[self._order]], self.columns.ts[self._order])
-
-    @cached_property
-    def group_of_set(self) -> Ints:
-        """The group of each set."""
-        return self.group[self.columns.token[self._order[self._starts]]]
-
-    @property
-    def ts(self) -> Ints:
-        """The time of each set."""
-        return self.columns.ts[self._order[self._starts]]
+            rows = np.flatnonzero(of_entry >= 0)
+            order = rows[sorted_by(of_entry[rows], columns.ts[rows])]
+        self.columns, self._order = columns, order
+        self._starts = group_starts(of_entry[order], columns.ts[order])
+        first = order[self._starts]
+        self.group, self.ts = of_entry[first], columns.ts[first]
+        self.sizes = sizes[self.group]
 
     def count(self, mask: NDArray[np.bool_]) -> Ints:
         """The number of entries of each set that the mask has."""
@@ -92,9 +60,9 @@ class Sets:
 
     def sum(self, values: Floats) -> Floats:
         """Sums of values over each set; NaN unless it is complete."""
-        missing, sizes = np.isnan(values), self.sizes[self.group_of_set]
+        missing = np.isnan(values)
         total = self._reduced(np.add, np.where(missing, 0.0, values))
-        return np.where((self.count(~missing) == sizes) & (sizes > 0), total, np.nan)
+        return np.where((self.count(~missing) == self.sizes) & (self.sizes > 0), total, np.nan)
 
     def least(self, values: Floats) -> Floats:
         """The least value of each set, NaN if it has none."""
@@ -108,6 +76,20 @@ class Sets:
 
     def _reduced(self, function: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
         return function.reduceat(values[self._order], self._starts) if len(self._starts) else values[:0]
+
+
+def _side_by_side(columns: Columns, group: Ints) -> Ints | None:
+    """Entries by group and time without a sort: where all tokens of a group are adjacent, and have the same times."""
+    if len(columns) < _ROWS_WORTH_A_LOOP * len(group) or (np.diff(group, prepend=0) < 0).any():
+        return None
+    out, firsts = [], np.append(group_starts(group), len(group)).tolist()
+    for i, j in pairwise(firsts):
+        starts, ends = columns.bounds[i:j], columns.bounds[i + 1 : j + 1]
+        first = columns.ts[starts[0] : ends[0]]
+        if any(not np.array_equal(first, columns.ts[a:b]) for a, b in zip(starts[1:], ends[1:], strict=True)):
+            return None
+        out.append((np.arange(len(first))[:, None] + starts).ravel())
+    return np.concatenate(out) if out else None
 
 
 def sizes_of_markets(tokens: Sequence[Token], counts: Counts) -> dict[str, int]:
@@ -170,7 +152,7 @@ def costs(sets: Sets, books: Books, side: Ints, fees: Schedule, size: float | No
     """Cost with fees of all Yes, and of all No, of an event, and their certain payoffs: 1, and n - 1."""
     charge = fees.charge_for(books)
     out: Values = {}
-    for name, leg, pays in (("yes", YES, 1), ("no", NO, sets.sizes[sets.group_of_set] - 1)):
+    for name, leg, pays in (("yes", YES, 1), ("no", NO, sets.sizes - 1)):
         is_leg = side == leg
         wanted = sets.least(np.where(is_leg, books.asks.best_size, np.nan))
         wanted = wanted if size is None else np.full(len(wanted), size)

@@ -48,15 +48,16 @@ def quadratic(
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The fee of a taker: one formula for all markets, or one per market."""
+    """The fee of a taker: one formula for all markets, or one per market.
+
+    ``text`` is the formula in words, ``rate`` its one number, where it has one, and ``markets`` the schedule of each
+    market, where they differ.
+    """
 
     text: str
-    """The formula in words."""
     formula: Formula | None = None
     rate: float | None = None
-    """The one number of the formula, where it has one; engines take it."""
     markets: Mapping[str, Schedule] | None = None
-    """The schedule of each market, where they differ."""
 
     def __repr__(self) -> str:
         return f"<Fees: {self.text}>"

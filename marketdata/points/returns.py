@@ -34,27 +34,21 @@ def ohlc(series: Series, value: str, width: BucketWidth) -> Series:
 
 def returns(series: Series, value: str, how: How, width: BucketWidth | None = None) -> Floats:
     """Change from the entry before of the same token; with a width only from the bucket just before."""
-    v = log_odds(series.values[value]) if how == "log_odds" else series.values[value]
-    before, now = v[:-1], v[1:]
+    v = series.values[value]
     out = np.full(len(v), np.nan)
     move = out[1:]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if how == "log":
+            v = np.log(v, where=v > 0, out=np.full(len(v), np.nan))
+        elif how == "log_odds":
+            v = np.log(v / (1 - v), where=(v > 0) & (v < 1), out=np.full(len(v), np.nan))
         if how == "simple":
-            np.divide(now, before, out=move)
+            np.divide(v[1:], v[:-1], out=move)
             move -= 1
-        elif how == "log":
-            logs = np.log(v, where=v > 0, out=np.full(len(v), np.nan))
-            np.subtract(logs[1:], logs[:-1], out=move)
         else:
-            np.subtract(now, before, out=move)
+            np.subtract(v[1:], v[:-1], out=move)
     move[np.isinf(move)] = np.nan
     out[series.bounds[:-1]] = np.nan
     if width is not None:
         move[np.diff(series.ts) != width.micros] = np.nan
     return out
-
-
-def log_odds(p: Floats) -> Floats:
-    """ln(p / (1 - p)), NaN where p is not between 0 and 1."""
-    inner = np.where((p > 0) & (p < 1), p, np.nan)
-    return np.asarray(np.log(inner / (1 - inner)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,12 @@ from marketdata.tidy.measures import KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
-_EXCLUSIVE_FIELDS = ("exclusive", "negRisk", "neg_risk")
-_OPEN_LIST_FIELDS = ("open_list", "negRiskAugmented", "neg_risk_augmented")
-_EVENT_ID_FIELDS = ("event_id", "event_slug")
+# Names of the id of an event, of whether its markets exclude each other, and of whether more may be added.
+_EVENT_FIELDS = (
+    ("event_id", "event_slug"),
+    ("exclusive", "negRisk", "neg_risk"),
+    ("open_list", "negRiskAugmented", "neg_risk_augmented"),
+)
 
 
 def complement(frame: F, *, tokens: Any = None) -> F:
@@ -147,7 +151,7 @@ def _books(frame: Frame, *, all_levels: bool = False) -> Books:
 def _by_market(frame: Frame, sets: Sets, values: Values) -> Native:
     """One row per market and time."""
     markets = dict.fromkeys(token.market_id for token in sets.columns.tokens)
-    bounds = np.searchsorted(sets.group_of_set, np.arange(len(markets) + 1))
+    bounds = np.searchsorted(sets.group, np.arange(len(markets) + 1))
     entries = Columns(tuple(map(Token, markets)), bounds, sets.ts)
     return frames.to_frame(frame, entries, values, ["ts", "market_id", *values])
 
@@ -285,7 +289,7 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
     def costs(part: Frame) -> Native:
         books = _books(part, all_levels=True)
         sets, side = rules.by_event(books, events)
-        legs = np.array([len(event.markets) for event in events], np.int64)[sets.group_of_set]
+        legs = np.array([len(event.markets) for event in events], np.int64)[sets.group]
         return _by_event(part, sets, events, {"legs": legs, **rules.costs(sets, books, side, fee_schedule, shares)})
 
     return run(frame, costs, KINDS, partition_by="all")
@@ -320,18 +324,15 @@ def event_probabilities(frame: F, markets: Any) -> F:
 
 def _by_event(frame: Frame, sets: Sets, events: Sequence[Event], values: Values) -> Native:
     """One row per event and time."""
-    names = [events[i].event_id for i in sets.group_of_set.tolist()]
+    names = [events[i].event_id for i in sets.group.tolist()]
     return frame.build({"ts": frames.times(sets.ts), "event_id": names, **values}, len(names))
 
 
 def _events(markets: Any) -> list[Event]:
     """The events of market records, by id; NotTidyError where the records do not say what is needed."""
-    data = columns_of(markets, ("market_id", "token_ids", *_EVENT_ID_FIELDS, *_EXCLUSIVE_FIELDS, *_OPEN_LIST_FIELDS))
+    data = columns_of(markets, ("market_id", "token_ids", *chain(*_EVENT_FIELDS)))
     names = ["market_id", "token_ids"]
-    names += [
-        next((name for name in fields if name in data), fields[0])
-        for fields in (_EVENT_ID_FIELDS, _EXCLUSIVE_FIELDS, _OPEN_LIST_FIELDS)
-    ]
+    names += [next((name for name in fields if name in data), fields[0]) for fields in _EVENT_FIELDS]
     require("markets, a frame of market records,", names, data)
     event_of: dict[str, tuple[dict[str, tuple[str, ...]], set[bool]]] = {}
     for market, ids, event, exclusive, open_list in zip(*(data[name] for name in names), strict=True):

@@ -333,8 +333,6 @@ def account(
     bucket, start = BucketWidth.of(width, "width"), number("cash", cash, least=-np.inf)
     table = in_memory(prices, ("nested", "books", "bbo", "prices"))
     quotes = _quotes(table, None if fees is None else schedule(fees))
-    for one in quotes.values():
-        refuse_off_grid(one.ts, bucket, "give the bucket width of the prices")
     times = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.ts for one in quotes.values())]))
     check_starts(times, bucket)
     resolved = Payoffs({} if outcomes is None else outcomes, [(*token, None) for token in quotes])

@@ -122,11 +122,12 @@ def _read(given: Native, allowed: str = "a frame of market records") -> dict[str
 
 def _resolved(data: Mapping[str, list[Any]]) -> dict[str, int]:
     """``resolved_at`` of outcomes by market, or ``closed_at`` where it has a payoff and no time of resolution."""
-    resolved = {}
-    for market, resolved_at, closed_at, payoff in _rows(data, ("market_id", "resolved_at", "closed_at", "payoff")):
-        if resolved_at is not None or (closed_at is not None and payoff is not None):
-            resolved[market] = closed_at if resolved_at is None else resolved_at
-    return resolved
+    rows = _rows(data, ("market_id", "resolved_at", "closed_at", "payoff"))
+    return {
+        market: closed_at if resolved_at is None else resolved_at
+        for market, resolved_at, closed_at, payoff in rows
+        if resolved_at is not None or (closed_at is not None and payoff is not None)
+    }
 
 
 def _rows(data: Mapping[str, list[Any]], names: Iterable[str]) -> Iterator[tuple[Any, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -62,22 +63,16 @@ def _column(name: str, values: list[Any]) -> Column:
         return Values("numbers", values)
     types = {type(v) for v in values if v is not None}
     if types <= {str}:
-        dates = _dates(values) if name in fields.DATES else None
-        return Values("text", values) if dates is None else dates
+        if name in fields.DATES:
+            with suppress(ValueError):  # texts, if one of them cannot be read
+                return frames.times(np.array([NO_TIME if v is None else parse_iso(v) for v in values], np.int64))
+        return Values("text", values)
     if types == {bool}:
         return Values("bool", values)
     # Whole numbers beyond 64 bits, such as an id of 77 digits, become text, which keeps their digits.
     if types <= {int, float} and all(type(v) is not int or abs(v) < 2**63 for v in values):
         return Values("int", values) if types == {int} else np.array(values, float)
     return Values("text", [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values])
-
-
-def _dates(values: list[str | None]) -> Column | None:
-    """Times, if all can be read."""
-    try:
-        return frames.times(np.array([NO_TIME if v is None else parse_iso(v) for v in values], np.int64))
-    except ValueError:
-        return None
 
 
 def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
@@ -96,12 +91,10 @@ def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of m
             )
     for name, values in lists.items():
         check_unicode(name, values)
-    return {c: [None if is_missing(v) else _text(c, v) for v in values] for c, values in lists.items()}
-
-
-def _text(name: str, value: object) -> object:
-    """An id that is a number as text."""
-    return str(value) if name.endswith("_id") and isinstance(value, int) else value
+        lists[name] = [None if is_missing(value) else value for value in values]
+        if name.endswith("_id"):
+            lists[name] = [str(value) if isinstance(value, int) else value for value in lists[name]]
+    return lists
 
 
 @overload
