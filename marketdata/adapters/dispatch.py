@@ -55,25 +55,22 @@ def run(
     function gets all rows. ``on_times`` sees the times of a frame in memory first, for warnings that all rows decide.
     """
     kinds = tuple(kinds)
-    library = frames.library_of(frame)
-    if library is not None:
-        opened_frame = library(frame)
-        with missing_in_index_named(opened_frame):
-            opened_frame.kind = kind_of(opened_frame.names, kinds)
+    if is_in_memory(frame):
+        opened = in_memory(frame, kinds)
         if on_times is not None:
-            on_times(*opened_frame.read("ts"))
-        return function(opened_frame)  # type: ignore[no-any-return]
+            on_times(*opened.read("ts"))
+        return function(opened)  # type: ignore[no-any-return]
     refuse_narwhals(frame)
     again: Callable[[Native], Native] = partial(run, function=function, kinds=kinds)
-    if is_dask(frame):
-        if partition_by == "snapshot" and kind_of(names_of(frame), kinds) == "nested":
-            frame, again = partitions.apply(frame, again, None), _put_in_order
-        return partitions.apply(frame, again, _KEYS.get(partition_by), all_rows=partition_by == "all")  # type: ignore[no-any-return]
     names = names_of(frame)
+    keys, all_rows = _KEYS.get(partition_by, ()), partition_by == "all"
+    if is_dask(frame):
+        if partition_by == "snapshot" and kind_of(names, kinds) == "nested":
+            frame, again, keys = partitions.apply(frame, again, ()), _put_in_order, ()
+        return partitions.apply(frame, again, keys, all_rows=all_rows)  # type: ignore[no-any-return]
     kind = kind_of(names, kinds)
     columns = names if keep_extra or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
     if not isinstance(frame, pl.LazyFrame):
-        keys, all_rows = _KEYS.get(partition_by, ()), partition_by == "all"
         return engines.apply(engines.selected(frame, columns), again, keys, all_rows=all_rows)  # type: ignore[no-any-return]
     query = frame.select(columns)
     if kind == "nested" and partition_by in ("row", "snapshot"):
@@ -81,15 +78,20 @@ def run(
         return parts if partition_by == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
     if reduce is None:
         return in_query(query, again)  # type: ignore[return-value]
+
+    def finished(parts: pl.DataFrame) -> pl.DataFrame:
+        try:
+            return run(parts, finish or function, kinds)
+        except Overlap:
+            return again(query.collect())  # type: ignore[no-any-return]
+
     parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
-    return in_query(parts, partial(_finished, query, again, finish or function, kinds))  # type: ignore[return-value]
+    return in_query(parts, finished)  # type: ignore[return-value]
 
 
 def at_once(frame: F, function: Callable[[Native], Native]) -> F:
     """Call a function for all rows of a Dask, Spark or DuckDB frame at once."""
-    if is_dask(frame):
-        return partitions.apply(frame, function, None, all_rows=True)  # type: ignore[no-any-return]
-    return engines.apply(frame, function, (), all_rows=True)  # type: ignore[no-any-return]
+    return (partitions if is_dask(frame) else engines).apply(frame, function, (), all_rows=True)  # type: ignore[no-any-return]
 
 
 def _put_in_order(frame: F) -> F:
@@ -100,19 +102,6 @@ def _put_in_order(frame: F) -> F:
         return frames.rows_to_frame(part, None)
 
     return run(frame, ordered, ["series"], keep_extra=True)
-
-
-def _finished(
-    query: pl.LazyFrame,
-    again: Callable[[Native], Native],
-    finish: Callable[[Frame], Native],
-    kinds: tuple[Kind, ...],
-    parts: pl.DataFrame,
-) -> pl.DataFrame:
-    try:
-        return run(parts, finish, kinds)
-    except Overlap:
-        return again(query.collect())  # type: ignore[no-any-return]
 
 
 def in_query(
@@ -128,35 +117,31 @@ def in_query(
     )  # fmt: skip
 
 
-def opened(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
-    """The columns of a native frame in memory; NotTidyError if its library is unknown, or it is none of ``kinds``."""
-    library = frames.library_of(native)
-    if library is None:
-        raise _unknown(native)
-    frame = library(native)
-    if kinds is None:
-        check_names(frame.names)
-    else:
-        with missing_in_index_named(frame):
-            frame.kind = kind_of(frame.names, kinds)
-    return frame
-
-
 @contextmanager
 def missing_in_index_named(frame: Frame) -> Iterator[None]:
     """An error about a missing column also says that it is the index of a pandas frame."""
     try:
         yield
     except NotTidyError as problem:
-        in_index = [name for name in problem.missing if name in frame.index_names()]
+        index = getattr(frame.native, "index", None)
+        in_index = [name for name in problem.missing if name in getattr(index, "names", ())]
         if not in_index:
             raise
         raise NotTidyError(f"{problem} The index is {in_index}: call frame.reset_index() first.") from None
 
 
 def in_memory(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
-    """The columns of a frame of any kind, read into memory; NotTidyError if its library is unknown or it is none."""
-    return opened(collected(native), kinds)
+    """The columns of a frame of any kind, read into memory.
+
+    NotTidyError if its library is unknown, a name is twice, or it is none of ``kinds``.
+    """
+    native = collected(native)
+    frame: Frame = _library_of(native)(native)
+    check_names(frame.names)
+    if kinds is not None:
+        with missing_in_index_named(frame):
+            frame.kind = kind_of(frame.names, kinds)
+    return frame
 
 
 def series_of(native: Native, what: str, wanted: Iterable[str]) -> Frame:
@@ -171,33 +156,29 @@ def collected(native: Native) -> Native:
     """The rows of a frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
     native = read(native)
     if is_dask(native):
-        computed: Any = native
-        return computed.compute()
+        return native.compute()
     if is_lazy(native):
         return native.collect()
-    if engines.is_engine(native):
-        return engines.collected(native)
-    if not is_in_memory(native):
-        raise _unknown(native)
-    return native
+    return engines.collected(native) if engines.is_engine(native) else native
 
 
 def distinct_rows(native: Native, names: Sequence[str]) -> Native:
     """The rows of some columns of a lazy frame or one of an engine, each once, where the frame is."""
+    chosen = selected(native, names)
     if is_dask(native):
-        return native[list(names)].drop_duplicates()
-    return native.select(names).unique() if is_lazy(native) else engines.selected(native, names).distinct()
+        return chosen.drop_duplicates()
+    return chosen.unique() if is_lazy(native) else chosen.distinct()
 
 
 def selected(native: Native, names: Sequence[str]) -> Native:
     """Some columns of a frame of any kind."""
-    if frames.is_a(native, "pandas.DataFrame") or is_dask(native):
+    if frames.is_a(native, "pandas.DataFrame", "dask.DataFrame"):
         return native[[c for c in native.columns if str(c) in names]]
     if engines.is_engine(native):
         return engines.selected(native, names)
     if is_lazy(native) or frames.library_of(native) in (PolarsFrame, ArrowFrame):
         return native.select(names)
-    return frames.rows_to_frame(opened(native), None, names=names)
+    return frames.rows_to_frame(in_memory(native), None, names=names)
 
 
 def read(frame: F) -> F:
@@ -226,8 +207,7 @@ def names_of(native: Native) -> list[str]:
     if is_dask(native) or engines.is_engine(native):
         return list(native.columns)
     # A reader of Arrow is read once, so it is not opened here.
-    is_arrow = frames.library_of(native) is ArrowFrame
-    return list(native.schema.names) if is_arrow else list(opened(native).names)
+    return list(native.schema.names) if _library_of(native) is ArrowFrame else in_memory(native).names
 
 
 def is_lazy(frame: object) -> bool:
@@ -270,8 +250,11 @@ def kind_name(frame: object) -> str:
     return f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}".removeprefix("builtins ")
 
 
-def _unknown(frame: object) -> NotTidyError:
-    return NotTidyError(
-        f"A {kind_name(frame)} is not a frame of a supported library; allowed are pandas, polars (eager and lazy), "
-        "Arrow, Dask, Spark and DuckDB frames."
-    )
+def _library_of(native: object) -> type[Frame]:
+    library = frames.library_of(native)
+    if library is None:
+        raise NotTidyError(
+            f"A {kind_name(native)} is not a frame of a supported library; allowed are pandas, polars (eager and "
+            "lazy), Arrow, Dask, Spark and DuckDB frames."
+        )
+    return library

@@ -1,11 +1,11 @@
-"""A native frame in memory as a verb sees it: columns as numpy arrays, and a frame of its library from columns."""
+"""A native frame in memory as a function sees it: columns as numpy arrays, and a frame of its library from columns."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from marketdata.adapters import normalization
 from marketdata.errors import NotTidyError
-from marketdata.points.columns import Codes, Columns, Floats, Ints
-from marketdata.points.order import NO_TIME
+from marketdata.points.columns import Columns, Floats, Ints
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, LISTS, Kind
 from marketdata.times import to_text
 
@@ -23,13 +22,6 @@ Native = Any
 _NUMBERS = {c for columns in COLUMNS.values() for c in columns} - {"ts", *ID_COLUMNS, "side", "level", *LISTS}
 # Texts keep the type that the native frame has for them.
 TEXTS = (*ID_COLUMNS, "side")
-
-
-class Lists(NamedTuple):
-    """A column of lists: how many values each has, and the values of all, list after list."""
-
-    counts: Ints
-    values: Floats
 
 
 class Texts(NamedTuple):
@@ -42,23 +34,8 @@ class Texts(NamedTuple):
     @classmethod
     def of(cls, values: list[str | None]) -> Texts:
         """A list of texts, its entries in their order."""
-        texts = sorted({text for text in values if text is not None})
-        place = {text: i for i, text in enumerate(texts)}
-        return cls(np.array([place.get(text, -1) if text is not None else -1 for text in values], np.int64), [*texts])
-
-
-class Levels(NamedTuple):
-    """A column of levels, null where they are missing."""
-
-    level: Codes
-    missing: NDArray[np.bool_]
-
-
-class Values(NamedTuple):
-    """A column of Python values of one type, None where one is missing."""
-
-    type: Literal["text", "bool", "int", "texts", "numbers"]
-    values: Sequence[object]
+        place = {text: i for i, text in enumerate(sorted({text for text in values if text is not None}))}
+        return cls(np.array([-1 if text is None else place[text] for text in values], np.int64), [*place])
 
 
 class Passed(NamedTuple):
@@ -69,14 +46,13 @@ class Passed(NamedTuple):
     rows: Ints | None
 
 
-Column = NDArray[Any] | list[Any] | Lists | Texts | Levels | Values | Passed
+Column = NDArray[Any] | pl.Series | list[str | None] | Texts | Passed
 
 
 class Frame:
     """Some rows of a native frame, in tidy order once their tokens are known; see `frames.rows`.
 
-    The class of a library reads a column (`raw`) and makes a frame (`build`). To be faster it may give arrays that it
-    has already (`fast`).
+    The class of a library reads a column (`raw`) and makes a frame (`build`).
     """
 
     def __init__(self, native: Native) -> None:
@@ -110,42 +86,36 @@ class Frame:
         """A column as a polars Series, or as a list of objects: these rows of the native frame, by default ``rows``."""
 
     @abstractmethod
+    def is_tidy(self, name: str) -> bool:
+        """Whether a column has the type that it has in tidy frames."""
+
+    @abstractmethod
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """A native frame; texts of a column that this one has come in its type."""
-
-    def fast(self, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:  # noqa: ARG002 a library may know better
-        """The columns that have tidy types already, for all rows and without a copy; they are noted in ``tidy``."""
-        return {}
-
-    def index_names(self) -> list[str]:
-        """The names of an index, in a library that has one."""
-        return []
-
-    def labelled(self, made: Native) -> Native:
-        """A native frame of the same rows with the labels that rows of this one have, in a library that has some."""
-        return made
 
     # Methods that follow from these
 
     def read(self, *names: str) -> list[NDArray[Any]]:
         """Columns as arrays, by the rule of each name; a column of a tidy type is not copied.
 
-        ``ts`` is in microseconds UTC, `NO_TIME` where it is missing. ``side`` is 0 for a bid and 1 for an ask.
-        ``level`` is 0 where it is null. Ids are codes, -1 where one is missing. Others are numbers, NaN where missing.
+        ``ts`` is in microseconds UTC. ``side`` is 0 for a bid and 1 for an ask. ``level`` is 0 where it is null. Ids
+        are codes, -1 where one is missing. Others are numbers, NaN where missing.
         """
         before, chosen = self.before
-        new = [name for name in names if name not in self.arrays]
-        unread = [name for name in new if name not in before]
-        fast_arrays = self.fast(unread) if unread else {}
-        for name in new:
+        for name in names:
+            if name in self.arrays:
+                continue
             if name in before:
                 self.arrays[name] = before[name][chosen]
-            elif name in fast_arrays:
-                self.arrays[name] = fast_arrays[name] if self.rows is None else fast_arrays[name][self.rows]
             else:
-                rule = normalization.RULES.get(name, normalization.numbers)
-                self.arrays[name] = rule(self.raw(name), name).to_numpy()
+                is_tidy = self.is_tidy(name)
+                self.arrays[name] = self.array(name, is_tidy=is_tidy)
+                self.tidy |= {name} if is_tidy else set()
         return [self.arrays[name] for name in names]
+
+    def array(self, name: str, *, is_tidy: bool) -> NDArray[Any]:  # noqa: ARG002 a library may have a short way
+        """A column by the rule of its name, for `read`."""
+        return normalization.RULES.get(name, normalization.numbers)(self.raw(name), name)
 
     def take(self, rows: Ints, *, here: bool = False) -> Self:
         """The rows at these positions, in this order; with ``here`` this frame itself is cut to them."""
@@ -165,19 +135,20 @@ class Frame:
 
     def times(self, name: str) -> Ints:
         """A column of times as microseconds UTC; NotTidyError if one is missing."""
-        values = self.read(name)[0] if name == "ts" else normalization.micros(self.raw(name), name).to_numpy()
-        return _present(values, name, NO_TIME, "a time: drop")
+        return self.read(name)[0] if name == "ts" else normalization.micros(self.raw(name), name)
 
     def codes(self, name: str, *, nullable: bool = False) -> NDArray[np.integer]:
         """A column as integers, equal where its texts are; -1 where one is missing, or NotTidyError but for a label."""
-        is_id = name in ID_COLUMNS
-        values = self.read(name)[0] if is_id else normalization.codes(self.raw(name), name).to_numpy()
-        return values if nullable or name == "token_label" else _present(values, name, -1, "one: fill or drop")
+        values = self.read(name)[0] if name in ID_COLUMNS else normalization.codes(self.raw(name), name)
+        if not nullable and name != "token_label" and values.min(initial=0) < 0:
+            count = int((values < 0).sum())
+            raise NotTidyError(f"{name} is null in {count} rows; every row needs one: fill or drop those rows.")
+        return values
 
     def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
         """Ids as Python texts, of all rows or some."""
         raw = self.raw(name, self.rows if rows is None else rows if self.rows is None else self.rows[rows])
-        whole = normalization.ids(raw, name, nullable=True) if isinstance(raw, list) or raw.dtype.is_float() else raw
+        whole = normalization.ids(raw, name) if isinstance(raw, list) or raw.dtype.is_float() else raw
         return whole.cast(pl.String).to_list()
 
     def missing_levels(self) -> NDArray[np.bool_]:
@@ -186,15 +157,13 @@ class Frame:
 
     def numbers(self, name: str) -> Floats:
         """A column of numbers, NaN where one is missing."""
-        if name not in normalization.RULES:
-            return self.read(name)[0]
-        return normalization.numbers(self.raw(name), name).to_numpy()
+        return normalization.numbers(self.raw(name), name) if name in normalization.RULES else self.read(name)[0]
 
-    def lists(self, name: str) -> Lists:
+    def lists(self, name: str) -> pl.Series:
         """A column of lists of numbers; a missing list is empty."""
-        lists = normalization.lists(self.raw(name), name)
-        counts = lists.list.len().cast(pl.Int64).to_numpy()
-        return Lists(counts, lists.explode(empty_as_null=False).to_numpy())
+        if self.is_tidy(name):
+            self.tidy.add(name)
+        return normalization.lists(self.raw(name), name)
 
     def is_number(self, name: str) -> bool:
         """Whether a column is numeric."""
@@ -217,17 +186,13 @@ class Frame:
 
     def nanoseconds(self) -> NDArray[np.int64] | None:
         """The times in nanoseconds, if microseconds lose digits."""
-        cut = normalization.cut_nanoseconds(self.raw("ts"))
-        return None if cut is None else cut.to_numpy()
+        raw = self.raw("ts")
+        if isinstance(raw, list) or raw.dtype.time_unit != "ns":
+            return None
+        whole: NDArray[np.int64] = raw.to_physical().to_numpy()
+        return whole if (whole % 1000 != 0).any() else None
 
     def shown(self, at: int) -> str:
         """Time and ids of a row, for a message."""
         row = np.array([at], np.int64)
         return " ".join([to_text(int(self.read("ts")[0][at])), *(str(self.texts(c, row)[0]) for c in self.ids)])
-
-
-def _present(values: NDArray[Any], name: str, missing: int, needs: str) -> NDArray[Any]:
-    if len(values) and values.min() <= missing:
-        count = int((values <= missing).sum())
-        raise NotTidyError(f"{name} is null in {count} rows; every row needs {needs} those rows.")
-    return values

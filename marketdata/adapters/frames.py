@@ -12,18 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from marketdata.adapters.frame import Column, Frame, Levels, Lists, Native, Passed, Texts
+from marketdata.adapters import normalization
+from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
 from marketdata.adapters.pandas import PandasFrame
-from marketdata.adapters.polars import ARROW, ArrowFrame, PolarsFrame, made
+from marketdata.adapters.polars import ARROW, ArrowFrame, PolarsFrame, made_lists
 from marketdata.errors import NotTidyError
 from marketdata.points import order
-from marketdata.points.columns import Books, Columns, Floats, Ints, Series, Side, Token
+from marketdata.points.columns import Books, Columns, Ints, Series, Side, Token
 from marketdata.points.order import LevelRows
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
@@ -74,15 +75,17 @@ def rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()) -> Co
     entries = frame.entries
     if entries is not None and not keys:
         return entries
-    if entries is None:
-        ts, starts = frame.read("ts", *frame.ids)[0], group_starts(*frame.read(*frame.keys))
-    else:
-        ts, starts = entries.ts, entries.bounds[:-1]
+    ts, starts = (frame.read("ts")[0], _starts(frame)) if entries is None else (entries.ts, entries.starts)
     if order.rises(ts, starts, strictly=bool(keys)):
-        entries_in_order = _entries(frame, starts) if entries is None else entries
-        if entries_in_order is not None:
-            return entries_in_order
+        entries = _entries(frame, starts) if entries is None else entries
+        if entries is not None:
+            return entries
     return _sorted(frame, keys, same)
+
+
+def _starts(frame: Frame) -> Ints:
+    """The first row of each run of rows of one token."""
+    return group_starts(*frame.read(*frame.keys))
 
 
 def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None) -> Series:
@@ -104,36 +107,29 @@ def books(frame: Frame, *, all_levels: bool = True) -> Books:
         entries = best = series(frame, BBO[4:])
         at, one = np.arange(len(best)), np.ones(len(best), np.int64)
         bids, asks = (Side(at, one, *(best.values[c] for c in names)) for names in (BBO[4:6], BBO[6:8]))
-    values = {c: _snapshot_values(frame, c, bids.begins) for c in SNAPSHOT_FIELDS if c in frame.names}
-    return Books(entries.tokens, entries.bounds, entries.ts, _without_markers(bids), _without_markers(asks), values)
-
-
-def _without_markers(side: Side) -> Side:
-    """The side without the rows of empty sides, which are no levels."""
-    marker = np.isnan(side.top[0]) & (side.counts > 0)
-    return replace(side, counts=np.where(marker, 0, side.counts)) if marker.any() else side
-
-
-def _snapshot_values(frame: Frame, name: str, first_rows: Ints) -> NDArray[Any]:
-    """A value of each snapshot; level rows repeat it, so that the first of them has it."""
-    rows = first_rows if frame.kind == "books" else np.arange(len(frame))
-    if SNAPSHOT_FIELDS[name] == "text":
-        return np.array(frame.texts(name, rows), object)
-    return frame.numbers(name)[rows]
+    # Rows of levels repeat the values of a snapshot, so that the first of them has them.
+    first = bids.begins if frame.kind == "books" else np.arange(len(frame))
+    values = {
+        name: np.array(frame.texts(name, first), object) if kind == "text" else frame.numbers(name)[first]
+        for name, kind in SNAPSHOT_FIELDS.items()
+        if name in frame.names
+    }
+    # The sentinel row of an empty side is no level.
+    bids, asks = (replace(s, counts=np.where(np.isnan(s.top[0]), 0, s.counts)) for s in (bids, asks))
+    return Books(entries.tokens, entries.bounds, entries.ts, bids, asks, values)
 
 
 def snapshots(frame: Frame, *, all_levels: bool) -> tuple[Columns, Side, Side]:
     """The snapshots of level rows, which are put in tidy order if they are not; a sentinel row is a level."""
-    entries, keys = frame.entries, frame.ids if frame.entries is None else []
-    levels = LevelRows(*frame.read(*LevelRows._fields, *keys)[: len(LevelRows._fields)])
-    starts = group_starts(*frame.read(*frame.keys)) if entries is None else entries.bounds[:-1]
+    levels, entries = LevelRows(*frame.read(*LevelRows._fields)), frame.entries
+    starts = _starts(frame) if entries is None else entries.starts
     sides = order.snapshots(levels, starts, all_levels=all_levels)
     if sides is not None and entries is None:
         entries = _entries(frame, starts)
     if sides is None or entries is None:
         entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
         levels = LevelRows(*frame.read(*LevelRows._fields))
-        sides = order.snapshots(levels, entries.bounds[:-1], all_levels=all_levels)
+        sides = order.snapshots(levels, entries.starts, all_levels=all_levels)
     if sides is None:
         new = ~order.same_as_before(*frame.read(*frame.keys, "ts", "side"))
         raise order.wrong_numbers(levels, new, frame.missing_levels(), frame.shown)
@@ -157,9 +153,9 @@ def is_in_order(frame: Frame) -> bool:
     """Whether rows are by token and time already, each with ids and a time."""
     if "ts" not in frame.names or not frame.keys:
         return False
-    starts, (ts,) = group_starts(*frame.read(*frame.keys)), frame.read("ts")
     try:
-        return order.rises(ts, starts, strictly=False) and _entries(frame, starts) is not None
+        starts = _starts(frame)
+        return order.rises(frame.times("ts"), starts, strictly=False) and _entries(frame, starts) is not None
     except NotTidyError:  # an id or a time is missing
         return False
 
@@ -167,15 +163,14 @@ def is_in_order(frame: Frame) -> bool:
 def _entries(frame: Frame, starts: Ints) -> Columns | None:
     """The rows as they are, of tokens that begin at these positions; None if the ids do not rise.
 
-    NotTidyError if an id or a time is missing: times rise within tokens and ids are equal there, so it is the first.
+    NotTidyError if an id is missing, unless labels identify tokens: then ids are looked up later.
     """
     (ts,) = frame.read("ts")
     texts = {c: frame.texts(c, starts) for c in frame.keys}
-    lacks_id = "token_label" not in texts and any(None in values for values in texts.values())
-    if lacks_id or (len(starts) and ts[starts].min() == order.NO_TIME):
-        _check(frame)
-    # A missing id, which labels may stand for, is behind the others.
-    keys = [[(t is None, t or "") for t in values] if None in values else values for values in texts.values()]
+    for name in texts if "token_label" not in texts else ():
+        if None in texts[name]:
+            frame.codes(name)
+    keys = [[(text is None, text or "") for text in values] for values in texts.values()]
     if any(a >= b for a, b in pairwise(zip(*keys, strict=True))):
         return None
     if "token_label" in frame.names and "token_label" not in texts:
@@ -192,23 +187,15 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
     return frame.entries
 
 
-def _check(frame: Frame) -> None:
-    frame.times("ts")
-    # If labels identify tokens, ids may be missing: they are looked up.
-    for name in () if "token_label" in frame.keys else frame.keys:
-        frame.codes(name)
-
-
 def _sorted(frame: Frame, keys: Sequence[str], same: Sequence[str]) -> Columns:
     """The rows after they were put in tidy order; of equal ``keys`` one stays, if there are any."""
-    _check(frame)
     by = [*(ranks(frame, c) for c in frame.keys), frame.times("ts")]
     if "level" in keys:
         side, level = frame.read("side", "level")
         by += [side, np.where(frame.missing_levels(), level.max(initial=0) + np.int64(1), level)]  # nulls last
     frame.entries = None
     frame.take(order.sorted_by(*by), here=True)
-    entries = _entries(frame, group_starts(*frame.read(*frame.keys)))
+    entries = _entries(frame, _starts(frame))
     kept = _kept(frame, keys, same) if keys else np.arange(len(frame))
     if len(kept) < len(frame):
         entries = frame.take(kept, here=True).entries
@@ -265,20 +252,22 @@ def _kept(ordered: Frame, keys: Sequence[str], values: Iterable[str]) -> Ints:
 def _sides_of_lists(frame: Frame, snapshots: Columns, *, all_levels: bool) -> tuple[Side, Side]:
     sides = []
     for names in (LISTS[:2], LISTS[2:]):
-        price, size = (frame.lists(name) for name in names)
-        differs = np.flatnonzero(price.counts != size.counts)
+        columns = [frame.lists(name) for name in names]
+        counts, others = (column.list.len().cast(pl.Int64).to_numpy() for column in columns)
+        differs = np.flatnonzero(counts != others)
         if len(differs):
             at = int(differs[0])
             raise NotTidyError(
-                f"{names[0]} has {price.counts[at]} entries and {names[1]} has {size.counts[at]}, first "
-                f"{frame.shown(at)}; the two lists of a side have one entry per level."
+                f"{names[0]} has {counts[at]} entries and {names[1]} has {others[at]}, first {frame.shown(at)}; the "
+                "two lists of a side have one entry per level."
             )
-        sides.append(Side(np.cumsum(price.counts) - price.counts, price.counts, price.values, size.values))
+        price, size = (column.explode(empty_as_null=False).to_numpy() for column in columns)
+        sides.append(Side(np.cumsum(counts) - counts, counts, price, size))
     bids, asks = sides
     if not (_is_sound(bids, -1, all_levels=all_levels) and _is_sound(asks, 1, all_levels=all_levels)):
         # The error of the rule that is broken; a list of one null is an empty side.
         rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks))
-        sides_in_order = order.snapshots(rows.levels, rows.entries.bounds[:-1], all_levels=all_levels)
+        sides_in_order = order.snapshots(rows.levels, rows.entries.starts, all_levels=all_levels)
         if sides_in_order is not None and len(sides_in_order.wrong):
             raise order.wrong_level(rows.levels, int(sides_in_order.wrong[0]), rows.entries.shown)
     return bids, asks
@@ -300,38 +289,19 @@ def expanded(books: Books) -> Rows:
     """Level rows of books, a sentinel row for each empty side."""
     counts = books.counts
     lengths = np.maximum(counts, 1)
-    ends = np.cumsum(lengths)
-    begins = ends - lengths
+    edges = np.append(0, np.cumsum(lengths))
     ts = np.repeat(books.ts, lengths.reshape(-1, 2).sum(axis=1))
-    level = np.arange(len(ts), dtype=np.int32)
-    level -= np.repeat(begins.astype(np.int32), lengths)
-    side = np.repeat((np.arange(len(lengths)) & 1).astype(np.int8), lengths)
+    level = np.arange(len(ts), dtype=np.int32) - np.repeat(edges[:-1].astype(np.int32), lengths)
+    side = np.repeat(np.tile(np.array([0, 1], np.int8), len(books)), lengths)
     price, size = books.levels()
-    empty = counts == 0
-    if empty.any():
-        is_level = np.ones(len(ts), bool)
-        is_level[begins[empty]] = False
-        price, size = (_filled(values, is_level) for values in (price, size))
-    edges = np.append(begins, len(ts))
+    if (counts == 0).any():
+        is_level, (levels_price, levels_size) = np.repeat(counts > 0, lengths), (price, size)
+        price, size = np.full((2, len(ts)), np.nan)
+        price[is_level], size[is_level] = levels_price, levels_size
     return Rows(Columns(books.tokens, edges[2 * books.bounds], ts), LevelRows(ts, side, level, price, size), edges)
 
 
-def _filled(values: Floats, is_level: NDArray[np.bool_]) -> Floats:
-    out = np.empty(len(is_level))
-    out[is_level], out[~is_level] = values, np.nan
-    return out
-
-
 # Columns to frames
-
-
-def snapshot_columns(books: Books, *, per_level: bool) -> dict[str, Column]:
-    """The values of snapshots as columns, one row per snapshot or repeated over the rows of its levels."""
-    lengths = np.maximum(books.counts, 1).reshape(-1, 2).sum(axis=1) if per_level else np.ones(len(books), np.int64)
-    return {
-        name: Texts.of(np.repeat(v, lengths).tolist()) if v.dtype.hasobject else np.repeat(v, lengths)
-        for name, v in books.values.items()
-    }
 
 
 def to_frame(
@@ -356,11 +326,12 @@ def to_frame(
         elif name in new:
             out[name] = new[name]
         elif name in COLUMNS.get(frame.kind, BBO) and name not in frame.tidy:
-            out[name] = frame.lists(name) if name in LISTS else frame.read(name)[0]
             if name == "level":
-                out[name] = Levels(frame.arrays[name], frame.missing_levels())
+                out[name] = normalization.levels(frame.raw(name))
             elif name == "side":
-                out[name] = Texts(frame.arrays[name], [BID, ASK])
+                out[name] = Texts(frame.read(name)[0], [BID, ASK])
+            else:
+                out[name] = frame.lists(name) if name in LISTS else frame.read(name)[0]
         else:
             out[name] = Passed(frame, name, frame.rows)
     return frame.build(out, len(columns.ts))
@@ -390,7 +361,10 @@ def rows_to_frame(
 def with_columns(frame: Frame, values: Mapping[str, Column]) -> Native:
     """The native frame with values as its last columns, each row (with its label in pandas) as and where it was."""
     names = [c for c in frame.names if c not in values]
-    return frame.labelled(rows_to_frame(frame, None, values, [*names, *values]))
+    out = rows_to_frame(frame, None, values, [*names, *values])
+    if isinstance(frame, PandasFrame):
+        out.index = frame.native.index  # by which pandas assigns columns
+    return out
 
 
 def times(ts: Ints) -> NDArray[np.datetime64]:
@@ -398,22 +372,16 @@ def times(ts: Ints) -> NDArray[np.datetime64]:
     return np.asarray(ts, np.int64).view("M8[us]")
 
 
-def column_of_other_frame(frame: Frame, name: str, rows: Ints) -> Passed:
-    """Rows of a column of a frame that may be of another library, in the type that polars has for it."""
-    return Passed(PolarsFrame(pl.DataFrame({name: made(name, Passed(frame, name, rows))})), name, None)
-
-
 def lists(books: Books) -> dict[str, Column]:
     """The columns of lists of nested books."""
     out: dict[str, Column] = {}
     for name, side in ((BID, books.bids), (ASK, books.asks)):
-        at = side.levels
-        out |= {f"{name}_price": Lists(side.counts, side.price[at]), f"{name}_size": Lists(side.counts, side.size[at])}
+        for what, values in (("price", side.price), ("size", side.size)):
+            out[f"{name}_{what}"] = made_lists(side.counts, values[side.levels])
     return out
 
 
 def level_values(levels: LevelRows) -> dict[str, Column]:
     """The columns of level rows; the level of a sentinel row is null."""
-    level = Levels(levels.level, np.isnan(levels.price))
-    sides = Texts(levels.side, [BID, ASK])
-    return {"side": sides, "level": level, "price": levels.price, "size": levels.size}
+    level = pl.Series(levels.level, dtype=pl.Int32).set(pl.Series(np.isnan(levels.price)), None)
+    return {"side": Texts(levels.side, [BID, ASK]), "level": level, "price": levels.price, "size": levels.size}

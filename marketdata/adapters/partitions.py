@@ -19,7 +19,7 @@ _GAP = "\x1f"
 
 
 def apply(
-    frame: Native, function: Callable[[Native], Native], keys: Sequence[str] | None, *, all_rows: bool = False
+    frame: Native, function: Callable[[Native], Native], keys: Sequence[str], *, all_rows: bool = False
 ) -> Native:
     """A function of pandas frames on each partition; ``keys`` brings equal ones together, ``all_rows`` all."""
     if all_rows:

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from marketdata.adapters.frame import TEXTS, Column, Frame, Levels, Lists, Native, Passed, Texts, Values
-from marketdata.adapters.normalization import RULES, Raw, from_codes
+from marketdata.adapters.frame import TEXTS, Column, Frame, Native, Passed, Texts
+from marketdata.adapters.normalization import Raw
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.points.columns import Ints
-from marketdata.points.order import NO_TIME
-from marketdata.points.schema import ASK, BID, ID_COLUMNS, check_names
+from marketdata.points.columns import Floats, Ints
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS, check_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TYPES: dict[str, pl.DataType] = {
-    "text": pl.String(),
-    "bool": pl.Boolean(),
-    "int": pl.Int64(),
-    "texts": pl.List(pl.String()),
-    "numbers": pl.List(pl.Float64()),
-}
 _SIDES = pl.Enum([BID, ASK])
-_CODED = (pl.Categorical, pl.Enum)
-_TIDY = {"ts": pl.Datetime("us", "UTC"), "side": _SIDES, "level": pl.Int32()}
+_TIDY = {
+    "ts": pl.Datetime("us", "UTC"),
+    "side": _SIDES,
+    "level": pl.Int32(),
+    **dict.fromkeys(LISTS, pl.List(pl.Float64)),
+}
 ARROW = ("Table", "RecordBatch", "RecordBatchReader", "RecordBatchFileReader")
-# A fill beats a lookup of each row only in long runs of one id.
-_LONG_RUN = 4_000
 
 
 class PolarsFrame(Frame):
@@ -47,43 +40,18 @@ class PolarsFrame(Frame):
         column = column if rows is None else column[rows]  # much faster than gather
         return column.to_list() if column.dtype == pl.Object else column
 
-    def fast(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """See `Frame`.
-
-        One step of polars costs as much as a look at 100,000 rows, so all columns are one step. It runs in this thread,
-        because on a busy machine the wait for other threads takes longer than the step.
-        """
-        schema = self.native.schema
-        tidy_columns = [
-            c for c in names if schema[c] == _TIDY.get(c) or (c in ID_COLUMNS and isinstance(schema[c], _CODED))
-        ]
-        # NaN of numbers becomes null, so they are not passed on.
-        self.tidy.update(tidy_columns, (c for c in names if c in ID_COLUMNS and schema[c] == pl.String))
-        ready = (pl.col(c).fill_null(0) if c == "level" else pl.col(c) for c in tidy_columns)
-        table = self.native.select_seq(column.to_physical() for column in ready) if tidy_columns else ()
-        arrays = {c.name: c.to_numpy() for c in table if not c.null_count()}
-        numbers = (c for c in names if c not in RULES and schema[c] == pl.Float64)
-        return arrays | {c: self.native[c].to_numpy() for c in numbers}
-
-    def texts(self, name: str, rows: Ints | None = None) -> list[str | None]:
-        """See `Frame`; columns of texts and categories have them already."""
+    def is_tidy(self, name: str) -> bool:
+        """See `Frame`; of numbers NaN becomes null, and of lists null becomes an empty one."""
         column = self.native[name]
-        if not isinstance(column.dtype, (pl.String, *_CODED)):
-            return super().texts(name, rows)
-        at = self.rows if rows is None else rows if self.rows is None else self.rows[rows]
-        return (column if at is None else column[at]).cast(pl.String).to_list()
-
-    def lists(self, name: str) -> Lists:
-        """See `Frame`."""
-        if self.native.schema[name] == pl.List(pl.Float64) and not self.native[name].null_count():
-            self.tidy.add(name)
-        return super().lists(name)
+        if name in ID_COLUMNS:
+            return isinstance(column.dtype, pl.String | pl.Categorical | pl.Enum)
+        return column.dtype == _TIDY.get(name) and not (name in LISTS and column.null_count())
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:  # noqa: ARG002 columns have it
         """See `Frame`."""
         schema = self.native.schema
         wanted = {c: schema[c] for c in TEXTS if c in schema}
-        return pl.DataFrame([made(name, column, wanted.get(name)).alias(name) for name, column in columns.items()])
+        return pl.DataFrame({name: made(name, column, wanted.get(name)) for name, column in columns.items()})
 
 
 class ArrowFrame(PolarsFrame):
@@ -112,58 +80,39 @@ def signed(rows: pa.Table) -> pa.Table:
 
 def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Series:
     """A column of polars; texts in the wanted type, if they can be of it."""
-    if isinstance(column, list) and name in ID_COLUMNS:
-        column = Texts.of(column)
+    if isinstance(column, pl.Series):
+        return column
     if isinstance(column, Passed):
         return _passed(column)
-    if isinstance(column, Texts):
-        return _texts(name, column, wanted)
-    if isinstance(column, Values):
-        return pl.Series(name, column.values, dtype=_TYPES[column.type])
-    if isinstance(column, Lists):
-        return _lists(column)
-    if isinstance(column, Levels):
-        level, missing = pl.Series(column.level.astype(np.int32, copy=False)), column.missing
-        return level.scatter(np.flatnonzero(missing).astype(np.uint32), None) if missing.any() else level
     if isinstance(column, list):
-        return pl.Series(name, column, dtype=pl.String)
-    if column.dtype.kind == "M":
-        whole = column.view(np.int64)
-        times = pl.Series(whole)
-        has_missing = whole.min(initial=0) == NO_TIME
-        return (times.set(times == NO_TIME, None) if has_missing else times).cast(pl.Datetime("us", "UTC"))
-    # Most columns have no NaN, and to look costs less than the pass that makes nulls.
-    return pl.Series(name, column, nan_to_null=column.dtype.kind == "f" and bool(np.isnan(column).any()))
-
-
-def _texts(name: str, column: Texts, wanted: pl.DataType | None) -> pl.Series:
-    codes, texts, lengths = column
-    if name == "side" and wanted in (None, _SIDES) and texts == [BID, ASK]:
-        return from_codes(codes.astype(np.uint8), _SIDES)
-    dtype: Any = pl.Categorical()
-    if wanted in (pl.String, pl.Categorical) or (
-        isinstance(wanted, pl.Enum) and {*texts} - {None} <= {*wanted.categories}
-    ):
-        dtype = wanted
-    # The last entry is the null of code -1.
-    lookup = pl.Series([*texts, None], dtype=pl.String).cast(dtype)
-    codes = codes.astype(np.int64) % len(lookup)
-    if lengths is None or lengths.sum() <= len(codes) * _LONG_RUN:
+        if name not in ID_COLUMNS:
+            return pl.Series(column, dtype=pl.String)
+        column = Texts.of(column)
+    if isinstance(column, Texts):
+        codes, texts, lengths = column
+        dtype: Any = _SIDES if name == "side" and texts == [BID, ASK] and wanted is None else pl.Categorical
+        if wanted == pl.String or (isinstance(wanted, pl.Enum) and {*texts} - {None} <= {*wanted.categories}):
+            dtype = wanted
+        # The last entry is the null of code -1.
+        lookup = pl.Series([*texts, None], dtype=pl.String).cast(dtype)
+        codes = codes.astype(np.int64) % len(lookup)
         return lookup[codes if lengths is None else np.repeat(codes, lengths)]
-    runs = zip(codes.tolist(), lengths.tolist(), strict=True)
-    return pl.concat([lookup.new_from_index(code, length) for code, length in runs], rechunk=True)
+    if column.dtype.kind == "M":
+        whole = pl.Series(column.view(np.int64))
+        return whole.set(pl.Series(np.isnat(column)), None).cast(pl.Datetime("us", "UTC"))
+    return pl.Series(column, nan_to_null=column.dtype.kind == "f")
 
 
-def _lists(column: Lists) -> pl.Series:
-    counts, values = column
-    filled = np.flatnonzero(counts)
-    keys = pl.Series("of", np.repeat(filled, counts[filled])).set_sorted()
-    numbers = pl.Series("values", values, dtype=pl.Float64)
-    lists = pl.DataFrame([keys, numbers]).group_by("of", maintain_order=True).agg(pl.all())["values"]
-    if len(filled) == len(counts):
-        return lists
-    places = pl.Series(np.where(counts > 0, np.cumsum(counts > 0) - 1, -1), dtype=pl.Int64)
-    return lists.gather(places.set(places < 0, None)).fill_null([])
+def made_lists(counts: Ints, values: Floats) -> pl.Series:
+    """A column of lists: how many values each has, and the values of all, list after list."""
+    place = np.arange(len(counts))
+    table = (
+        pl.DataFrame({"at": np.repeat(place, counts), "values": values})
+        .group_by("at", maintain_order=True)
+        .agg("values")
+    )
+    every = pl.DataFrame({"at": place}).join(table, on="at", how="left", maintain_order="left")
+    return every["values"].fill_null([])
 
 
 def _passed(column: Passed) -> pl.Series:
@@ -175,19 +124,16 @@ def _passed(column: Passed) -> pl.Series:
             native = pl.Series(name, frame.raw(name, np.arange(len(frame.native))))
         except OverflowError:
             raise NotTidyError(f"{name} contains a whole number that no column holds; make it a text.") from None
-    if rows is None or not len(rows) or rows.min() >= 0:
+    if rows is None or rows.min(initial=0) >= 0:
         return native if rows is None else native[rows]
-    at = pl.DataFrame({"at": rows}).select(pl.when(pl.col("at") >= 0).then("at")).to_series()
-    return native.gather(at)
+    return native.gather(pl.Series(rows).set(pl.Series(rows < 0), None))
 
 
 def table_of(arrow: Native) -> pa.Table:
     """A table of Arrow, a batch, or all batches of a reader, as a table."""
     import pyarrow as pa
 
-    if isinstance(arrow, pa.RecordBatch):
-        return pa.Table.from_batches([arrow])
-    return arrow if isinstance(arrow, pa.Table) else arrow.read_all()
+    return arrow.read_all() if hasattr(arrow, "read_all") else pa.table(arrow)
 
 
 def from_arrow(table: Any) -> pl.DataFrame:
@@ -195,24 +141,20 @@ def from_arrow(table: Any) -> pl.DataFrame:
     import pyarrow as pa
 
     unread = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-    for place, field in enumerate(table.schema):
+    columns, wrong = {}, []
+    for name, column in zip(table.column_names, table.columns, strict=True):
         # Zones of polars have names, not offsets.
-        if str(getattr(field.type, "tz", None)).startswith(("+", "-")):
-            instants = table.column(place).cast(pa.timestamp(field.type.unit, "UTC"))
-            table = table.set_column(place, field.name, instants)
-    try:
-        return pl.from_arrow(table)  # type: ignore[return-value]
-    except unread:
-        wrong = []
-        for name in table.column_names:
-            try:
-                pl.from_arrow(table.select([name]))
-            except unread:
-                wrong.append(f"{name} ({table.schema.field(name).type})")
+        has_offset = str(getattr(column.type, "tz", None)).startswith(("+", "-"))
+        try:
+            columns[name] = pl.from_arrow(column.cast(pa.timestamp(column.type.unit, "UTC")) if has_offset else column)
+        except unread:
+            wrong.append(f"{name} ({column.type})")
+    if wrong:
         raise NotTidyError(
             f"Arrow columns of types that polars cannot read: {', '.join(wrong)}; cast numbers to float64 and "
             "others to text (an INTERVAL: CAST(name AS VARCHAR)), or drop the columns."
-        ) from None
+        )
+    return pl.DataFrame(columns)
 
 
 def write_file(rows: pl.LazyFrame, path: Path) -> None:

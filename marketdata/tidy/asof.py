@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import (
     collected,
+    in_memory,
     in_query,
     is_dask,
     is_lazy,
     kind_name,
     missing_in_index_named,
     names_of,
-    opened,
     read,
     run,
 )
@@ -207,7 +207,7 @@ def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: s
 
 def _join(left: Native, right: Native, how: _Join) -> Native:
     """Join two frames in memory."""
-    rows, known_rows = opened(left), opened(right)
+    rows, known_rows = in_memory(left), in_memory(right)
     with missing_in_index_named(rows), missing_in_index_named(known_rows):
         keys = _keys(rows.names, known_rows.names, how)
     rows.check_numbers()

@@ -8,7 +8,8 @@ from typing import Any
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, run, series_of
-from marketdata.adapters.frame import Column, Frame, Native
+from marketdata.adapters.frame import Column, Frame, Native, Passed
+from marketdata.adapters.polars import made
 from marketdata.errors import ConfigError
 from marketdata.points import windows as rules
 from marketdata.points.schema import ID_COLUMNS, require
@@ -73,6 +74,6 @@ def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: Bucket
     offset = entries.ts[rows] - moment
     if width is not None:
         offset = offset // width.micros * width.micros
-    values: dict[str, Column] = {c: frames.column_of_other_frame(moments, c, at) for c in further}
+    values: dict[str, Column] = {c: made(c, Passed(moments, c, at)) for c in further}
     values |= {"moment": frames.times(moment), "offset": offset / SECOND}
     return frames.rows_to_frame(frame, rows, values)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, is_in_memory, is_lazy, kind_name, opened, run
+from marketdata.adapters.dispatch import F, in_memory, is_in_memory, is_lazy, kind_name, run
 from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
@@ -38,8 +38,8 @@ def check_fill(frame: object, fill: Fill) -> None:
 def filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     """Resampled rows, and marked ones for the buckets between the first and the last row that have none."""
     if frame.kind == "books":  # a nested book is one row, and a null list explodes to a sentinel row
-        snapshots = opened(nested(frame), ["nested"])
-        return exploded(opened(filled(snapshots, width, fill), ["nested"]))
+        snapshots = in_memory(nested(frame), ["nested"])
+        return exploded(in_memory(filled(snapshots, width, fill), ["nested"]))
     columns = frames.series(frame)
     ts = columns.ts
     grid = np.arange(ts.min(), ts.max() + 1, width.micros) if len(ts) else ts

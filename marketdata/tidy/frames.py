@@ -8,7 +8,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, missing_in_index_named
-from marketdata.adapters.frame import Frame, Native
+from marketdata.adapters.frame import Frame, Native, Texts
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Series
 from marketdata.points.schema import ID_COLUMNS, LISTS, require
@@ -30,7 +30,11 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
     if isinstance(columns, Series):
         return frames.to_frame(like, columns, columns.values, ["ts", *ids, *columns.values])
     rows = frames.expanded(columns)
-    values = frames.level_values(rows.levels) | frames.snapshot_columns(columns, per_level=True)
+    lengths = np.diff(rows.edges[::2])
+    values = frames.level_values(rows.levels)
+    for name, of_snapshots in columns.values.items():
+        repeated = np.repeat(of_snapshots, lengths)
+        values[name] = Texts.of(repeated.tolist()) if repeated.dtype.hasobject else repeated
     return frames.to_frame(like, rows.entries, values, ["ts", *ids, *values])
 
 

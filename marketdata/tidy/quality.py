@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, as_frame_of, in_memory, opened, read
+from marketdata.adapters.dispatch import F, as_frame_of, in_memory, read
 from marketdata.adapters.frame import Column, Frame
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.order import sorted_by
@@ -97,7 +97,7 @@ def check(frame: F, width: Width | None = None) -> F:
     """
     frame = read(frame)
     table = in_memory(frame, ("books", "prices", "metrics"))
-    view = _View(table if table.kind != "nested" else opened(explode(table.native), ["books"]))
+    view = _View(table if table.kind != "nested" else in_memory(explode(table.native), ["books"]))
     findings = [*_times(view, None if width is None else BucketWidth.of(width, "width"))]
     findings += [*_levels(view), *_tops(view)] if view.books else _values(view)
     rows = [np.flatnonzero(rows) if rows.dtype == bool else rows for *_, rows in findings]

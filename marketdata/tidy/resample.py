@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, Overlap, opened, run
+from marketdata.adapters.dispatch import F, Overlap, in_memory, run
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
@@ -65,7 +65,7 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
 
     def resampled(part: Frame) -> Native:
         out = _means(part, grid) if part.kind in _AVERAGED_KINDS else _last(part, grid)
-        return out if fill is None else filled(opened(out, [part.kind]), grid.target, fill)
+        return out if fill is None else filled(in_memory(out, [part.kind]), grid.target, fill)
 
     reduce, finish = None, None
     if fill is not None:
