@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from marketdata.adapters.dispatch import collected, in_memory, names_of, opened, series_of
+from marketdata.adapters.dispatch import collected, in_memory, names_of, series_of
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import (
     ASK,
@@ -187,7 +187,7 @@ def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
     ['No 57.0%', 'Yes 43.0%']
     """
     rows = collected(frame)
-    stacked = list(token_series(opened(probabilities(rows), ["series"]), ["probability"]))
+    stacked = list(token_series(in_memory(probabilities(rows), ["series"]), ["probability"]))
     count = len({token.market_id for token in stacked})
     if count > 1 and markets is None:
         raise ConfigError(
@@ -195,7 +195,7 @@ def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
             "the markets of an event."
         )
     if count > 1:
-        stacked = list(token_series(opened(event_probabilities(rows, markets), ["series"]), ["probability"]))
+        stacked = list(token_series(in_memory(event_probabilities(rows, markets), ["series"]), ["probability"]))
     questions, _ = questions_of(markets)
     panel = Panel("probability", y_range=(0.0, 1.0), legend_outside=True, legend_reversed=True)
     panel.marks.extend(_stack(stacked, questions if count > 1 else None))
