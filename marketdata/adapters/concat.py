@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 from polars import selectors
 
-from marketdata.adapters.dispatch import names_of
 from marketdata.adapters.frames import is_a
 from marketdata.adapters.normalization import not_text
 from marketdata.errors import ConfigError, NotTidyError
@@ -17,26 +16,25 @@ from marketdata.points.schema import ID_COLUMNS, check_names
 
 def checked_names(frame: Any, place: int) -> list[str]:
     """The names of the columns; ConfigError for what is no frame, NotTidyError for names that are twice."""
-    try:
-        names = [str(name) for name in (frame.columns if is_a(frame, "pandas.DataFrame") else names_of(frame))]
-    except NotTidyError:
-        raise ConfigError(
-            f"frames[{place}] is a {type(frame).__name__}; allowed are pandas, polars and Arrow frames."
-        ) from None
-    check_names(names)
+    if not is_a(frame, "pandas.DataFrame", "polars.DataFrame", "polars.LazyFrame", "pyarrow.Table"):
+        raise ConfigError(f"frames[{place}] is a {type(frame).__name__}; allowed are pandas, polars and Arrow frames.")
+    types = _types(frame)
+    check_names(name for name, _ in types)
     if is_a(frame, "pandas.DataFrame") and (in_index := {"ts", *ID_COLUMNS} & {*frame.index.names}):
         raise NotTidyError(f"The index of frames[{place}] is {sorted(in_index)}: call frame.reset_index() first.")
-    for name in (c for c in ID_COLUMNS if c in names):
-        kind = _type_name(frame, name)
-        if "float" in kind.lower() or "double" in kind:
+    for name, kind in types:
+        if name in ID_COLUMNS and ("float" in kind.lower() or "double" in kind):
             raise NotTidyError(not_text(name, kind))
-    return names
+    return [name for name, _ in types]
 
 
-def _type_name(frame: Any, name: str) -> str:
+def _types(frame: Any) -> list[tuple[str, str]]:
+    """The name and the type of each column."""
     if is_a(frame, "pandas.DataFrame"):
-        return str(frame[name].dtype)
-    return str(frame.schema.field(name).type if is_a(frame, "pyarrow.Table") else frame.collect_schema()[name])
+        return [(str(name), str(dtype)) for name, dtype in frame.dtypes.items()]
+    if is_a(frame, "pyarrow.Table"):
+        return [(field.name, str(field.type)) for field in frame.schema]
+    return [(name, str(dtype)) for name, dtype in frame.collect_schema().items()]
 
 
 def below_each_other(frames: Sequence[Any]) -> Any:
@@ -44,46 +42,41 @@ def below_each_other(frames: Sequence[Any]) -> Any:
     kinds = sorted({f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}" for frame in frames})
     if len(kinds) > 1:
         raise ConfigError(f"frames are of several libraries ({', '.join(kinds)}); convert them to one.")
-    library = next((rule for name, rule in _LIBRARIES.items() if is_a(frames[0], name)), None)
-    if library is None:
-        raise ConfigError(f"a frame of {kinds[0]} is not supported; use its own union of rows.")
     try:
-        return library(list(frames))
+        if is_a(frames[0], "pandas.DataFrame"):
+            return _pandas(frames)
+        return _arrow(frames) if is_a(frames[0], "pyarrow.Table") else _polars(frames)
     except (TypeError, ValueError, NotImplementedError, pl.exceptions.PolarsError) as problem:
         raise NotTidyError(_differing(frames) or str(problem)) from problem
 
 
 def _differing(frames: Sequence[Any]) -> str:
     """Say what to do about the first column whose types differ between frames; empty if all agree."""
-    types: dict[str, dict[str, int]] = {}
+    places: dict[str, dict[str, int]] = {}
     for place, frame in enumerate(frames):
-        for name in map(str, frame.columns if is_a(frame, "pandas.DataFrame") else names_of(frame)):
-            types.setdefault(name, {}).setdefault(_type_name(frame, name), place)
-    for name, places in types.items():
-        if len(places) > 1 and name not in ID_COLUMNS:
-            types_and_places = ", ".join(f"{kind} in frames[{place}]" for kind, place in places.items())
-            return f"The column {name!r} is {types_and_places}; cast it to one type first, such as numbers to float64."
+        for name, kind in _types(frame):
+            places.setdefault(name, {}).setdefault(kind, place)
+    for name, kinds in places.items():
+        if len(kinds) > 1 and name not in ID_COLUMNS:
+            kinds_and_places = ", ".join(f"{kind} in frames[{place}]" for kind, place in kinds.items())
+            return f"The column {name!r} is {kinds_and_places}; cast it to one type first, such as numbers to float64."
     return ""
 
 
-def _pandas(frames: list[Any]) -> Any:
+def _pandas(frames: Sequence[Any]) -> Any:
     import pandas as pd
 
-    parts: list[Any] = [frame.copy(deep=False) for frame in frames]
+    parts: list[Any] = [frame.reset_index(drop=True) for frame in frames]
     for name in dict.fromkeys(column for frame in frames for column in frame.columns):
         columns = [part[name] for part in parts if name in part]
-        is_everywhere = len(columns) == len(parts)
-        are_categories = is_everywhere and all(isinstance(c.dtype, pd.CategoricalDtype) for c in columns)
-        if are_categories and len({c.dtype for c in columns}) == 1:
-            continue
-        if name in ID_COLUMNS or are_categories:
+        types = {column.dtype for column in columns}
+        are_categories = len(columns) == len(parts) and all(isinstance(d, pd.CategoricalDtype) for d in types)
+        if name in ID_COLUMNS or (are_categories and len(types) > 1):
             # The categories first: rows that become texts on the way would take many times the memory.
             texts = {text for c in columns for text in c.astype("category").cat.categories}
             dtype = pd.CategoricalDtype(sorted(texts, key=str))
             for part in parts:
-                part[name] = (
-                    part[name].astype(dtype) if name in part else pd.Categorical([None] * len(part), dtype=dtype)
-                )
+                part[name] = pd.Series(part.get(name), part.index, dtype)
         elif pd.api.types.is_datetime64_any_dtype(columns[0].dtype):
             for part in parts:
                 if name in part:
@@ -91,7 +84,7 @@ def _pandas(frames: list[Any]) -> Any:
     return pd.concat(parts, ignore_index=True)
 
 
-def _polars(frames: list[Any]) -> Any:
+def _polars(frames: Sequence[Any]) -> Any:
     ids = selectors.by_name(*ID_COLUMNS, require_all=False) - selectors.categorical()
     times = [
         selectors.datetime(time_zone=None).dt.replace_time_zone("UTC"),
@@ -101,27 +94,19 @@ def _polars(frames: list[Any]) -> Any:
     return pl.concat(parts, how="diagonal_relaxed")
 
 
-def _arrow(tables: list[Any]) -> Any:
+def _arrow(tables: Sequence[Any]) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    def prepared(table: Any) -> Any:
-        for place, field in enumerate(table.schema):
-            column = table.column(place)
-            if field.name in ID_COLUMNS:
-                column = column.cast(pa.large_string()).dictionary_encode()
-            elif pa.types.is_timestamp(field.type):
-                column = pc.assume_timezone(column, "UTC") if field.type.tz is None else column
-                column = column.cast(pa.timestamp(field.type.unit, "UTC"))
-            table = table.set_column(place, field.name, column)
-        return table
-
-    return pa.concat_tables([prepared(table) for table in tables], promote_options="permissive").unify_dictionaries()
-
-
-_LIBRARIES: dict[str, Callable[[list[Any]], Any]] = {
-    "pandas.DataFrame": _pandas,
-    "polars.DataFrame": _polars,
-    "polars.LazyFrame": _polars,
-    "pyarrow.Table": _arrow,
-}
+    parts = []
+    for table in tables:
+        columns = {}
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            columns[name] = column
+            if name in ID_COLUMNS:
+                columns[name] = column.cast(pa.large_string()).dictionary_encode()
+            elif pa.types.is_timestamp(column.type):
+                zoned = pc.assume_timezone(column, "UTC") if column.type.tz is None else column
+                columns[name] = zoned.cast(pa.timestamp(column.type.unit, "UTC"))
+        parts.append(pa.table(columns))
+    return pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()

@@ -27,7 +27,7 @@ Function = Callable[[Native], Native]
 _ROWS = 500_000
 _BATCH = 100_000
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-_SOURCE, _KEY, _SIDES = "__of", "__key", ("__left_", "__right_")
+_SOURCE, _KEY = "__of", "__key"
 
 
 def is_spark(frame: object) -> bool:
@@ -44,29 +44,61 @@ def is_engine(frame: object) -> bool:
 
 def apply(frame: Native, function: Function, keys: Sequence[str], *, all_rows: bool = False) -> Native:
     """Apply a function of Arrow tables to whole groups of equal `keys` in order; with ``all_rows`` to all at once."""
+    import pyarrow as pa
+
     keys = [c for c in keys if c in frame.columns]
-    if is_spark(frame):
-        return _in_spark(frame, function, keys, all_rows=all_rows)
-    return _relation(frame, _from_duckdb(frame, function, keys, all_rows=all_rows))
+    if not is_spark(frame):
+        schema = frame.limit(0).to_arrow_table().schema
+        types = schema, _result_types(schema, function)
+        reader = (_in_order(frame, keys) if keys else frame).to_arrow_reader(_BATCH)
+        batches = _applied(reader, function=function, keys=keys, types=types, all_rows=all_rows)
+        return _relation(frame, pa.Table.from_batches(batches, types[1]))
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    if zone not in _UTC_NAMES:
+        raise ConfigError(
+            f"Spark cuts times in the zone of its session, which is {zone!r}, but buckets are UTC; set "
+            'spark.conf.set("spark.sql.session.timeZone", "UTC").'
+        )
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    types = schema, _result_types(schema, function)
+    parts = frame.coalesce(1) if all_rows else _in_order(frame, keys) if keys else frame
+    call = partial(_applied, function=function, keys=keys, types=types, all_rows=all_rows)
+    return parts.mapInArrow(call, from_arrow_schema(types[1]))
 
 
 def apply_to_both(
     left: Native, right: Native, function: Callable[[Native, Native], Native], keys: Sequence[str]
 ) -> Native:
     """A function of two Arrow tables for the rows of equal keys of two frames."""
-    named = [
-        dict(zip(f.columns, (side + c for c in f.columns), strict=True))
-        for f, side in zip((left, right), _SIDES, strict=True)
-    ]
-    both = (_united_in_spark if is_spark(left) else _united_in_duckdb)((left, right), named, keys)
-    return apply(both, partial(_apart, function=function, named=named), [f"{_KEY}_{i}" for i in range(len(keys))])
+    new_names, parts = [], []
+    for place, (frame, side) in enumerate(zip((left, right), ("__left_", "__right_"), strict=True)):
+        new_names.append({c: side + c for c in frame.columns})
+        texts = [f"{_as_text(frame, c)} AS {_KEY}_{i}" for i, c in enumerate(keys)]
+        columns = [f"{_quoted(frame, c)} AS {_quoted(frame, new)}" for c, new in new_names[-1].items()]
+        parts.append(_select(frame, [*texts, f"{place} AS {_SOURCE}", *columns]))
+
+    def apart(rows: pa.Table) -> Native:
+        import pyarrow.compute as pc
+
+        tables = (
+            rows.filter(pc.equal(rows[_SOURCE], place)).select([*names.values()]).rename_columns([*names])
+            for place, names in enumerate(new_names)
+        )
+        return function(*tables)
+
+    both = parts[0].unionByName(parts[1], allowMissingColumns=True) if is_spark(left) else _union(*parts)
+    return apply(both, apart, [f"{_KEY}_{i}" for i in range(len(keys))])
 
 
 def selected(frame: Native, names: Sequence[str]) -> Native:
     """Some columns of a frame."""
-    if list(frame.columns) == list(names):
-        return frame
-    return frame.select(*(names if is_spark(frame) else map(_quoted, names)))
+    return frame if list(frame.columns) == list(names) else _select(frame, [_quoted(frame, c) for c in names])
+
+
+def _select(frame: Native, expressions: Sequence[str]) -> Native:
+    return frame.selectExpr(*expressions) if is_spark(frame) else frame.project(", ".join(expressions))
 
 
 def small(frame: Native, table: pl.DataFrame) -> Native:
@@ -82,7 +114,7 @@ def collected(frame: Native) -> pl.DataFrame:
 
 def in_order_of(frame: Native, names: Sequence[str]) -> Native:
     """The rows sorted by some columns."""
-    return frame.orderBy(*names) if is_spark(frame) else frame.order(", ".join(map(_quoted, names)))
+    return frame.orderBy(*names) if is_spark(frame) else frame.order(", ".join(_quoted(frame, c) for c in names))
 
 
 def plain_types(schema: pa.Schema) -> pa.Schema:
@@ -97,16 +129,6 @@ def plain_types(schema: pa.Schema) -> pa.Schema:
         return kind
 
     return pa.schema([pa.field(f.name, plain(f.type)) for f in schema])
-
-
-def check_session(frame: Native) -> None:
-    """ConfigError if the Spark session of a frame is not in UTC."""
-    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
-    if zone not in _UTC_NAMES:
-        raise ConfigError(
-            f"Spark cuts times in the zone of its session, which is {zone!r}, but buckets are UTC; set "
-            'spark.conf.set("spark.sql.session.timeZone", "UTC").'
-        )
 
 
 def _result_types(schema: pa.Schema, function: Function) -> pa.Schema:
@@ -140,8 +162,13 @@ def _parts(
         count += batch.num_rows
         if count < enough or all_rows:
             continue
-        table = pa.Table.from_batches(waiting, schema)
-        cut = _last_change(table, keys) if keys else count
+        table, cut = pa.Table.from_batches(waiting, schema), count
+        if keys:
+            # The first of the rows at the end that have the keys of the last row.
+            values = pl.DataFrame(pl.from_arrow(table.select(keys)))
+            last = (pl.col(c).ne_missing(pl.col(c).last()) for c in keys)
+            changes = values.select(pl.any_horizontal(last)).to_series().arg_true()
+            cut = int(changes[-1]) + 1 if len(changes) else 0
         if cut:
             yield table.slice(0, cut)
         waiting = table.slice(cut).to_batches()
@@ -150,15 +177,6 @@ def _parts(
         enough = max(_ROWS, 2 * count)
     if count or all_rows:
         yield pa.Table.from_batches(waiting, schema)
-
-
-def _last_change(table: pa.Table, keys: Sequence[str]) -> int:
-    """The first of the rows at the end that have the keys of the last row."""
-    last = table.num_rows - 1
-    values = pl.DataFrame(pl.from_arrow(table.select(keys)))
-    differs = values.select(pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).get(last)) for c in keys)).to_series()
-    at = differs.arg_true()
-    return int(at[-1]) + 1 if len(at) else 0
 
 
 def _applied(
@@ -177,81 +195,27 @@ def _applied(
         yield from rows.cast(types[1]).to_batches()
 
 
-def _in_spark(frame: Native, function: Function, keys: Sequence[str], *, all_rows: bool) -> Native:
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-
-    check_session(frame)
-    schema = to_arrow_schema(frame.schema, timezone="UTC")
-    types = schema, _result_types(schema, function)
-    if all_rows:
-        frame = frame.coalesce(1)
-    elif keys:
-        # Ranges of the keys, so that the result is in their order without a sort.
-        order = _spark_order(frame.columns, keys)
-        frame = frame.repartitionByRange(*order[: len(keys)]).sortWithinPartitions(*order)
-    call = partial(_applied, function=function, keys=keys, types=types, all_rows=all_rows)
-    return frame.mapInArrow(call, from_arrow_schema(types[1]))
-
-
-def _spark_order(names: Sequence[str], keys: Sequence[str]) -> list[Any]:
+def _in_order(frame: Native, keys: Sequence[str]) -> Native:
+    """The rows by keys, then in tidy order, so that a frame in it needs no sort in memory."""
+    names = [*keys, *(c for c in ("token_id", "ts", "side", "level") if c in frame.columns and c not in keys)]
+    texts = [_as_text(frame, c) if c in ID_COLUMNS else _quoted(frame, c) for c in names]
+    if not is_spark(frame):
+        return frame.order(", ".join(text + " DESC" * (c == "side") for c, text in zip(names, texts, strict=True)))
     from pyspark.sql import functions
 
-    out = []
-    for name in _order(names, keys):
-        column = functions.col(name)
-        text = column.cast("string").asc_nulls_last() if name in ID_COLUMNS else column
-        out.append(column.desc() if name == "side" else text)
-    return out
+    columns = [functions.expr(text) for text in texts]
+    order = [o.desc() if c == "side" else o.asc_nulls_last() for c, o in zip(names, columns, strict=True)]
+    # Ranges of the keys, so that the result is in their order without a sort.
+    return frame.repartitionByRange(*order[: len(keys)]).sortWithinPartitions(*order)
 
 
-def _order(names: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """The columns of tidy order behind the keys; a frame in it needs no sort in memory."""
-    return [*keys, *(c for c in ("token_id", "ts", "side", "level") if c in names and c not in keys)]
+def _quoted(frame: Native, name: str) -> str:
+    mark = "`" if is_spark(frame) else '"'
+    return mark + name.replace(mark, 2 * mark) + mark
 
 
-def _from_duckdb(frame: Native, function: Function, keys: Sequence[str], *, all_rows: bool) -> pa.Table:
-    import pyarrow as pa
-
-    schema = frame.limit(0).to_arrow_table().schema
-    types = schema, _result_types(schema, function)
-
-    if keys:
-        frame = frame.order(", ".join(_duckdb_order(frame.columns, keys)))
-    batches = _applied(frame.to_arrow_reader(_BATCH), function, keys, types, all_rows=all_rows)
-    return pa.Table.from_batches(batches, types[1])
-
-
-def _duckdb_order(names: Sequence[str], keys: Sequence[str]) -> list[str]:
-    columns = _order(names, keys)
-    texts = (f"CAST({_quoted(c)} AS VARCHAR)" if c in ID_COLUMNS else _quoted(c) for c in columns)
-    return [text + (" DESC" if c == "side" else "") for c, text in zip(columns, texts, strict=True)]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _united_in_spark(frames: Sequence[Native], named: Sequence[dict[str, str]], keys: Sequence[str]) -> Native:
-    from pyspark.sql import functions
-
-    parts = [
-        frame.select(
-            *(functions.col(c).cast("string").alias(f"{_KEY}_{i}") for i, c in enumerate(keys)),
-            functions.lit(place).alias(_SOURCE),
-            *(functions.col(c).alias(new) for c, new in names.items()),
-        )
-        for place, (frame, names) in enumerate(zip(frames, named, strict=True))
-    ]
-    return parts[0].unionByName(parts[1], allowMissingColumns=True)
-
-
-def _united_in_duckdb(frames: Sequence[Native], named: Sequence[dict[str, str]], keys: Sequence[str]) -> Native:
-    def part(place: int) -> Native:
-        texts = [f'CAST({_quoted(c)} AS VARCHAR) AS "{_KEY}_{i}"' for i, c in enumerate(keys)]
-        columns = [f"{_quoted(c)} AS {_quoted(new)}" for c, new in named[place].items()]
-        return frames[place].project(", ".join([*texts, f"{place} AS {_SOURCE}", *columns]))
-
-    return _union(part(0), part(1))
+def _as_text(frame: Native, name: str) -> str:
+    return f"CAST({_quoted(frame, name)} AS STRING)"
 
 
 def _union(left: Native, right: Native) -> Native:
@@ -271,13 +235,3 @@ def _relation(frame: Native, rows: pa.Table) -> Native:
     """Arrow rows in the connection of a relation."""
     __marketdata_rows = rows  # found by a name that no table of a user has
     return frame.query("__frame", "SELECT * FROM __marketdata_rows")
-
-
-def _apart(rows: pa.Table, function: Callable[[Native, Native], Native], named: Sequence[dict[str, str]]) -> Native:
-    import pyarrow.compute as pc
-
-    parts = (
-        rows.filter(pc.equal(rows[_SOURCE], place)).select([*names.values()]).rename_columns([*names])
-        for place, names in enumerate(named)
-    )
-    return function(*parts)

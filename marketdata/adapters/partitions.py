@@ -22,11 +22,10 @@ def apply(
     frame: Native, function: Callable[[Native], Native], keys: Sequence[str], *, all_rows: bool = False
 ) -> Native:
     """A function of pandas frames on each partition; ``keys`` brings equal ones together, ``all_rows`` all."""
-    if all_rows:
-        frame = frame.repartition(npartitions=1)
-    elif keys:
-        frame = _brought_together(frame, keys)
-    return _mapped(frame, function)
+    frame = frame.repartition(npartitions=1) if all_rows else _brought_together(frame, keys)
+    meta = _whole(function, frame._meta)  # noqa: SLF001 as Dask itself reads it
+    is_home = frame.known_divisions and _home_keys(frame.index) is not None
+    return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=not is_home)
 
 
 def home(keys: Sequence[str], number: int, count: int) -> Native:
@@ -37,42 +36,37 @@ def home(keys: Sequence[str], number: int, count: int) -> Native:
     return pd.Index(np.full(count, number), name=_HOME_OF + " ".join(keys))
 
 
-def _is_home(frame: Native, keys: Sequence[str]) -> bool:
-    name = str(frame.index.name)
-    together = name.removeprefix(_HOME_OF).split()
-    return frame.known_divisions and name.startswith(_HOME_OF) and set(together) <= set(keys)
+def _home_keys(index: Native) -> list[str] | None:
+    """The keys of an index that `home` made; None for any other index."""
+    name = str(index.name)
+    return name.removeprefix(_HOME_OF).split() if name.startswith(_HOME_OF) else None
 
 
 def _brought_together(frame: Native, keys: Sequence[str]) -> Native:
     """Rows of equal keys in one partition; over the partitions the keys rise."""
-    count = frame.npartitions
-    # The verb itself refuses a frame that lacks the ids.
+    import numpy as np
+
+    count, home_keys = frame.npartitions, _home_keys(frame.index)
+    # The function itself refuses a frame that lacks the ids.
     present = [c for c in keys if c in frame.columns]
-    if count == 1 or not present or _is_home(frame, present):
+    is_home = frame.known_divisions and home_keys is not None and {*home_keys} <= {*present}
+    if count == 1 or not present or is_home:
         return frame
     names = frame.map_partitions(_names, present, meta=(_HOME, "str"), clear_divisions=True)
     every = names.drop_duplicates(split_out=1)
-    homes = frame.map_partitions(_homed, every, present, count, meta=_with_home(frame), clear_divisions=True)
+
+    def homed(part: Native, every: Any) -> Native:
+        """Neighbouring names share a home, 0 to count - 1."""
+        ordered = np.sort(np.asarray(every.unique(), dtype=object))
+        place = np.searchsorted(ordered, np.asarray(_names(part, present), dtype=object))
+        return part.assign(**{_HOME: place * count // max(len(ordered), 1)})
+
+    meta = frame._meta.assign(**{_HOME: np.empty(0, np.int64)})  # noqa: SLF001
+    homes = frame.map_partitions(homed, every, meta=meta, clear_divisions=True)
     # Shuffling from worker to worker does not support lists; a task per pair of partitions moves any column.
-    method = "tasks" if any(_is_list(dtype) for dtype in frame.dtypes) else None
+    method = "tasks" if any("list" in str(dtype) for dtype in frame.dtypes) else None
     homes = homes.set_index(_HOME, divisions=list(range(count + 1)), shuffle_method=method)
     return homes.rename_axis(index=_HOME_OF + " ".join(present))
-
-
-def _is_list(dtype: Any) -> bool:
-    return "list" in str(dtype)
-
-
-def _mapped(frame: Native, function: Callable[[Native], Native]) -> Native:
-    meta = _whole(function, frame._meta)  # noqa: SLF001 as Dask itself reads it
-    at_home = frame.known_divisions and str(frame.index.name).startswith(_HOME_OF)
-    return frame.map_partitions(partial(_whole, function), meta=meta, clear_divisions=not at_home)
-
-
-def _with_home(frame: Native) -> Native:
-    import numpy as np
-
-    return frame._meta.assign(**{_HOME: np.empty(0, np.int64)})  # noqa: SLF001
 
 
 def _names(part: Native, keys: list[str]) -> Native:
@@ -86,19 +80,8 @@ def _names(part: Native, keys: list[str]) -> Native:
     return out.astype("str")
 
 
-def _homed(part: Native, every: Any, keys: list[str], count: int) -> Native:
-    """Neighbouring names share a home, 0 to count - 1."""
-    import numpy as np
-
-    ordered = np.sort(np.asarray(every.unique(), dtype=object))
-    place = np.searchsorted(ordered, np.asarray(_names(part, keys), dtype=object))
-    return part.assign(**{_HOME: place * count // max(len(ordered), 1)})
-
-
 def _whole(function: Callable[[Native], Native], part: Native) -> Native:
-    out = function(part.reset_index(drop=True)).reset_index(drop=True)
-    if str(part.index.name).startswith(_HOME_OF) and {*part.index.name.removeprefix(_HOME_OF).split()} <= {
-        *out.columns
-    }:
-        out.index = home(part.index.name.removeprefix(_HOME_OF).split(), part.index[0] if len(part) else 0, len(out))
+    out, keys = function(part.reset_index(drop=True)).reset_index(drop=True), _home_keys(part.index)
+    if keys is not None and {*keys} <= {*out.columns}:
+        out.index = home(keys, part.index[0] if len(part) else 0, len(out))
     return out
