@@ -70,10 +70,8 @@ def _library(frame: object) -> str:
     return next((kind.__module__.partition(".")[0] for kind in type(frame).__mro__ if kind.__name__ == "DataFrame"), "")
 
 
-def shorten(texts: Iterable[str], width: int | None) -> dict[str, str]:
+def shorten(texts: Iterable[str], width: int) -> dict[str, str]:
     """Map each text longer than ``width`` to a short form of its own."""
-    if width is None:
-        return {}
     long = [text for text in texts if len(text) > width]
     while long:
         head = width // 2
@@ -86,38 +84,36 @@ def shorten(texts: Iterable[str], width: int | None) -> dict[str, str]:
 
 def shortened(frame: Any, width: int | None) -> Any:
     """Return the frame with short ids, or the frame itself if no id is long."""
-    is_pandas = _library(frame) == "pandas"
-    replace = _in_pandas if is_pandas else _in_polars
     names = [name for name in frame.columns if isinstance(name, str) and name.endswith(("_id", "_ids"))]
-    columns = {name: column for name in names if (column := replace(frame[name], width)) is not None}
-    if not columns:
+    if width is None:
         return frame
-    return frame.assign(**columns) if is_pandas else frame.with_columns(**columns)
+    if _library(frame) == "pandas":
+        return frame.assign(**{name: _in_pandas(frame[name], width) for name in names})
+    return frame.with_columns(**{name: _in_polars(frame[name], width) for name in names})
 
 
-def _in_pandas(series: Any, width: int | None) -> Any:
-    from pandas.api.types import is_list_like
-
+def _in_pandas(series: Any, width: int) -> Any:
     ids = series.dropna().explode().unique()
     short = shorten((value for value in ids if isinstance(value, str)), width)
 
     def replaced(value: Any) -> Any:
-        return [short.get(one, one) for one in value] if is_list_like(value) else short.get(value, value)
+        is_list = hasattr(value, "__iter__") and not isinstance(value, str)
+        return [short.get(one, one) for one in value] if is_list else short.get(value, value)
 
-    return series.map(replaced, na_action="ignore") if short else None
+    return series.map(replaced, na_action="ignore") if short else series
 
 
-def _in_polars(series: Any, width: int | None) -> Any:
+def _in_polars(series: Any, width: int) -> Any:
     import polars as pl
 
-    if isinstance(series.dtype, pl.List) and series.dtype.inner == pl.String:
+    if series.dtype == pl.List(pl.String):
         short = shorten(series.explode(empty_as_null=False).drop_nulls().unique().to_list(), width)
-        return pl.col(series.name).list.eval(pl.element().replace(short)) if short else None
+        return pl.col(series.name).list.eval(pl.element().replace(short)) if short else series
     if not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
-        return None
+        return series
     # Many rows have few different ids.
     short = shorten(series.unique().drop_nulls().cast(pl.String).to_list(), width)
-    return series.cast(pl.String).replace(short) if short else None
+    return series.cast(pl.String).replace(short) if short else series
 
 
 def progress_bar(progress: bool | None, **look: Any) -> Any:

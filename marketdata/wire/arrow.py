@@ -12,29 +12,26 @@ from numpy.typing import NDArray
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, interleave
 from marketdata.points.schema import ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
-from marketdata.points.views import VIEWS, View, ViewSpec, empty, view_of
+from marketdata.points.views import VIEWS, View, empty, view_of
 
 TS = pa.timestamp("us", "UTC")
 _LEVELS = pa.list_(pa.field("element", pa.float64()))
 _SIDES = ("bid", "ask")
+_NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_null)
 
 
-def _schema(spec: ViewSpec) -> pa.Schema:
-    values = dict.fromkeys(LISTS, _LEVELS) if spec.columns is Books else dict.fromkeys(spec.names, pa.float64())
-    return pa.schema({**dict.fromkeys(spec.ids, pa.string()), "ts": TS, **values})
-
-
-SCHEMAS: dict[View, pa.Schema] = {view: _schema(spec) for view, spec in VIEWS.items()}
-
-
-def id_columns(view: View) -> tuple[str, ...]:
-    """The id columns of a view."""
-    return VIEWS[view].ids
+SCHEMAS: dict[View, pa.Schema] = {
+    view: pa.schema({
+        **dict.fromkeys(spec.ids, pa.string()), "ts": TS,
+        **(dict.fromkeys(LISTS, _LEVELS) if spec.columns is Books else dict.fromkeys(spec.names, pa.float64())),
+    })
+    for view, spec in VIEWS.items()
+}  # fmt: skip
 
 
 def to_table(columns: Data) -> pa.Table:
     """Rows of the table of the view; a missing number is null, an empty side an empty list."""
-    data = {name: _names(columns, name) for name in id_columns(view_of(columns))}
+    data = {name: _names(columns, name) for name in VIEWS[view_of(columns)].ids}
     data["ts"] = pa.array(columns.ts, type=pa.int64()).cast(TS)
     if not isinstance(columns, Books):
         return pa.table(data | {n: pa.array(v, pa.float64(), from_pandas=True) for n, v in columns.values.items()})
@@ -64,7 +61,11 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
 
     A further column that is null in every row belongs to another market and is left out, unless there is one market.
     """
-    chunks = _joined([batch for table in tables for batch in table.to_batches() if batch.num_rows])
+    chunks = [batch for table in tables for batch in table.to_batches() if batch.num_rows]
+    # Many small chunks become one, as each costs some calls.
+    are_small = len(chunks) > 16 and sum(chunk.num_rows for chunk in chunks) <= 4096 * len(chunks)
+    if are_small and all(chunk.schema == chunks[0].schema for chunk in chunks):
+        chunks = pa.Table.from_batches(chunks).unify_dictionaries().combine_chunks().to_batches()
     if not chunks:
         return empty(view)
     tokens, codes = _tokens(view, chunks)
@@ -80,21 +81,13 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
     return out.grouped(tokens, codes)
 
 
-def _joined(chunks: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The same rows in one chunk where chunks are many and small, as each costs some calls."""
-    if len(chunks) < 16 or sum(chunk.num_rows for chunk in chunks) > 4096 * len(chunks):
-        return chunks
-    if any(chunk.schema != chunks[0].schema for chunk in chunks):
-        return chunks
-    return pa.Table.from_batches(chunks).unify_dictionaries().combine_chunks().to_batches()  # type: ignore[no-any-return]
-
-
 def _values(chunks: Sequence[pa.RecordBatch], name: str) -> Floats:
     for chunk in chunks:
-        if name in chunk.schema.names and not _is_number(chunk.schema.field(name).type):
+        kind = chunk.schema.field(name).type if name in chunk.schema.names else pa.null()
+        if not any(rule(kind) for rule in _NUMBERS):
             raise ArchiveError(
-                f"The archive has a column {name!r} of {chunk.schema.field(name).type}, which another program wrote; "
-                "an archive has numbers beside times and ids. Drop that column with the program that wrote it."
+                f"The archive has a column {name!r} of {kind}, which another program wrote; an archive has numbers "
+                "beside times and ids. Drop that column with the program that wrote it."
             )
     parts = [
         c.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
@@ -109,23 +102,12 @@ def _snapshot_values(chunks: Sequence[pa.RecordBatch]) -> dict[str, NDArray[Any]
     """The fields of snapshots that some row has."""
     fields: dict[str, NDArray[Any]] = {}
     for name, kind in SNAPSHOT_FIELDS.items():
-        if not any(name in chunk.schema.names for chunk in chunks):
+        columns = [c.column(name) if name in c.schema.names else pa.nulls(c.num_rows) for c in chunks]
+        if all(column.null_count == len(column) for column in columns):
             continue
-        if kind == "number":
-            values: NDArray[Any] = _values(chunks, name)
-            is_missing = np.isnan(values).all()
-        else:
-            columns = [c.column(name) if name in c.schema.names else pa.nulls(c.num_rows) for c in chunks]
-            values = np.array([text for column in columns for text in column.to_pylist()], object)
-            is_missing = all(text is None for text in values)
-        if not is_missing:
-            fields[name] = values
+        texts = [text for column in columns for text in column.to_pylist()] if kind == "text" else ()
+        fields[name] = np.array(texts, object) if kind == "text" else _values(chunks, name)
     return fields
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_decimal(kind) or types.is_null(kind))
 
 
 def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, ...], Codes]:
@@ -133,7 +115,7 @@ def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, 
     index: dict[Token, int] = {}
     parts = []
     for chunk in chunks:
-        arrays = [dictionary_of(chunk.column(name)) for name in id_columns(view)]
+        arrays = [dictionary_of(chunk.column(name)) for name in VIEWS[view].ids]
         change = np.zeros(chunk.num_rows, dtype=bool)
         change[0] = True
         for codes, _ in arrays:
@@ -173,11 +155,10 @@ def _levels(chunks: Sequence[pa.RecordBatch]) -> tuple[Ints, Floats, Floats]:
 
 
 def _counts(chunk: pa.RecordBatch, side: str) -> Ints:
-    prices, sizes = (_lengths(chunk.column(f"{side}_{what}")) for what in ("price", "size"))
+    prices, sizes = (
+        chunk.column(f"{side}_{what}").value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        for what in ("price", "size")
+    )
     if not np.array_equal(prices, sizes):
         raise ArchiveCorruptError(f"{side} sizes are not as many as {side} prices in a stored book.")
     return prices.astype(np.int64)  # type: ignore[no-any-return]
-
-
-def _lengths(array: pa.ListArray) -> Any:
-    return array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
