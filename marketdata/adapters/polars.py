@@ -142,13 +142,15 @@ def from_arrow(table: Any) -> pl.DataFrame:
 
     unread = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
     columns, wrong = {}, []
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    for place, field in enumerate(table.schema):
+        part = table.select([place])
         # Zones of polars have names, not offsets.
-        has_offset = str(getattr(column.type, "tz", None)).startswith(("+", "-"))
+        if str(getattr(field.type, "tz", None)).startswith(("+", "-")):
+            part = part.cast(pa.schema([field.with_type(pa.timestamp(field.type.unit, "UTC"))]))
         try:
-            columns[name] = pl.from_arrow(column.cast(pa.timestamp(column.type.unit, "UTC")) if has_offset else column)
+            columns[field.name] = pl.DataFrame(pl.from_arrow(part)).to_series()
         except unread:
-            wrong.append(f"{name} ({column.type})")
+            wrong.append(f"{field.name} ({field.type})")
     if wrong:
         raise NotTidyError(
             f"Arrow columns of types that polars cannot read: {', '.join(wrong)}; cast numbers to float64 and "
