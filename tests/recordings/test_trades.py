@@ -68,7 +68,7 @@ MOMENTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(MOMENTS, st.sampled_from(["pandas", "polars", "lazy", "arrow"]))
 def test_effective_spread_and_vwap_equal_a_loop(moments: list[tuple[int, Any, int, int]], kind: str) -> None:
     """The mid comes from the last book whose bucket ended before the trade."""
