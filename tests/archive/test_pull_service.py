@@ -104,18 +104,6 @@ def test_names_that_are_not_known_are_told_and_the_rest_is_pulled(origin: Archiv
         archive.pull(client, file=file, views=["prices"], start=start, end=end)
 
 
-def test_all_markets_and_a_search_are_those_of_the_service(origin: Archive, client: Any, tmp_path: Path) -> None:
-    """Every market that the service lists is pulled, or those that its search finds; then nothing is missing."""
-    archive = Archive(tmp_path / "pulled", frame="polars")
-    start, end = span(origin)
-    slug = origin.records("markets")[0]["slug"]
-    archive.pull(client, search=slug, views=["metrics"], start=start, end=end)
-    assert set(archive.coverage()["market_id"]) == {m["id"] for m in origin.records("markets") if slug in m["slug"]}
-    archive.pull(client, all_markets=True, views=["metrics"], start=start, end=end)
-    assert set(archive.coverage()["market_id"]) == {m["id"] for m in origin.records("markets")}
-    assert archive.pull(client, all_markets=True, views=["metrics"], start=start, end=end).is_empty()
-
-
 @pytest.fixture
 def sparse(tmp_path: Path) -> Archive:
     """A day of prices with two holes and twelve minutes between them."""

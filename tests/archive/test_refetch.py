@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay
 from marketdata.archive.coverage.policy import (
-    Gap,
     ServerTime,
     answered,
     coverage_after,
@@ -64,51 +62,40 @@ def asked(record: CoverageRecord) -> int:
     return record.tries if record.state in (CoverageState.RECORDED, CoverageState.PROVISIONAL) else 0
 
 
-@pytest.mark.parametrize(
-    ("state", "tries", "after"),
-    [
-        (CoverageState.FINAL, 0, None),
-        (CoverageState.PROVISIONAL, 1, HOUR),
-        (CoverageState.PROVISIONAL, 2, DAY),
-        (CoverageState.PROVISIONAL, 3, 7 * DAY),
-        (CoverageState.PROVISIONAL, 4, None),
-        (CoverageState.PROVISIONAL, 0, 0),
-        (CoverageState.UNVERIFIED, 2, 0),
-    ],
-)
-def test_points_that_were_added_are_asked_for_as_the_silence_beside_them(
-    state: CoverageState, tries: int, after: int | None
-) -> None:
+def test_points_that_were_added_are_asked_for_as_the_silence_beside_them() -> None:
     """Where an answer had none beside points that were added, these are asked for when silence would be."""
-    claim = CoverageRecord(at(0), at(9), state, 5, at(20), tries)
-    record = recorded_beside(claim)
-    assert record == claim._replace(state=CoverageState.RECORDED, rows=None, tries=record.tries)
-    wanted = Range(at(0), at(9))
-    for wait in (0, HOUR, DAY, 7 * DAY, 30 * DAY):
-        now = ServerTime(at(20) + wait)
-        assert bool(gaps_to_fetch([record], wanted, now)) == (after is not None and wait >= after), wait
-        if wait and after:
-            assert gaps_to_fetch([record], wanted, now) == gaps_to_fetch([claim], wanted, now)
+    provisional, wanted = CoverageState.PROVISIONAL, Range(at(0), at(9))
+    final, unverified = (CoverageState.FINAL, 0, None), (CoverageState.UNVERIFIED, 2, 0)
+    silent = [(provisional, tries, after) for tries, after in enumerate((0, HOUR, DAY, 7 * DAY, None))]
+    for state, tries, after in (final, unverified, *silent):
+        claim = CoverageRecord(*wanted, state, 5, at(20), tries)
+        record = recorded_beside(claim)
+        assert record == claim._replace(state=CoverageState.RECORDED, rows=None, tries=record.tries)
+        for wait in (0, HOUR, DAY, 7 * DAY, 30 * DAY):
+            now = ServerTime(at(20) + wait)
+            gaps = gaps_to_fetch([record], wanted, now)
+            assert bool(gaps) == (after is not None and wait >= after), wait
+            assert not (wait and after) or gaps == gaps_to_fetch([claim], wanted, now)
 
 
 @given(records(), spans(), clocks(), st.booleans())
 def test_everything_is_asked_for_that_is_not_known(
-    some: list[CoverageRecord], wanted: Range, clock: ServerTime, refresh: bool
+    stored: list[CoverageRecord], wanted: Range, clock: ServerTime, refresh: bool
 ) -> None:
     """A minute up to the one that is open now is asked for, but where it is final, or was empty not long enough ago."""
-    waiting = [p for p in some if 0 < asked(p) <= len(WAITS)]
+    waiting = [p for p in stored if 0 < asked(p) <= len(WAITS)]
     assume(not any(a.end == b.start for a, b in itertools.pairwise(waiting)))  # those are asked for together
     want: dict[int, int] = {}
     for minute in range(wanted.start, wanted.end, MINUTE):
         if minute > clock.now:
             continue
-        record = next((p for p in some if p.start <= minute < p.end), None)
+        record = next((p for p in stored if p.start <= minute < p.end), None)
         times = 0 if record is None else asked(record)
         if refresh or record is None or (record.state != CoverageState.FINAL and not times):
             want[minute] = 0
         elif 0 < times <= len(WAITS) and clock.now - record.fetched_at >= WAITS[times - 1]:
             want[minute] = times
-    gaps = gaps_to_fetch(some, wanted, clock, refresh=refresh)
+    gaps = gaps_to_fetch(stored, wanted, clock, refresh=refresh)
     assert all(a.end <= b.start for a, b in itertools.pairwise(gaps))
     assert all(gap.start < gap.end for gap in gaps)
     assert {minute: gap.tries for gap in gaps for minute in range(gap.start, gap.end, MINUTE)} == want
@@ -116,22 +103,12 @@ def test_everything_is_asked_for_that_is_not_known(
     assert all(gap.range == Range(gap.start, gap.end) for gap in gaps)
 
 
-def test_the_minute_that_is_open_is_asked_for_and_no_later_one() -> None:
-    """At the start of a minute that minute is open; a range that begins behind it is not asked for."""
-    wanted = Range(at(0), at(100))
-    assert gaps_to_fetch([], wanted, ServerTime(at(5))) == [Gap(at(0), at(6))]
-    assert gaps_to_fetch([], wanted, ServerTime(at(5) - 1)) == [Gap(at(0), at(5))]
-    assert gaps_to_fetch([], Range(at(6), at(100)), ServerTime(at(5))) == []
-    assert gaps_to_fetch([], Range(at(6), at(100)), ServerTime(at(5)), refresh=True) == []
-    assert gaps_to_fetch([], wanted, ServerTime(at(50)), refresh=True) == [Gap(at(0), at(51))]
-
-
 @given(st.integers(-5, 5), st.integers(-5, 5), st.integers(0, 5), st.integers(-5, 5))
 def test_the_buckets_of_a_range_are_those_that_start_in_it(a: int, more: int, b: int, less: int) -> None:
     """A range of any microseconds becomes that of the minutes whose start lies in it."""
     wanted = Range(at(a) + more, at(a + b) + less)
-    found = whole_buckets(wanted)
-    assert [t for t in range(at(-10), at(20), MINUTE) if wanted.start <= t < wanted.end] == list(range(*found, MINUTE))
+    starts = range(*whole_buckets(wanted), MINUTE)
+    assert [t for t in range(at(-10), at(20), MINUTE) if wanted.start <= t < wanted.end] == list(starts)
 
 
 @given(
@@ -182,30 +159,6 @@ def test_what_an_answer_of_up_to_an_hour_establishes(
     assert said <= {(None, clock.now)}
 
 
-def test_silence_is_asked_for_after_an_hour_a_day_and_a_week_and_then_believed() -> None:
-    """A range that stays without points is asked for four times in all, each time when its wait is over."""
-    wanted, now, asked = Range(at(0), at(100)), at(120), []
-    held: list[CoverageRecord] = []
-    while gaps_to_fetch(held, wanted, ServerTime(now)) or held[0].state != CoverageState.FINAL:
-        for gap in gaps_to_fetch(held, wanted, ServerTime(now)):
-            asked.append(now - at(120))
-            held = coverage_after(gap.range, np.empty(0, np.int64), ServerTime(now), complete=True, tries=gap.tries)
-        now += HOUR
-    assert asked == list(itertools.accumulate([0, *WAITS]))
-
-
-@pytest.mark.parametrize("minute", [0, 1])
-def test_the_last_settled_minute_and_the_first_open_one(minute: int) -> None:
-    """Ten minutes after its start, to the microsecond, a minute has settled."""
-    done = Range(at(0), at(2))
-    some = coverage_after(done, np.array([at(0), at(1)]), ServerTime(at(10 + minute)), complete=True)
-    assert [(r.start, r.end, r.state) for r in some] == [
-        (at(a), at(b), state)
-        for a, b, state in ((0, minute, CoverageState.FINAL), (minute, 2, CoverageState.PROVISIONAL))
-        if a < b
-    ]
-
-
 @st.composite
 def late_hours(draw: st.DrawFn) -> tuple[int, int, int, list[int], int]:
     """An hour or more that comes late, when, the times of pulls meanwhile, and how many minutes lie between points."""
@@ -216,7 +169,7 @@ def late_hours(draw: st.DrawFn) -> tuple[int, int, int, list[int], int]:
     return first, length, arrival, steps, draw(st.integers(1, 20))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(late_hours())
 @example((150, 90, 400, [60] * 20, 1))
 def test_an_hour_that_comes_late_is_fetched_however_the_pulls_fall(late: tuple[int, int, int, list[int], int]) -> None:

@@ -62,18 +62,18 @@ def test_health_and_usage(web: Web) -> None:
     assert isinstance(usage["reset_at"], int)
 
 
-@pytest.mark.parametrize("kind", ["series", "events", "markets"])
-def test_listings_are_paged(web: Web, kind: str) -> None:
+def test_listings_are_paged(web: Web) -> None:
     """Readings: a listing has records and metadata, and its pages repeat nothing."""
-    first = web.get(f"/v1/{kind}", limit=2).body
-    assert set(first) == {"data", "metadata"}
-    assert first["metadata"]["count"] == len(first["data"]) <= 2
-    seen = [r["id"] for r in first["data"]]
-    if first["metadata"]["next_cursor"]:
-        second = web.get(f"/v1/{kind}", limit=2, cursor=first["metadata"]["next_cursor"]).body
-        seen += [r["id"] for r in second["data"]]
-    assert len(seen) == len(set(seen))
-    assert all(isinstance(i, str) for i in seen)
+    for kind in ("series", "events", "markets"):
+        first = web.get(f"/v1/{kind}", limit=2).body
+        assert set(first) == {"data", "metadata"}
+        assert first["metadata"]["count"] == len(first["data"]) <= 2
+        ids = [r["id"] for r in first["data"]]
+        if first["metadata"]["next_cursor"]:
+            second = web.get(f"/v1/{kind}", limit=2, cursor=first["metadata"]["next_cursor"]).body
+            ids += [r["id"] for r in second["data"]]
+        assert len(ids) == len(set(ids))
+        assert all(isinstance(i, str) for i in ids)
 
 
 def test_markets_carry_their_tokens(web: Web, subject: Subject) -> None:
@@ -122,12 +122,11 @@ def test_envelopes(web: Web, subject: Subject) -> None:
             assert set(body["data"]) <= set(body["tokens"])
 
 
-@pytest.mark.parametrize("resolution", RESOLUTIONS)
-def test_points_are_buckets_of_the_range(web: Web, subject: Subject, resolution: str) -> None:
+def test_points_are_buckets_of_the_range(web: Web, subject: Subject) -> None:
     """Interface 2.3, 4.1 and readings: ``t`` is the start of a bucket, rising, inside [floor(start), end)."""
-    width = Resolution.of(resolution).micros
-    low, high = parse_iso(subject.start) // width * width, parse_iso(subject.end)
-    for view in VIEWS:
+    for resolution, view in itertools.product(RESOLUTIONS, VIEWS):
+        width = Resolution.of(resolution).micros
+        low, high = parse_iso(subject.start) // width * width, parse_iso(subject.end)
         for rows in whole(web, subject.path(view), resolution=resolution, limit=200, **subject.range).values():
             times = [parse_iso(row["t"]) for row in rows]
             assert times == sorted(set(times))
@@ -187,32 +186,30 @@ def test_a_token_alone_is_what_its_market_says(web: Web, subject: Subject, view:
         assert (body["token_id"], body["token_label"]) == (token["id"], token["label"])
 
 
-@pytest.mark.parametrize("resolution", RESOLUTIONS[1:])
-def test_a_coarse_book_is_the_last_fine_one(web: Web, subject: Subject, resolution: str) -> None:
+def test_a_coarse_book_is_the_last_fine_one(web: Web, subject: Subject) -> None:
     """Interface 4.2: the last book of the bucket, whole, an empty one included."""
-    width = Resolution.of(resolution).micros
     fine = whole(web, subject.path("books"), resolution="1m", limit=200, **subject.range)
-    coarse = whole(web, subject.path("books"), resolution=resolution, limit=200, **subject.range)
-    for label, rows in fine.items():
-        last = {parse_iso(row["t"]) // width: value(row) for row in rows}
-        assert {parse_iso(row["t"]) // width: value(row) for row in coarse[label]} == last
+    for resolution in RESOLUTIONS[1:]:
+        width = Resolution.of(resolution).micros
+        coarse = whole(web, subject.path("books"), resolution=resolution, limit=200, **subject.range)
+        for label, rows in fine.items():
+            last = {parse_iso(row["t"]) // width: value(row) for row in rows}
+            assert {parse_iso(row["t"]) // width: value(row) for row in coarse[label]} == last
 
 
-@pytest.mark.parametrize("resolution", RESOLUTIONS[1:])
 @pytest.mark.parametrize("view", ["prices", "metrics"])
-def test_a_coarse_mean_is_over_the_fine_points(web: Web, subject: Subject, view: str, resolution: str) -> None:
+def test_a_coarse_mean_is_over_the_fine_points(web: Web, subject: Subject, view: str) -> None:
     """Interface 4.3, 4.4 and readings: the mean of the 1m points of the bucket, nulls left out."""
-    width = Resolution.of(resolution).micros
     fine = whole(web, subject.path(view), resolution="1m", limit=200, **subject.range)
-    coarse = whole(web, subject.path(view), resolution=resolution, limit=200, **subject.range)
-    for label, rows in fine.items():
-        for row in coarse[label]:
+    for resolution in RESOLUTIONS[1:]:
+        width = Resolution.of(resolution).micros
+        coarse = whole(web, subject.path(view), resolution=resolution, limit=200, **subject.range)
+        for rows, row in ((fine[label], row) for label in fine for row in coarse[label]):
             inside = [r for r in rows if parse_iso(r["t"]) // width * width == parse_iso(row["t"])]
-            for name, found in value(row).items():
-                given = [r[name] for r in inside if r[name] is not None]
-                assert (found is None) == (not given)
-                if given:
-                    assert math.isclose(found, math.fsum(given) / len(given), rel_tol=1e-12)
+            for name, mean in value(row).items():
+                numbers = [r[name] for r in inside if r[name] is not None]
+                assert (mean is None) == (not numbers)
+                assert not numbers or math.isclose(mean, math.fsum(numbers) / len(numbers), rel_tol=1e-12)
 
 
 def test_start_is_inside_and_end_is_not(web: Web, subject: Subject) -> None:
