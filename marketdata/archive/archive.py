@@ -22,7 +22,6 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading
 from marketdata.archive.storage.files import is_url, located
 from marketdata.archive.store import ArchiveStore
-from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole, with_flags
 from marketdata.points.rebuild import Rebuilder
@@ -112,9 +111,6 @@ class Archive(Generic[Frame]):
 
     def __repr__(self) -> str:
         return listings.line(self._store)
-
-    def _repr_html_(self) -> str:
-        return html_table((listings.facts(self._store) or {"Archive": self._location}).items())
 
     @property
     def location(self) -> str:
@@ -557,12 +553,9 @@ class Archive(Generic[Frame]):
         engine = choice("engine", engine, get_args(EngineName))
         ids = self._market_ids(market)
         wanted = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
-        if engine == "polars":
-            return scan.lazy(wanted)
-        if engine == "arrow":
-            return scan.to_arrow(wanted)
-        if engine == "duckdb":
-            return sql.relation(wanted)
+        if engine in ("polars", "arrow", "duckdb"):
+            lazy: Any = {"polars": scan.lazy, "arrow": scan.to_arrow, "duckdb": sql.relation}[engine]
+            return lazy(wanted)
         every = ids if ids is not None else [str(record["id"]) for record in store.catalog["markets"].records()]
         parts = scan.by_market(wanted, every)
         return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
@@ -623,8 +616,7 @@ class Archive(Generic[Frame]):
         >>> archive.markets(search="harbour")["market_id"].tolist() == [market]
         True
         """
-        records = listings.listed(self._opened().catalog["markets"], search, event_slug=event_slug)
-        return self._at(records, at, is_open=False)
+        return self._markets(event_slug, search, at, is_open=False)
 
     def universe(
         self, at: TimeLike, event_slug: str | None = None, search: str | None = None, *, keep: str | Iterable[str] = ()
@@ -640,8 +632,7 @@ class Archive(Generic[Frame]):
         >>> "status" in archive.universe("2025-12-31T12:00").columns
         False
         """
-        records = listings.listed(self._opened().catalog["markets"], search, event_slug=event_slug)
-        return self._at(records, at, is_open=True, keep=keep)
+        return self._markets(event_slug, search, at, is_open=True, keep=keep)
 
     def events(self, series_slug: str | None = None, search: str | None = None) -> Frame:
         """Records of events: one row per event, as from `Client.events`.
@@ -660,12 +651,19 @@ class Archive(Generic[Frame]):
         records = listings.listed(self._opened().catalog["series"], search)
         return cast("Frame", listings.records_frame("series", records, self._frame))
 
-    def _at(
-        self, records: list[dict[str, Any]], at: TimeLike | None, *, is_open: bool, keep: str | Iterable[str] = ()
+    def _markets(
+        self,
+        event_slug: str | None,
+        search: str | None,
+        at: TimeLike | None,
+        *,
+        is_open: bool,
+        keep: str | Iterable[str] = (),
     ) -> Frame:
         """Records of markets as a frame; with a time, those that existed then, with what was known."""
         from marketdata.tidy.records import without_answers
 
+        records = listings.listed(self._opened().catalog["markets"], search, event_slug=event_slug)
         if at is not None:
             began = partial(listings.first_rows, self._store.coverage)
             records = listings.existed(records, to_micros(at, "at"), began, is_open=is_open)

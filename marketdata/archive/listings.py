@@ -79,34 +79,19 @@ def first_rows(coverage: Mapping[View, Coverage]) -> dict[str, int]:
     return out
 
 
-def facts(store: ArchiveStore) -> dict[str, str] | None:
-    """The summary of the newest versions; None where the archive cannot be read."""
+def line(store: ArchiveStore) -> str:
+    """What the newest versions hold, in one line; only the address where the archive cannot be read."""
     try:
         files = {view: table.version().files for view, table in store.points.items()}
-        records, base = store.tables["markets"].version().files, str(store.base)
+        records, base = store.tables["markets"].version().files, store.base
     except MarketDataError:
-        return None
-    points = [file for version_files in files.values() for file in version_files]
-    times = [time for file in points if file.ts_max < FAR for time in (file.ts_min, file.ts_max)]
-    return {
-        "Archive": store.root,
-        "Views": ", ".join(str(view) for view, view_files in files.items() if view_files) or "none",
-        "Markets": f"{sum(file.rows for file in records):,}",
-        "Time (UTC)": " to ".join(f"{to_datetime(time):%Y-%m-%d %H:%M}" for time in (min(times), max(times)))
-        if times
-        else "no points",
-        "Base": base,
-        "Size": f"{sum(file.size for file in (*points, *records)) / 1e6:,.1f} MB",
-    }
-
-
-def line(store: ArchiveStore) -> str:
-    """One line; only the address where the archive cannot be read."""
-    values = facts(store)
-    if values is None:
         return f"Archive({store.root!r})"
-    _, views, markets, span, base, size = values.values()
-    count = f"{markets} market{'' if markets == '1' else 's'}"
-    if views == "none":
-        return f"Archive({store.root!r}): {count}, no points"
-    return f"Archive({store.root!r}): {views} of {count}, {span} UTC at {base}, {size}"
+    points = [file for version_files in files.values() for file in version_files]
+    count = sum(file.rows for file in records)
+    what = f"{count:,} market{'' if count == 1 else 's'}"
+    times = [time for file in points if file.ts_max < FAR for time in (file.ts_min, file.ts_max)]
+    if not times:
+        return f"Archive({store.root!r}): {what}, no points"
+    first, last = (f"{to_datetime(time):%Y-%m-%d %H:%M}" for time in (min(times), max(times)))
+    views, size = ", ".join(str(view) for view in files if files[view]), sum(file.size for file in (*points, *records))
+    return f"Archive({store.root!r}): {views} of {what}, {first} to {last} UTC at {base}, {size / 1e6:,.1f} MB"

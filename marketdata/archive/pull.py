@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from marketdata import errors
 from marketdata.archive.coverage import policy
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, within
 from marketdata.archive.coverage.policy import MINUTE, Gap, ServerTime
@@ -23,30 +24,18 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
-from marketdata.errors import (
-    ArchiveBusyError,
-    ArchiveError,
-    AuthenticationError,
-    ConfigError,
-    MarketDataError,
-    NotFoundError,
-    PlanError,
-    PlanWarning,
-    RateLimitError,
-    ServiceOddityWarning,
-    warn,
-)
+from marketdata.errors import ConfigError, MarketDataError, NotFoundError, PlanError, PlanWarning, warn
 from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
-from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micros, to_text
+from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micros, to_range, to_text
 
 # A commit is worth its time, and little is lost in a crash: one per so many levels, or after this time [s].
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
 
 
-_LASTING_ERRORS = (ArchiveError, AuthenticationError, ConfigError, NotFoundError, PlanError)
+_LASTING_ERRORS = (errors.ArchiveError, errors.AuthenticationError, ConfigError, NotFoundError, PlanError)
 # Requests stay few: a listing of markets is valid for ten minutes of the server's clock [microseconds].
 LISTED_AGAIN = 600 * SECOND
 
@@ -155,7 +144,10 @@ class Pull:
                 elif (finest := self._finest_allowed(problem)) is not None:
                     self.store.given_base = finest
                     self.__dict__.pop("clock", None)
-                    warn(f"The plan allows {finest} at finest, so that is the base of the new archive.", PlanWarning)
+                    warn(
+                        f"The plan allows {finest} at finest, so that is the base of the new archive.",
+                        PlanWarning,
+                    )
                 elif (earliest := self._earliest_allowed(problem, allowed)) is not None:
                     refused.append((chosen, Range(allowed.start, earliest), problem))
                     allowed = Range(earliest, allowed.end)
@@ -313,7 +305,7 @@ class Pull:
             warn(
                 f"The clock of the service ({to_text(there)}) is {ahead // SECOND} s ahead of the clock of this "
                 "machine. The earlier one decides what is final.",
-                ServiceOddityWarning,
+                errors.ServiceOddityWarning,
                 hint="Set the clock that is wrong; ranges between the two are requested again.",
             )
         return ServerTime(there - ahead, ahead, self.width)
@@ -337,15 +329,14 @@ def _together(windows: Iterable[_Window]) -> Iterator[_Window]:
         yield run[0]._replace(rng=rng, times=np.concatenate([window.times for window in run]))
 
 
-def wanted_range(start: TimeLike | None, end: TimeLike | None) -> Range:
+def wanted_range(start: TimeLike, end: TimeLike | None) -> Range:
     """The range to fill; without an end, up to now by the server's clock."""
-    first = to_micros(start, "start")
-    last = time.time_ns() // 1000 if end is None else to_micros(end, "end")
-    if first >= last:
-        shown = f"the present ({to_text(last)})" if end is None else f"the end, {to_text(last)}"
-        problem = f"is not before {shown}; the start is inclusive and the end exclusive."
-        raise ConfigError(problem, argument="start", value=start)
-    return Range(first, ALL_TIME.end if end is None else last)
+    if end is not None:
+        return to_range(start, end)
+    first, now = to_micros(start, "start"), time.time_ns() // 1000
+    if first >= now:
+        raise ConfigError(f"is not before the present, {to_text(now)}.", argument="start", value=start)
+    return Range(first, ALL_TIME.end)
 
 
 def rounds(
@@ -368,12 +359,13 @@ def rounds(
                 run.raise_unknown(markets)
         except MarketDataError as problem:
             # A market that disappears does not end the others; a name that never existed is an error at once.
+            may_pass = not isinstance(problem, _LASTING_ERRORS) or isinstance(problem, errors.ArchiveBusyError)
             is_known = isinstance(problem, NotFoundError) and any(map(run.is_stored, markets))
-            if isinstance(problem, _LASTING_ERRORS) and not isinstance(problem, ArchiveBusyError) and not is_known:
+            if not (may_pass or is_known):
                 raise
             error = problem
         yield Round(at, len(markets), len(run.fetched), run.added, error)
         wait = began + every / SECOND - SYSTEM.monotonic()
-        if isinstance(error, RateLimitError) and error.retry_at is not None:
+        if isinstance(error, errors.RateLimitError) and error.retry_at is not None:
             wait = max(wait, error.retry_at - SYSTEM.time())
         SYSTEM.sleep(wait, stop)

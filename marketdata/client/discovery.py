@@ -66,20 +66,17 @@ def listing(
         transport.check_cursor(page.next_cursor)
         return page
 
-    most = page_size
-
-    def fetch(cursor: str | None) -> models.Listing:
-        nonlocal most
-        limit = most if max_rows is None else min(most, max_rows - len(rows))
+    def fetch(cursor: str | None) -> Any:
+        nonlocal page_size
+        limit = page_size if max_rows is None else min(page_size, max_rows - len(rows))
         try:
-            page: models.Listing = transport.get_json((kind,), {**params, "limit": limit, "cursor": cursor}, check)
+            return transport.get_json((kind,), {**params, "limit": limit, "cursor": cursor}, check)
         except (BadRequestError, ParameterError) as error:
             allowed = largest_limit(error.detail)
             if allowed is None or not 1 <= allowed < limit:
                 raise
-            most = allowed  # fewer than this service was thought to give
+            page_size = allowed  # fewer than this service was thought to give
             return fetch(cursor)
-        return page
 
     for page in paginate(fetch, lambda page: (str(row.get("id")) for row in page.data), f"the listing of {kind}"):
         for row in page.data:

@@ -9,20 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from marketdata import errors
 from marketdata.accessor import to_frame
 from marketdata.display import progress_bar
-from marketdata.errors import (
-    ContractError,
-    EmptyRangeWarning,
-    MarketDataError,
-    NetworkError,
-    NotFoundError,
-    RateLimitError,
-    RedirectError,
-    ServerError,
-    ServiceOddityWarning,
-    warn,
-)
+from marketdata.errors import EmptyRangeWarning, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.markets import Markets
@@ -38,7 +28,7 @@ from marketdata.times import to_text
 from marketdata.typing import FrameKind
 
 _ITERATED_FRAME_BYTES = 34_000_000
-_TEMPORARY_ERRORS = (NetworkError, ContractError, ServerError, RateLimitError)
+_TEMPORARY_ERRORS = (errors.NetworkError, errors.ContractError, errors.ServerError, errors.RateLimitError)
 _RESUME_HINT = "The rows that arrived are in .partial; client.resume(error.resume) fetches the rest."
 
 
@@ -116,7 +106,7 @@ class History:
             except MarketDataError as error:
                 has_come = has_come or bool(batches)
                 error.partial = collected(None)
-                may_pass = isinstance(error, _TEMPORARY_ERRORS) and not isinstance(error, RedirectError)
+                may_pass = isinstance(error, _TEMPORARY_ERRORS) and not isinstance(error, errors.RedirectError)
                 if has_come and may_pass and not error.hint:
                     error.hint, error.args = _RESUME_HINT, (f"{error} {_RESUME_HINT}",)
                 if isinstance(error, NotFoundError):

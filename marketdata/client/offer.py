@@ -35,7 +35,7 @@ class Offer:
 
     def request(self, rng: Range, target: BucketWidth | None, *, clamp: bool) -> Request:
         """The request for a range and resolution; by default 1m, or the finest of a plan that lacks it."""
-        width = self._default if target is None else self._source(target)
+        width = self._source(target)
         start, end = rng
         if clamp and (earliest := self.earliest) is not None:
             # A minute more, as the window of a plan moves while requests are made.
@@ -73,17 +73,14 @@ class Offer:
         days = self._transport.limits.history_days
         return self._earliest if days is None else self._now - round(days * DAY)
 
-    @property
-    def _default(self) -> BucketWidth:
-        offered = self.resolutions
-        return next((width for width in offered if width.micros >= MINUTE), _INTERFACE[0])
-
-    def _source(self, target: BucketWidth) -> BucketWidth:
+    def _source(self, target: BucketWidth | None) -> BucketWidth:
         """The resolution itself if the service may have it, else the finest from 1m on that divides it."""
-        if self._resolutions is None or target in self._resolutions or target in self._transport.limits.resolutions:
+        known = (*(self._resolutions or ()), *self._transport.limits.resolutions)
+        if target is not None and (self._resolutions is None or target in known):
             return target
-        fine = [width for width in self.resolutions if width.divides(target)]
-        return next((width for width in fine if width.micros >= MINUTE), fine[0] if fine else target)
+        fine = [width for width in self.resolutions if target is None or width.divides(target)]
+        finest = fine[0] if fine else target
+        return next((width for width in fine if width.micros >= MINUTE), finest if target else None) or _INTERFACE[0]
 
     @property
     def _now(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -21,11 +20,6 @@ from marketdata.times import Range, to_text
 from marketdata.vendors import widths_in
 from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
-
-# A service refuses these, and says what it allows.
-_NO_RESOLUTION, _NO_LIMIT, _NO_FILTER = "7s", 1_000_000, "no_such_filter"
-_NO_MARKET = "no-such-market-of-any-service"
-_NOT_TOLD = "not told"
 
 
 def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
@@ -78,43 +72,38 @@ def service_table(transport: Transport, market: str, rng: Range) -> ServiceTable
     """The table by five requests that a service should refuse, and one of ``usage``."""
     history = {"start_ts": to_text(rng.start), "end_ts": to_text(rng.end), "resolution": "1h", "limit": "200"}
     prices = ("markets", market, "prices")
-    filters = _refusal(transport, ("markets",), {_NO_FILTER: "1", "limit": "1"})
-    unknown = _refusal(transport, ("markets", _NO_MARKET), {})
-    resolution = _refusal(transport, prices, {**history, "resolution": _NO_RESOLUTION})
-    limit = _refusal(transport, prices, {**history, "limit": str(_NO_LIMIT)})
-    listing = _refusal(transport, ("markets",), {"limit": str(_NO_LIMIT)})
+    requests: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+        "filters": (("markets",), {"no_such_filter": "1", "limit": "1"}),
+        "unknown market": (("markets", "no-such-market-of-any-service"), {}),
+        "unknown resolution": (prices, {**history, "resolution": "7s"}),
+        "page too large": (prices, {**history, "limit": "1000000"}),
+        "listing too large": (("markets",), {"limit": "1000000"}),
+    }
+    refusals = dict.fromkeys(requests, "200: accepted")
+    for name, (segments, params) in requests.items():
+        try:
+            transport.get_json(segments, params)
+        except RequestError as error:
+            refusals[name] = f"{error.status}: {error.detail}"
+        except MarketDataError as error:
+            refusals[name] = f"no answer: {error.problem}"
     try:
-        usage = transport.get_json(("usage",))
+        usage = usage_fields(transport.get_json(("usage",)))
     except MarketDataError as error:
         usage = {"plan": f"not told: {error.problem}"}
     service, limits = transport.service, transport.limits
-    days = str(usage_fields(usage).get("max_history_days") or _NOT_TOLD)
-    names = service.resolutions or tuple(map(str, widths_in(resolution))) or tuple(map(str, limits.resolutions))
-    rate = limits.requests_per_minute
-    return ServiceTable(
-        {
-            "service": f"{service.name} at {transport.base_url}",
-            "plan": str(usage_fields(usage).get("plan") or _NOT_TOLD),
-            "requests": f"{rate:,} a minute" if rate else _NOT_TOLD,
-            "requests a day": f"{limits.requests_per_day:,}" if limits.requests_per_day else _NOT_TOLD,
-            "resolutions": ", ".join(name for name in names if name != _NO_RESOLUTION) or _NOT_TOLD,
-            "plan allows": ", ".join(map(str, limits.resolutions)) or _NOT_TOLD,
-            "history": f"{limits.history_days:g} days" if limits.history_days else days,
-            "filters": ", ".join(service.filters) if service.filters else filters,
-            "unknown market": unknown,
-            "unknown resolution": resolution,
-            "page too large": limit,
-            "listing too large": listing,
-        }
-    )
-
-
-def _refusal(transport: Transport, segments: tuple[str, ...], params: Mapping[str, Any]) -> str:
-    """Status and text of the refusal of a request."""
-    try:
-        transport.get_json(segments, params)
-    except RequestError as error:
-        return f"{error.status}: {error.detail}"
-    except MarketDataError as error:
-        return f"no answer: {error.problem}"
-    return "200: accepted"
+    widths = service.resolutions or widths_in(refusals["unknown resolution"]) or limits.resolutions
+    rate, daily = limits.requests_per_minute, limits.requests_per_day
+    rows = {
+        "service": f"{service.name} at {transport.base_url}",
+        "plan": usage.get("plan"),
+        "requests": rate and f"{rate:,} a minute",
+        "requests a day": daily and f"{daily:,}",
+        "resolutions": ", ".join(name for name in map(str, widths) if name != "7s"),
+        "plan allows": ", ".join(map(str, limits.resolutions)),
+        "history": f"{limits.history_days:g} days" if limits.history_days else usage.get("max_history_days"),
+        **refusals,
+    }
+    if service.filters:
+        rows["filters"] = ", ".join(service.filters)
+    return ServiceTable({name: str(value or "not told") for name, value in rows.items()})

@@ -240,7 +240,7 @@ def test_bad_arguments_fail_before_any_request() -> None:
         for call in (client.books, client.prices, client.metrics):
             with pytest.raises(md.errors.ConfigError, match=words):
                 call(market, start, END, "1h")
-    with pytest.raises(md.errors.ConfigError, match="7h.*does not exist"):
+    with pytest.raises(md.errors.ConfigError, match="7h"):
         client.books("m", START, END, "7h")
 
 
