@@ -700,7 +700,8 @@ class Archive(Generic[Frame]):
             raise ConfigError("is refused; pass the path of a file.", argument="path", value=path)
         store, view, wanted = self._opened(), choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
-        ranges = None if ids is None else query.covered_ranges(store.coverage[view], view, ids, start, end, "warn")
+        records = {} if ids is None else store.coverage[view].of(ids)
+        ranges = query.covered_ranges(view, records, ids, start, end, "warn") if ids else None
         scan.export(query_of(store, view, ranges, ranges or wanted, resolution), Path(path))
 
     def coverage(self) -> Frame:
@@ -784,9 +785,10 @@ class Archive(Generic[Frame]):
             ranges = dict.fromkeys(markets, to_range(start, end))
         store = self._opened()
         width, version = store.width(resolution), store.points[view].version()
-        ranges = ranges or query.covered_ranges(
-            store.coverage[view], view, self._market_ids(market), start, end, missing, version
-        )
+        if not ranges:
+            ids = self._market_ids(market)
+            records = store.coverage[view].of(ids, version)
+            ranges = query.covered_ranges(view, records, ids, start, end, missing)
         points = query_of(store, view, ranges, ranges, width, levels=levels, version=version).columns()
         return cast("Frame", to_frame(points, self._frame))
 

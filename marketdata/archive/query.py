@@ -34,6 +34,7 @@ T = TypeVar("T")
 K = TypeVar("K", int, str)
 Missing = Literal["warn", "raise", "partial", "fetch"]
 Labels = Mapping[tuple[str, str], str]  # by market_id and token_id
+Records = Mapping[str, Sequence[CoverageRecord]]  # by market_id
 ALL_TIME = Range(-(2**61), 2**61)
 _NEVER = Range(0, 0)
 # Memory stays bounded: points to aggregate are read by parts of files [bytes], and a larger market by ranges of time.
@@ -168,22 +169,15 @@ def stored_ranges(table: Table, market: str, wanted: Range) -> list[Range]:
 
 
 def covered_ranges(
-    coverage: Coverage,
-    view: View,
-    markets: Mapping[str, str] | None,
-    start: TimeLike | None,
-    end: TimeLike | None,
-    on_missing: Missing,
-    version: Version | None = None,
+    view: View, records: Records, names: Mapping[str, str] | None, start: Any, end: Any, on_missing: Missing
 ) -> dict[str, Range]:
     """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is.
 
-    ``markets``: ids, and the names of these in messages.
+    ``records`` are those of the wanted markets, or of all; ``names`` are of markets in messages.
     """
-    records = coverage.all(version) if markets is None else coverage.of(markets, version)
     out, lacking = dict[str, Range](), list[NotArchivedError]()
     for market in records:
-        what = f"{view} of market {(markets or {}).get(market, market)[:200]!r}"
+        what = f"{view} of market {(names or {}).get(market, market)[:200]!r}"
         try:
             out[market] = _covered_range(records[market], what, start, end, on_missing)
         except NotArchivedError as problem:
@@ -192,7 +186,7 @@ def covered_ranges(
             lacking.append(problem)
     if not out:
         raise lacking[0] if lacking else NotArchivedError(f"no {view} are stored; pull or add them first.")
-    if lacking and markets is not None and on_missing == "warn":
+    if lacking and names is not None and on_missing == "warn":
         warn(
             f"Of {len(lacking)} of {len(records)} markets nothing is stored there: {lacking[0]}",
             PartialCoverageWarning,

@@ -28,12 +28,7 @@ class Reader:
         return self._store.base.text
 
     def columns(
-        self,
-        view: View,
-        market_id: str,
-        rng: Range | None = None,
-        resolution: str | None = None,
-        token_id: str | None = None,
+        self, view: View, market_id: str, rng: Range | None = None, resolution: Any = None, token_id: str | None = None
     ) -> Data:
         """Points of one market as Books or Series, sorted by token and time, whatever the coverage says.
 

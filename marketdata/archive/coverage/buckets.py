@@ -37,8 +37,10 @@ class Coverage:
         """Disjoint records of a market in time order."""
         return self.of([market], version)[market]
 
-    def of(self, markets: Iterable[str], version: Version | None = None) -> dict[str, list[CoverageRecord]]:
-        """Disjoint records of each of these markets."""
+    def of(self, markets: Iterable[str] | None, version: Version | None = None) -> dict[str, list[CoverageRecord]]:
+        """Disjoint records of each of these markets, or (None) of all that have some."""
+        if markets is None:
+            return self.all(version)
         version = version or self._table.version()
         return {market: self._bucket(_bucket_of(market), version).get(market, []) for market in markets}
 

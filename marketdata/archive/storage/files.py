@@ -276,11 +276,7 @@ def _groups(metadata: Any, path: str, end: int) -> list[DataFile]:
 
 
 def read_groups(
-    store: Store,
-    file: DataFile,
-    footer: Footer,
-    groups: Sequence[int] | None = None,
-    names: Sequence[str] | None = None,
+    store: Store, file: DataFile, footer: Footer, groups: Sequence[int] | None, names: Sequence[str] | None
 ) -> pa.Table:
     """Columns of all row groups (None), or of some; ArchiveCorruptError if the checksum of a page differs."""
     numbers = range(len(footer.groups)) if groups is None else groups
