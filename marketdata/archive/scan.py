@@ -59,16 +59,15 @@ def lazy(query: Query, *, checked: bool = False) -> pl.LazyFrame:
 
     Rows at the base are read by polars, unless every page checksum is to be compared.
     """
-    rows = computed(query) if checked or query.width != query.base else _stored(query)
-    return _levels(rows, _fields(query)) if query.view == "books" and not query.nested else rows
+    return computed(query) if checked or query.width != query.base else _levels(query, _stored(query))
 
 
 def computed(query: Query) -> pl.LazyFrame:
-    """The rows of `points`, of books with lists, every page checksum compared."""
+    """The rows of `points`, every page checksum compared."""
     import polars as pl
     from polars.io.plugins import register_io_source
 
-    schema = schema_of(query)
+    lists = schema_of(query)
 
     def source(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
@@ -78,10 +77,11 @@ def computed(query: Query) -> pl.LazyFrame:
         for points in chosen.points():
             frame = pl.DataFrame(pl.from_arrow(to_table(points)))
             # A further column of another market is null in every row of these.
-            rows = frame.select(
+            frame = frame.select(
                 pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, kind).alias(name)
-                for name, kind in schema.items()
+                for name, kind in lists.items()
             )
+            rows = _levels(query, frame)
             if n_rows is not None:
                 rows = rows.head(n_rows)
                 n_rows -= rows.height
@@ -90,7 +90,7 @@ def computed(query: Query) -> pl.LazyFrame:
             if n_rows == 0:
                 return
 
-    return register_io_source(source, schema=schema)
+    return register_io_source(source, schema=_levels(query, pl.DataFrame(schema=lists)).schema)
 
 
 def export(query: Query, path: Path) -> None:
@@ -274,10 +274,13 @@ def _label(labels: Labels) -> pl.Expr:
     return whole.map_batches(look_up, return_dtype=pl.String, is_elementwise=True).alias("token_label")
 
 
-def _levels(rows: pl.LazyFrame, fields: list[str]) -> pl.LazyFrame:
-    """Level rows of snapshots, and a sentinel row per empty side."""
+def _levels(query: Query, rows: Any) -> Any:
+    """Level rows of snapshots, and a sentinel row per empty side, unless the query is of rows as they are."""
     import polars as pl
 
+    if query.view != "books" or query.nested:
+        return rows
+    fields = _fields(query)
     sides, nothing = pl.Enum([BID, ASK]), pl.lit([None], dtype=pl.List(pl.Float64))
     lists = {name: pl.when(pl.col(name).list.len() > 0).then(name).otherwise(nothing) for name in LISTS}
     # Both sides of a snapshot as one list, so that one step makes rows of it.
