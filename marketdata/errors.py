@@ -47,6 +47,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -309,33 +310,15 @@ def not_installed(user: str, package: str, extra: str | None = None) -> ModuleNo
     """
     from importlib import metadata
 
-    needed, installed = _requirements(extra), {distribution.name for distribution in metadata.distributions()}
-    missing = [text for name, text in needed.items() if name == package or (extra and name not in installed)]
-    command = "pip install " + " ".join(f"'{text}'" for text in missing or [package])
+    installed, missing = {distribution.name for distribution in metadata.distributions()}, {package: package}
+    with suppress(metadata.PackageNotFoundError):  # the package runs from its source
+        for line in metadata.requires(DISTRIBUTION) or []:
+            text, _, marker = line.partition("; extra == ")
+            name = re.split(r"[^\w.-]", text)[0]
+            if name == package or (marker.strip("'\"") == extra and name not in installed):
+                missing[name] = text
+    command = " ".join(["pip install", *(f"'{text}'" for text in missing.values())])
     return ModuleNotFoundError(f"{user} needs {package}, which is not installed: {command}", name=package)
-
-
-def _requirements(extra: str | None) -> dict[str, str]:
-    """The requirements of an extra, or of all extras, by name, as the metadata of the installed package has them."""
-    from importlib import metadata
-
-    try:
-        lines = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:  # the package runs from its source
-        return {}
-    out: dict[str, str] = {}
-    for line in lines:
-        text, _, marker = line.partition(";")
-        wanted = re.search(r"extra == ['\"]([\w-]+)", marker)
-        if wanted is None or extra not in (None, wanted[1]):
-            continue
-        other = re.match(rf"{DISTRIBUTION}\[([\w,-]+)\]", text)
-        if other is None:
-            out[re.split(r"[^\w.-]", text.strip())[0]] = text.strip()
-        elif extra is not None:
-            for name in other[1].split(","):
-                out |= _requirements(name)
-    return out
 
 
 def warn(problem: str, category: type[MarketDataWarning], *, hint: str = "") -> None:

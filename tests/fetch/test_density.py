@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.oracle import cut
 
 from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.resolution import BucketWidth
@@ -33,20 +30,3 @@ def test_the_active_range_is_the_buckets_between_begin_and_end(start, length, ac
         assert (active.start < at + width and at < active.end) == is_active
     assert active.start >= window.rng.start
     assert active.end <= window.rng.end
-
-
-@given(start=st.integers(-500, 500), length=st.integers(1, 3000), buckets=st.integers(1, 40))
-def test_a_cut_window_has_parts_of_so_many_buckets(start, length, buckets) -> None:
-    """They follow each other, begin and end at bucket edges but for the ends of the range, as wide as may be."""
-    second, width = MINUTE // 60, MINUTE
-    window = Window("books", "token", "1", Range(start * second, (start + length) * second), BucketWidth.of("1m"))
-    parts = list(cut(window, buckets))
-    assert parts[0].rng.start == window.rng.start
-    assert parts[-1].rng.end == window.rng.end
-    assert all(a.rng.end == b.rng.start and a.rng.end % width == 0 for a, b in pairwise(parts))
-    assert all(part.buckets == buckets for part in parts[:-1])
-    assert (
-        sum(part.buckets for part in parts) == window.buckets == len({at // width for at in range(*window.rng, second)})
-    )
-    assert window.limit == 200  # the most that a page may hold
-    assert window.first_bucket == window.rng.start // width * width

@@ -18,7 +18,6 @@ from reference.faults import HANG_UP, Act, Ask, ok, refuse
 from reference.oracle import DATE, MINUTE, START, Oracle, expected, minutes, rows
 
 from marketdata.errors import ContractError, NetworkError, NotFoundError, PlanError, ServerError
-from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.windows import Window
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, parse_iso, to_text
@@ -87,17 +86,6 @@ def test_a_burst_in_a_long_silence_costs_little_more_than_its_pages(server, tran
     server.answer = oracle
     assert sorted(rows(fetch(transport, oracle.request(525_600)))) == expected(oracle.points)
     assert len(history(server)) <= sum(-(-n // 200) + 4 * (8 + 6) for _, n in bursts)
-
-
-@pytest.mark.parametrize(("workers", "buffer"), [(1, None), (8, 1)])
-def test_windows_come_in_order_of_time_if_that_is_wanted(transport, oracle, workers, buffer) -> None:
-    """All rows come once, however many requests are side by side."""
-    report = Report()
-    got = list(fetch(transport, oracle.request(3000), workers=workers, buffer=buffer, in_order=True, report=report))
-    assert all(a.window.rng.end == b.window.rng.start for a, b in itertools.pairwise(got))
-    assert sorted(rows(got)) == expected(oracle.points)
-    assert report.pages <= 1.05 * 30 + 2
-    assert report.points == 6000 + report.repairs["duplicate_points"]
 
 
 @pytest.mark.fault("N35")
@@ -401,7 +389,7 @@ def test_a_service_that_ignores_the_limit_loses_nothing(server, transport) -> No
         assert sorted(rows(fetch(transport, oracle.request(700)))) == expected(oracle.points)
 
 
-@pytest.mark.fault("P18")
+@pytest.mark.fault("P7", "P18")
 def test_where_a_limit_is_of_times_windows_are_as_wide_as_such_a_page(server, transport) -> None:
     """Limit and count mean distinct times, each with two points."""
     oracle = Oracle.of_prices(1500)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -30,15 +30,6 @@ Points = dict[tuple[str, int], Any]
 def minutes(count: int, first: int = 0) -> Range:
     """So many minutes from the start of 2026."""
     return Range(START + first * MINUTE, START + (first + count) * MINUTE)
-
-
-def cut(window: Window, buckets: int) -> Iterator[Window]:
-    """The window in parts of so many buckets."""
-    at = window.rng.start
-    while at < window.rng.end:
-        part = window.first(at, buckets)
-        yield part
-        at = part.rng.end
 
 
 @dataclass
