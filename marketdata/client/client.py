@@ -499,7 +499,7 @@ class Client(Generic[Frame]):
         return record(self._transport, ("health",), models.Health)
 
     def server_time(self) -> datetime | None:
-        """The service's clock [UTC] by an answer of the last ten minutes, or None if that has no date; see `health`."""
+        """The service's clock [UTC] by the last answer, or None if none has a date; see `health`."""
         date = self._transport.server_time
         if date is None:
             date = self._transport.get(("health",)).date

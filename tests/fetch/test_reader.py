@@ -171,11 +171,12 @@ def test_an_empty_cursor_at_the_end_is_verified(server, transport, oracle) -> No
 @pytest.mark.fault("P15")
 @pytest.mark.parametrize("with_points", [["Yes", "No"], ["Yes"]], ids=["two tokens", "a silent token"])
 def test_points_behind_an_empty_cursor_arrive(server, transport, with_points) -> None:
-    """Where an empty next_cursor hides points, smaller windows bring them."""
+    """Where an empty next_cursor hides points, smaller windows bring them; a bucket without a token is unverified."""
     oracle = Oracle.of_prices(COUNT, with_points)
     oracle.labels["No"] = "2"
     server.answer = altered(oracle, lambda body, ask: body["metadata"].update(next_cursor=""))
     assert fetched(transport, oracle.request(COUNT + 99)) == expected(oracle.points)
+    assert read(transport, oracle.request(1))[0].complete == (len(with_points) == 2)
     server.answer = lambda ask: paged(oracle, ask, 61, last="")
     assert fetched(transport, oracle.request(COUNT + 99)) == expected(oracle.points)
 

@@ -190,6 +190,10 @@ def test_a_closed_generator_sends_nothing_more(server, transport, oracle, turns,
     windows.close()  # type: ignore[attr-defined]
     turns.end()
     assert len(server.asks) <= before + 6
+    closed = fetch(transport, oracle.request(3000))
+    closed.close()
+    with pytest.raises(NetworkError, match="given up"):
+        list(closed)
 
 
 @pytest.mark.fault("N34")

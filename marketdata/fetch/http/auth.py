@@ -119,11 +119,8 @@ class KeyProvider:
         return check_key(source() if callable(source) else source)
 
     def __repr__(self) -> str:
-        if isinstance(self._source, str):
-            return f"KeyProvider({self._source!r})"
-        return (
-            f"KeyProvider({'a callable' if self._source else API_KEY if os.environ.get(API_KEY) else self._variable})"
-        )
+        source = self._source if isinstance(self._source, str | None) else "a callable"
+        return f"KeyProvider({source!r})"
 
     def __reduce__(self) -> tuple[type[KeyProvider], tuple[Callable[[], str] | None, str]]:
         return KeyProvider, (self._source if callable(self._source) else None, self._variable)

@@ -54,7 +54,6 @@ _USAGE = ("usage",)
 # Common servers refuse a longer URL [characters].
 _LONGEST_CURSOR = 8192
 _UNPACED = 50  # requests before it is worth one more to learn the rate
-_DATED_FOR = 600.0  # how long the Date of an answer tells the server's time [s]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +106,8 @@ class Transport:
 
     @property
     def server_time(self) -> float | None:
-        """Unix seconds by the ``Date`` of an answer of the last ten minutes; None without one; never ahead of it."""
-        if self._dated is None:
-            return None
-        date, since = self._dated[0], time.monotonic() - self._dated[1]
-        return date + since if since < _DATED_FOR else None
+        """Unix seconds by the ``Date`` of the last answer, None if it had none; never ahead of the service."""
+        return None if self._dated is None else self._dated[0] + time.monotonic() - self._dated[1]
 
     def get(
         self,
@@ -286,9 +282,8 @@ class Transport:
         return Failure(error)
 
     def __repr__(self) -> str:
-        if not hasattr(self, "keys"):
-            return "Transport(not made)"
-        return f"Transport({self.base_url!r}, {self.keys!r})"
+        # A crash report may show one that is only partly made.
+        return f"Transport({getattr(self, 'base_url', None)!r}, {getattr(self, 'keys', None)!r})"
 
     def __reduce__(self) -> tuple[Callable[..., Transport], tuple[str, KeyProvider]]:
         # The address was allowed when this one was made.

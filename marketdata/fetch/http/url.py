@@ -6,6 +6,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from urllib.parse import quote, urlencode, urlsplit
 
 from marketdata.errors import ConfigError
@@ -63,12 +64,9 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine."""
-    if host == "localhost":
-        return True
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost"
 
 
 def check_segment(segment: str) -> str:
