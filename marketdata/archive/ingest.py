@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,15 +39,10 @@ def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, se
         catalog[kind].upsert(new.get(kind, ()))
 
 
-class Added(NamedTuple):
-    """The points that were stored at the base, and by how many points there are more."""
-
-    columns: Data
-    growth: int
-
-
-def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False) -> Added:
-    """Add points of a view as `Archive.add` does."""
+def add_points(
+    store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False
+) -> tuple[Data, int]:
+    """Add points of a view as `Archive.add` does; those stored at the base, and by how many there are more."""
     markets, base = store.catalog["markets"], store.base
     columns = identified(view, _columns(view, data, markets), markets)
     _check_values(view, columns)
@@ -57,7 +52,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool = Fa
 
         columns = resample_columns(columns, base)
     if not len(columns):
-        return Added(columns, 0)
+        return columns, 0
     if complete:
         _check_tokens(view, columns, markets)
     state = CoverageState.FINAL if complete else CoverageState.RECORDED
@@ -75,7 +70,7 @@ def add_points(store: ArchiveStore, view: View, data: Any, *, replace: bool = Fa
             )
             state = CoverageState.UNVERIFIED
     markets.upsert(seen_markets(columns, markets))
-    return Added(columns, store.upsert(view, columns, state, whole=replace))
+    return columns, store.upsert(view, columns, state, whole=replace)
 
 
 def _check_values(view: View, columns: Data) -> None:

@@ -223,8 +223,8 @@ class ImportedFile:
 
     def _store(self, view: View, data: Any) -> None:
         """Add points and count them."""
-        added = ingest.add_points(self._run.store, view, data)
-        columns, replaced, real = added.columns, len(added.columns) - added.growth, self._run.real
+        columns, growth = ingest.add_points(self._run.store, view, data)
+        replaced, real = len(columns) - growth, self._run.real
         if not len(columns):
             return
         if real is not None:

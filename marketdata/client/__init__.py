@@ -1,6 +1,6 @@
 """The client: one line from a market to a tidy frame."""
 
 from marketdata.client.client import Client
-from marketdata.client.pages import read_pages
+from marketdata.client.history import read_pages
 
 __all__ = ["Client", "read_pages"]

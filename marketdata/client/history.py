@@ -1,31 +1,37 @@
-"""Fetching a history: windows requested concurrently and joined to tidy frames."""
+"""Histories as tidy frames: windows requested concurrently, and raw pages without a network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from marketdata import errors
 from marketdata.accessor import to_frame
 from marketdata.display import progress_bar
-from marketdata.errors import EmptyRangeWarning, MarketDataError, NotFoundError, ServiceOddityWarning, warn
+from marketdata.errors import ConfigError, EmptyRangeWarning, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.markets import Markets
 from marketdata.fetch.reader import Fetched, Reader
 from marketdata.fetch.scheduler import Scheduler
 from marketdata.fetch.windows import Window
-from marketdata.points.arguments import whole
+from marketdata.points.arguments import choice, whole
 from marketdata.points.columns import Books, Data, joined
+from marketdata.points.duplicates import deduplicate
 from marketdata.points.resample import resample_columns
-from marketdata.points.views import VIEWS, empty
+from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
+from marketdata.tidy.frames import frame_kind
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
+from marketdata.wire.decode import decode_pages
+
+if TYPE_CHECKING:
+    from marketdata.typing import PandasFrame, PolarsFrame
 
 _ITERATED_FRAME_BYTES = 34_000_000
 _TEMPORARY_ERRORS = (errors.NetworkError, errors.ContractError, errors.ServerError, errors.RateLimitError)
@@ -136,3 +142,47 @@ class History:
                 warn(f"{what} begins at {to_text(info.start)}.", EmptyRangeWarning)
             elif info.end is not None and window.rng.start >= info.end:
                 warn(f"{what} ended at {to_text(info.end)}.", EmptyRangeWarning)
+
+
+@overload
+def read_pages(view: View, pages: Sequence[bytes], frame: Literal["pandas"] = "pandas") -> PandasFrame: ...
+
+
+@overload
+def read_pages(view: View, pages: Sequence[bytes], frame: Literal["polars"]) -> PolarsFrame: ...
+
+
+def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") -> Any:
+    """Raw page bodies as one tidy frame, without a network (interface 2.2 to 2.6).
+
+    Returns the frame of the `Client` method named like ``view``, with each point once. ContractError if a page breaks
+    the interface; the message names the page and the path of the value.
+
+    Parameters
+    ----------
+    view : {"books", "prices", "metrics"}
+    pages : sequence of bytes
+        JSON bodies of a market's or a token's history, in any order.
+
+    Examples
+    --------
+    >>> page = b'''{"market_id": "m", "resolution": "1h", "tokens": {"Yes": "1"},
+    ...     "metadata": {"count": 1, "limit": 100},
+    ...     "data": {"Yes": [{"t": "2026-01-01T00:00:00Z", "p": 0.25}]}}'''
+    >>> md.read_pages("prices", [page])["price"].tolist()
+    [0.25]
+    """
+    choice("view", view, VIEWS)
+    given: Any = pages
+    if isinstance(given, bytes | str) or not isinstance(given, Iterable):
+        raise ConfigError("pages is a list of page bodies, each as bytes.")
+    bodies = list(given)
+    for k, page in enumerate(bodies):
+        if not isinstance(page, bytes):
+            raise errors.ConfigError(
+                f"pages[{k}] is a {type(page).__name__}; each page is a body as bytes, as it was sent."
+            )
+    kind = frame_kind(frame)
+    columns = decode_pages(view, bodies)[0]
+    hint = "; pages of one resolution and one state of the service belong together"
+    return to_frame(deduplicate(columns, hint=hint).columns, kind)
