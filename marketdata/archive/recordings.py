@@ -6,15 +6,16 @@ import copy
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from marketdata.adapters.recordings.files import SUFFIXES, Paths, ReadOptions, RecordingFile
+from marketdata.adapters.recordings.files import SUFFIXES, ReadOptions, RecordingFile
 from marketdata.adapters.recordings.format import Batch, FileKind, Format, format_of
 from marketdata.archive import ingest, query
 from marketdata.archive.import_journal import Journal
@@ -75,57 +76,49 @@ class Import:
         self._has_points = bool(self._journal.files)
         self._placed: dict[Token, Token] = {}
         self.without_market: set[str] = set()
-        # The latest time of each token in the files so far, and times within the gaps of the recordings.
-        self.latest: dict[tuple[str, str | None], int] = {}
+        # Times within the gaps of the recordings.
         self.gaps: set[int] = set()
 
     def add_recordings(
-        self, files: Sequence[tuple[RecordingFile, Format]], *, named: set[Path], progress: bool | None
+        self, files: Sequence[tuple[RecordingFile, Format]], named: Mapping[Path, bool], *, progress: bool | None
     ) -> Iterator[dict[str, Any]]:
         """Add recordings in this order; one that cannot be read is an error if it was ``named``, else said of it."""
         prints = [self._fingerprint(file, chosen) for file, chosen in files]
-        sizes = {
-            i: files[i][0].path.stat().st_size
-            for i, file in enumerate(prints)
-            if file not in self._journal.files and file not in prints[:i]
-        }
+        new = [i for i, file in enumerate(prints) if file not in self._journal.files and file not in prints[:i]]
         read: list[str] = []
-        with progress_bar(progress, total=sum(sizes.values()), unit="B", unit_scale=True) as bar:
-            for i, (file, chosen) in enumerate(files):
-                bar.set_description(f"file {i + 1} of {len(files)}")
-                if i not in sizes:
-                    about = {"file": str(file.path), "kind": chosen.kind, "format": chosen.name}
-                    yield {**about, "note": IMPORTED_BEFORE}
-                    continue
-                before, refused = copy.copy(self.feed), None
+        for i, (file, chosen) in enumerate(progress_bar(progress, iterable=files, unit="file")):
+            if i not in new:
+                about = {"file": str(file.path), "kind": chosen.kind, "format": chosen.name}
+                yield {**about, "note": IMPORTED_BEFORE}
+                continue
+            before, refused = copy.copy(self.feed), None
+            part = ImportedFile(self, file, chosen)
+            try:
+                part.add_recording()
+            except ConfigError as problem:  # it leaves no book
+                refused, self.feed = _naming(file, problem), before
                 part = ImportedFile(self, file, chosen)
-                try:
-                    part.add_recording()
-                except ConfigError as problem:  # it leaves no book
-                    refused, self.feed = _naming(file, problem), before
-                    part = ImportedFile(self, file, chosen)
-                if i == max(sizes):
-                    part.keep(self.feed.finish())
-                part.flush()
-                if refused is not None:
-                    if file.path in named:
-                        raise refused
-                    yield {"file": str(file.path), "note": refused.problem}
-                else:
-                    read.append(prints[i])
-                    row = part.report()
-                    # An import that stores nothing leaves nothing.
-                    self._has_points |= bool(row["points"])
-                    if self._has_points and self.real is None:
-                        self._journal.write(read, self.feed, self._key)
-                    yield row
-                bar.update(sizes[i])
+            if i == new[-1]:
+                part.keep(self.feed.finish())
+            part.flush()
+            if refused is not None:
+                if named[file.path]:
+                    raise refused
+                yield {"file": str(file.path), "note": refused.problem}
+                continue
+            read.append(prints[i])
+            row = part.report()
+            # An import that stores nothing leaves nothing.
+            self._has_points |= bool(row["points"])
+            if self._has_points and self.real is None:
+                self._journal.write(read, self.feed, self._key)
+            yield row
 
     def _fingerprint(self, file: RecordingFile, chosen: Format) -> str:
         """A text that is the same for equal files that are read with equal options."""
         options = f"{self._key} {chosen.name}".encode()
         with file.path.open("rb") as stream:
-            return hashlib.file_digest(stream, lambda: hashlib.blake2b(options, digest_size=16)).hexdigest()
+            return hashlib.file_digest(stream, partial(hashlib.blake2b, options, digest_size=16)).hexdigest()
 
     def place(self, token: Token) -> Token:
         """The token with the market that the archive knows, or that the file names, or one called as the token."""
@@ -155,29 +148,36 @@ class ImportedFile:
         self._tally = run.feed.tally = rule.Tally()
         # Books that are to be added together, and how many levels they have.
         self._books, self._levels = list[Books](), 0
-        # The first and the last time of each token, and the tokens and times of what is stored.
-        self._spans: dict[tuple[str, str | None], tuple[int, int]] = {}
+        # The tokens of no known market, and the tokens and times of what is stored.
+        self._nameless = set[str]()
         self._stored_tokens, self._stored_times = set[tuple[str, str | None]](), list[int]()
 
     def report(self) -> dict[str, Any]:
         """The row of the report."""
-        chosen, options = self._format, self._file.options
-        is_recording = _is_recording(chosen)
-        if is_recording:
-            self._note_recording()
+        chosen, tally = self._format, self._tally
+        if chosen.changes:
+            self._stored = tally.applied
+            self._left_out += Counter({"change before a book": tally.unknown})
         self._left_out += Counter({"without a level": self._rows - self._stored - self._left_out.total()})
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self._left_out.most_common())
+        counts = {
+            "changes came after a later one of their token, so the file was sorted by time": self._sorted,
+            "time that goes back": tally.back,
+            "tokens of no known market, kept as markets of their own": len(self._nameless),
+        }
+        notes = [self._file.damage] if self._file.damage else self._notes
+        notes += [f"{count:,} {what}" for what, count in counts.items() if count]
         row = {
             "file": str(self._file.path), "kind": chosen.kind, "format": chosen.name,
-            "why": f"format={chosen.name}" if options.format else f"has {chosen.needed}",
+            "why": f"format={chosen.name}" if self._file.options.format else f"has {chosen.needed}",
             "rows": self._rows, "stored": self._stored, "left_out": self._left_out.total(), "reasons": reasons or None,
             "points": self._points, "replaced": self._replaced, "tokens": len(self._stored_tokens),
             "start": min(self._stored_times, default=None), "end": max(self._stored_times, default=None),
-            "note": "; ".join(self._notes) or None,
+            "note": "; ".join(notes) or None,
         }  # fmt: skip
-        tally = self._tally
-        counts = {"changes": tally.levels, "gaps": tally.gaps, "disagreements": tally.disagreements}
-        return row | counts if is_recording else row
+        if _is_recording(chosen):
+            row |= {"changes": tally.levels, "gaps": tally.gaps, "disagreements": tally.disagreements}
+        return row
 
     def add_table(self) -> None:
         """Add tidy points or records."""
@@ -304,14 +304,10 @@ class ImportedFile:
         run = self._run
         changes = rule.concatenated([replace(changes, tokens=tuple(map(run.place, changes.tokens)))])
         if self._format.row_per_level:
-            changes = replace(changes, event=rule.first_rows(changes.event, changes.token, changes.ts))
+            changes = rule.first_rows(changes)
         changes, _, lost = rule.cleaned(changes)
         self._left_out += Counter({"price outside of 0 to 1 or size below 0": lost})
-        spans = pl.DataFrame({"token": changes.token, "ts": changes.ts}).group_by("token")
-        for code, first, last in spans.agg(first=pl.col("ts").min(), last=pl.col("ts").max()).iter_rows():
-            token = changes.tokens[code][:2]
-            begin, end = self._spans.get(token, (first, last))
-            self._spans[token] = min(begin, first), max(end, last)
+        self._nameless.update(run.without_market.intersection(str(token.token_id) for token in changes.tokens))
         run.gaps.update(changes.ts[changes.event == rule.GAP].tolist())
         if self._format.changes:
             self.keep(run.feed.push(changes))
@@ -349,26 +345,6 @@ class ImportedFile:
         for part in _without_gaps(books.sort(), most, np.array(sorted(run.gaps), np.int64)):
             self._store("books", part)
 
-    def _note_recording(self) -> None:
-        """Count what the rebuilt books show, and note what looks wrong."""
-        run, tally, back, before = self._run, self._tally, 0, 0
-        if self._format.changes:
-            self._stored, back = tally.applied, run.feed.most_back
-            self._left_out += Counter({"change before a book": tally.unknown})
-        for token, (begin, end) in self._spans.items():
-            before += begin < run.latest.get(token, begin) - back
-            run.latest[token] = max(end, run.latest.get(token, end))
-        nameless = len(run.without_market.intersection(str(name) for _, name in self._spans))
-        notes = {
-            "changes came after a later one of their token, so the file was sorted by time": self._sorted,
-            "time that goes back": tally.back,
-            "tokens with times before those of an earlier file: of a bucket that both have, the book of this file is "
-            "kept; if it should not be, add the files in the order of time to a new archive": before,
-            "tokens of no known market, kept as markets of their own": nameless,
-        }  # fmt: skip
-        self._notes += [self._file.damage] if self._file.damage else []
-        self._notes += [f"{count:,} {what}" for what, count in notes.items() if count]
-
 
 def _naming(file: RecordingFile, problem: ConfigError) -> ConfigError:
     """The problem with the name of the file."""
@@ -404,7 +380,7 @@ def is_left_out(rows: int | None, note: str | None) -> bool:
 
 def add_files(
     store: ArchiveStore,
-    paths: Paths,
+    paths: Mapping[Path, bool],
     options: ReadOptions,
     feed: Rebuilder,
     *,
@@ -415,10 +391,10 @@ def add_files(
     """Add files as `Archive.add_files` does: records, then tidy points, then recordings."""
     tables, recordings = list[tuple[RecordingFile, Format]](), list[tuple[RecordingFile, Format]]()
     out: list[dict[str, Any]] = []
-    for path in paths.files:
+    for path, is_named in paths.items():
         file = RecordingFile(path, options)
         try:
-            if file.form is None and path not in paths.named:
+            if file.form is None and not is_named:
                 raise ConfigError(OTHER_SUFFIX)
             chosen = format_of(file)
             if chosen.kind == "trades":
@@ -428,7 +404,7 @@ def add_files(
                 )
             (recordings if _is_recording(chosen) else tables).append((file, chosen))
         except ConfigError as problem:
-            if path in paths.named:
+            if is_named:
                 raise
             out.append({"file": str(path), "note": problem.problem})
     run = Import(store, feed, options, max_disagreement, real)
@@ -436,7 +412,7 @@ def add_files(
         table = ImportedFile(run, file, chosen)
         table.add_table()
         out.append(table.report())
-    out += run.add_recordings(recordings, named=paths.named, progress=progress)
+    out += run.add_recordings(recordings, paths, progress=progress)
     left_out = [row for row in out if is_left_out(row.get("rows"), row["note"])]
     if left_out and not any(row.get("format") for row in out):
         raise ConfigError("None of the files can be read. " + " ".join(row["note"] for row in left_out[:3]))

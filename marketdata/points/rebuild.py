@@ -32,6 +32,7 @@ _TICKS, _TICK_BITS = 1_000_000, 20
 # Parts of so many rows and tokens are fast, because they stay in the processor's cache. More levels need much memory.
 _PART_ROWS, _PART_TOKENS, _PART_LEVELS = 1 << 18, 256, 1 << 21
 _CLOCK_ERROR_MICROS = 30 * 10**6
+_NEVER = 1 << 62
 STATED = ("stated_bid", "stated_ask")
 
 
@@ -105,14 +106,13 @@ def in_last_bucket(changes: Changes, width: BucketWidth) -> Bools:
     return place > np.repeat(border, lengths)
 
 
-def first_rows(event: NDArray[np.int8], token: Codes, ts: Ints) -> NDArray[np.int8]:
-    """Events with SNAPSHOT only in the first of adjacent rows with equal token and time."""
-    order = np.argsort(token, kind="stable")
-    before = np.empty(len(token), np.int64)
-    before[order] = np.concatenate(([-1], order[:-1]))[: len(order)]
-    again = (before >= 0) & (event == SNAPSHOT) & (event[before] == event)
-    again &= (token[before] == token) & (ts[before] == ts)
-    return np.where(again, CHANGE, event).astype(np.int8)
+def first_rows(changes: Changes) -> Changes:
+    """The entries token after token, with SNAPSHOT only in the first of adjacent rows of equal time."""
+    changes = changes.take(np.argsort(changes.token, kind="stable"))
+    again = changes.event == SNAPSHOT
+    for column in (changes.event, changes.token, changes.ts):
+        again &= np.diff(column, prepend=-1) == 0
+    return replace(changes, event=np.where(again, CHANGE, changes.event).astype(np.int8))
 
 
 def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[int, int]:
@@ -282,13 +282,9 @@ class Rebuilder:
         if self.last_seen_before is not None and not self.met_open_token:
             over = (seen <= self.last_seen_before) & (last_seen > self.last_seen_before)
             limit = np.where(over, self.last_seen_before, limit)
-        if len(self.holes):
-            place = np.searchsorted(self.holes[:, 0], seen)
-            meets_hole = place < len(self.holes)
-            hole = self.holes[np.minimum(place, len(self.holes) - 1), 0]
-            limit = np.where(meets_hole, np.minimum(limit, hole), limit)
-            over |= meets_hole
-        over |= limit - seen > self.max_age
+        next_hole = np.append(self.holes[:, 0], _NEVER)[np.searchsorted(self.holes[:, 0], seen)]
+        limit = np.minimum(limit, next_hole)
+        over |= (next_hole < _NEVER) | (limit - seen > self.max_age)
         return ts + np.clip(limit - seen, 0, self.max_age), over
 
 
@@ -482,8 +478,7 @@ def snapshots(changes: Changes, width: BucketWidth) -> tuple[list[Books], Ints]:
 
     Entries are by token and time. Each snapshot, from a SNAPSHOT to the next one, is the book of its own moment.
     """
-    never = int(changes.seen.max() - changes.seen.min()) + 1
-    state = Rebuilder(width, never, never, unchanged=False)
+    state = Rebuilder(width, _NEVER, _NEVER, unchanged=False)
     starts, of = np.flatnonzero(changes.event == SNAPSHOT), np.cumsum(changes.event == SNAPSHOT) - 1
     token, bucket = changes.token[starts], width.floor(changes.ts[starts])
     is_last = np.append((np.diff(token) != 0) | (np.diff(bucket) != 0), True)

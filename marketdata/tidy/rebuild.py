@@ -100,7 +100,7 @@ def rebuild(
         )
         changes = rule.by_time(changes)
     if isinstance(like, Frame):
-        changes = replace(changes, event=rule.first_rows(changes.event, changes.token, changes.ts))
+        changes = rule.first_rows(changes)
     changes, wrong_levels, _ = rule.cleaned(changes)
     if wrong_levels:
         warn(

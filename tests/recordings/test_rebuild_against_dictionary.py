@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -171,8 +170,7 @@ def test_books_from_the_changes_between_books_are_the_books(drawn: dict, every: 
     """rebuild(diff(books)) is the books, with missing buckets, unchanged and empty books."""
     width = BucketWidth.of(every)
     given_books = books_of(drawn, width)
-    changes = rule.diff(given_books, width)
-    changes = replace(changes, event=rule.first_rows(changes.event, changes.token, changes.ts))
+    changes = rule.first_rows(rule.diff(given_books, width))
     limits = {"max_gap": 2 * width.micros, "max_age": 2 * width.micros}
     books, _ = rebuild(changes, width, **limits, unchanged=unchanged)
     assert as_dict(books) == as_dict(given_books)

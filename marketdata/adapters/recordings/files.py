@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 import msgspec
 import polars as pl
@@ -26,27 +26,20 @@ Form = Literal["json", "csv", "parquet"]
 _FORM_OF_SUFFIX: dict[str, Form] = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"
 }  # fmt: skip
-_FIRST_BYTES = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".zstd": b"\x28\xb5\x2f\xfd"}
+_PACKED = (".gz", ".zst", ".zstd")
 SUFFIXES = f"{', '.join(s for s in _FORM_OF_SUFFIX if s != '.pq')}; all but Parquet also with .gz or .zst"
 # A row of a CSV file must fit into a block.
 _PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
 
 
-class Paths(NamedTuple):
-    """Files, each once; ``named`` has the files that a path names, not a folder or a pattern."""
-
-    files: list[Path]
-    named: set[Path]
-
-
-def files_of(paths: Any) -> Paths:
-    """The files of paths, folders and patterns; ConfigError for none, or for one that is not there."""
+def files_of(paths: Any) -> dict[Path, bool]:
+    """The files of paths, folders and patterns, and whether a path names the file itself; else a ConfigError."""
     given = [paths] if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable) else list(paths)
     refused = [path for path in given if not isinstance(path, str | os.PathLike)] if given else [paths]
     if refused:
         problem = f"{'is refused' if given else 'names nothing'}; pass paths of files and folders, at least one."
         raise ConfigError(problem, argument="paths", value=refused[0])
-    files, named = list[Path](), set[Path]()
+    files: dict[Path, bool] = {}
     for path in map(Path, given):
         if path.is_dir():
             inside = (p.relative_to(path) for p in path.rglob("*") if p.is_file())
@@ -57,13 +50,13 @@ def files_of(paths: Any) -> Paths:
             matches = [p for p in map(Path, glob.iglob(str(path), recursive=True)) if p.is_file()]  # noqa: PTH207  of any folder
             if not matches:
                 raise ConfigError(f"{str(path)!r} matches no file.")
-        elif not path.is_file():
-            raise ConfigError(f"{str(path)!r} does not exist.")
+        elif path.is_file():
+            matches, files[path] = [], True
         else:
-            matches = [path]
-            named.add(path)
-        files += sorted(matches, key=_by_numbers)
-    return Paths(list(dict.fromkeys(files)), named)
+            raise ConfigError(f"{str(path)!r} does not exist.")
+        for match in sorted(matches, key=_by_numbers):
+            files.setdefault(match, False)
+    return files
 
 
 def _by_numbers(path: Path) -> list[tuple[int, str]]:
@@ -103,7 +96,7 @@ class RecordingFile:
     def form(self) -> Form | None:
         """The form that the suffix says, apart from a compression."""
         suffixes = self.path.suffixes[-2:]
-        is_packed = len(suffixes) == 2 and suffixes[1] in _FIRST_BYTES
+        is_packed = len(suffixes) == 2 and suffixes[1] in _PACKED
         return _FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix)
 
     @property
@@ -156,7 +149,8 @@ class RecordingFile:
             raise ConfigError(f"{self.path.name!r} cannot be read: {problem}.") from problem
         except (EOFError, OSError, zlib.error):
             self.damage = (
-                f"{self.path.name!r} ends in the middle of its data: fetch it again. The rows before its end were read."
+                f"{self.path.name!r} ends in the middle of its data: fetch it again, or rename it if it is not "
+                "compressed as its name says. The rows before its end were read."
             )
 
     def messages(self) -> Iterator[Any]:
@@ -238,18 +232,10 @@ class RecordingFile:
             ) from problem
 
     def _stream(self) -> Any:
-        magic = _FIRST_BYTES.get(self.path.suffix)
-        if magic is None:
-            return self.path.open("rb")
-        with self.path.open("rb") as file:
-            head = file.read(len(magic))
-        if head and not magic.startswith(head):
-            raise ConfigError(
-                f"{self.path.name!r} is not compressed, though its name ends in {self.path.suffix}: rename it to "
-                f"{self.path.stem!r}, or fetch it again."
-            )
         if self.path.suffix == ".gz":
             return gzip.open(self.path, "rb")
+        if self.path.suffix not in _PACKED:
+            return self.path.open("rb")
         import pyarrow as pa
 
         return io.BufferedReader(pa.input_stream(str(self.path), compression="zstd"))

@@ -33,8 +33,7 @@ def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
 def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:
     """The prints by market, token and time; warnings about rows and files that are left out."""
     parts, left_out = [], Counter[str]()
-    files, named = files_of(paths)
-    for path in files:
+    for path, is_named in files_of(paths).items():
         file = RecordingFile(path, options)
         try:
             chosen = format_of(file)
@@ -44,7 +43,7 @@ def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:
                 left_out += batch.left_out
                 parts.append(batch.frame)
         except ConfigError as problem:
-            if path in named:
+            if is_named:
                 raise
             warn(f"Left out {problem.problem}", RecordingWarning)
         if file.damage:
