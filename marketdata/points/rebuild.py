@@ -168,7 +168,7 @@ class Tally:
 
     def books_of(self, parts: list[Books]) -> Books:
         """One book per token and bucket, the later of two; counts those whose best prices are not the stated ones."""
-        books: Any = joined(parts) if parts else empty("books")
+        books: Books = joined(parts) if parts else empty("books")  # type: ignore[assignment]
         order = np.lexsort((books.ts, books.token))
         token, ts = books.token[order], books.ts[order]
         books = books.take(order[np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)[: len(order)]])
@@ -323,13 +323,10 @@ class _Part:
         borders, next_start = self.starts[1:] - 1, np.append(self.starts[1:], 0)
         follows, in_break, going_back = (np.append(flags[borders], False) for flags in (same_token, broken, went_back))
         is_over = ~follows & (over if closing == "over" else closing == "all")
-        end_of_book = np.select(
-            [going_back, in_break | is_over, rows.event[next_start] == GAP],
-            [self.last_ts, until, ts[next_start] - 1],
-        )
-        is_ended = going_back | in_break | is_over | (follows & (rows.event[next_start] == GAP))
+        ended = [going_back, in_break | is_over, follows & (rows.event[next_start] == GAP)]
+        end_of_book = np.select(ended, [self.last_ts, until, ts[next_start] - 1])
         next_bucket = self.bucket[np.where(follows, next_start, self.last)]
-        end = np.where(is_ended, width.floor(end_of_book) + width.micros, next_bucket)
+        end = np.where(np.any(ended, axis=0), width.floor(end_of_book) + width.micros, next_bucket)
         self.has_book = has_book = rows.event[self.starts] == SNAPSHOT
         self.is_open = ~follows & has_book & ~(is_over & (closing == "over"))
         first_bucket = self.bucket[self.starts]
@@ -404,28 +401,16 @@ class _Part:
         rows = self.rows
         last_of_level = self.last_of_level[rows.size[self.last_of_level] > 0]
         kept = last_of_level[self.is_open[self.of[last_of_level]]]
-        has_level = np.zeros(len(self.last), bool)
-        has_level[self.of[kept]] = True
-        empty = self.last[self.is_open & ~has_level]
+        empty = self.last[np.setdiff1d(np.flatnonzero(self.is_open), self.of[kept])]
         index = np.concatenate((kept, empty))
         index = index[np.argsort(self.of[index], kind="stable")]
         run = self.of[index]
-        event = np.full(len(index), CHANGE, np.int8)
-        event[np.flatnonzero(np.diff(run, prepend=-1))] = SNAPSHOT
+        event = np.where(np.diff(run, prepend=-1) != 0, SNAPSHOT, CHANGE).astype(np.int8)
         price = np.where(np.isin(index, empty), np.nan, rows.price[index])
-        return concatenated(
-            [
-                replace(
-                    rows.take(self.last[run]),
-                    ts=self.last_ts[run],
-                    event=event,
-                    side=rows.side[index],
-                    price=price,
-                    size=rows.size[index],
-                    row=np.full(len(index), -1),
-                )
-            ]
-        )
+        state, side, size = rows.take(self.last[run]), rows.side[index], rows.size[index]
+        row = np.full(len(index), -1)
+        books = replace(state, ts=self.last_ts[run], event=event, side=side, price=price, size=size, row=row)
+        return concatenated([books])
 
 
 def ticks(price: Floats) -> Ints:
@@ -450,17 +435,14 @@ def _order(run: Ints, side: NDArray[np.int8], tick: Ints) -> tuple[Ints, Bools]:
     key |= tick
     place_bits = len(key).bit_length()
     if int(key.max(initial=0)).bit_length() + place_bits > 64:
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-    else:
-        # Numbers with their place in the lowest bits are sorted many times faster than places by their numbers.
-        key <<= place_bits
-        packed = key.view(np.uint64)
-        packed |= np.arange(len(packed), dtype=np.uint64)
-        packed.sort()
-        key = (packed >> np.uint64(place_bits)).view(np.int64)
-        packed &= np.uint64((1 << place_bits) - 1)
-        order = packed.view(np.int64)
+        key = np.unique(key, return_inverse=True)[1].astype(np.int64)
+    # Numbers with their place in the lowest bits are sorted many times faster than places by their numbers.
+    key <<= place_bits
+    key |= np.arange(len(key))
+    packed = key.view(np.uint64)
+    packed.sort()
+    key = (packed >> np.uint64(place_bits)).view(np.int64)
+    order = (packed & np.uint64((1 << place_bits) - 1)).view(np.int64)
     return order, np.append(key[1:] != key[:-1], True)[: len(key)]
 
 

@@ -313,13 +313,11 @@ def test_a_dry_run_gives_the_same_report_and_stores_nothing(archive: Archive[Any
     folder = tmp_path / "in"
     folder.mkdir()
     lines(folder / "a.jsonl", EVENTS)
-    lines(folder / "b.jsonl", later(EVENTS[:5], 240))
     (folder / "p.csv").write_text(f"token_id,timestamp,price\n{YES},{START},0.5\n{YES},{START},0.5\n,{START},0.5\n")
     for number in range(2):
+        version = Reader(archive).version("books") if number else None
         dry = archive.add_files(folder, dry_run=True)
         assert (number == 1) == Path(archive.location).exists()
-        version = Reader(archive).version("books") if number else None
-        assert dry.equals(archive.add_files(folder, dry_run=True))
         assert version == (Reader(archive).version("books") if number else None)
         assert dry.equals(archive.add_files(folder))
         lines(folder / "c.jsonl", later(EVENTS, 60))
@@ -327,15 +325,13 @@ def test_a_dry_run_gives_the_same_report_and_stores_nothing(archive: Archive[Any
     assert dry.filter(kind="prices")["reasons"].to_list() == ["1 without a token_id, 1 equal to another row"]
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet"])
-def test_the_sums_of_points_agree_with_what_is_read_back(archive: Archive[Any], tmp_path: Path, end: str) -> None:
+def test_the_sums_of_points_agree_with_what_is_read_back(archive: Archive[Any], tmp_path: Path) -> None:
     """Prices of seconds become one point a minute, and a second import replaces them."""
     frame = pl.DataFrame({
         "timestamp": [START + 20_000 * i for i in range(30)], "asset_id": [YES, NO] * 15,
         "price": [None, *[i / 100 for i in range(29)]],
     })  # fmt: skip
-    path = tmp_path / f"prices.{end}"
-    frame.write_csv(path) if end == "csv" else frame.write_parquet(path)
+    frame.write_parquet(path := tmp_path / "prices.parquet")
     for replaced in (0, 20):
         row = only(archive.add_files(path))
         assert (row["rows"], row["stored"], row["reasons"], row["replaced"]) == (30, 29, "1 without a price", replaced)
@@ -374,21 +370,13 @@ def test_fields_of_snapshots_are_kept_on_request(archive: Archive[Any], tmp_path
     with pytest.raises(ConfigError, match="allowed are hash, last_trade_price, tick_size"):
         md.rebuild([first], keep=["hsah"])
     archive.add_files(lines(tmp_path / "feed.jsonl", [first, EVENTS[3], second]), keep=fields)
-    stored = archive.books(MARKET).select("ts", *fields).unique()
-    assert stored.sort("ts").rows() == books.sort("ts").rows()
-    hours = archive.books(MARKET, resolution="1h").select(fields).unique()
-    assert hours.rows() == [("b", 0.01, 0.5)]
+    nested = md.explode(archive.scan("books", MARKET, nested=True)).collect()
+    for stored in (archive.books(MARKET), archive.scan("books", MARKET).collect(), nested):
+        assert stored.select("ts", *fields).unique().sort("ts").rows() == books.sort("ts").rows()
+    assert archive.books(MARKET, resolution="1h").select(fields).unique().rows() == [("b", 0.01, 0.5)]
     again = Archive(tmp_path / "again", frame="polars")
     again.add(books=archive.books(MARKET))
     assert again.books(MARKET).equals(archive.books(MARKET))
-    nested = md.explode(archive.scan("books", MARKET, nested=True)).collect()
-    for scanned in (archive.scan("books", MARKET).collect(), nested):
-        assert scanned.select("ts", *fields).unique().sort("ts").rows() == stored.sort("ts").rows()
-
-
-def commits(archive: Archive[Any]) -> int:
-    """The number of commits to the books."""
-    return len(list(Path(archive.location, "books", "_delta_log").glob("*.json")))
 
 
 def by_token(archive: Archive[Any]) -> list[tuple[Any, ...]]:
@@ -411,9 +399,9 @@ def test_a_stopped_import_continues_as_if_it_had_not_been(tmp_path: Path) -> Non
     assert by_token(stopped) == by_token(whole)
     rows = [a.coverage().drop("fetched_at").rows() for a in (whole, stopped)]
     assert rows[0] == rows[1]
-    version = commits(stopped)
+    version = Reader(stopped).version("books")
     assert stopped.add_files(files)["note"].to_list() == ["imported before"] * 4
-    assert commits(stopped) == version
+    assert Reader(stopped).version("books") == version
 
 
 def test_an_import_that_fails_anywhere_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
