@@ -59,7 +59,7 @@ def terminal(*words: object, cwd: Path, **env: str) -> str:
 def started(*words: object, cwd: Path, **env: str) -> Any:
     """A command in a process of its own."""
     command = [sys.executable, "-m", "marketdata.cli", *map(str, words)]
-    path = {"PYTHONPATH": str(Path(md.__file__).parents[2]), "PYTHONUNBUFFERED": "1"}
+    path = {"PYTHONPATH": str(Path(md.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, env={**os.environ, **path, **env}
     )
