@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import os
 import subprocess
@@ -13,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 import marketdata as md
 from marketdata.cli import main
 
+# Typer builds all commands for each call, which takes longer than most of them.
+get_command = functools.cache(typer.main.get_command)
 KEY_NAMES = ("MARKETDATA_BASE_URL", "MARKETDATA_API_KEY")
 
 
@@ -35,6 +39,7 @@ def run_command(
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("default")  # as in a process of a user
         patch.chdir(cwd)
+        patch.setattr("typer.main.get_command", get_command)
         for name in KEY_NAMES:
             patch.delenv(name, raising=False)
         for name, value in env.items():

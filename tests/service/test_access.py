@@ -27,14 +27,13 @@ PLANS = {
 
 
 @pytest.mark.fault("S1", "S2", "S3")
-@pytest.mark.parametrize("headers", [
-    [], [""], ["wrong"], ["KEY"], ["kéy"], ["k" * 30_000], ["key", "key"], ["key", "other"], ["other", "key"],
-])  # fmt: skip
-def test_keys_that_are_not_good_get_one_answer(local: Web, headers: list[str]) -> None:
+def test_keys_that_are_not_good_get_one_answer(local: Web) -> None:
     """Missing, empty, wrong, long, doubled and not ASCII: the same 401, and never 500."""
-    sent = [("X-API-Key", key.encode()) for key in headers]
-    answer = local.session.get("/v1/health", headers=sent)
-    assert (answer.status_code, answer.json()) == (401, REFUSED)
+    doubled = (["key", "key"], ["key", "other"], ["other", "key"])
+    for headers in ([], [""], ["wrong"], ["KEY"], ["kéy"], ["k" * 30_000], *doubled):
+        sent = [("X-API-Key", key.encode()) for key in headers]
+        answer = local.session.get("/v1/health", headers=sent)
+        assert (answer.status_code, answer.json()) == (401, REFUSED)
     assert local.get("/v1/health").status == 200
 
 
@@ -75,12 +74,12 @@ def test_a_key_counts_in_its_header_only_and_no_log_shows_it(local: Web, caplog:
 
 
 @pytest.mark.fault("S7")
-@pytest.mark.parametrize("path", ["/v1/nowhere", "/v1", "/v1/", "/v1/markets/x/books", "/v1/health?limit=abc", "/v1//"])
-@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
-def test_the_key_is_asked_first(local: Web, path: str, method: str) -> None:
+def test_the_key_is_asked_first(local: Web) -> None:
     """Below /v1 everything without a key is 401, routes and methods that do not exist included."""
-    answer = local.session.request(method, path)
-    assert (answer.status_code, answer.json()) == (401, REFUSED)
+    for path in ("/v1/nowhere", "/v1", "/v1/", "/v1/markets/x/books", "/v1/health?limit=abc", "/v1//"):
+        for method in ("GET", "POST", "OPTIONS"):
+            answer = local.session.request(method, path)
+            assert (answer.status_code, answer.json()) == (401, REFUSED)
 
 
 @pytest.mark.fault("S8", "S43")

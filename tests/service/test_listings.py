@@ -83,14 +83,16 @@ def test_listings_refuse_what_they_do_not_know(local: Web, params: dict) -> None
     assert local.get("/v1/events", start_date_min="soon").status == 400
 
 
-@pytest.mark.parametrize("path", ["/v1/series", "/v1/events", "/v1/markets", "/coverage"])
-def test_a_misspelt_filter_is_refused(local: Web, path: str) -> None:
+def test_a_misspelt_filter_is_refused(local: Web) -> None:
     """It is 422 and names the filters that there are; it never lists everything."""
-    answer = local.get(path, query="rain", states="open")
-    assert answer.status == 422
-    assert [item["loc"] for item in answer.body["detail"]] == [["query", "query"], ["query", "states"]]
-    for item in answer.body["detail"]:
-        assert {"limit", "cursor", "search", "sort", "order", "status", "tags"} <= set(re.findall(r"\w+", item["msg"]))
+    for path in ("/v1/series", "/v1/events", "/v1/markets", "/coverage"):
+        answer = local.get(path, query="rain", states="open")
+        assert answer.status == 422
+        assert [item["loc"] for item in answer.body["detail"]] == [["query", "query"], ["query", "states"]]
+        for item in answer.body["detail"]:
+            assert {"limit", "cursor", "search", "sort", "order", "status", "tags"} <= set(
+                re.findall(r"\w+", item["msg"])
+            )
 
 
 texts = st.sampled_from(["", "a", "b", "Ab", "B a", "ß", "2026-01-02T00:00:00Z"])

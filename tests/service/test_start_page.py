@@ -292,6 +292,7 @@ def requests_of(page: Browser) -> list[str]:
     ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("plan", "said", "asked"),
     [
@@ -325,6 +326,7 @@ def test_each_kind_of_plan_is_shown_what_it_allows(
     assert page.log() == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("width", "scheme"), [(375, "dark"), (1280, "light")])
 def test_the_page_fits_its_screen(window: Browser, planned: Service, width: int, scheme: str) -> None:
     """At 375 and 1280 pixels, light and dark: nothing is wider, eleven markets take 1,000, and no field is cut."""
@@ -347,44 +349,6 @@ def test_the_page_fits_its_screen(window: Browser, planned: Service, width: int,
     finally:
         window.phone(0, 0)
         window.call("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
-
-
-def test_figures_are_rounded_alike(window: Browser, planned: Service) -> None:
-    """A spread that rounds to zero has no sign, and a sum has the digits of its sizes."""
-    page = opened(window, planned, "all")
-    choose(page, 1)
-    assert "-0.000" not in page.text("#market")
-    assert "Spread\n0.000" in page.text("#readout")
-    choose(page, 2)
-    page.wait(lambda: page.run(ROWS, "#asks tr") == [["0.600", "20.25", "20.75"], ["0.500", "0.50", "0.50"]])
-    assert page.run(ROWS, "#bids tr") == [["0.400", "10.50", "10.50"]]
-
-
-def test_more_than_ten_outcomes_are_a_list_to_choose_from(window: Browser) -> None:
-    """Below that they are radio buttons; what is chosen is drawn, and one level more is "1 more ask"."""
-    archive = MemoryArchive(simulated=True)
-    for name, count in (("few", 10), ("many", 11)):
-        archive.add_market(name, {f"Team {i}": f"{name}{i}" for i in range(count)})
-        asks = [(0.5 + k / 100, 1.0) for k in range(11)]
-        archive.put("books", name, f"{name}{count - 1}", START, ([(0.4, 8.0)], asks))
-    with serve(archive) as service:
-        window.open("about:blank")
-        window.open(f"{service.base_url}/#key={service.api_key}")
-        window.wait(lambda: loaded(window) or window.text("#busy"))
-        shapes = []
-        for place in (0, 1):
-            window.run("document.querySelectorAll('#markets button')[arguments[0]].click()", place)
-            kinds = ("input[type=radio]", "select", "option")
-            shapes.append(
-                [window.run("return document.querySelectorAll(arguments[0]).length", f"#outcomes {k}") for k in kinds]
-            )
-        assert sorted(shapes) == [[0, 1, 11], [10, 0, 0]]
-        window.run("document.querySelectorAll('#markets button')[arguments[0]].click()", shapes.index([0, 1, 11]))
-        window.run(
-            "const s = document.querySelector('#outcomes select'); s.value = 10; s.dispatchEvent(new Event('change'))"
-        )
-        window.wait(lambda: window.run(ROWS, "#bids tr") == [["0.400", "8.00", "8.00"]])
-        assert window.text("#middle").strip() == "spread 0.100 \u00b7 1 more ask"
 
 
 def test_the_interface_is_described_on_a_readable_page(window: Browser, shown: Service) -> None:
