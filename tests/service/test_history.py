@@ -256,7 +256,7 @@ def test_points_are_under_the_labels_of_their_tokens(tmp_path) -> None:
         body = web.history("prices", market).body
         assert body["tokens"] == served
         point = {"t": "2026-01-05T00:00:00Z", "p": 0.25, "volume_24h": 3.0}
-        assert body["data"] == dict.fromkeys(served, [point])
+        assert body["data"] == {label: [point] for label in served}
 
 
 @pytest.mark.fault("S47")
