@@ -112,7 +112,9 @@ def by_market(columns: Columns, counts: Counts) -> Sets:
 def by_event(columns: Columns, events: Sequence[Event]) -> tuple[Sets, Ints]:
     """The entries by event and time, and whether each is of `YES`, `NO` or `NONE`; only a basket is complete."""
     number = {market: i for i, event in enumerate(events) for market in event.markets}
-    side = {(m, token): i for e in events for m, pair in e.markets.items() for i, token in enumerate(pair)}
+    side: dict[tuple[str | None, ...], int] = {
+        (m, token): i for e in events for m, pair in e.markets.items() for i, token in enumerate(pair)
+    }
     group = np.array([number.get(token.market_id, NONE) for token in columns.tokens], np.int64)
     sizes = np.array([len(event.markets) if event.is_basket else 0 for event in events], np.int64)
     sides = np.array([side.get(token[:2], NONE) for token in columns.tokens], np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,15 +73,13 @@ def mean_interval(
     return float(ends[0]), float(ends[1])
 
 
-def means(
-    values: Floats, group: Ints, count: int, cluster: Ints, sampling: Sampling | None
-) -> dict[str, Floats | Ints]:
+def means(values: Floats, group: Ints, count: int, cluster: Ints, sampling: Sampling | None) -> dict[str, Any]:
     """The mean of each of ``count`` groups over its values that are no NaN, and with a sampling its interval."""
     rows = []
     for number_of_group in range(count):
         inside = (group == number_of_group) & ~np.isnan(values)
         _, which = np.unique(cluster[inside], return_inverse=True)
-        weight, total = np.bincount(which).astype(float), np.bincount(which, values[inside])
+        weight, total = np.bincount(which).astype(float), np.bincount(which, values[inside]).astype(float)
         mean = values[inside].mean() if inside.any() else np.nan
         ends = mean_interval(total, weight, sampling) if sampling else ()
         rows.append((inside.sum(), effective(weight), mean, *ends))
@@ -112,12 +110,12 @@ class Forecasts(NamedTuple):
 
     def take(self, rows: Ints | NDArray[np.bool_]) -> Forecasts:
         """The forecasts at these positions."""
-        return Forecasts(*(values[rows] for values in self))
+        return Forecasts(self.market[rows], self.p[rows], self.paid[rows], self.points[rows])
 
     def clustered(self, cluster: Ints, values: Floats) -> tuple[Floats, Floats]:
         """Sums of values, and numbers of forecasts, of each cluster, given the cluster of each market."""
         _, which = np.unique(cluster[self.market], return_inverse=True)
-        return np.bincount(which, values), np.bincount(which, self.points)
+        return np.bincount(which, values).astype(float), np.bincount(which, self.points).astype(float)
 
 
 def overall(forecasts: Forecasts, loss: Loss, cluster: Ints, sampling: Sampling | None, worst: float) -> list[float]:

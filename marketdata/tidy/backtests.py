@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -126,9 +127,9 @@ def _reader(view: View, columns: Data) -> Callable[[int], Any]:
         levels = np.stack(columns.levels(), axis=1)
         ends = np.append(0, np.cumsum(columns.counts)).tolist()
         return lambda i: Book(levels[ends[2 * i] : ends[2 * i + 1]], levels[ends[2 * i + 1] : ends[2 * i + 2]])
-    values = {c: np.where(np.isnan(column), None, column).tolist() for c, column in columns.values.items()}
+    values = {c: [None if math.isnan(v) else v for v in column.tolist()] for c, column in columns.values.items()}
     if view == "prices":
-        return values["price"].__getitem__
+        return lambda i: values["price"][i]
     return lambda i: {c: column[i] for c, column in values.items()}
 
 

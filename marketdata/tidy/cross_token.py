@@ -347,7 +347,8 @@ def _events(markets: Any) -> list[Event]:
                 "with two, Yes first."
             )
         said.add(is_basket)
-        if pairs.setdefault(str(market), tokens) != tokens:
+        pair = tokens if len(tokens) == 2 else ()
+        if pairs.setdefault(str(market), pair) != pair:
             raise NotTidyError(f"Market {market!r} has two records that differ; keep the right one.")
     for event, (_, said) in event_of.items():
         if len(said) > 1:

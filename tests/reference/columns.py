@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -25,3 +26,14 @@ def coded_series(tokens: Sequence[Token], token: Any, ts: Ints, values: Mapping[
 def levels_of(books: Books) -> Floats:
     """The levels of books as (price, size) pairs, as `coded_books` takes them."""
     return np.stack(books.levels(), axis=1)
+
+
+def ladders(books: Books) -> dict[tuple[Token, int], tuple[list[list[Fraction]], list[list[Fraction]]]]:
+    """Bids and asks of each token and time, as [price, size] in fractions."""
+    out, at = {}, 0
+    for i, ts in enumerate(books.ts.tolist()):
+        bids, asks = books.counts[2 * i : 2 * i + 2].tolist()
+        levels = [[*map(Fraction, level)] for level in levels_of(books)[at : at + bids + asks].tolist()]
+        at += bids + asks
+        out[books.tokens[books.token[i]], ts] = levels[:bids], levels[bids:]
+    return out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 from hypothesis import strategies as st
@@ -55,3 +57,28 @@ def forecasts(draw: st.DrawFn) -> Series:
 
 def in_kind(frame: pl.DataFrame, kind: str) -> Any:
     return {"polars": lambda: frame, "pandas": frame.to_pandas, "arrow": frame.to_arrow, "lazy": frame.lazy}[kind]()
+
+
+def plain(frame: Any) -> list[tuple[Any, ...]]:
+    """Rows of a frame without times; null and NaN are None."""
+    data = nw.from_native(frame)
+    data = data.collect() if isinstance(data, nw.LazyFrame) else data
+    names = [c for c in ("market_id", "token_id", "token_label") if c in data.columns]
+    values = data.with_columns(nw.col(c).cast(nw.String) for c in names).rows()
+    return [tuple(None if isinstance(v, float) and math.isnan(v) else v for v in row) for row in values]
+
+
+def books_of(mid: Any, signal: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Books of one level per side around the mids of markets (rows) at minutes (columns), and a frame of a signal."""
+    markets, minutes = mid.shape
+    ids = np.repeat([f"m{i:03}" for i in range(markets)], minutes)
+    ts = pl.datetime(2026, 1, 1, time_unit="us", time_zone="UTC") + pl.duration(minutes="minute")
+    table = pl.DataFrame({
+        "minute": np.tile(np.arange(minutes), markets), "mid": mid.ravel(), "signal": signal.ravel(),
+    }).with_columns(ts=ts, market_id=ids, token_id=ids, token_label=pl.lit("Yes"))  # fmt: skip
+    head = ["ts", "market_id", "token_id", "token_label"]
+    levels = [
+        table.select(*head, side=pl.lit(side), level=pl.lit(0), price=pl.col("mid") + sign * 0.005, size=100.0)
+        for side, sign in (("bid", -1), ("ask", 1))
+    ]
+    return pl.concat(levels), table.select(*head[:3], "signal")

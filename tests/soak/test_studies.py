@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from reference.markets import books_of
 
 import marketdata as md
 
@@ -34,24 +35,14 @@ def study(process: str, markets: int, seed: int, cluster: str) -> bool:
     """Whether the interval of the gross return of the upper half of a random signal contains 0."""
     rng = np.random.default_rng(seed)
     steps = moves(process, markets, rng)
-    mid = 0.5 + np.cumsum(steps, axis=1) - steps
+    # A signal that most rows of a market share, as signals do.
+    signal = rng.standard_normal((markets, 1)) + 0.5 * rng.standard_normal((markets, MINUTES))
+    books, signals = books_of(0.5 + np.cumsum(steps, axis=1) - steps, signal)
     ids = [f"m{i:03}" for i in range(markets)]
-    start = pl.datetime(2026, 1, 1, time_unit="us", time_zone="UTC")
-    table = pl.DataFrame({
-        "market_id": np.repeat(ids, MINUTES), "token_id": np.repeat(ids, MINUTES), "token_label": "Yes",
-        "minute": np.tile(np.arange(MINUTES), markets), "mid": mid.ravel(),
-        # a signal that most rows of a market share, as signals do
-        "signal": (rng.standard_normal((markets, 1)) + 0.5 * rng.standard_normal((markets, MINUTES))).ravel(),
-    }).with_columns(ts=start + pl.duration(minutes="minute"))  # fmt: skip
-    head = ["ts", "market_id", "token_id", "token_label"]
-    books = pl.concat([
-        table.select(*head, side=pl.lit(side), level=pl.lit(0), price=pl.col("mid") + sign * 0.005, size=100.0)
-        for side, sign in (("bid", -1), ("ask", 1))
-    ])  # fmt: skip
     events = pl.DataFrame({"market_id": ids, "token_id": ids, "event_slug": [f"e{i // 5}" for i in range(markets)]})
     events = events.with_columns(payoff=pl.lit(None, pl.Float64))
     done = md.study(
-        books, table.select(*head[:3], "signal"), "1m", quantiles=2, latency="0s", cluster=cluster, seed=seed,
+        books, signals, "1m", quantiles=2, latency="0s", cluster=cluster, seed=seed,
         outcomes=events, resamples=500,
     )  # fmt: skip
     low, high = done.table.select("gross_low", "gross_high").row(-1)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.columns import levels_of
+from reference.columns import ladders
 from reference.fills import MINUTE, as_floats, called, settled_cases, signals_of
 from reference.kinds import close, fewest, of_kind, rows
 from reference.measures import SLACK, taken
@@ -21,20 +21,11 @@ from marketdata.points.schema import TOLERANCE
 from marketdata.times import to_datetime
 
 
-def books_of(books: Any) -> dict[Any, dict[int, tuple[Any, Any]]]:
-    """Bids and asks of each token at each time, in fractions."""
-    at, out = 0, defaultdict(dict)  # type: ignore[var-annotated]
-    for i in range(len(books)):
-        nb, na = books.counts[2 * i], books.counts[2 * i + 1]
-        exact = [(Fraction(p), Fraction(s)) for p, s in levels_of(books)[at : at + nb + na].tolist()]
-        at += nb + na
-        out[tuple(books.tokens[books.token[i]][:2])][int(books.ts[i])] = (exact[:nb], exact[nb:])
-    return out
-
-
 def plain(books: Any, fills: list[dict[str, Any]], ends: Any, payoffs: Any, cash: float) -> dict[str, list[Any]]:
     """Row after row: what was bought and sold so far, and what the latest book of each token says."""
-    known = books_of(books)
+    known: dict[Any, dict[int, Any]] = defaultdict(dict)
+    for (token, ts), sides in ladders(books).items():
+        known[token[:2]][ts] = sides
     fills = [{**f, "ts": int(f["ts"].timestamp() * 1e6 + 0.5)} for f in fills if f["shares"] > 0]
     held_by = {(f["market_id"], f["token_id"]) for f in fills}
     over = {who: ends[who[0]] // MINUTE * MINUTE for who in held_by if who[0] in ends and who in payoffs}

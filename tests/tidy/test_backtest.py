@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,33 +126,12 @@ def small() -> pl.DataFrame:
     )
 
 
-def option(token: str) -> Any:
-    """A binary option of nautilus_trader, as the guide makes it."""
-    instruments = pytest.importorskip(
-        "nautilus_trader.model.instruments", reason="nautilus_trader is not installed: make handover"
-    )
-    from nautilus_trader.model.currencies import USDC
-    from nautilus_trader.model.enums import AssetClass
-    from nautilus_trader.model.identifiers import InstrumentId, Symbol
-    from nautilus_trader.model.objects import Price, Quantity
-
-    return instruments.BinaryOption(
-        instrument_id=InstrumentId.from_str(f"{token}.MARKETDATA"), raw_symbol=Symbol(token), outcome="Yes",
-        description="Will it rain?", asset_class=AssetClass.ALTERNATIVE, currency=USDC, price_precision=3,
-        price_increment=Price.from_str("0.001"), size_precision=2, size_increment=Quantity.from_str("0.01"),
-        activation_ns=0, expiration_ns=0, max_quantity=None, min_quantity=None, maker_fee=Decimal(0),
-        taker_fee=Decimal(0), ts_event=0, ts_init=0,
-    )  # fmt: skip
-
-
 def test_nautilus_trader_reads_the_records() -> None:
     """Its own types take the records and give them back."""
-    yes = option("1")
-    from nautilus_trader.model import data
-
+    data = pytest.importorskip("nautilus_trader.model.data", reason="nautilus_trader is not installed: make handover")
     for kind, name in (("quotes", "QuoteTick"), ("depth", "OrderBookDepth10")):
         reader = getattr(data, name)
-        for record in md.to_nautilus(small(), yes, "1m", kind=kind):  # type: ignore[arg-type]
+        for record in md.to_nautilus(small(), YES, "1m", kind=kind):  # type: ignore[arg-type]
             read_back = reader.to_dict(reader.from_dict(record))
             for key in ("instrument_id", "ts_event", "bid_price", "bid_counts", "ask_counts"):
                 assert read_back.get(key) == record.get(key)

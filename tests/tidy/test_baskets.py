@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.columns import ladders
 from reference.fees import exact, legs
 from reference.kinds import KINDS, close, fewest, of_kind, rows
 from reference.markets import pairs, tops
@@ -57,27 +57,18 @@ def times(books: Any, event: dict[str, Any]) -> list[int]:
     return sorted({int(ts) for ts, market in zip(books.ts, tokens, strict=True) if market in event["legs"]})
 
 
-def asks(books: Any) -> dict[tuple[str, str, int], list[tuple[Fraction, Fraction]]]:
-    """The levels of the ask side of each snapshot."""
-    frame = to_frame(books, "polars").filter(pl.col("side").cast(pl.String) == "ask").drop_nulls("price")
-    out = defaultdict(list)
-    for ts, market, token, _, _, _, price, size in rows(frame):
-        out[market, token, ts].append((Fraction(price), Fraction(size)))
-    return out
-
-
 @fewest
 @given(kind=st.sampled_from(KINDS), case=cases(), size=st.sampled_from([None, 0.5, 100, 1e5]))
 def test_costs_of_a_basket_equal_a_plain_walk(kind: str, case: Any, size: float | None) -> None:
     """All Yes and all No, level by level with fees; null where a leg lacks depth, or the event is no basket."""
     books, records, events = case
-    ladders = asks(books)
+    sides = {(*token[:2], ts): asks for (token, ts), (_, asks) in ladders(books).items()}
     want = []
     for name, event in sorted(events.items()):
         for ts in times(books, event):
             row: list[Any] = [ts, name, len(event["legs"])]
             for side, pays in ((0, 1), (1, len(event["legs"]) - 1)):
-                each = [ladders.get((market, ids[side], ts), []) for market, ids in event["legs"].items()]
+                each = [sides.get((market, ids[side], ts), []) for market, ids in event["legs"].items()]
                 sets = (
                     None if not all(each) else min(levels[0][1] for levels in each) if size is None else Fraction(size)
                 )

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.columns import levels_of
+from reference.columns import ladders
 from reference.fills import MINUTE, as_floats, called, cases, settled_cases, signals_of
 from reference.kinds import fewest, of_kind, rows
 
@@ -24,13 +24,8 @@ def plain(books: Any, orders: list[tuple[Any, ...]], options: dict[str, Any], en
 
     ``ends``: when markets resolved, from which on no order is filled.
     """
-    at, levels, ends = 0, {}, ends or {}
+    ends, levels = ends or {}, {at: {"sell": bids, "buy": asks} for at, (bids, asks) in ladders(books).items()}
     latency, exit_after, rate = options["latency"], options["exit_after"], options["fees"]
-    for i in range(len(books)):
-        nb, na = books.counts[2 * i], books.counts[2 * i + 1]
-        exact = [[Fraction(p), Fraction(s)] for p, s in levels_of(books)[at : at + nb + na].tolist()]
-        at += nb + na
-        levels[books.tokens[books.token[i]], int(books.ts[i])] = {"sell": exact[:nb], "buy": exact[nb:]}
     held: dict[Any, Fraction] = defaultdict(Fraction)
     queue = [
         (ts + latency * MINUTE, i, ts, who, side, Fraction(size), lim)

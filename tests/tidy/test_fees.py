@@ -94,11 +94,13 @@ def test_fields_of_the_venue_come_through_archive_and_service(tmp_path: Path) ->
     """Fees and baskets need no other records than those that an archive keeps and a service serves."""
     archive = md.Archive(tmp_path, frame="polars")
     facts = {"negRisk": True, "negRiskAugmented": False, "event_id": "9", "event_slug": "e", "question": "q"}
+    fees_of = {
+        "rain": {"feeSchedule": {"exponent": 1, "rate": 0.05}, "feesEnabled": True},
+        "snow": {"feesEnabled": False},
+    }
     archive.add(markets=[
-        {"id": "rain", "slug": "a", "tokens": [{"id": "12", "label": "Yes"}, {"id": "11", "label": "No"}],
-         "feesEnabled": True, "feeSchedule": {"exponent": 1, "rate": 0.05, "takerOnly": True}, **facts},
-        {"id": "snow", "slug": "b", "tokens": [{"id": "21", "label": "Yes"}, {"id": "22", "label": "No"}],
-         "feesEnabled": False, **facts},
+        {"id": market, "slug": market, "tokens": [{"id": yes}, {"id": no}], **fees_of[market], **facts}
+        for market, yes, no in (("rain", "12", "11"), ("snow", "21", "22"))
     ])  # fmt: skip
     with md.serve(archive) as service, md.Client(service.base_url, service.api_key, frame="polars") as client:
         served = client.markets()

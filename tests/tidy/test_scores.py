@@ -19,7 +19,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from reference.bootstrap import studentized
 from reference.kinds import KINDS, close, fewest, of_kind
-from reference.markets import forecasts, in_kind
+from reference.markets import forecasts, in_kind, plain
 
 import marketdata as md
 from marketdata.points.scores import Sampling, mean_interval, share_interval
@@ -30,15 +30,6 @@ pytestmark = [
 ]
 WON = {"m0": "00", "m1": "11", "m2": None}
 LOG_CLIP = 1e-6
-
-
-def plain(frame: Any) -> list[tuple[Any, ...]]:
-    """Rows of a frame without times."""
-    data = nw.from_native(frame)
-    data = data.collect() if isinstance(data, nw.LazyFrame) else data
-    names = [c for c in ("market_id", "token_id", "token_label") if c in data.columns]
-    found = data.with_columns(nw.col(c).cast(nw.String) for c in names).rows()
-    return [tuple(None if isinstance(v, float) and math.isnan(v) else v for v in row) for row in found]
 
 
 def resolved(columns: Any, of: str) -> list[tuple[Any, Fraction, int]]:

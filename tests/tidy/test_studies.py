@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.kinds import close
+from reference.markets import books_of, in_kind, plain
 
 import marketdata as md
 from marketdata.points.scores import Sampling, mean_interval
@@ -26,17 +27,6 @@ entries = st.tuples(
     st.sampled_from("abc"), st.sampled_from("12"), st.sampled_from(["x", "y", None]),
     st.one_of(st.none(), st.integers(-8, 8).map(float)),
 )  # fmt: skip
-
-
-def of(kind: str, frame: pl.DataFrame) -> Any:
-    return {"pandas": frame.to_pandas, "polars": frame.clone, "lazy": frame.lazy, "arrow": frame.to_arrow}[kind]()
-
-
-def plain(frame: Any) -> list[tuple[Any, ...]]:
-    """Rows of a frame without ts."""
-    frame = frame.collect() if isinstance(frame, pl.LazyFrame) else frame
-    data = pl.DataFrame(frame) if not isinstance(frame, pl.DataFrame) else frame
-    return [tuple(None if isinstance(v, float) and math.isnan(v) else v for v in row) for row in data.rows()]
 
 
 @given(
@@ -71,8 +61,8 @@ def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, yes: bo
         effective = points**2 / float((weight**2).sum()) if points else 0.0
         want.append((*key, len(held), points, effective, mean, *(None if math.isnan(e) else e for e in ends)))
     options: Any = {"interval": 0.9, "resamples": 30, "seed": 2, **({"by": "group"} if by else {})}
-    got = md.cluster_mean(of(kind, frame), "value", **options)
-    assert type(got) is type(of(kind, frame))
+    got = md.cluster_mean(in_kind(frame, kind), "value", **options)
+    assert type(got) is type(in_kind(frame, kind))
     assert close(plain(got), want, digits=1e-9, least=1e-12)
 
 
@@ -106,22 +96,7 @@ def walk(markets: int, minutes: int = 30, edge: float = 0.0, seed: int = 0) -> t
     rng = np.random.default_rng(seed)
     signal = rng.choice([-1.0, 1.0], (markets, minutes))
     moves = 0.004 * rng.standard_normal((markets, minutes)) + edge * signal
-    mid = np.clip(0.5 + np.cumsum(moves, axis=1) - moves, 0.05, 0.95)
-    ts = pl.datetime_range(
-        pl.datetime(2026, 1, 1), pl.datetime(2026, 1, 1) + pl.duration(minutes=minutes - 1), "1m", time_unit="us",
-        time_zone="UTC", eager=True,
-    )  # fmt: skip
-    ids = [f"m{i:03}" for i in range(markets)]
-    table = pl.DataFrame({
-        "ts": pl.concat([ts] * markets), "market_id": np.repeat(ids, minutes), "token_id": np.repeat(ids, minutes),
-        "token_label": ["Yes"] * (markets * minutes), "mid": mid.ravel(), "signal": signal.ravel(),
-    })  # fmt: skip
-    half, head = 0.005, ["ts", "market_id", "token_id", "token_label"]
-    levels = [
-        table.select(*head, side=pl.lit(side), level=pl.lit(0), price=pl.col("mid") + sign * half, size=100.0)
-        for side, sign in (("bid", -1), ("ask", 1))
-    ]
-    return pl.concat(levels), table.select(*head[:3], "signal")
+    return books_of(np.clip(0.5 + np.cumsum(moves, axis=1) - moves, 0.05, 0.95), signal)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "lazy"])
@@ -130,8 +105,8 @@ def test_a_study_equals_the_means_of_its_rows(kind: str) -> None:
     books, signal = walk(12)
     signal = signal.with_columns(signal=pl.col("signal") * pl.int_range(pl.len()).mod(17))
     options: Any = {"fees": 0.01, "latency": "1m", "tolerance": "1m"}
-    table = md.study(of(kind, books), signal, "3m", quantiles=3, resamples=50, **options).table
-    assert type(table) is type(of(kind, books))
+    table = md.study(in_kind(books, kind), signal, "3m", quantiles=3, resamples=50, **options).table
+    assert type(table) is type(in_kind(books, kind))
     returns = md.forward_returns(books, "3m", **options).join(signal, on=["ts", "market_id", "token_id"])
     below = pl.col("signal").rank("min") - 1 + (pl.len().over("signal") / 2)
     returns = returns.with_columns(number=(below / pl.len() * 3).floor())
