@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import vcr
-from vcr.serializers import yamlserializer
 
 import marketdata as md
 from marketdata.testing import vcr_config
@@ -27,16 +26,6 @@ HEAD = (
 NOW = 1_767_225_600.0  # 2026-01-01
 DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
 LARGEST = 20_000  # bytes
-
-
-class Headed:
-    """YAML that says where it comes from."""
-
-    @staticmethod
-    def serialize(cassette: dict[str, Any]) -> str:
-        return HEAD + yamlserializer.serialize(cassette)
-
-    deserialize = staticmethod(yamlserializer.deserialize)
 
 
 def record(name: str, scene: Scene, archive: md.Archive) -> int:
@@ -58,14 +47,14 @@ def record(name: str, scene: Scene, archive: md.Archive) -> int:
             return {**answer, "headers": {n: [DATE] if n == "date" else v for n, v in answer["headers"].items()}}
 
         recorder = vcr.VCR(**{**config, "before_record_request": moved, "before_record_response": dated})
-        recorder.register_serializer("headed", Headed)
         with (
-            recorder.use_cassette(str(path), serializer="headed", record_mode="all"),
+            recorder.use_cassette(str(path), record_mode="all"),
             contextlib.suppress(md.MarketDataError),
             md.Client(service.base_url, key, **scene.client) as client,
         ):
             scene.call(client)
-    text = path.read_text(encoding="utf-8")
+    text = HEAD + path.read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     assert key not in text
     assert len(text.encode()) < LARGEST, f"{path.name} has {len(text.encode())} bytes"
     return len(text.encode())

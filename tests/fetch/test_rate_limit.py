@@ -5,16 +5,13 @@ import heapq
 import itertools
 import random
 import threading
-import time
 
 import pytest
 from reference.clocks import SOON, stop_time
-from reference.faults import ok, refuse
+from reference.faults import ok
 
-import marketdata.testing
 from marketdata.clock import Clock
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
-from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.threads import worker_count
 
 
@@ -185,16 +182,3 @@ def test_usage_without_a_number_is_ignored(server, transport, body) -> None:
     transport.learn_limits()
     assert not transport.pacer.known
     assert len(server.asks) == 1
-
-
-def test_a_client_waits_for_nothing_in_testing_mode(server, monkeypatch) -> None:
-    """The clock tells how long it would have waited."""
-    stop_time(monkeypatch)
-    transport = Transport(server.base_url, "testing-mode-key-0123", pacer=Pacer())
-    server.script = [refuse(429, Retry_After="100"), refuse(503, Retry_After="50")]
-    began = time.monotonic()
-    with marketdata.testing.no_waiting() as clock:
-        assert transport.get(["x"]).attempts == 3
-    assert 150 <= clock.slept <= 153
-    assert time.monotonic() - began < 100
-    transport.close()

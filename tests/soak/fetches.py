@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +23,7 @@ from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.windows import Window
 from marketdata.resolution import BucketWidth
-from marketdata.times import parse_iso
+from marketdata.times import parse_iso, to_text
 
 KEY = "canary-key-0123456789-abcd"
 Fault = Callable[[Oracle, Ask, random.Random], Act]
@@ -66,12 +65,8 @@ def _shuffle(body: dict[str, Any], oracle: Oracle, ask: Ask, draw: random.Random
 def _stray(body: dict[str, Any], oracle: Oracle, ask: Ask, draw: random.Random) -> None:
     label = draw.choice(list(body["data"]))
     outside = START - draw.randint(1, 99) * MINUTE
-    body["data"][label].insert(0, {**oracle.point(*next(k for k in oracle.points)), "t": f"{_text(outside)}"})
+    body["data"][label].insert(0, {**oracle.point(*next(k for k in oracle.points)), "t": to_text(outside)})
     body["metadata"]["count"] += 1
-
-
-def _text(micros: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(micros // 1_000_000))
 
 
 def _expire(oracle: Oracle, ask: Ask, draw: random.Random) -> Act:
@@ -98,7 +93,6 @@ FAULTS: dict[str, Fault] = {
     "502": lambda *_: Act(status=502, body=b"<html>Bad gateway").with_header("Content-Type", "text/html"),
     "503": lambda *_: refuse(503, "busy", Retry_After="3"),
     "504": lambda *_: refuse(504),
-    "408": lambda *_: refuse(408),
     "429": lambda *_: refuse(429, "Rate limit exceeded.", Retry_After="2"),
     "429 bare": lambda *_: refuse(429),
     "html": lambda *_: ok({}).with_header("Content-Type", "text/html"),
