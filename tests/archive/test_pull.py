@@ -58,23 +58,18 @@ def test_a_second_pull_makes_no_request(archive: Archive, source: Source) -> Non
 
 
 def test_only_the_gaps_are_asked_for(archive: Archive, source: Source) -> None:
-    """A range that is partly held is asked for only where it is not."""
+    """A range that is partly stored is requested only where it is not; a dry run says so and fetches nothing."""
     archive.pull(source, M, views=["books"], start=minute(30), end=minute(60))
     source.requests.clear()
+    plan = archive.pull(source, M, views=["books"], start=minute(0), end=minute(120), dry_run=True)
+    ranges = [(row["start"].timestamp(), row["end"].timestamp()) for row in plan.rows(named=True)]
+    assert ranges == [(minute(0), minute(30)), (minute(60), minute(120))]
+    assert source.asked == []
+    assert states(archive) == [(30, 60, "final")]
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(120))
     asked = {t for _, _, r in source.asked for t in range(r.start, r.end, MINUTE)}
     assert asked == {START + n * MINUTE for n in [*range(30), *range(60, 120)]}
     assert states(archive) == [(0, 120, "final")]
-
-
-def test_a_dry_run_says_what_a_pull_would_ask(archive: Archive, source: Source) -> None:
-    """With dry_run the gaps are told, nothing is fetched and coverage is as it was."""
-    archive.pull(source, M, views=["prices"], start=minute(0), end=minute(10))
-    source.requests.clear()
-    plan = archive.pull(source, M, views=["prices"], start=minute(0), end=minute(60), dry_run=True)
-    assert [(r["start"].timestamp(), r["end"].timestamp()) for r in plan.rows(named=True)] == [(minute(10), minute(60))]
-    assert source.asked == []
-    assert states(archive, "prices") == [(0, 10, "final")]
 
 
 def test_an_event_and_a_series_stand_for_their_markets(archive: Archive, source: Source) -> None:
@@ -198,11 +193,13 @@ def test_a_local_clock_ahead_finalises_nothing(
 
 @pytest.mark.fault("AR25")
 def test_a_revised_bucket_counts_only_with_refresh(archive: Archive, source: Source) -> None:
-    """A final bucket that the source revises stays, until a refresh: then the last fetch wins."""
+    """A final bucket that the source revises or withdraws stays, until a refresh: then the last fetch wins."""
     archive.pull(source, M, views=["prices"], start=minute(0), end=minute(60))
+    before = held(archive)
     source.points["prices", M, 1, 30] = 0.9
+    del source.points["prices", M, 0, 35]
     archive.pull(source, M, views=["prices"], start=minute(0), end=minute(60))
-    assert held(archive)["prices", M, 1, 30] == 0.03
+    assert held(archive) == before
     archive.pull(source, M, views=["prices"], start=minute(20), end=minute(40), refresh=True)
     assert held(archive) == {k: v for k, v in truth(source, below=60).items() if k[0] == "prices"}
     assert archive.verify().is_empty()
@@ -224,15 +221,6 @@ def test_an_empty_answer_near_now_is_asked_again_before_it_is_believed(archive: 
     assert states(archive, "prices") == [(200, 300, "final")]
 
 
-@pytest.mark.fault("AR27")
-def test_an_empty_answer_from_long_ago_is_final(archive: Archive, source: Source) -> None:
-    """No points of a range that ended more than a week ago: nothing more will come."""
-    source.now = START + 30 * DAY * MINUTE
-    archive.pull(source, M, views=["prices"], start=minute(200), end=minute(300))
-    assert states(archive, "prices") == [(200, 300, "final")]
-    assert archive.prices(M, minute(200), minute(300)).is_empty()
-
-
 @pytest.mark.fault("AR28")
 def test_a_walk_without_a_proven_end_is_not_final(archive: Archive, source: Source) -> None:
     """The last page of an unverified walk is held but unverified, and asked for again."""
@@ -250,13 +238,6 @@ def test_batches_of_any_size_hold_the_same(archive: Archive, source: Source, mon
     archive.pull(source, M, views=["books"], start=minute(0), end=minute(60))
     assert states(archive) == [(0, 60, "final")]
     assert held(archive) == {k: v for k, v in truth(source, below=60).items() if k[0] == "books"}
-
-
-def test_an_unknown_market_does_not_keep_others_from_coming(archive: Archive, source: Source) -> None:
-    """What exists is pulled, then the service's own error tells of the name that does not."""
-    with pytest.raises(StopIteration):
-        archive.pull(source, [M, "no-such"], views=["prices"], start=minute(0), end=minute(20))
-    assert states(archive, "prices") == [(0, 20, "final")]
 
 
 @pytest.mark.fault("AR9")

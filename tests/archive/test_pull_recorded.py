@@ -98,20 +98,6 @@ def test_points_where_the_service_is_silent_near_now_are_asked_again_three_times
     assert pull(archive, source, 100, 130) == []
 
 
-def test_what_the_service_has_later_replaces_what_was_added(archive: Archive, source: Source) -> None:
-    """A silent service that wakes gives its points, and those that it still lacks stay."""
-    mine = {(0, n): 0.5 for n in range(100, 130)}
-    add(archive, mine)
-    source.now = START + 300 * MINUTE
-    pull(archive, source, 100, 130)
-    theirs = {(0, n): 0.25 for n in range(100, 120)}
-    offer(source, theirs)
-    source.now += 61 * MINUTE
-    pull(archive, source, 100, 130)
-    assert held(archive) == mine | theirs
-    assert states(archive) == [(100, 120, "final", 20), (120, 130, "recorded", 10)]
-
-
 @pytest.mark.parametrize("view", ["books", "metrics"])
 def test_books_and_metrics_survive_too(archive: Archive, source: Source, view: View) -> None:
     """A snapshot, or a row of metrics, that the service lacks stays whole beside those that it has."""
@@ -147,14 +133,3 @@ def test_aggregates_that_were_added_survive(archive: Archive, source: Source) ->
     offer(source, theirs)
     pull(archive, source, 0, 25 * HOUR)
     assert held(archive) == mine | theirs
-
-
-def test_what_is_complete_is_what_the_service_has_after_a_refresh(archive: Archive, source: Source) -> None:
-    """A range that is final is the service's: a refresh takes away what it has withdrawn."""
-    offer(source, {(0, n): 0.25 for n in range(20)})
-    pull(archive, source, 0, 20)
-    del source.points["prices", M, 0, 7]
-    pull(archive, source, 0, 20)
-    assert len(held(archive)) == 20
-    pull(archive, source, 0, 20, refresh=True)
-    assert sorted(n for _, n in held(archive)) == [n for n in range(20) if n != 7]

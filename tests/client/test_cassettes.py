@@ -69,17 +69,14 @@ def test_two_pages(replay: Replay, played: list[str]) -> None:
     prices, report = replay()
     assert (prices.height, report.pages, report.requests) == (20, 2, 2)
     assert ["cursor=" in page for page in played] == [False, True]
-    assert len({page.split("&cursor=")[0] for page in played}) == 1
 
 
-def test_discovery(replay: Replay, played: list[str]) -> None:
+def test_discovery(replay: Replay) -> None:
     """Listings are followed to their last page; a market is found by its slug, its tokens with their labels."""
     listed = replay()
-    assert listed["markets"].height == 2
-    assert sum("page" in p or "cursor" in p or "limit" in p for p in played) >= 2
+    assert [listed[kind].height for kind in ("series", "events", "markets")] == [1, 2, 2]
     assert listed["market"].slug == MARKET
     assert listed["tokens"]["token_id"].to_list()[0] == TOKEN
-    assert (listed["series"].height, listed["events"].height) == (1, 2)
     assert "simulated" in listed["tags"]
 
 

@@ -94,8 +94,7 @@ def test_discovery_finds_what_there_is(client: md.Client) -> None:
     assert "simulated" in client.tags()
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars"])
-def test_a_record_that_moves_to_the_next_page_is_one_row(kind: Any) -> None:
+def test_a_record_that_moves_to_the_next_page_is_one_row() -> None:
     """A listing that grows at its front between two pages gives each market once, as it was said last."""
     listed = [{"id": str(i), "slug": f"s{i}", "status": "open", "tokens": []} for i in range(5)]
 
@@ -108,7 +107,7 @@ def test_a_record_that_moves_to_the_next_page_is_one_row(kind: Any) -> None:
         return ok({"data": page, "metadata": {"next_cursor": following and str(following)}})
 
     with FaultServer(answer) as server:
-        markets = md.Client(server.base_url, "a-key-of-a-test-0123456789", frame=kind).markets(page_size=2)
+        markets = md.Client(server.base_url, "a-key-of-a-test-0123456789").markets(page_size=2)
     assert list(markets["market_id"]) == ["0", "1", "2", "3", "4"]
     assert list(markets["status"]) == ["open", "closed", "open", "open", "open"]
 
@@ -165,15 +164,10 @@ def test_half_a_character_in_a_listing_is_refused() -> None:
 
 
 def test_a_plan_tells_what_a_fetch_costs(client: md.Client, slugs: list[str]) -> None:
-    """Requests and points are counted as if every bucket has data, and the reprs show them."""
+    """Requests and points are counted as if every bucket has data; an unknown market is refused with similar ones."""
     plan = client.plan("books", slugs[0], START, END, "1m")
     assert (plan.points, plan.requests) == (2808, 15)
     assert "requests" in repr(plan)
-    assert "<table" in plan._repr_html_()
-
-
-def test_a_plan_of_a_market_that_there_is_not_is_refused(client: md.Client, slugs: list[str]) -> None:
-    """As a fetch is, with what is similar; a guess of its tokens would look like a market."""
     for _ in range(2):
         with pytest.raises(md.errors.NotFoundError, match=f"Market not found: {slugs[0][:-1]}.*{slugs[0]}"):
             client.plan("books", [slugs[0], slugs[0][:-1]], START, END, "1m")

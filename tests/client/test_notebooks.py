@@ -9,7 +9,6 @@ from collections import Counter
 
 import pytest
 
-import marketdata as md
 from marketdata.client.discovery import Record
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.plans import Plan
@@ -29,19 +28,6 @@ def test_texts_of_a_service_are_shown_as_text(shown) -> None:
     assert html.startswith("<table>")
     assert "<script" not in html
     assert "&lt;script&gt;" in html
-
-
-@pytest.mark.parametrize("frame", ["pandas", "polars"])
-def test_frames_show_texts_as_text(frame: str, tmp_path) -> None:
-    """Coverage and records are frames, whose own tables escape what they show."""
-    archive = md.Archive(tmp_path, frame=frame)
-    archive.add(markets=[{"market_id": EVIL, "slug": "s", "token_ids": ["1"], "token_labels": [EVIL]}])
-    prices = {"ts": ["2026-01-01T00:00:00+00:00"], "token_id": ["1"], "price": [0.5]}
-    import polars as pl
-
-    archive.add(prices=pl.DataFrame(prices).with_columns(pl.col("ts").str.to_datetime(time_zone="UTC")))
-    for shown in (archive.coverage(), archive.prices(EVIL)):
-        assert "<script" not in shown._repr_html_()
 
 
 def test_a_fetch_leaves_no_bar_behind(local_client) -> None:

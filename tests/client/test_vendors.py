@@ -174,10 +174,7 @@ def test_two_weeks_on_a_free_plan_is_pulled_served_and_resampled(tmp_path: Path,
         minutes = (stub.now - began) / MINUTE
     assert minutes <= sum(stub.paths.values()) / 10 / 0.95
     assert sum(stub.paths.values()) <= markets * (21 + 11) * 1.2 + 20
-    assert [str(warning.message)[:26] for warning in told] == [
-        "The plan allows 10m at fin",
-        "The plan does not allow bo",
-    ]
+    assert len(told) == 2  # of the base and of the books
     states = archive.coverage().groupby("view", observed=True)["state"].unique()
     assert states["books"].tolist() == ["not_allowed"]
     assert states["prices"].tolist() == ["final"]
@@ -315,26 +312,20 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.mark.parametrize(
-    ("variable", "address"),
-    [
-        ("POLYMARKETDATA_API_KEY", "https://api.polymarketdata.co"),
-        ("POLYORDERBOOKS_API_KEY", "https://api.polyorderbooks.com"),
-    ],
-)
-def test_the_key_of_a_vendor_is_for_its_host_alone(environ: pytest.MonkeyPatch, variable: str, address: str) -> None:
+def test_the_key_of_a_vendor_is_for_its_host_alone(environ: pytest.MonkeyPatch) -> None:
     """It brings its address; at any other one it is ignored, and the missing key is named."""
-    environ.setenv(variable, KEY)
-    client = md.Client()
-    assert address in repr(client)
-    assert address.rpartition("api.")[2] in repr(client).partition("service=")[2]
-    assert md.Client(address + "/v1")._transport.keys.get() == KEY
-    for other in ("http://127.0.0.1:9", "https://example.org", address + ".example.org", address + ":8443"):
-        with pytest.raises(ConfigError, match="api_key is missing"):
-            md.Client(other)
-    environ.setenv("MARKETDATA_BASE_URL", "http://127.0.0.1:9")
-    with pytest.raises(ConfigError, match="api_key is missing"):
-        md.Client()
+    for name, host in (("POLYMARKETDATA", "polymarketdata.co"), ("POLYORDERBOOKS", "polyorderbooks.com")):
+        with environ.context() as patch:
+            patch.setenv(f"{name}_API_KEY", KEY)
+            address = f"https://api.{host}"
+            assert repr(md.Client()) == f"Client({address!r}, frame='pandas', service={host!r})"
+            assert md.Client(address + "/v1")._transport.keys.get() == KEY
+            for other in ("http://127.0.0.1:9", "https://example.org", address + ".example.org", address + ":8443"):
+                with pytest.raises(ConfigError, match="api_key is missing"):
+                    md.Client(other)
+            patch.setenv("MARKETDATA_BASE_URL", "http://127.0.0.1:9")
+            with pytest.raises(ConfigError, match="api_key is missing"):
+                md.Client()
 
 
 def test_two_vendors_need_an_address(environ: pytest.MonkeyPatch) -> None:
