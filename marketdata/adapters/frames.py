@@ -149,17 +149,6 @@ def level_rows(frame: Frame) -> Rows:
     return Rows(entries, levels, np.append(edges, len(levels.ts)))
 
 
-def is_in_order(frame: Frame) -> bool:
-    """Whether rows are by token and time already, each with ids and a time."""
-    if "ts" not in frame.names or not frame.keys:
-        return False
-    try:
-        starts = _starts(frame)
-        return order.rises(frame.times("ts"), starts, strictly=False) and _entries(frame, starts) is not None
-    except NotTidyError:  # an id or a time is missing
-        return False
-
-
 def _entries(frame: Frame, starts: Ints) -> Columns | None:
     """The rows as they are, of tokens that begin at these positions; None if the ids do not rise.
 

@@ -25,9 +25,8 @@ from pydantic import Field, TypeAdapter
 
 from marketdata.errors import ConfigError, MarketDataWarning, NotArchivedError, warn
 from marketdata.points.arguments import whole
-from marketdata.points.measures import MEASURES
+from marketdata.points.measures import MEASURES, units_of
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
-from marketdata.points.units import units_of
 from marketdata.points.views import View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import to_frame

@@ -1,13 +1,15 @@
-"""Searches by key and time: the last row known before a moment, or the first one from it on."""
+"""Searches by key and time: the last row known before a moment, the first one from it on, those around it."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Columns, Ints, ranges
 from marketdata.points.order import ascending
 
 Keys = NDArray[np.integer]
@@ -36,3 +38,29 @@ def first_from(key: Keys, at: Ints, known_key: Keys, known_at: Ints, tolerance: 
     row = insertion(key, at, known_key, known_at)
     is_near = np.append(known_at, 0)[row] - at <= tolerance
     return np.where(is_near & (np.append(known_key, -1)[row] == key) & (row < len(known_key)), row, -1)
+
+
+def around(
+    columns: Columns,
+    moments: Ints,
+    owners: Sequence[tuple[str | None, ...]],
+    keys: Sequence[str],
+    reach: tuple[int, int],
+) -> tuple[Ints, Ints]:
+    """Moments and the entries in the window of each, by moment and then entry.
+
+    ``owners`` has the ids of each moment and ``keys`` their names. Without names a moment belongs to every token.
+    """
+    wanted, (before, after) = defaultdict(list), reach
+    for i, key in enumerate(owners):
+        wanted[key].append(i)
+    pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for token, a, b in zip(columns.tokens, columns.bounds[:-1].tolist(), columns.bounds[1:].tolist(), strict=True):
+        of_token = np.array(wanted.get(tuple(getattr(token, key) for key in keys), ()), np.int64)
+        if len(of_token):
+            first = a + np.searchsorted(columns.ts[a:b], moments[of_token] - before)
+            lengths = a + np.searchsorted(columns.ts[a:b], moments[of_token] + after) - first
+            pairs.append((np.repeat(of_token, lengths), ranges(first, lengths)))
+    at, rows = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    order = np.lexsort((rows, at))
+    return at[order], rows[order]

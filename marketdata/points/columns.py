@@ -345,3 +345,10 @@ def values_of(columns: Any, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Values of the entries by name, all missing where the columns have none."""
     missing = np.full(len(columns), None if dtype.hasobject else np.nan, object if dtype.hasobject else float)
     return columns.values.get(name, missing)  # type: ignore[no-any-return]
+
+
+def ratio(dividend: Floats, divisor: Floats) -> Floats:
+    """The quotient, NaN where the divisor is not above 0."""
+    out = np.full(len(divisor), np.nan)
+    np.divide(dividend, divisor, out=out, where=divisor > 0)
+    return out

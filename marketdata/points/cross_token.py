@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
-from marketdata.points.columns import Books, Columns, Floats, Ints, Token, ranges
+from marketdata.points.columns import Books, Columns, Floats, Ints, Token, ranges, ratio
 from marketdata.points.fees import Schedule
 from marketdata.points.measures.trade_cost import fill_orders
 from marketdata.points.order import LevelRows, sorted_by
-from marketdata.points.ratios import ratio
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import TOLERANCE
 

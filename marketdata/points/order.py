@@ -118,13 +118,15 @@ def snapshots(rows: LevelRows, groups: Ints, *, all_levels: bool = True) -> Snap
     bids = Side(begins, middle - begins, price, size)
     asks = Side(middle, np.append(begins, len(ts))[1:] - middle, price, size)
     if all_levels:
-        # A sum is NaN where a number is: most rows need no second look.
-        is_whole = not np.isnan(price.sum() + size.sum())
-        half = starts[:0] if is_whole else np.flatnonzero(np.isnan(price) != np.isnan(size))
         # From level to level the price of an ask rises and the price of a bid falls.
-        with np.errstate(invalid="ignore"):
-            rise, of_asks = price[1:] - price[:-1], side[1:] != 0
-        worse = np.flatnonzero(inner & ~((rise >= 0) & of_asks) & ~((rise <= 0) & ~of_asks)) + 1
+        half, of_asks = starts[:0], side[1:] != 0
+        right = (price[1:] >= price[:-1]) & of_asks
+        right |= (price[1:] <= price[:-1]) & ~of_asks
+        # A sum is not finite where a term is not: most rows need no second look.
+        if not np.isfinite(price.sum() + size.sum()):
+            half = np.flatnonzero(np.isnan(price) != np.isnan(size))
+            right &= np.isfinite(price[1:])
+        worse = np.flatnonzero(inner & ~right) + 1
     else:
         half, worse = map(np.concatenate, zip(_wrong_tops(bids, -1), _wrong_tops(asks, 1), strict=True))
     return Snapshots(times[opens], bids, asks, np.concatenate((np.sort(half), np.sort(worse))))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import (
+    F,
     collected,
     in_memory,
     in_query,
@@ -31,15 +32,13 @@ from marketdata.points.arguments import text, texts, with_flags
 from marketdata.points.asof import latest
 from marketdata.points.columns import Ints
 from marketdata.points.records import TOKEN_LISTS, label_leaking
-from marketdata.points.schema import ID_COLUMNS, Kind, check_names, require
+from marketdata.points.schema import ID_COLUMNS, check_names, require
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import check_width
 from marketdata.times import to_duration
 
-F = TypeVar("F")
 KNOWN = "available_at"
-_JOINED_KINDS: tuple[Kind, ...] = ("books", "series")
 
 
 @renamed
@@ -62,7 +61,7 @@ def available_at(frame: F, width: Width) -> F:
         return frames.with_columns(part, {KNOWN: frames.times(part.times("ts") + bucket.micros)})
 
     on_times = partial(check_width, width=bucket)
-    return run(frame, with_end, _JOINED_KINDS, partition_by="row", keep_extra=True, on_times=on_times)
+    return run(frame, with_end, ["books", "series"], partition_by="row", keep_extra=True, on_times=on_times)
 
 
 @renamed
@@ -189,20 +188,18 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
     return keys
 
 
-def _renamed(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
-    """The columns of ``right`` that are added, by their new names; ConfigError if one would be in the result twice."""
-    ids = {*keys, *ID_COLUMNS}
+def _added(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
+    """The columns of ``right`` by the names they get; ConfigError if one would be in the result twice."""
+    added = [c for c in right if c not in left or c not in (*keys, *ID_COLUMNS)]
     # A time of another frame is never called ts: a later function would take it for the time of the row.
-    out = {c: c + suffix if c in left or c == "ts" else c for c in right if not (c in left and c in ids)}
-    stamp = () if KNOWN in right else (KNOWN + suffix if KNOWN in left else KNOWN,)
-    names = [*left, *out.values(), *stamp]
-    twice = sorted({c for c in names if names.count(c) > 1})
+    names = [c + suffix if c in left or c == "ts" else c for c in added]
+    twice = sorted(c for c, count in Counter([*left, *names]).items() if count > 1)
     if twice:
         raise ConfigError(
             f"suffix={suffix!r} is refused: {', '.join(map(repr, twice))} would be in the result twice; give another "
             "suffix, or rename the columns."
         )
-    return out
+    return dict(zip(names, added, strict=True))
 
 
 def _join(left: Native, right: Native, how: _Join) -> Native:
@@ -210,48 +207,31 @@ def _join(left: Native, right: Native, how: _Join) -> Native:
     rows, known_rows = in_memory(left), in_memory(right)
     with missing_in_index_named(rows), missing_in_index_named(known_rows):
         keys = _keys(rows.names, known_rows.names, how)
+    if how.width is not None and KNOWN not in known_rows.names:
+        ts = known_rows.times("ts")
+        check_width(ts, how.width)
+        known_rows = opened(frames.with_columns(known_rows, {KNOWN: frames.times(ts + how.width.micros)}))
     rows.check_numbers()
     known_rows.check_numbers()
     key, known_key = _codes(rows, known_rows, keys)
-    moments, known_at = rows.times(how.on), _known_at(known_rows, how.width)
+    moments, known_at = rows.times(how.on), known_rows.times(KNOWN)
     by_key = order.sorted_by(known_key, known_at)
     known_key, known_at = known_key[by_key], known_at[by_key]
-    _refuse_doubles(known_rows, by_key, order.same_as_before(known_key, known_at), [*keys, KNOWN])
+    same = order.same_as_before(known_key, known_at)
+    if same.any():
+        ordered = known_rows.take(by_key)
+        if (same & ~order.same_as_before(*(ordered.comparable(c) for c in ordered.names))).any():
+            raise NotTidyError(
+                f"right has two different rows with the same {', '.join((*keys, KNOWN))}; a join takes one. Of books "
+                "give md.bbo(books) or md.to_wide(books)."
+            )
     match = latest(key, moments, known_key, known_at, exact=how.exact)
-    known_at = np.append(known_at, order.NO_TIME)
     if how.tolerance is not None:
-        match = np.where((match >= 0) & (moments - known_at[match] <= how.tolerance), match, -1)
-    match, known_at = np.append(by_key, -1)[match], known_at[match]
-    place = None
-    if how.on != "ts" or not frames.is_in_order(rows):
-        place = order.sorted_by(*(frames.ranks(rows, c) for c in ID_COLUMNS[:2] if c in rows.names), moments)
-        match, known_at = match[place], known_at[place]
-    more = _renamed(rows.names, known_rows.names, keys, how.suffix)
-    values: dict[str, Column] = {new: Passed(known_rows, old, match) for old, new in more.items()}
-    if KNOWN not in known_rows.names:
-        values[KNOWN + how.suffix if KNOWN in rows.names else KNOWN] = frames.times(known_at)
-    return frames.rows_to_frame(rows, place, values)
-
-
-def _refuse_doubles(right: Frame, by_key: Ints, same: NDArray[np.bool_], names: Sequence[str]) -> None:
-    """Refuse different rows of one key and time, which ``same`` marks in the order ``by_key``."""
-    if not same.any():
-        return
-    ordered = right.take(by_key)
-    if (same & ~order.same_as_before(*(ordered.comparable(c) for c in right.names))).any():
-        raise NotTidyError(
-            f"right has two different rows with the same {', '.join(names)}; a join takes one. Of books give "
-            "md.bbo(books) or md.to_wide(books)."
-        )
-
-
-def _known_at(right: Frame, width: BucketWidth | None) -> Ints:
-    if KNOWN in right.names:
-        return right.times(KNOWN)
-    assert width is not None
-    ts = right.times("ts")
-    check_width(ts, width)
-    return ts + width.micros
+        match[moments - np.append(known_at, 0)[match] > how.tolerance] = -1
+    place = order.sorted_by(*(frames.ranks(rows, c) for c in ID_COLUMNS[:2] if c in rows.names), moments)
+    match = np.append(by_key, -1)[match[place]]
+    names = _added(rows.names, known_rows.names, keys, how.suffix)
+    return frames.rows_to_frame(rows, place, {new: Passed(known_rows, old, match) for new, old in names.items()})
 
 
 def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints]:
@@ -294,4 +274,4 @@ def gaps(frame: F, width: Width) -> F:
         }
         return frames.to_frame(part, rows.take(at), values, [*part.ids, *values])
 
-    return run(frame, missing, _JOINED_KINDS, on_times=partial(check_width, width=bucket))
+    return run(frame, missing, ["books", "series"], on_times=partial(check_width, width=bucket))

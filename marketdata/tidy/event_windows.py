@@ -11,7 +11,7 @@ from marketdata.adapters.dispatch import F, run, series_of
 from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.adapters.polars import made
 from marketdata.errors import ConfigError
-from marketdata.points import windows as rules
+from marketdata.points import asof as rules
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,6 @@ from marketdata.adapters.frame import Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Columns, Ints
-from marketdata.points.grid import on_grid
 from marketdata.points.schema import ID_COLUMNS, is_count
 from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
@@ -95,18 +95,25 @@ def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | Non
     columns = frames.series(frame, same=[c for c in frame.names if c not in ("ts", *ID_COLUMNS)])
     ts = columns.ts + later
     refuse_off_grid(ts, width, f"use md.resample(frame, '{width}') first")
-    start = (int(ts.min()) if len(ts) else 0) if start is None else start
-    end = (int(ts.max()) + 1 if len(ts) else 0) if end is None else end
+    first, last = (int(ts.min()), int(ts.max())) if len(ts) else (0, -1)
+    start, end = first if start is None else start, last + 1 if end is None else end
     begin = width.floor(start + width.micros - 1)
     grid = np.arange(begin, max(begin, end), width.micros, dtype=np.int64)
     return _on_grid(frame, replace(columns, ts=ts), grid, fill)
 
 
 def _on_grid(frame: Frame, columns: Columns, grid: Ints, fill: Fill) -> Native:
-    entries, shown, observed = on_grid(columns, grid, forward=fill == "forward")
+    latest = [np.zeros(0, np.int64)]
+    for a, b in pairwise(columns.bounds.tolist()):
+        before = np.searchsorted(columns.ts[a:b], grid, side="right") - 1
+        latest.append(np.where(before >= 0, before + a, -1))
+    count, shown = len(columns.tokens), np.concatenate(latest)
+    entries = Columns(columns.tokens, np.arange(count + 1) * len(grid), np.tile(grid, count))
+    observed = (shown >= 0) & (np.append(columns.ts, 0)[shown] == entries.ts)
+    if fill != "forward":
+        shown = np.where(observed, shown, -1)
     values = frames.entry_columns(entries, frame.names)
     # A filled value has a count of 0, so that it has no weight when means are averaged again.
     for name in (c for c in frame.names if is_count(c, frame.names)):
-        count = np.append(np.nan_to_num(frame.numbers(name)), 0)[np.where(observed, shown, -1)]
-        values[name] = count.astype(np.int64)
+        values[name] = np.where(observed, np.nan_to_num(np.append(frame.numbers(name), 0))[shown], 0).astype(np.int64)
     return frames.rows_to_frame(frame, shown, {**values, "observed": observed})

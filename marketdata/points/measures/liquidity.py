@@ -8,9 +8,8 @@ import numpy as np
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, whole
-from marketdata.points.columns import Books, Floats, Side
+from marketdata.points.columns import Books, Floats, Side, ratio
 from marketdata.points.measures.registry import Values, measure
-from marketdata.points.ratios import ratio
 from marketdata.points.schema import TOLERANCE
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from marketdata.points.columns import Books, Floats
+from marketdata.points.columns import Books, Floats, ratio
 from marketdata.points.measures.registry import Values, measure
-from marketdata.points.ratios import ratio
 
 
 @measure(
