@@ -210,7 +210,7 @@ def _join(left: Native, right: Native, how: _Join) -> Native:
     if how.width is not None and KNOWN not in known_rows.names:
         ts = known_rows.times("ts")
         check_width(ts, how.width)
-        known_rows = opened(frames.with_columns(known_rows, {KNOWN: frames.times(ts + how.width.micros)}))
+        known_rows = in_memory(frames.with_columns(known_rows, {KNOWN: frames.times(ts + how.width.micros)}))
     rows.check_numbers()
     known_rows.check_numbers()
     key, known_key = _codes(rows, known_rows, keys)
