@@ -247,7 +247,7 @@ class RecordingFile:
 def _value(line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
-    except (msgspec.MsgspecError, RecursionError, ValueError):
+    except (RecursionError, ValueError):
         return None
 
 

@@ -68,10 +68,10 @@ class Format:
     """
 
     name: str
-    kind: FileKind
     description: str
     needs: tuple[str, ...]
     read: Reader
+    kind: FileKind = "books"
     also: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

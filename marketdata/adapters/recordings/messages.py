@@ -9,13 +9,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from marketdata.adapters.recordings.columns import NAMES
+from marketdata.adapters.recordings.columns import NAMES, first
 from marketdata.adapters.recordings.files import ReadOptions, RecordingFile
 from marketdata.adapters.recordings.format import Batch, Format, no_time
 from marketdata.adapters.recordings.tables import Sides, changes_of, levels_of
 from marketdata.adapters.recordings.trades import TRADE_SIDES, add_trades
 from marketdata.errors import ConfigError
 from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT
+from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.times import parse_iso, unix_micros
 
@@ -66,9 +67,9 @@ class MessageReader:
         self._tokens: set[tuple[str, str]] = set()
         # The tick and the last trade of each token, once they are known.
         self._state: dict[str, dict[str, float]] = {"tick_size": {}, "last_trade_price": {}}
-        self._forget()
+        self._begin_part()
 
-    def _forget(self) -> None:
+    def _begin_part(self) -> None:
         self._batch, self._received = Batch(keep=self._options.keep), list[int]()
         # A row per book and per changed level.
         self._rows, self._books = list[dict[str, Any]](), list[Sides]()
@@ -95,7 +96,7 @@ class MessageReader:
         frame = pl.DataFrame(self._rows, {**_ROW, **types}, strict=False)
         batch.changes = changes_of(frame, keep, frame["event"].to_numpy(), self._books)
         batch.received = np.array(self._received, np.int64)
-        self._forget()
+        self._begin_part()
         return batch
 
     def _add(self, message: Message) -> None:
@@ -202,7 +203,7 @@ def messages_in(value: Any, arrival: int | None = None, envelope: Mapping[str, A
     elif isinstance(value, str | bytes):
         try:
             inner = msgspec.json.decode(value)
-        except (msgspec.MsgspecError, ValueError):
+        except ValueError:
             inner = None
         yield from messages_in(inner if isinstance(inner, dict | list) else None, arrival, envelope)
     elif not isinstance(value, Mapping):
@@ -235,12 +236,9 @@ def time_of(value: Any) -> int:
 
 def _market(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a market from the message that announces it."""
-    record = {
-        "market_id": str(fields.get("market") or fields.get("condition_id") or fields["id"]),
-        "slug": fields.get("slug"),
-        "question": fields.get("question"),
-    }
-    for name, others in (("token_ids", ("clob_token_ids", "assets_ids")), ("token_labels", ("outcomes",))):
-        value: Any = next((fields[n] for n in (*others, name) if fields.get(n)), [])
-        record[name] = [str(entry) for entry in (msgspec.json.decode(value) if isinstance(value, str) else value)]
-    return {name: value for name, value in record.items() if value}
+    columns = {name: first(fields, NAMES[name]) for name in ("slug", "question", *TOKEN_LISTS)}
+    record = {name: fields[column] for name, column in columns.items() if column and fields[column]}
+    for name in TOKEN_LISTS:
+        if isinstance(record.get(name), str):
+            record[name] = msgspec.json.decode(record[name])
+    return {**record, "market_id": str(fields.get("market") or fields.get("condition_id") or fields["id"])}

@@ -42,7 +42,7 @@ def sides_of(bids: Any, asks: Any) -> Sides | None:
     """The levels of both sides of a book; None if one cannot be read."""
     try:
         return levels_of(bids), levels_of(asks)
-    except (KeyError, TypeError, ValueError, msgspec.MsgspecError):
+    except (KeyError, TypeError, ValueError):
         return None
 
 

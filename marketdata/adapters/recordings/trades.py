@@ -37,9 +37,10 @@ def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:
         file = RecordingFile(path, options)
         try:
             chosen = format_of(file)
-            if chosen.trades is None:
+            read = chosen.read if chosen.kind == "trades" else chosen.trades
+            if read is None:
                 raise ConfigError(f"{path.name!r} has {chosen.kind} ({chosen.needed}), and no trades.")
-            for batch in chosen.trades(chosen, file):
+            for batch in read(chosen, file):
                 left_out += batch.left_out
                 parts.append(batch.frame)
         except ConfigError as problem:

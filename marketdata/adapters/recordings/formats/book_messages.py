@@ -15,7 +15,6 @@ def proves(file: RecordingFile) -> int:
 
 FORMAT = Format(
     name="book-messages",
-    kind="books",
     description="JSON, a whole book per message; `token_id=` names the token where the messages do not",
     needs=("timestamp bids asks",),
     read=read_messages,

@@ -46,7 +46,6 @@ def add_prints(frame: pl.DataFrame, batch: Batch) -> None:
 
 FORMAT = Format(
     name="event-files",
-    kind="books",
     description="a table of events: whole books, changed levels, trades and others",
     needs=("received_at event_type token_id bids asks price size side",),
     read=read,

@@ -40,5 +40,4 @@ FORMAT = Format(
     description="a table of filled orders on chain; for `md.read_trades`, as an archive has none",
     needs=(f"ts {' '.join((*_ASSETS, *_AMOUNTS))}",),
     read=by_parts(add_fills),
-    trades=by_parts(add_fills),
 )

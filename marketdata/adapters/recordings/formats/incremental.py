@@ -17,7 +17,6 @@ def add(frame: pl.DataFrame, batch: Batch) -> None:
 
 FORMAT = Format(
     name="incremental",
-    kind="books",
     description="a table of changed levels",
     needs=("ts token_id is_snapshot side price size",),
     read=by_parts(add),

@@ -35,13 +35,12 @@ def _sides_of_lists(*lists: Any) -> Sides | None:
     try:
         decoded = [msgspec.json.decode(cell) if isinstance(cell, str) else cell or [] for cell in lists]
         return sides_of(list(zip(*decoded[:2], strict=True)), list(zip(*decoded[2:], strict=True)))
-    except (TypeError, ValueError, msgspec.MsgspecError):
+    except (TypeError, ValueError):
         return None
 
 
 FORMAT = Format(
     name="ladders",
-    kind="books",
     description="a table of whole books as lists of prices and sizes; ids are derived from slug and outcome",
     needs=("ts market_id token_label " + " ".join(_LISTS),),
     read=read,

@@ -7,7 +7,6 @@ from marketdata.adapters.recordings.tables import add_levels
 
 FORMAT = Format(
     name="levels",
-    kind="books",
     description="a table of the levels of snapshots",
     needs=("ts token_id side level price size",),
     read=by_parts(add_levels),

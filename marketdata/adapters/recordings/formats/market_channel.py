@@ -19,7 +19,6 @@ def proves(file: RecordingFile) -> int:
 
 FORMAT = Format(
     name="market-channel",
-    kind="books",
     description="messages `book` and `price_change`, bare, in lists, or in an envelope with a time of arrival",
     needs=("event_type/price_changes/changes",),
     read=read_messages,

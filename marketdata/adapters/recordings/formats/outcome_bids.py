@@ -40,7 +40,6 @@ def _books(yes: Any, no: Any) -> tuple[Sides, Sides] | None:
 
 FORMAT = Format(
     name="outcome-bids",
-    kind="books",
     description="a table of the bids of both outcomes: an ask of Yes at p is a bid of No at 1 - p",
     needs=("ts market_id yes_levels no_levels",),
     read=by_parts(add),

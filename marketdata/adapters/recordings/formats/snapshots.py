@@ -25,14 +25,13 @@ def _sides_of_book(cell: Any) -> Sides | None:
     try:
         book = msgspec.json.decode(cell) if isinstance(cell, str) else cell
         bids, asks = (book[first(book, NAMES[side])] for side in ("bids", "asks"))
-    except (KeyError, TypeError, msgspec.MsgspecError):
+    except (KeyError, TypeError, ValueError):
         return None
     return sides_of(bids, asks)
 
 
 FORMAT = Format(
     name="snapshots",
-    kind="books",
     description="a table of whole books, as JSON text, pairs or structs",
     needs=(
         "ts token_id bids asks", "ts market_id token_label bids asks", "ts token_id book",

@@ -20,7 +20,6 @@ def read(_: Format, file: RecordingFile) -> Iterator[Batch]:
 
 FORMAT = Format(
     name="books",
-    kind="books",
     description="tidy books, as `archive.books` gives them",
     needs=(" ".join(_NEEDED),),
     read=read,

@@ -15,5 +15,4 @@ FORMAT = Format(
     without=(
         "level", "is_snapshot", "event_type", "order_type", "original_size", "size_matched", "time_in_force",
     ),
-    trades=by_parts(add_trades),
 )  # fmt: skip

@@ -26,7 +26,6 @@ def add(frame: pl.DataFrame, batch: Batch) -> None:
 
 FORMAT = Format(
     name="wide-snapshots",
-    kind="books",
     description="a table of whole books with a column per level",
     needs=("ts token_id bids[0].price bids[0].amount asks[0].price asks[0].amount",),
     read=by_parts(add),
