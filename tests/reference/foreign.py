@@ -90,8 +90,8 @@ def drawn(draw: st.DrawFn, view: str, *, faults: bool = True, width: int = 60) -
 prices, metrics, books, nested = (partial(drawn, view) for view in ("prices", "metrics", "books", "nested"))
 
 
-def of_seed(view: str, seed: int) -> Foreign:
-    """The foreign frame of a number, half of them with a fault, for runs of many thousands."""
+def of_seed(view: str, seed: str) -> Foreign:
+    """The foreign frame of a text, half of them with a fault."""
     rng = random.Random(seed)
     fault = rng.choice(_VIEWS[view].faults) if rng.random() < 0.5 else None
     return made(view, rng.getrandbits(32), rng.choice(CONTAINERS), fault)

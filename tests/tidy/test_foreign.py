@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from hypothesis import given, settings
 from reference import foreign
-from reference.foreign_cases import (
-    CASES,
-    judged,
-    strategy,
-)
+from reference.foreign_cases import CASES, judged
 from reference.foreign_study_cases import STUDY_CASES
 
 ALL_CASES = {**CASES, **STUDY_CASES}
@@ -23,11 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWar
 def test_a_foreign_frame_gives_what_a_plain_loop_gives_or_is_refused(name: str) -> None:
     """Whatever library, types, order and faults: the rows of the loop, or a NotTidyError that says what to do."""
     case = ALL_CASES[name]
-
-    @settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "8")))
-    @given(drawn=strategy(case.view))
-    def run(drawn: foreign.Foreign) -> None:
+    for number in range(4):
+        view = "nested" if case.view == "books" and number % 2 else case.view
+        drawn = foreign.of_seed(view, f"{name} {number}")
         verdict, text = judged(name, case, drawn)
-        assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
-
-    run()
+        assert verdict in ("right", "refused"), f"{name} {number} {drawn.container} {drawn.fault} {drawn.how}: {text}"

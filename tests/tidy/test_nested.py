@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,32 +11,16 @@ import pytest
 from hypothesis import given, settings
 from reference import foreign
 from reference import loops as plain
-from reference.foreign_cases import CASES, judged, plain_rows
-from reference.nested_cases import as_levels
+from reference.foreign_cases import as_levels, plain_rows
 
 import marketdata as md
 from marketdata.points.schema import LISTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
-some = settings(max_examples=int(os.environ.get("FOREIGN_EXAMPLES", "8")))
+few = settings(max_examples=6)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.view == "books"])
-def test_a_function_takes_nested_books_of_any_library(name: str) -> None:
-    """Whatever library, types of lists, order and faults: the rows of the loop over levels, or a NotTidyError."""
-    case, seen = CASES[name], Counter[str]()
-
-    @some
-    @given(drawn=foreign.nested())
-    def run(drawn: foreign.Foreign) -> None:
-        verdict, text = judged(name, case, drawn, lambda frame: as_levels(case.call(frame)))
-        seen[verdict] += 1
-        assert verdict in ("right", "refused"), f"{name} {drawn.container} {drawn.fault} {drawn.how}: {text}"
-
-    run()
-
-
-@some
+@few
 @given(drawn=foreign.nested(faults=False))
 def test_nested_books_come_back_from_rows_of_levels(drawn: foreign.Foreign) -> None:
     """Exploded and nested again they are the same snapshots in tidy order; an empty side is an empty list."""
@@ -57,7 +39,7 @@ def test_nested_books_come_back_from_rows_of_levels(drawn: foreign.Foreign) -> N
     assert got == want
 
 
-@some
+@few
 @given(drawn=foreign.books(faults=False))
 def test_rows_of_levels_come_back_from_nested_books(drawn: foreign.Foreign) -> None:
     """Nested and exploded again they are the same levels in tidy order, a marker row for each empty side."""
