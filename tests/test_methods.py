@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -60,18 +58,13 @@ def test_a_shell_completes_frames_of_the_archive(local_archive: md.Archive) -> N
     assert any("simulate" in text for text in offered), offered
 
 
-def test_every_frame_that_is_returned_has_the_methods() -> None:
-    """Frames of listings, coverage and verification have `.md` in a process that registered nothing."""
-    code = """
-import marketdata as md
-for frame in ("pandas", "polars"):
-    archive = md.simulate(events=1, days=0.1, markets=1, frame=frame)
-    archive.coverage().md
-    archive.verify().md
-    with md.serve(archive) as service:
-        md.Client(service.base_url, service.api_key, frame=frame).markets().md
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+def test_every_frame_that_is_returned_has_the_methods(local_archive, local_service, monkeypatch) -> None:
+    """Frames of listings, coverage and verification have `.md` where nothing registered it before."""
+    for kind in (pd.DataFrame, pl.DataFrame, pl.LazyFrame):
+        monkeypatch.delattr(kind, "md")
+    for kind in ("pandas", "polars"):
+        assert md.Archive(local_archive.location, frame=kind).coverage().md
+        assert md.Client(local_service.base_url, local_service.api_key, frame=kind).markets().md
 
 
 def test_every_name_has_its_place_in_the_docs() -> None:

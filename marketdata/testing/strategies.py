@@ -171,11 +171,13 @@ def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> from marketdata.testing import strategies
-    >>> books = find(strategies.book_frames(), lambda books: len(books) > 0)
-    >>> books["side"].tolist()
-    ['bid', 'ask']
+    >>> from hypothesis import given, settings
+    >>> from marketdata.testing.strategies import book_frames
+    >>> @settings(max_examples=3)
+    ... @given(book_frames())
+    ... def check(books):
+    ...     assert set(books["side"]) <= {"bid", "ask"}
+    >>> check()
     """
     return book_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
 
@@ -196,10 +198,12 @@ def pages(draw: st.DrawFn, view: View = "books") -> bytes:
 
     Examples
     --------
-    >>> from hypothesis import find
-    >>> body = find(pages("prices"), lambda page: len(page) > 0)
-    >>> "price" in md.read_pages("prices", [body]).columns
-    True
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=3)
+    ... @given(pages("prices"))
+    ... def check(page):
+    ...     assert "price" in md.read_pages("prices", [page]).columns
+    >>> check()
     """
     if view == "books":
         return draw(encodings(draw(book_pages())))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 
+import pandas as pd
+import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import marketdata as md
 from marketdata.testing import strategies
@@ -14,25 +16,16 @@ from marketdata.testing import strategies
 VIEWS = {"books": strategies.book_frames, "prices": strategies.price_frames, "metrics": strategies.metric_frames}
 
 
-@pytest.mark.parametrize("frame", ["pandas", "polars"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_drawn_frames_are_tidy(view: str, frame: str) -> None:
-    """A drawn frame belongs to the requested library, and functions accept it."""
+def test_drawn_frames_are_tidy_and_drawn_pages_are_read(view: str) -> None:
+    """A drawn frame belongs to the requested library, and functions accept it; a page follows the interface."""
 
-    @given(VIEWS[view](frame))
-    def check(drawn) -> None:
-        assert type(drawn).__module__.partition(".")[0] == frame
-        assert md.resample(drawn, "1d").columns[0] == "ts"
-
-    check()
-
-
-@pytest.mark.parametrize("view", VIEWS)
-def test_drawn_pages_are_read(view: str) -> None:
-    """A drawn page follows the interface."""
-
-    @given(strategies.pages(view))
-    def check(page) -> None:
+    @settings(max_examples=5)
+    @given(VIEWS[view]("pandas"), VIEWS[view]("polars"), strategies.pages(view))
+    def check(panda, polar, page) -> None:
+        assert isinstance(panda, pd.DataFrame)
+        assert isinstance(polar, pl.DataFrame)
+        assert all(md.resample(frame, "1d", width="1m").columns[0] == "ts" for frame in (panda, polar))
         assert set(md.read_pages(view, [page], frame="polars")["market_id"]) <= {"0xm"}
 
     check()

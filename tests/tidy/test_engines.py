@@ -25,8 +25,9 @@ from marketdata.resolution import Resolution
 from marketdata.testing.strategies import book_columns, metric_columns, price_columns
 from marketdata.tidy.frames import to_frame
 
+VIEWS = ("books", "prices", "metrics")
 # An example takes a second on an engine, so a failing one must not be shrunk.
-drawn = settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+drawn = settings(max_examples=3, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.UnweightedMeanWarning")
 
 
@@ -52,35 +53,32 @@ def _frame_of(walked: list[tuple[Any, ...]], like: pl.DataFrame) -> pl.DataFrame
     )
 
 
-@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-def test_a_resolution_gives_the_rows_of_the_plain_walk(running: Engine, view: str) -> None:
+def test_a_resolution_gives_the_rows_of_a_loop(running: Engine) -> None:
     """Odd points, and no rows at all, resample to the same rows, and stay the engine's kind of frame."""
-    for resolution in (Resolution.M1, Resolution.H1, Resolution.D1):
-        same(running, rich(view), resolution)
-    same(running, rich(view).take(np.empty(0, np.int64)), Resolution.H1)
+    for view in VIEWS:
+        for resolution in (Resolution.M1, Resolution.D1):
+            same(running, rich(view), resolution)
+        same(running, rich(view).take(np.empty(0, np.int64)), Resolution.H1)
 
 
 @drawn
 @given(columns=st.one_of(book_columns(most=6), price_columns(most=8), metric_columns(most=8)), data=st.data())
-def test_drawn_frames_give_the_rows_of_the_plain_walk(running: Engine, columns: Any, data: st.DataObject) -> None:
+def test_drawn_frames_give_the_rows_of_a_loop(running: Engine, columns: Any, data: st.DataObject) -> None:
     """Any books, prices and metrics resample to the same rows at any resolution."""
     same(running, columns, data.draw(st.sampled_from(list(Resolution))))
 
 
-@pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine, view: str) -> None:
-    """An answer of a service at 1h and 6h equals its answer at 1m, resampled on the engine."""
-    archive = MemoryArchive()
-    fill(archive, view, of_one_market(rich(view, 40)))
-    with md.serve(archive, requests_per_minute=1_000_000) as service:
-        client = md.Client(service.base_url, service.api_key, frame="polars")
-        fetch = getattr(client, view)
-        fine = fetch(MARKET, "2026-01-01", "2026-01-04", "1m")
+def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine) -> None:
+    """An answer of a service at 6h equals its answer at 1m, resampled on the engine."""
+    for view in VIEWS:
+        archive = MemoryArchive()
+        fill(archive, view, of_one_market(rich(view, 40)))
+        with md.serve(archive, requests_per_minute=1_000_000) as service:
+            fetch = getattr(md.Client(service.base_url, service.api_key, frame="polars"), view)
+            fine, coarse = (fetch(MARKET, "2026-01-01", "2026-01-04", resolution) for resolution in ("1m", "6h"))
         assert len(fine)
-        for resolution in ("1h", "6h"):
-            coarse = fetch(MARKET, "2026-01-01", "2026-01-04", resolution)
-            derived = fetched(md.resample(running.frame(fine), resolution)).select(coarse.columns)
-            assert close(ordered(derived.to_native()), ordered(coarse))
+        derived = fetched(md.resample(running.frame(fine), "6h")).select(coarse.columns)
+        assert close(ordered(derived.to_native()), ordered(coarse))
 
 
 def of_one_market(columns: Any) -> Any:
@@ -99,18 +97,16 @@ def test_means_compose(running: Engine) -> None:
 
 
 @pytest.mark.parametrize("running", ["duckdb"], indirect=True)
-@pytest.mark.parametrize("order", ["tidy", "by time", "none"])
-def test_parts_are_of_whole_tokens(running: Engine, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+def test_parts_are_of_whole_tokens(running: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in any order, read in parts smaller than a token, give what all rows at once give."""
     monkeypatch.setattr(engines, "_ROWS", 20)
     monkeypatch.setattr(engines, "_BATCH", 7)
     for view in ("books", "prices"):
         polar = to_frame(rich(view), "polars")
-        shuffled = polar.sample(fraction=1, shuffle=True, seed=1)
-        frame = running.frame({"tidy": polar, "by time": polar.sort("ts"), "none": shuffled}[order])
-        assert close(rows(fetched(md.resample(frame, "1h"))), rows(md.resample(polar, "1h")))
         verb = md.overround if view == "books" else md.probabilities
-        assert close(rows(fetched(verb(frame))), rows(verb(polar)))
+        for frame in map(running.frame, (polar, polar.sort("ts"), polar.sample(fraction=1, shuffle=True, seed=1))):
+            assert close(rows(fetched(md.resample(frame, "1h"))), rows(md.resample(polar, "1h")))
+            assert close(rows(fetched(verb(frame))), rows(verb(polar)))
 
 
 def test_nan_is_a_null(running: Engine) -> None:
@@ -131,14 +127,14 @@ def test_equal_rows_count_once(running: Engine) -> None:
     assert close(ordered(md.resample(twice, "1h")), ordered(md.resample(prices, "1h")))
 
 
-@pytest.mark.parametrize("verb", [md.depth, md.bbo, md.nest])
 @pytest.mark.fault("FR8")
-def test_two_books_of_one_time_are_refused(running: Engine, verb: Any) -> None:
+def test_two_books_of_one_time_are_refused(running: Engine) -> None:
     """Two different books of a token at one time are an error with the text that it has in memory."""
     books = to_frame(rich("books"), "polars")
     other = books.with_columns(pl.col("size") + 1)
-    with pytest.raises(Exception, match=r"NotTidyError: Two rows have the same market_id.*different price, size"):
-        _raised_with_its_class(lambda: fetched(verb(running.frame(pl.concat([books, other])))))
+    for verb in (md.depth, md.nest):
+        with pytest.raises(Exception, match=r"NotTidyError: Two rows have the same market_id.*different price, size"):
+            _raised_with_its_class(lambda verb=verb: fetched(verb(running.frame(pl.concat([books, other])))))
 
 
 def _raised_with_its_class(compute: Any) -> None:
@@ -156,18 +152,13 @@ def test_times_without_a_zone_are_utc(running: Engine) -> None:
     assert ordered(md.resample(naive, "6h")) == ordered(md.resample(polar, "6h"))
 
 
-def test_times_that_are_none_are_refused(running: Engine) -> None:
-    """A column of texts named ts is refused before anything runs."""
-    polar = to_frame(rich("prices"), "polars").with_columns(pl.col("ts").cast(pl.String))
-    with pytest.raises(md.errors.NotTidyError, match="ts contains"):
-        md.resample(running.frame(polar), "1h")
-
-
-def test_a_missing_column_is_named(running: Engine) -> None:
-    """A frame that is not tidy is refused by name, as in memory."""
-    polar = to_frame(rich("prices"), "polars").drop("token_id")
-    with pytest.raises(md.errors.NotTidyError, match="token_id"):
-        md.resample(running.frame(polar), "1h")
+def test_a_frame_that_is_not_tidy_is_refused_before_anything_runs(running: Engine) -> None:
+    """Texts named ts and a missing column are named, as in memory."""
+    polar = to_frame(rich("prices"), "polars")
+    texts = polar.with_columns(pl.col("ts").cast(pl.String))
+    for wrong, message in ((texts, "ts contains"), (polar.drop("token_id"), "token_id")):
+        with pytest.raises(md.errors.NotTidyError, match=message):
+            md.resample(running.frame(wrong), "1h")
 
 
 def test_nothing_is_computed_before_it_is_asked_for(running: Engine) -> None:
@@ -211,13 +202,13 @@ def test_spark_in_another_zone_is_refused(running: Engine) -> None:
 
 
 @pytest.mark.parametrize("running", ["duckdb"], indirect=True)
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/St_Johns"])
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/St_Johns"])
 def test_duckdb_gives_utc_buckets_in_any_zone(running: Engine, zone: str) -> None:
     """DuckDB keeps the zone in the connection, and buckets are UTC in each."""
     before = running.native.sql("SELECT current_setting('TimeZone')").fetchall()[0][0]
     running.native.execute(f"SET TimeZone = '{zone}'")
     try:
-        for resolution in Resolution:
-            same(running, rich("books"), resolution)
+        for resolution in (Resolution.H1, Resolution.D1):
+            same(running, rich("prices"), resolution)
     finally:
         running.native.execute(f"SET TimeZone = '{before}'")

@@ -52,14 +52,13 @@ def two() -> pl.DataFrame:
     return md.nest(md.testing.books("polars", buckets=1))
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
-def test_lists_that_differ_in_length_are_refused(kind: str) -> None:
+def test_lists_that_differ_in_length_are_refused() -> None:
     """A side with more prices than sizes is no book; the message names the columns, the row and both lengths."""
-    frame: Any = two().with_columns(pl.col("ask_size").list.head(1))
-    frame = {"pandas": frame.to_pandas, "polars": frame.clone, "arrow": frame.to_arrow}[kind]()
-    for verb in (md.bbo, md.depth, md.explode, lambda f: md.resample(f, "1h")):
-        with pytest.raises(md.errors.NotTidyError, match="ask_price has 2 entries and ask_size has 1, first 2026"):
-            verb(frame)
+    polar = two().with_columns(pl.col("ask_size").list.head(1))
+    for frame in (polar, polar.to_pandas(), polar.to_arrow()):
+        for verb in (md.bbo, md.explode, lambda f: md.resample(f, "1h")):
+            with pytest.raises(md.errors.NotTidyError, match="ask_price has 2 entries and ask_size has 1, first 2026"):
+                verb(frame)
 
 
 def test_a_column_that_differs_within_a_snapshot_is_not_nested() -> None:
@@ -98,17 +97,12 @@ def test_rows_of_one_snapshot_stay_one_row() -> None:
         assert got.select(LISTS).equals(frame.select(LISTS))
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [md.bbo, md.mid, md.depth, lambda f: md.to_wide(f, 2), lambda f: md.resample(f, "1h")],
-    ids=["bbo", "mid", "depth", "to_wide", "resample"],
-)
-def test_a_lazy_frame_is_worked_on_in_parts(verb: Callable[[Any], Any]) -> None:
+def test_a_lazy_frame_is_worked_on_in_parts() -> None:
     """Streamed in any order, with rows that come again, the result is in order and each row there once."""
     frame = md.nest(md.testing.books("polars", buckets=300))
     mixed = pl.concat([frame.sample(fraction=1, shuffle=True, seed=5), frame.head(20)]).lazy()
-    got = verb(mixed).collect(engine="streaming")
-    assert as_levels(got).equals(as_levels(verb(frame)))
+    for verb in (md.bbo, md.depth, lambda f: md.to_wide(f, 2), lambda f: md.resample(f, "1h")):
+        assert as_levels(verb(mixed).collect(engine="streaming")).equals(as_levels(verb(frame)))
     levels = md.explode(mixed).collect(engine="streaming")
     assert md.resample(levels, "1m").equals(md.resample(md.explode(frame), "1m"))
 
@@ -155,13 +149,13 @@ def one_token(frame: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
-@pytest.mark.parametrize("name", OTHERS)
-def test_a_function_returns_the_same_for_nested_books_and_levels(name: str, kind: str) -> None:
-    """Scores, joins, reports, trades, exports and charts do not depend on how the books lie."""
+def test_a_function_returns_the_same_for_nested_books_and_levels(kind: str) -> None:
+    """Scores, joins, reports, trades, exports and charts do not depend on the shape of the books."""
     levels: Any = md.testing.books("pandas" if kind == "pandas" else "polars", buckets=3)
     levels = levels.to_arrow() if kind == "arrow" else levels
-    got, want = (OTHERS[name](f) for f in (md.nest(levels), levels))
-    assert got.equals(want) if hasattr(got, "equals") else got == want
+    for name, function in OTHERS.items():
+        got, want = (function(f) for f in (md.nest(levels), levels))
+        assert got.equals(want) if hasattr(got, "equals") else got == want, name
 
 
 def test_to_wide_of_a_lazy_frame_needs_the_number_of_levels() -> None:
