@@ -438,7 +438,9 @@ class Client(Generic[Frame]):
         include_closed : bool, optional
             Whether closed markets are listed; by default they are.
         """
-        if include_closed is None and self._transport.service.hides_closed:
+        if include_closed is not None:
+            flag("include_closed", include_closed)
+        elif self._transport.service.hides_closed:
             include_closed = True
         return self._listing("markets", locals())
 
