@@ -165,16 +165,12 @@ def test_a_refusal_for_a_time_is_waited_out(archive: Archive, source: Living) ->
     assert SYSTEM.time() >= error.retry_at
 
 
-def test_a_wrong_key_ends_it_at_once(archive: Archive, source: Living) -> None:
+def test_a_wrong_key_or_event_ends_it_at_once(archive: Archive, source: Living) -> None:
     """Where waiting does not help the typed error comes out of the first round."""
     for problem in (AuthenticationError("401", status=401), md.errors.PlanError("403", status=403)):
         source.errors = [problem]
         with pytest.raises(type(problem)):
             next(follow(archive, source))
-
-
-def test_an_event_that_does_not_exist_is_an_error_at_once(archive: Archive, source: Living) -> None:
-    """A misspelt event is not waited for."""
     source.listed = []
     with pytest.raises(NotFoundError, match="event='e'"):
         next(follow(archive, source, markets=None, event="e"))

@@ -15,7 +15,7 @@ START, END = "2025-12-31", "2026-01-01"
 @pytest.fixture(scope="module")
 def service() -> Iterator[Any]:
     """A local service over a simulated archive."""
-    with md.serve(md.simulate(events=2, days=1)) as running:
+    with md.serve(md.simulate(events=1, days=1)) as running:
         yield running
 
 

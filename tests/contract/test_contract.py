@@ -51,9 +51,11 @@ def test_every_route_needs_a_key(web: Web) -> None:
         assert (answer.status, answer.body) == (401, {"detail": "Invalid or expired API key."}), path
 
 
-def test_health_and_usage(web: Web) -> None:
-    """Readings: health and usage have these fields."""
+def test_health_usage_and_tags(web: Web) -> None:
+    """Readings: health, usage and tags have these fields."""
     assert web.get("/v1/health").body["status"] == "ok"
+    tags = web.get("/v1/tags").body
+    assert tags["count"] == len(tags["data"])
     usage = web.get("/v1/usage").body
     limits = usage["limits"]
     assert {"plan", "organization"} <= set(usage)
@@ -93,12 +95,6 @@ def test_an_event_filters_its_markets(web: Web, subject: Subject) -> None:
         pytest.skip("the market names no event")
     assert subject.market["id"] in [r["id"] for b in web.walk("/v1/markets", event_slug=slug) for r in b["data"]]
     assert web.get("/v1/markets", event_slug="no-such-event-at-all").body["data"] == []
-
-
-def test_tags(web: Web) -> None:
-    """Readings: tags are a counted list of texts."""
-    body = web.get("/v1/tags").body
-    assert body["count"] == len(body["data"])
 
 
 def test_what_is_unknown_is_404(web: Web, subject: Subject) -> None:
@@ -152,13 +148,14 @@ def test_prices_are_probabilities_and_metrics_numbers(web: Web, subject: Subject
         assert {"t", "volume", "liquidity", "spread"} <= set(row)
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_any_page_size_gives_the_same_points(web: Web, subject: Subject, view: str) -> None:
+def test_any_page_size_gives_the_same_points(web: Web, subject: Subject) -> None:
     """Interface 4.1: following next_cursor until it is null is complete, whatever the limit."""
-    least = 1 if view == "metrics" else len(subject.labels)
-    sizes = (least, least + 1, 200)
-    walks = [whole(web, subject.path(view), resolution="10m", limit=n, **subject.range) for n in sizes]
-    assert walks[0] == walks[1] == walks[2]
+    for view in VIEWS:
+        least = 1 if view == "metrics" else len(subject.labels)
+        first, *others = (
+            whole(web, subject.path(view), resolution="10m", limit=n, **subject.range) for n in (least, least + 1, 200)
+        )
+        assert others == [first, first]
 
 
 @pytest.mark.parametrize("view", ["books", "prices"])
