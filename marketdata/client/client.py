@@ -339,7 +339,6 @@ class Client(Generic[Frame]):
         rng = to_range(start, end)
         names = [window.id for window in self._windows(view, "market", market, rng, target or BucketWidth.of("1m"))]
         infos = self._history.markets.look_up_all(names)
-        self._history.markets.refuse_missing(infos)
         self.usage()
         request = self._offer.request(rng, target, clamp=False)
         windows = self._windows(view, "market", names, request.rng, request.resolution)

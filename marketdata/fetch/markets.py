@@ -56,19 +56,16 @@ class Markets:
         return self._infos[id_or_slug]
 
     def look_up_all(self, ids: Iterable[str]) -> dict[str, MarketInfo]:
-        """The same of many, concurrently."""
+        """The same of many, concurrently; NotFoundError about the first that the service does not have."""
         names = list(dict.fromkeys(ids))
         unknown = [name for name in names if name not in self._infos]
         run_all(self._transport, [partial(self.look_up, name) for name in unknown])
-        return {name: self._infos[name] for name in names}
-
-    def refuse_missing(self, names: Iterable[str]) -> None:
-        """NotFoundError about the first of these that was looked up and that the service does not have."""
         for name in names:
             if (error := self._missing.pop(name, None)) is not None:
                 del self._infos[name]
                 self.name_near_ones(error, [name])
                 raise error
+        return {name: self._infos[name] for name in names}
 
     def name_near_ones(self, error: NotFoundError, names: Iterable[str]) -> None:
         """Add similar slugs to an error about one of these names."""

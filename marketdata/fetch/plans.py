@@ -109,14 +109,8 @@ class Plan:
         return f"{text}, {self.days:,} days at {self.requests_per_day:,} requests a day"
 
     def _repr_html_(self) -> str:
-        rows = [
-            ("requests", f"{self.requests:,}"),
-            ("points", f"{self.points:,}"),
-            ("time", self._time()),
-            ("memory", f"about {_size(self.memory)}"),
-            *(("refused by the plan", part) for part in self.refused),
-        ]
-        return html_table(rows)
+        cost = repr(self).partition("\n")[0]
+        return html_table([("cost", cost), *(("refused by the plan", part) for part in self.refused)])
 
 
 def make_plan(windows: Sequence[Window], infos: Mapping[str, MarketInfo], limits: PlanLimits, now: int) -> Plan:
