@@ -91,7 +91,8 @@ class ConfigError(MarketDataError, ValueError):
     """
 
     def __init__(self, problem: str = "", *, argument: str | None = None, value: object = ..., hint: str = "") -> None:
-        self.value = "" if value is ... else _short(value)
+        text = "" if value is ... else repr(value)
+        self.value = text if len(text) <= 60 else text[:57] + "..."
         self._shown = f"{argument}={self.value} " if self.value else f"{argument} " if argument else ""
         super().__init__(f"{self._shown}{problem}", argument=argument, hint=hint)
 
@@ -99,11 +100,6 @@ class ConfigError(MarketDataError, ValueError):
     def problem(self) -> str:
         """The message without the argument and the hint."""
         return super().problem.removeprefix(self._shown)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class RequestError(MarketDataError):

@@ -13,7 +13,7 @@ from marketdata.errors import ConfigError
 from marketdata.times import to_duration, to_micros, to_range, to_text
 
 
-@pytest.mark.fault("T9")
+@pytest.mark.fault("T3", "T9")
 def test_times_of_a_question_are_read_as_users_write_them() -> None:
     """Aware, naive, date, text, seconds and numpy name the same instant; junk and milliseconds are refused."""
     want = 1_767_225_600_000_000
@@ -37,6 +37,9 @@ def test_times_of_a_question_are_read_as_users_write_them() -> None:
         np.int64(1_767_225_600),
     ):
         assert to_micros(value, "start") == want, value
+    for impossible in ("2026-01-01T23:59:60Z", "2026-01-01T24:00:00Z", "2026-13-01T00:00:00Z"):
+        with pytest.raises(ConfigError, match="start"):
+            to_range(impossible, "2027-01-01")
     for bad in ("yesterday", "", None, True, float("nan"), pd.NaT, object(), [], "2026", "20260101", 1e300):
         with pytest.raises(ConfigError, match="start="):
             to_micros(bad, "start")

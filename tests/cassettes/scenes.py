@@ -63,8 +63,7 @@ SCENES = {
     "test_discovery": Scene(discovery),
     "test_usage": Scene(usage),
     "test_plan_refuses": Scene(
-        lambda c: c.books(MARKET, START, END, "1m"),
-        service={"plans": {"hourly": {"resolutions": ["1h", "6h", "1d"]}}},
+        lambda c: c.books(MARKET, START, END, "1m"), service={"plans": {"hourly": {"resolutions": ["1h", "6h", "1d"]}}}
     ),
     "test_rate_limit": Scene(two_healths, service={"requests_per_minute": 1}),
 }

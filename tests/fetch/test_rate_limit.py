@@ -172,8 +172,7 @@ def test_a_key_has_one_pacer_as_long_as_a_client_uses_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [[], {"limits": {"requests_per_minute": "many"}}, {"limits": {"requests_per_minute": 0}}],
+    "body", [[], {"limits": {"requests_per_minute": "many"}}, {"limits": {"requests_per_minute": 0}}]
 )
 def test_usage_without_a_number_is_ignored(server, transport, body) -> None:
     """It is requested once, and changes nothing."""

@@ -137,12 +137,7 @@ def test_unknown_markets_do_not_keep_others_from_coming(server, transport) -> No
 
 @pytest.mark.fault("N1", "N17")
 @pytest.mark.parametrize(
-    ("act", "count", "markets", "at_once"),
-    [
-        (HANG_UP, 60, 1, 1),
-        (HANG_UP, 300, 24, 9),
-        (refuse(503), 30_000, 1, 3),
-    ],
+    ("act", "count", "markets", "at_once"), [(HANG_UP, 60, 1, 1), (HANG_UP, 300, 24, 9), (refuse(503), 30_000, 1, 3)]
 )
 def test_a_fetch_from_a_service_that_always_fails_ends(server, transport, turns, act, count, markets, at_once) -> None:
     """Each request is tried five times, and all together share 35 retries, however much is requested."""
@@ -460,7 +455,7 @@ def test_markets_of_many_tokens_arrive_whole(server, transport, tokens, limit, s
     ("count", "step", "lived", "in_order"),
     [
         (210, lambda k: 1 + 20 * (k > 3), None, True),
-        (1440, lambda k: 60 * (k % 3), minutes(200, 1000), False),
+        pytest.param(1440, lambda k: 60 * (k % 3), minutes(200, 1000), False, marks=pytest.mark.soak),
     ],
     ids=["two pages", "few of an active range"],
 )

@@ -158,11 +158,7 @@ def redirect_text(status: int, location: str) -> str:
 
 # The first row whose pattern matches the error or one of its causes counts.
 _FAILURES: tuple[tuple[str, str, Again], ...] = (
-    (
-        "certificate bundle|NO_CERT",
-        "the file that {bundle} names is missing, or is no bundle of certificates",
-        "no",
-    ),
+    ("certificate bundle|NO_CERT", "the file that {bundle} names is missing, or is no bundle of certificates", "no"),
     ("SOCKS support", "{proxy} is a SOCKS proxy, which needs a library: pip install 'requests[socks]'", "no"),
     ("^InvalidProxyURL", "{proxy} is not an address such as http://host:port", "no"),
     ("Tunnel.* failed: 407", "{proxy} wants a login (407); write it as http://user:password@host:port", "no"),

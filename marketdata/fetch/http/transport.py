@@ -16,14 +16,7 @@ import requests
 import urllib3
 
 from marketdata.clock import SYSTEM, Clock
-from marketdata.errors import (
-    ConfigError,
-    ContractError,
-    MarketDataError,
-    NetworkError,
-    RateLimitError,
-    RedirectError,
-)
+from marketdata.errors import ConfigError, ContractError, MarketDataError, NetworkError, RateLimitError, RedirectError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.auth import SECRET_LENGTH, KeyProvider, Secret, redact, veiled
 from marketdata.fetch.http.connection import ATTEMPT, Policy, new_session, read_body
