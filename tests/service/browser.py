@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import re
 import shutil
@@ -68,14 +67,6 @@ class Browser:
             assert time.monotonic() < until, f"not in {seconds} s; the page says: {self.text('#message')}"
             time.sleep(0.05)
         return found
-
-    def phone(self, width: int, height: int) -> None:
-        """A screen of another size; 0 is the window's own."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 0, "mobile": False}
-        self.call("POST", "/goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=size)
-
-    def shot(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
 
     def log(self) -> list[str]:
         """Messages of the console since the last call, such as refused scripts and failed requests."""
