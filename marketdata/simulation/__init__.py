@@ -111,12 +111,8 @@ def simulate(
         markets=[market_record(s, all_events[s.event], **simulate_market(s, minutes).record_fields()) for s in specs]
     )
     for batch in _batches(specs, minutes, levels):
-        archive.add(
-            books=joined([s.books for s in batch]),
-            prices=joined([s.prices for s in batch]),
-            metrics=joined([s.metrics for s in batch]),
-            complete=True,
-        )
+        books, prices, metrics = map(joined, zip(*batch, strict=True))  # type: ignore[arg-type]
+        archive.add(books=books, prices=prices, metrics=metrics, complete=True)
     return archive
 
 

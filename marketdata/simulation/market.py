@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,7 @@ _CHUNK_LEVELS = 4_000_000  # levels in memory at a time
 _SPARSE_STEP = 60  # minutes between two observations of a market of very many tokens
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedMarket:
+class SimulatedMarket(NamedTuple):
     """Price path and volume of one market; books are drawn from them."""
 
     spec: MarketSpec
@@ -43,8 +42,7 @@ class SimulatedMarket:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Observations:
+class Observations(NamedTuple):
     """Books, prices and metrics of a market in an interval."""
 
     books: Books
@@ -64,9 +62,7 @@ def simulate_market(spec: MarketSpec, minutes: int) -> SimulatedMarket:
     # Below 1 the market has not resolved at the end.
     final_information = rng.uniform(0.4, 0.7) if turn == 1 else 1.0
     favourite = 1.5 / tokens if tokens > 2 else rng.uniform(0.35, 0.65)
-    path = price_process.simulate_path(
-        rng, ts[first:last], tokens, favourite=favourite, final_information=final_information
-    )
+    path = price_process.simulate_path(rng, ts[first:last], tokens, favourite, final_information)
     volume = price_process.cumulative_volume(rng, path, float(np.exp(rng.normal(4.0, 1.0))))
     observed = price_process.observed_minutes(rng, path.ts, missing=0.012)
     if tokens > 3:
@@ -95,19 +91,12 @@ def _rng(spec: MarketSpec, part: int) -> np.random.Generator:
 def _observations(
     rng: np.random.Generator, market: SimulatedMarket, tick: NDArray[np.int32], profile: Floats, levels: int
 ) -> Observations:
-    path, count = market.path, len(market.spec.labels)
+    path, count, minutes = market.path, len(market.spec.labels), len(market.path.ts)
     drawn = 1 if count == 2 else count
     levels = levels if count <= 3 else min(levels, 3)
-    remaining, minutes = 1.0 - path.clock, len(path.ts)
-    book = order_books.build(
-        rng,
-        path.probability[:, :drawn].T.reshape(-1),
-        tick[:, :drawn].T.reshape(-1),
-        np.tile(remaining, drawn),
-        np.tile(path.activity, drawn),
-        profile,
-        levels,
-    )
+    probability, ticks = (values[:, :drawn].T.reshape(-1) for values in (path.probability, tick))
+    remaining, activity = (np.tile(values, drawn) for values in (1.0 - path.clock, path.activity))
+    book = order_books.build(rng, probability, ticks, remaining, activity, profile, levels)
     parts = [book.select(np.arange(t * minutes, (t + 1) * minutes)) for t in range(drawn)]
     if count == 2:
         parts.append(book.mirrored())

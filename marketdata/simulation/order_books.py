@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ COARSE, FINE = 10, 1
 EDGE = 0.04  # nearer to 0 or 1 than this the tick becomes fine, and stays so
 
 
-@dataclass(frozen=True, slots=True)
-class OrderBooks:
+class OrderBooks(NamedTuple):
     """Books as arrays of books x 2 sides x levels: ``prices`` [thousandths], ``sizes`` [shares], best level first."""
 
     prices: NDArray[np.int32]
@@ -29,14 +28,18 @@ class OrderBooks:
 
     def select(self, rows: Ints | NDArray[np.bool_]) -> OrderBooks:
         """The books of these rows."""
-        return OrderBooks(self.prices[rows], self.sizes[rows], self.bids[rows], self.asks[rows])
+        return OrderBooks(*(array[rows] for array in self))
+
+    def present(self) -> NDArray[np.bool_]:
+        """True where a level exists, in the shape of ``prices``."""
+        counts = np.stack((self.bids, self.asks), axis=1)
+        return np.arange(self.prices.shape[2]) < counts[:, :, None]
 
     def columns(self, token: Token, ts: Ints) -> Books:
         """The books as columns, entry i at ``ts[i]``."""
-        counts = np.stack((self.bids, self.asks), axis=1)
-        present = np.arange(self.prices.shape[2]) < counts[:, :, None]
+        present = self.present()
         price, size = self.prices[present] / UNIT, self.sizes[present]
-        return Books.of_levels((token,), np.array([0, len(ts)]), ts, counts.ravel().astype(np.int64), price, size)
+        return Books.of_levels((token,), np.array([0, len(ts)]), ts, present.sum(axis=2).ravel(), price, size)
 
     def spread(self) -> Floats:
         """Best ask less best bid [probability]; NaN where a side is empty."""
@@ -45,10 +48,9 @@ class OrderBooks:
 
     def resting_value(self) -> Floats:
         """Value of the resting orders [USD]: bids at their price, asks at 1 - price."""
-        present = np.arange(self.prices.shape[2]) < np.stack((self.bids, self.asks), axis=1)[:, :, None]
         risk = self.prices / UNIT
         risk[:, 1] = 1 - risk[:, 1]
-        return np.asarray(np.round((risk * self.sizes * present).sum(axis=(1, 2)), 2))
+        return np.asarray(np.round((risk * self.sizes * self.present()).sum(axis=(1, 2)), 2))
 
 
 def ticks(probability: Floats) -> NDArray[np.int32]:
@@ -83,9 +85,7 @@ def build(
     gap = rng.integers(0, 8, (rows, 2, levels), dtype=np.uint8) // 7 + np.uint8(1)
     gap[:, :, 0] = 0
     away = np.cumsum(gap, axis=2, dtype=np.int32) * tick[:, None, None]
-    prices = np.empty((rows, 2, levels), dtype=np.int32)
-    np.subtract(best_bid[:, None], away[:, 0], out=prices[:, 0])
-    np.add(best_ask[:, None], away[:, 1], out=prices[:, 1])
+    prices = np.stack((best_bid[:, None] - away[:, 0], best_ask[:, None] + away[:, 1]), axis=1)
 
     depth = _depth(rng, remaining, levels)
     inside = (prices > 0) & (prices < UNIT)

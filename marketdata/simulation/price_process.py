@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from marketdata.points.columns import Floats, Ints
 _LARGEST = 700.0  # information at the end: far past the last float between 0 and 1
 
 
-@dataclass(frozen=True, slots=True)
-class PricePath:
+class PricePath(NamedTuple):
     """Probabilities of a market: minutes x tokens, whose rows sum to 1, at ``ts`` [microseconds UTC].
 
     ``clock`` is the share of the information that has arrived, ``activity`` 1 on average, ``winner`` the position of
@@ -28,11 +27,12 @@ class PricePath:
 
     def select(self, kept: slice | NDArray[np.bool_]) -> PricePath:
         """The path at some of its minutes."""
-        return PricePath(self.ts[kept], self.probability[kept], self.clock[kept], self.activity[kept], self.winner)
+        *arrays, winner = self
+        return PricePath(*(array[kept] for array in arrays), winner)
 
 
 def simulate_path(
-    rng: np.random.Generator, ts: Ints, tokens: int, *, favourite: float, final_information: float
+    rng: np.random.Generator, ts: Ints, tokens: int, favourite: float, final_information: float
 ) -> PricePath:
     """Probabilities of ``tokens`` outcomes: the posterior of a hidden winner given noisy signals in bursts."""
     # A martingale, which ends at 0 or 1 where final_information is 1.
@@ -50,10 +50,10 @@ def simulate_path(
     score -= score.max(axis=1, keepdims=True)
     probability = np.exp(score)
     probability /= probability.sum(axis=1, keepdims=True)
-    if final_information < 1.0:
-        return PricePath(ts, probability, clock, activity, None)
-    probability[-1] = np.arange(tokens) == winner
-    return PricePath(ts, probability, clock, activity, winner)
+    resolved = final_information >= 1.0
+    if resolved:
+        probability[-1] = np.arange(tokens) == winner
+    return PricePath(ts, probability, clock, activity, winner if resolved else None)
 
 
 def observed_minutes(rng: np.random.Generator, ts: Ints, missing: float) -> NDArray[np.bool_]:

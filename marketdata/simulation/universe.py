@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from marketdata.points.columns import Token
 
@@ -20,8 +20,7 @@ _TEAMS = ("Northport Comets", "Lakeview Owls", "Fenwick Rovers", "St. Alban's Ki
 _PARTIES = ("Harbour Party", "Civic Union", "Green List", "Free Farmers")
 
 
-@dataclass(frozen=True, slots=True)
-class MarketSpec:
+class MarketSpec(NamedTuple):
     """Names and ids of a market."""
 
     key: tuple[int, ...]
@@ -38,8 +37,7 @@ class MarketSpec:
         return tuple(Token(self.market_id, i, label) for i, label in zip(self.token_ids, self.labels, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class EventSpec:
+class EventSpec(NamedTuple):
     """An event and its series."""
 
     number: int
@@ -47,24 +45,14 @@ class EventSpec:
     title: str
     series: tuple[str, str, str]
 
-    @property
-    def event_id(self) -> str:
-        """Its id, a number as text."""
-        return str(900_001 + self.number)
-
-    @property
-    def series_id(self) -> str:
-        """Id of its series, a number as text."""
-        return str(9_001 + SERIES.index(self.series))
-
 
 def event_specs(events: int) -> list[EventSpec]:
     """The events, two of a series after each other, over three series."""
     out = []
     for number in range(events):
         series = SERIES[number // EVENTS_PER_SERIES % len(SERIES)]
-        title = f"{_EVENT_NAMES[series[2]]} {number + 1}"
-        out.append(EventSpec(number, f"{series[0]}-{number + 1}", f"Simulated: {title}", series))
+        title = f"Simulated: {_EVENT_NAMES[series[2]]} {number + 1}"
+        out.append(EventSpec(number, f"{series[0]}-{number + 1}", title, series))
     return out
 
 
@@ -97,18 +85,17 @@ def _spec(event: EventSpec, k: int, seed: int, question: str, labels: tuple[str,
     return MarketSpec(
         key=(seed, event.number, k),
         event=event.number,
-        market_id=f"0x{_FIRST_ID + event.number * 1024 + k:06x}" + hashlib.sha256(name.encode()).hexdigest()[6:],
+        market_id=f"0x{_FIRST_ID + event.number * 1024 + k:06x}{_digest(name)[6:]}",
         slug=f"simulated-{'-'.join(plain.split())}"[:180] + f"-{event.number + 1}-{k + 1}",
         question=f"Simulated: {question}",
         labels=labels,
-        token_ids=tuple(_token_id(f"{name}/{label}") for label in labels),
+        # Numbers of 77 digits, as exchanges with 256-bit ids have.
+        token_ids=tuple(str(10**76 + int(_digest(f"{name}/{label}"), 16) % (9 * 10**76)) for label in labels),
     )
 
 
-def _token_id(name: str) -> str:
-    """A number of 77 digits, as exchanges with 256-bit ids have."""
-    number = int.from_bytes(hashlib.sha256(name.encode()).digest(), "big")
-    return str(10**76 + number % (9 * 10**76))
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def market_record(spec: MarketSpec, event: EventSpec, **more: object) -> dict[str, object]:
@@ -118,10 +105,10 @@ def market_record(spec: MarketSpec, event: EventSpec, **more: object) -> dict[st
         "slug": spec.slug,
         "question": spec.question,
         "description": "Made by marketdata.simulate; no such market exists.",
-        "event_id": event.event_id,
+        "event_id": str(900_001 + event.number),
         "event_slug": event.slug,
         "event_title": event.title,
-        "series_id": event.series_id,
+        "series_id": str(9_001 + SERIES.index(event.series)),
         "series_slug": event.series[0],
         "series_title": event.series[1],
         "token_ids": list(spec.token_ids),

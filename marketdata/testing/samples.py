@@ -38,9 +38,8 @@ def _moves(buckets: int) -> Ints:
 
 def _mids(markets: int, buckets: int) -> Ints:
     """Return the mids [cents], one row per token; Yes and No add up to 100."""
-    moves = _moves(buckets)
-    yes = [40 + 10 * m + moves for m in range(markets)]
-    return np.stack([row for mid in yes for row in (mid, 100 - mid)])
+    yes = 40 + 10 * np.arange(markets)[:, None] + _moves(buckets)
+    return np.stack((yes, 100 - yes), axis=1).reshape(2 * markets, buckets)
 
 
 def books(
@@ -74,11 +73,10 @@ def books(
     level = np.arange(whole("levels", levels, most=30))
     smaller, larger = 100.0 * (level + 1), 100.0 * (level + 3)
     sizes = np.array([[[smaller, larger]], [[larger, smaller]]] * markets)
-    steps = np.stack([-1 - level, 1 + level])
-    price = (mids[:, :, None, None] + steps) / 100
-    levels_ = np.stack([price, np.broadcast_to(sizes, price.shape)], axis=-1).reshape(-1, 2)
+    price = (mids[:, :, None, None] + np.stack([-1 - level, 1 + level])) / 100
+    size = np.broadcast_to(sizes, price.shape).ravel()
     counts = np.full(2 * len(tokens) * buckets, levels, np.int64)
-    books = Books.of_levels(*_grid(tokens, buckets, resolution), counts, *levels_.T)
+    books = Books.of_levels(*_grid(tokens, buckets, resolution), counts, price.ravel(), size)
     return accessor.to_frame(books, frame)
 
 
@@ -109,23 +107,22 @@ def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
     resolved_token_id resolved_token_label``.
     """
     tokens = _tokens(markets)
-    pairs = [tokens[i : i + 2] for i in range(0, len(tokens), 2)]
     end = to_text(_START + Resolution.D1.micros)
     rows = [
         {
-            "id": pair[0].market_id,
-            "slug": f"{pair[0].market_id}-tomorrow",
-            "question": f"Will there be {pair[0].market_id} tomorrow?",
+            "id": yes.market_id,
+            "slug": f"{yes.market_id}-tomorrow",
+            "question": f"Will there be {yes.market_id} tomorrow?",
             "status": "resolved",
             "start_date": to_text(_START),
             "end_date": end,
             "closed_at": end,
-            "tokens": [{"id": token.token_id, "label": token.token_label} for token in pair],
+            "tokens": [{"id": token.token_id, "label": token.token_label} for token in (yes, no)],
             "event_slug": "weather-tomorrow",
-            "resolved_token_id": pair[i % 2].token_id,
-            "resolved_token_label": pair[i % 2].token_label,
+            "resolved_token_id": (yes, no)[i % 2].token_id,
+            "resolved_token_label": (yes, no)[i % 2].token_label,
         }
-        for i, pair in enumerate(pairs)
+        for i, (yes, no) in enumerate(zip(tokens[::2], tokens[1::2], strict=True))
     ]
     accessor.register(frame)
     return records.to_frame("markets", rows, frame)
