@@ -1,4 +1,4 @@
-"""The coverage of a view: files of 16 buckets of markets, which the commits of the points name."""
+"""The coverage of a view: files of 64 buckets of markets, which the commits of the points name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marketdata.errors import ArchiveCorruptError
 
 _FOLDER = "_coverage"
 _FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
-_BUCKETS = 16  # fixed with the format
+_BUCKETS = 64  # fixed with the format
 _HINT = "Run archive.verify(repair=True): it makes the coverage again from the points, as unverified."
 
 

@@ -21,7 +21,7 @@ from marketdata.archive.storage.files import DataFile, Footer, Store
 from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.times import to_datetime, to_text
 
-FORMAT = b"5"
+FORMAT = b"4"
 _FORMAT_KEY = b"marketdata.format"
 # After an error the mark of a commit, a random number under this key, tells whether it was made.
 _MARK = "marketdata"
