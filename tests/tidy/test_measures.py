@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.engines import ENGINES, Engine, fetched, ordered
-from reference.kinds import KINDS, close, few, of_kind, rows
+from reference.kinds import KINDS, close, few, fewest, of_kind, rows
 from reference.measured import looped
 from reference.measures import LOOPS, Levels, taken
 from reference.odd_points import rich
@@ -57,25 +58,17 @@ def test_every_measure_has_a_loop() -> None:
     assert set(MEASURES) >= set(LOOPS) >= {name for name in MEASURES if name in FUNCTIONS}
 
 
-@pytest.mark.parametrize(("name", "arguments"), CALLS, ids=str)
-@pytest.mark.parametrize("nested", [False, True], ids=["levels", "nested"])
-def test_a_measure_equals_its_loop(name: str, arguments: Any, nested: bool) -> None:
+@fewest
+@given(kind=st.sampled_from(KINDS), nested=st.booleans(), books=book_columns())
+def test_measures_equal_their_loops(kind: str, nested: bool, books: Any) -> None:
     """Every kind of frame, in any order of rows, with missing sides, as levels and as lists, gives the same."""
-    measure, (loop, _) = MEASURES[name], LOOPS[name]
-
-    @few
-    @given(kind=st.sampled_from(KINDS), books=book_columns())
-    def run(kind: str, books: Any) -> None:
-        frame = of_kind(books, kind)
-        if nested:
-            frame = md.nest(frame)
-        want = looped(books, lambda bids, asks: loop(bids, asks, **arguments))
-        exact = {"digits": 1e-11, "least": 1e-9}
-        assert close(rows(evaluated(frame, name, arguments)), want, **exact)
-        if measure.needs == "top":
-            assert close(rows(evaluated(md.bbo(frame), name, arguments)), want, **exact)
-
-    run()
+    frame = of_kind(books, kind)
+    frame = md.nest(frame) if nested else frame
+    top = md.bbo(frame)
+    for name, arguments in CALLS:
+        want = looped(books, partial(LOOPS[name][0], **arguments))
+        for one in (frame, top) if MEASURES[name].needs == "top" else (frame,):
+            assert close(rows(evaluated(one, name, arguments)), want, digits=1e-11, least=1e-9), (name, arguments)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -107,7 +100,7 @@ def test_measures_on_an_engine(running: Engine) -> None:
         assert close(ordered(best_gap(frame, levels=2)), ordered(best_gap(books, levels=2)))
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(5), 5))[::30], ids=str)
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (3, 4, 0, 1, 2)], ids=str)
 def test_a_size_that_the_levels_sum_to_is_filled_in_any_order(order: tuple[int, ...]) -> None:
     """Sums of decimals differ in their last bits with their order; the result does not."""
     sizes = [7.83, 3.48, 7.8, 6.13, 0.93]
@@ -150,9 +143,9 @@ def test_the_name_of_a_feature_does_not_depend_on_the_others() -> None:
     assert frame.md.features(asked).columns[4:] == names
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
+def test_features_that_do_not_exist_are_refused() -> None:
+    """The error says what is allowed."""
+    for asked, message in (
         ("mid", "a list of names"),
         ([], "allowed are"),
         (["imbalence"], "did you mean 'imbalance'"),
@@ -160,40 +153,37 @@ def test_the_name_of_a_feature_does_not_depend_on_the_others() -> None:
         ([5], "pair such as"),
         (["mid", "bbo"], "twice"),
         (["mid", "mid"], "twice"),
-    ],
-    ids=str,
-)
-def test_features_that_do_not_exist_are_refused(asked: Any, said: str) -> None:
-    """The error says what is allowed."""
-    with pytest.raises(md.MarketDataError, match=said):
-        md.features(md.testing.books("polars"), asked)
+    ):
+        with pytest.raises(md.MarketDataError, match=message):
+            md.features(md.testing.books("polars"), asked)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("name", "arguments", "said"), WRONG_ARGUMENTS, ids=str)
-def test_arguments_that_make_no_sense_are_refused(name: str, arguments: Any, said: str) -> None:
+def test_arguments_that_make_no_sense_are_refused() -> None:
     """As a function and as a feature, also of a frame without rows."""
     frame = md.testing.books("polars").head(0)
-    for call in (lambda: getattr(md, name)(frame, **arguments), lambda: md.features(frame, [(name, arguments)])):
-        with pytest.raises(md.errors.ConfigError, match=said):
-            call()
+    for name, arguments, message in WRONG_ARGUMENTS:
+        for call in (partial(getattr(md, name), **arguments), partial(md.features, measures=[(name, arguments)])):
+            with pytest.raises(md.errors.ConfigError, match=message):
+                call(frame)
 
 
-@pytest.mark.parametrize("name", MEASURES)
-def test_a_measure_says_what_it_needs_and_returns(name: str) -> None:
+def test_a_measure_says_what_it_needs_and_returns() -> None:
     """It refuses metrics, has units for exactly its columns, and its docstring has rows, units and an example."""
-    arguments = LOOPS[name][1][-1] if name in LOOPS else {}
-    with pytest.raises(md.errors.NotTidyError, match="token_id"):
-        evaluated(md.testing.metrics(), name, arguments)
-    out = evaluated(md.testing.books("polars"), name, {k: v for k, v in arguments.items() if k != "fees"} | arguments)
-    assert {c.split("_levels")[0].split("_within")[0] for c in out.columns[4:]} <= {*MEASURES[name].units}
-    if name in FUNCTIONS:
-        text = getattr(md, name).__doc__
-        assert "One row per (token, ts)" in text
-        assert ">>> " in text
-        assert name in dir(md)
-        assert getattr(md.Accessor, name).__doc__.endswith(f"see `marketdata.{name}`.")
+    for name, measure in MEASURES.items():
+        arguments = LOOPS[name][1][-1] if name in LOOPS else {}
+        with pytest.raises(md.errors.NotTidyError, match="token_id"):
+            evaluated(md.testing.metrics(), name, arguments)
+        out = evaluated(md.testing.books("polars"), name, arguments)
+        assert {c.split("_levels")[0].split("_within")[0] for c in out.columns[4:]} <= {*measure.units}, name
+        if name in FUNCTIONS:
+            text = getattr(md, name).__doc__
+            assert "One row per (token, ts)" in text, name
+            assert ">>> " in text, name
+            assert name in dir(md)
+            assert getattr(md.Accessor, name).__doc__.endswith(f"see `marketdata.{name}`.")
 
 
+@pytest.mark.soak
 def test_measures_of_the_recorded_books_equal_their_loops() -> None:
     """The same loops over the recorded books of every fourth token, some fifty thousand levels."""
     if not RECORDED.exists():
@@ -208,7 +198,7 @@ def test_measures_of_the_recorded_books_equal_their_loops() -> None:
         assert close(rows(evaluated(frame, name, arguments)), want, least=1e-9)
 
 
-@few
+@fewest
 @given(kind=st.sampled_from(KINDS), books=book_columns(), levels=st.integers(1, 3))
 def test_a_measure_of_a_user_works_as_ours_do(kind: str, books: Any, levels: int) -> None:
     """A formula with an argument is a function, and `features` takes it or its name, for levels and nested books."""
@@ -231,20 +221,16 @@ def test_a_measure_of_a_user_works_as_ours_do(kind: str, books: Any, levels: int
     assert "``cost`` [USD]" in cost.__doc__
 
 
-@pytest.mark.parametrize(
-    ("formula", "said"),
-    [
+def test_a_measure_that_returns_something_else_is_refused() -> None:
+    """The error names the measure and what to return."""
+    for values, message in (
         (lambda books: 1.0, r"returned \(\) values"),
         (lambda books: {"a": books.mid[:1]}, "return a numpy array with one number per book"),
         (lambda books: np.array(["x"] * len(books)), "return a numpy array"),
-    ],
-    ids=["a number", "too few", "texts"],
-)
-def test_a_measure_that_returns_something_else_is_refused(formula: Any, said: str) -> None:
-    """The error names the measure and what to return."""
-    formula.__name__ = "odd"
-    with pytest.raises(md.errors.ConfigError, match=said):
-        md.measure(formula)(md.testing.books())
+    ):
+        values.__name__ = "odd"
+        with pytest.raises(md.errors.ConfigError, match=message):
+            md.measure(values)(md.testing.books())
 
 
 def test_a_measure_cannot_replace_one_of_ours() -> None:
