@@ -64,6 +64,8 @@ def test_events_of_pages_hold_one_page_at_a_time() -> None:
     assert len(list(events)) == len(frame) - 1
     with pytest.raises(md.errors.NotTidyError, match="back in time"):
         list(md.replay(prices=[frame, frame], width="1m"))
+    with pytest.raises(md.errors.NotTidyError, match="rows of one token"):
+        list(md.replay(prices=[frame.head(2), frame.head(2)], width="1m"))
     with pytest.raises(md.errors.ConfigError, match="books="):
         md.replay(width="1m")
 

@@ -147,3 +147,10 @@ def test_ids_are_pairs() -> None:
     assert md.overround(frame.select("ts", "market_id", "token_id", "token_label").with_columns(
         best_bid=0.25, best_bid_size=1.0, best_ask=0.75, best_ask_size=1.0, mid=0.5, spread=0.5
     ))["ask_sum"].to_list() == [1.5, 1.5]  # fmt: skip
+
+
+def test_long_tokens_of_common_times_need_no_order() -> None:
+    """Rows that are in order already have the probabilities of shuffled ones, and of ones with a gap."""
+    prices = md.testing.prices("polars", markets=2, buckets=150)
+    for frame in (prices, prices[1:]):
+        assert md.probabilities(frame.sample(fraction=1, shuffle=True, seed=1)).equals(md.probabilities(frame))

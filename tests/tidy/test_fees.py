@@ -86,6 +86,8 @@ def test_a_market_pays_its_own_fee() -> None:
     charged = {(row[1], row[3]): row[-1] for row in rows(md.sweep(books, "buy", size=100, fees=fees))}
     for market, ask, rate in (("rain", 0.41, 0.05), ("snow", 0.51, 0.0), ("wind", 0.61, 0.02)):
         assert charged[market, "Yes"] == pytest.approx(round(100 * rate * ask * (1 - ask), 5), abs=1e-12)
+    with pytest.raises(md.errors.ConfigError, match="differ by market"):
+        fees(0.5, 1)
     with pytest.raises(md.errors.ConfigError, match=r"fee of market 'wind' is not known.*md\.Fees\.flat"):
         md.sweep(books, "buy", size=100, fees=md.Fees.of(records.head(2).with_columns(feesEnabled=False)))
 
