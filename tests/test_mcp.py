@@ -178,9 +178,9 @@ def test_a_client_answers_like_an_archive(archive, market) -> None:
 
 def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:
     """A misspelt, missing or impossible argument is named with what is allowed, without addresses of a library."""
-    from marketdata.mcp.server import server
+    from marketdata.mcp.server import Server
 
-    tools = server(archive)
+    tools = Server(archive)
     calls: list[tuple[str, dict[str, Any], str]] = [
         ("prices", {"market": market, "start": START, "ends": END}, "'ends' does not exist; allowed are market, start"),
         ("prices", {"market": market, "start": START}, "'end' is missing"),

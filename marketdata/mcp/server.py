@@ -6,7 +6,6 @@ import inspect
 import json
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,14 +25,11 @@ _INSTRUCTIONS = (
 TIME_LIMIT = 60.0  # of a call [s]
 
 
-@dataclass
 class Server:
-    """A server of the tools of an archive or a client; `run` serves until its input ends."""
+    """A server of the tools of an archive or a client, whose frames are polars; `run` serves until its input ends."""
 
-    tools: Tools
-    time_limit: float = TIME_LIMIT
-
-    def __post_init__(self) -> None:
+    def __init__(self, source: Any, as_of: TimeLike | None = None) -> None:
+        self.tools = Tools(source, as_of)
         self.calls = self.tools.offered
 
     def run(self) -> None:
@@ -67,12 +63,12 @@ class Server:
             stop = threading.Event()
             call = partial(self.answer, params.name, params.arguments or {}, stop)
             try:
-                with anyio.move_on_after(self.time_limit):
+                with anyio.move_on_after(TIME_LIMIT):
                     answer, problem = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=limiter)
                     text = problem or json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
                     content = [types.TextContent(type="text", text=text)]
                     return types.CallToolResult(content=content, structured_content=answer, is_error=bool(problem))
-                text = f"The call took more than {self.time_limit:g} s and was stopped; ask for less."
+                text = f"The call took more than {TIME_LIMIT:g} s and was stopped; ask for less."
                 return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
             finally:
                 # Also if the client cancels: a statement that nobody waits for ends.
@@ -97,11 +93,6 @@ class Server:
             return None, _problem(problem, self.calls[name].json_schema()["properties"])
         except MarketDataError as problem:
             return None, str(problem)
-
-
-def server(source: Any, as_of: TimeLike | None = None) -> Server:
-    """A server of the tools of an archive or a client whose frames are polars."""
-    return Server(Tools(source, as_of))
 
 
 def _problem(error: ValidationError, allowed: Iterable[str]) -> str:

@@ -223,14 +223,6 @@ def test_colours_are_where_a_terminal_shows_them(folder, market) -> None:
         assert bool(re.search(r"\x1b\[3[12]m", seen)) is (not env)
 
 
-def test_what_is_measured_is_in_a_narrow_table(folder, market) -> None:
-    """In 60 columns a book has its prices and sizes; the ids, which are the same in each row, are named below."""
-    words = ("export", "history", "books", market, "-r", "6h", "--rows", 3)
-    head, *lines = terminal(*words, cwd=folder, COLUMNS="60").splitlines()
-    assert head.split() == ["ts", "token_label", "side", "level", "price", "size"]
-    assert "... without market_id, token_id: --csv shows all" in "".join(lines)
-
-
 def test_coverage_is_told_in_words(folder) -> None:
     """In a terminal a range has the question of its market, and its points in how many minutes; a pipe has all."""
     head, *lines = terminal("coverage", "history", cwd=folder, COLUMNS="160").splitlines()
@@ -364,12 +356,15 @@ def test_an_error_is_one_line_and_a_code(folder, service, words, code, said) -> 
     assert said in done.stderr
 
 
-def test_a_search_without_a_match_says_so(folder, service) -> None:
+def test_a_search_without_a_match_says_so(folder, service, market) -> None:
     """A search without a match is a sentence on stderr; the header of the CSV is there."""
     done = marketdata("markets", "--search", "no such thing", cwd=folder, **service)
     assert done.returncode == 0
     assert done.stderr == "marketdata: no markets match.\n"
     assert done.stdout.startswith("market_id,slug,")
+    done = marketdata("fetch", "prices", market, "--start", "2030-01-01", "--end", "2030-01-02", cwd=folder, **service)
+    assert (done.returncode, "no rows" in done.stderr) == (0, True)
+    assert done.stdout == "ts,market_id,token_id,token_label,price\n"
 
 
 def test_debug_shows_the_traceback(folder) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
-import socket
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +25,6 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(folder: Path) 
         done = marketdata(*words, cwd=folder, **NOBODY)
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
         assert f"--out '{words[-1]}'" in done.stderr
-
-
-def test_an_answer_without_points_says_so(folder: Path, market: str, service: dict[str, str]) -> None:
-    """A range without data gives the empty table, and one line beside it."""
-    done = marketdata("fetch", "prices", market, "--start", "2030-01-01", "--end", "2030-01-02", cwd=folder, **service)
-    assert done.returncode == 0
-    assert "no rows" in done.stderr
-    assert done.stdout == "ts,market_id,token_id,token_label,price\n"
 
 
 def test_a_folder_that_holds_no_archive_is_called_so(folder: Path) -> None:
@@ -115,35 +104,6 @@ def test_an_interrupt_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys:
         assert goes_on in capsys.readouterr().err
 
 
-def test_messages_speak_of_options(folder: Path) -> None:
-    """No message of the command line names an argument of Python."""
-    for words in (("pull", "x", "--start", "2025-12-31"), ("usage", "--base-url", "http://a.example")):
-        done = marketdata(*words, cwd=folder, **NOBODY)
-        assert done.returncode == 2
-        assert not {"=True", "markets="} & set(done.stderr.replace(",", " ").split())
-        assert "allow_insecure" not in done.stderr
-
-
-def test_https_to_a_service_without_tls_is_named() -> None:
-    """An address that is https by mistake is told apart from a service whose TLS is too old."""
-    with socket.create_server(("127.0.0.1", 0)) as plain:
-
-        def answer() -> None:
-            with contextlib.suppress(OSError):  # it is shut down below
-                while True:
-                    with plain.accept()[0] as line:
-                        line.recv(1024)
-                        line.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        client = md.Client(f"https://127.0.0.1:{plain.getsockname()[1]}", "mk_any_0123456789")
-        with client, pytest.raises(md.errors.NetworkError, match="TLS; is it http://"):
-            client.usage()
-        plain.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
-
-
 def test_an_address_without_a_scheme_is_told_how_it_looks() -> None:
     """A wrong address is not repeated: it may be the key, given first."""
     for address in ("127.0.0.1:8000", "localhost:8000", "mk_secret_0123456789"):
@@ -212,15 +172,6 @@ def test_a_short_plan_is_said_in_words() -> None:
     from marketdata.fetch.plans import Plan
 
     assert repr(Plan(1, 2, 0.001, 1000, (), 60)).startswith("1 request, 2 points, a few seconds at")
-
-
-def test_numbers_that_are_texts_are_named_by_their_column() -> None:
-    """A CSV that was read as texts is refused by the column the user knows, not by one of the answer."""
-    for column in ("level", "price", "size"):
-        frame = md.testing.books("polars").with_columns(pl.col(column).cast(pl.String))
-        for given in (frame, frame.to_pandas(), frame.lazy(), frame.to_arrow()):
-            with pytest.raises(md.errors.NotTidyError, match=rf"^{column} contains \w+, not numbers"):
-                md.depth(given)
 
 
 def test_sides_of_other_names_are_refused() -> None:

@@ -146,7 +146,7 @@ def test_a_key_is_kept_in_memory_alone(page: Browser, shown: Service) -> None:
     assert page.run("return document.querySelector('#held').hidden")
 
 
-def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown: Service, planned: Service) -> None:
+def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown: Service) -> None:
     """The link carries the key, which leaves the address; the lines of the page run as they are, and have data.
 
     A link to data that is not simulated is not used.
@@ -162,11 +162,12 @@ def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown:
     assert names["books"]["market_id"].unique().tolist() == ["m-77"]
     assert 'client.books("will-it-rain", "2026-01-05", "2026-01-05T02:50:00Z", "1m")' in window.text("#python")
     assert window.log() == []
-    window.open("about:blank")
-    window.open(f"{planned.base_url}/#key=key-all")
-    assert window.run("return location.href") == planned.base_url + "/"
-    assert window.run("return document.querySelector('#held').hidden")
-    assert "key-all" not in window.run("return document.documentElement.outerHTML")
+    with serve(MemoryArchive(), keys={"a-real-key": "local"}) as real:
+        window.open("about:blank")
+        window.open(f"{real.base_url}/#key=a-real-key")
+        assert window.run("return location.href") == real.base_url + "/"
+        assert window.run("return document.querySelector('#held').hidden")
+        assert "a-real-key" not in window.run("return document.documentElement.outerHTML")
 
 
 def test_names_are_text(page: Browser) -> None:
@@ -230,87 +231,6 @@ def test_a_market_is_drawn_from_the_services_own_answers(page: Browser, asked: W
     hover += "document.querySelector('#chart').dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + x}))"
     page.run(hover, 44 + plot * 10.5 / 170)
     assert page.text("#at") == "2026-01-05 00:10 UTC"
-
-
-PLANS = {
-    "all": {},
-    "no-books": {"views": ["prices", "metrics"]},
-    "metrics": {"views": ["metrics"]},
-    "half-a-day": {"max_history_days": 0.5},
-    "daily": {"resolutions": ["1d"]},
-    "slow": {"requests_per_minute": 3},
-}
-
-
-@pytest.fixture(scope="module")
-def planned() -> Iterator[Service]:
-    """Eleven markets, one without history, and a key of each kind of plan."""
-    archive = MemoryArchive()
-    for k in range(11):
-        name = f"question-{k}-that-is-as-long-as-questions-are-and-a-little-longer"
-        archive.add_market(f"m{k:02}", {"Yes": f"t{k}"}, slug=name, end_date=f"2026-02-{28 - k}T00:00:00Z")
-        archive._records["markets"][-1]["question"] = name.replace("-", " ").capitalize() + "?"
-        for minute in range(30 if k else 0):
-            archive.put("books", f"m{k:02}", f"t{k}", START + minute * MINUTE, ([(0.4, 10.5)], [(0.5, 0.5)]))
-            archive.put("prices", f"m{k:02}", f"t{k}", START + minute * MINUTE, 0.45)
-    with serve(archive, keys={f"key-{name}": name for name in PLANS}, plans=PLANS) as service:
-        yield service
-
-
-def opened(window: Browser, service: Service, plan: str) -> Browser:
-    """The page with the key of a plan."""
-    window.open(service.base_url + "/")
-    window.run("document.querySelector('#key').focus()")
-    window.type(f"key-{plan}")
-    window.press("Enter")
-    window.wait(lambda: window.run("return document.querySelectorAll('#markets button').length") == 11)
-    return window
-
-
-def choose(page: Browser, number: int) -> None:
-    """A market, until it is drawn or the page says why it is not."""
-    page.run("document.querySelectorAll('#markets button')[arguments[0]].click()", number)
-    page.wait(lambda: page.text("#busy") not in {"", "Loading\u2026"} or loaded(page) or page.text("#message"))
-
-
-def requests_of(page: Browser) -> list[str]:
-    return [
-        name.partition("?")[0] for name in page.run("return performance.getEntriesByType('resource').map(e => e.name)")
-    ]
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(
-    ("plan", "said", "asked"),
-    [
-        ("all", "", "/books?"),
-        ("no-books", "", "/prices?"),
-        ("metrics", "Your plan does not allow books or prices of this market.", "/metrics?"),
-        ("half-a-day", "Your plan reaches back 12 hours, to ", "/books?"),
-        ("daily", "", "resolution=1d"),
-    ],
-)
-def test_each_kind_of_plan_is_shown_what_it_allows(
-    window: Browser, planned: Service, plan: str, said: str, asked: str
-) -> None:
-    """No request is made that the plan refuses, what cannot be shown is said, and the example is an allowed one."""
-    page = opened(window, planned, plan)
-    page.wait(lambda: asked in page.text("#curl"))
-    assert "/v1/markets/question-" in page.text("#curl")
-    for market in (1, 2):
-        choose(page, market)
-        assert page.text("#busy").startswith(said)
-        assert bool(page.text("#busy")) == bool(said)
-        assert page.text("#message") == ""
-        assert page.run("return document.querySelector('#view').hidden") == bool(said)
-    assert asked in page.text("#curl")
-    start, end = re.findall(r"_ts=([^&']+)", page.text("#curl"))
-    assert start < end
-    refused = {"no-books": "/books", "metrics": "/v1/tokens", "half-a-day": "/v1/tokens"}
-    assert [name for name in requests_of(page) if refused.get(plan, "?") in name] == []
-    assert ("12 hours" in page.text("#plans")) == (plan == "half-a-day")
-    assert page.run("return document.querySelector('#ladder').offsetHeight > 0") == (plan in {"all", "daily"})
-    assert page.log() == []
 
 
 def test_the_interface_is_described_on_a_readable_page(window: Browser, shown: Service) -> None:

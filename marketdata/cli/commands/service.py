@@ -131,6 +131,6 @@ def mcp(
       marketdata mcp history
       marketdata mcp history --as-of 2026-01-01
     """
-    from marketdata.mcp.server import server
+    from marketdata.mcp.server import Server
 
-    server(parameters.client(base_url) if archive is None else parameters.open_archive(archive), as_of).run()
+    Server(parameters.client(base_url) if archive is None else parameters.open_archive(archive), as_of).run()
