@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from archive.source import MARKETS, MINUTE, START, Source, columns_of, points_of
-from archive.stored import minute
+from archive.stored import minute, states
 
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
@@ -37,14 +37,6 @@ def held(archive: Archive, view: View = "prices") -> Points:
     return {key[2:]: value for key, value in points_of(view, Reader(archive).columns(view, M)).items()}
 
 
-def states(archive: Archive, view: View = "prices") -> list[tuple[int, int, str, int]]:
-    rows = archive.coverage().filter(view=view, market_id=M).rows(named=True)
-    return [
-        (*(int((r[k].timestamp() * 1e6 - START) // MINUTE) for k in ("start", "end")), r["state"], r["rows"])
-        for r in rows
-    ]
-
-
 @pytest.fixture
 def source() -> Source:
     """Now is long after all that is pulled here."""
@@ -62,7 +54,7 @@ def test_points_that_the_service_has_not_survive_a_pull(archive: Archive, source
     for refresh in (False, False, True):
         asked = pull(archive, source, 0, 240, refresh=refresh)
         assert held(archive) == mine | theirs
-        assert states(archive) == [(0, 60, "final", 120), (60, 120, "recorded", 120), (120, 240, "final", 0)]
+        assert states(archive, "prices") == [(0, 60, "final"), (60, 120, "recorded"), (120, 240, "final")]
         assert archive.verify().is_empty()
     assert asked
     assert pull(archive, source, 0, 240) == []
@@ -75,7 +67,7 @@ def test_points_between_those_of_the_service_are_one_record(archive: Archive, so
     offer(source, theirs)
     pull(archive, source, 0, 600)
     assert held(archive) == mine | theirs
-    assert states(archive) == [(0, 1, "final", 1), (1, 600, "recorded", 599)]
+    assert states(archive, "prices") == [(0, 1, "final"), (1, 600, "recorded")]
     assert pull(archive, source, 0, 600) == []
 
 
@@ -93,7 +85,7 @@ def test_points_where_the_service_is_silent_near_now_are_asked_again_three_times
         assert Range(START + 121 * MINUTE, START + 128 * MINUTE) in pull(archive, source, 100, 135)
         assert pull(archive, source, 100, 135) == []
         assert held(archive) == mine
-        assert (100, 130, "recorded", 30) in states(archive)
+        assert (100, 130, "recorded") in states(archive, "prices")
     source.now += 60 * DAY * MINUTE
     assert pull(archive, source, 100, 130) == []
 
