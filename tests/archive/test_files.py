@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from archive.source import MARKETS, points_of
+from archive.source import MARKETS
 from archive.stored import books, data_files, held, prices
 
 from marketdata.archive import Archive
@@ -200,29 +198,6 @@ def test_a_past_that_is_no_longer_kept_is_refused(archive: Archive, tmp_path: Pa
         if location == archive.location:
             (earliest,) = re.findall(r"before (\S+),", str(info.value))
             read(Archive(location, frame="polars", as_of=earliest))
-
-
-def test_other_engines_read_the_tables(archive: Archive) -> None:
-    """Polars scan_delta, DuckDB, pandas and Arrow read the same rows from the Delta table or its files."""
-    import duckdb
-    import pyarrow.dataset as ds
-    from deltalake import DeltaTable
-
-    archive.add(books=books(M, 0, 60), prices=prices(N, 0, 60))
-    archive.add(books=books(M, 30, 60))
-    table = Path(archive.location, "books")
-    rows = pl.scan_delta(str(table)).collect()
-    assert rows.height == 180 == len(points_of("books", Reader(archive).columns("books", M)))
-    files = data_files(archive, "books")
-    assert duckdb.read_parquet(files).count("*").fetchall() == [(180,)]
-    assert len(pd.concat(pd.read_parquet(file) for file in files)) == 180
-    assert ds.dataset(files).count_rows() == 180
-    assert DeltaTable(table).to_pyarrow_table().num_rows == 180
-    levels = sum(rows[name].list.len().sum() for name in ("bid_price", "ask_price"))
-    assert levels == archive.scan("books").filter(pl.col("price").is_not_null()).collect().height
-    assert np.isclose(
-        rows["bid_price"].explode().sum(), archive.scan("books").filter(side="bid").collect()["price"].sum()
-    )
 
 
 def test_a_scan_reads_only_the_files_and_columns_it_needs(archive: Archive) -> None:

@@ -36,7 +36,7 @@ def sample(recorded_archive: Archive, recorded: Path) -> dict[str, dict[str, lis
     stored = recorded_archive.coverage().select("view", "market_id").unique().sort("market_id")
     return {
         view: {market: tokens[market] for market in stored.filter(view=view)["market_id"].gather_every(every)}
-        for view, every in {"books": 5, "prices": 16, "metrics": 16}.items()
+        for view, every in {"books": 5, "prices": 30, "metrics": 30}.items()
     }
 
 

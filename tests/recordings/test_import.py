@@ -103,7 +103,7 @@ def snapshot_rows(moments: list[tuple[int, float]], token: str = "7") -> list[di
     ]  # fmt: skip
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.sampled_from("78"), st.integers(0, 300_000), st.integers(2, 800)), min_size=1, max_size=30),
     st.integers(4, 40),
@@ -423,7 +423,7 @@ def test_an_import_that_fails_anywhere_continues(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(recordings.ingest, "add_points", failing(add))
     monkeypatch.setattr(recordings.Journal, "write", failing(write))
-    for _ in range(8):
+    for _ in range(6):
         try:
             Archive(tmp_path / "stopped", frame="polars").add_files(files)
         except ArchiveError:

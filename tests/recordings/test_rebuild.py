@@ -8,32 +8,23 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
+from recordings.shapes import MARKET, START, book, change
 
 import marketdata as md
 
-MS = 1_767_225_600_000
-BOOK: dict[str, Any] = {
-    "event_type": "book",
-    "asset_id": "7",
-    "market": "0xab",
-    "timestamp": str(MS),
-    "hash": "",
-    "bids": [{"price": ".4", "size": "10"}, {"price": ".48", "size": "30"}],
-    "asks": [{"price": ".9", "size": "1"}, {"price": ".52", "size": "25"}],
-}
+BOOK = book(0, "7", [(".4", "10"), (".48", "30")], [(".9", "1"), (".52", "25")])
 
 
-def changed(after: int, price: str, size: str, side: str = "BUY", **more: Any) -> dict[str, Any]:
-    one = {"asset_id": "7", "price": price, "size": size, "side": side, **more}
-    return {"event_type": "price_change", "market": "0xab", "timestamp": str(MS + after), "price_changes": [one]}
+def changed(after: int, price: str, size: str, side: str = "BUY", **best: str) -> dict[str, Any]:
+    """A changed level so many milliseconds later."""
+    return change(after / 1000, "7", side, price, size, **best)
 
 
 def older(after: int, price: str, size: str, side: str) -> dict[str, Any]:
     """The shape of price_change until September 2025."""
-    one = {"price": price, "size": size, "side": side}
-    return {
-        "event_type": "price_change", "asset_id": "7", "market": "0xab", "timestamp": str(MS + after), "changes": [one]
-    }  # fmt: skip
+    message = {**changed(after, price, size, side), "asset_id": "7"}
+    del message["price_changes"]
+    return {**message, "changes": [{"price": price, "size": size, "side": side}]}
 
 
 def tops(messages: Any, **more: Any) -> list[tuple[float, float]]:
@@ -46,7 +37,7 @@ def test_levels_are_best_first_and_zero_sizes_are_gone() -> None:
     books = md.rebuild([BOOK, changed(100, ".48", "0"), changed(200, "0.45", "3")], frame="polars")
     bids = books.filter(pl.col("side") == "bid").select("level", "price", "size").rows()
     assert bids == [(0, 0.45, 3.0), (1, 0.4, 10.0)]
-    assert books["market_id"].unique().to_list() == ["0xab"]
+    assert books["market_id"].unique().to_list() == [MARKET]
 
 
 WRAPPED: dict[str, Any] = {
@@ -54,10 +45,10 @@ WRAPPED: dict[str, Any] = {
     "list": lambda m: [m],
     "lists": lambda m: [[one] for one in m],
     "texts": lambda m: [json.dumps(one) for one in m],
-    "raw text": lambda m: [{"recv_ts": (MS + 50) / 1000, "raw": json.dumps(one)} for one in m],
+    "raw text": lambda m: [{"recv_ts": (START + 50) / 1000, "raw": json.dumps(one)} for one in m],
     "data list": lambda m: [{"received_at": "2026-01-01T00:00:00.05Z", "data": [one]} for one in m],
     "record": lambda m: [
-        {"market": {"condition_id": "0xab", "token_id": "7"}, "collection": {"collected_at_utc": MS}, "raw": one}
+        {"market": {"condition_id": MARKET, "token_id": "7"}, "collection": {"collected_at_utc": START}, "raw": one}
         for one in m
     ],
 }
@@ -90,18 +81,18 @@ def test_best_prices_of_messages_are_compared() -> None:
 
 def test_after_a_reconnect_a_book_is_unknown_until_its_next_snapshot() -> None:
     """Changes before the snapshot are not applied."""
-    lost = {"type": "reconnected", "timestamp": str(MS + 1500)}
-    again = {**BOOK, "timestamp": str(MS + 4000)}
+    lost = {"type": "reconnected", "timestamp": str(START + 1500)}
+    again = {**BOOK, "timestamp": str(START + 4000)}
     found = md.rebuild([BOOK, lost, changed(2000, ".5", "3"), again], frame="polars")
-    assert found["ts"].dt.epoch("ms").unique(maintain_order=True).to_list() == [MS, MS + 1000, MS + 4000]
+    assert found["ts"].dt.epoch("ms").unique(maintain_order=True).to_list() == [START, START + 1000, START + 4000]
     assert found.filter(pl.col("price") == 0.5).is_empty()
 
 
 def test_times_are_those_of_the_venue_or_of_arrival() -> None:
     """``clock`` chooses one for all messages."""
-    message = [{"recv_ts": MS + 7000, "raw": BOOK}]
+    message = [{"recv_ts": START + 7000, "raw": BOOK}]
     stamps = [md.rebuild(message, clock=clock)["ts"].iloc[0].timestamp() for clock in ("timestamp", "received")]
-    assert stamps == [MS / 1000, MS / 1000 + 7]
+    assert stamps == [START / 1000, START / 1000 + 7]
 
 
 @pytest.mark.parametrize("kind", ["polars", "lazy", "arrow", "pandas", "nested", "texts"])

@@ -196,8 +196,7 @@ class RecordingFile:
             try:
                 yield pl.DataFrame(objects, infer_schema_length=None, strict=False)
             except (pl.exceptions.PolarsError, TypeError):  # a column has values of several shapes
-                texts = [{name: _as_text(value) for name, value in row.items()} for row in objects]
-                yield pl.DataFrame(texts, infer_schema_length=None, strict=False)
+                yield pl.DataFrame(map(_with_text_cells, objects), infer_schema_length=None, strict=False)
 
     def _arrow_batches(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow as pa
@@ -251,9 +250,9 @@ def _value(line: bytes) -> Any:
         return None
 
 
-def _as_text(value: Any) -> Any:
-    """Lists and objects as JSON; other values unchanged."""
-    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
+def _with_text_cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with lists and objects as JSON."""
+    return {name: msgspec.json.encode(v).decode() if isinstance(v, list | dict) else v for name, v in row.items()}
 
 
 def _with_text_ids(row: Mapping[str, Any]) -> dict[str, Any]:
