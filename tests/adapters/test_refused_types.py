@@ -64,7 +64,7 @@ def test_windows_of_a_snapshot_in_two_partitions_are_those_of_the_whole_frame() 
     books = md.testing.books(buckets=3)
     moments = pd.DataFrame({"ts": books["ts"].iloc[:1], "market_id": ["rain"]})
     want = md.around(books, moments, before="1m", after="2m")
-    got = md.around(dask.from_pandas(books, npartitions=7, sort=False), moments, before="1m", after="2m").compute()
+    got = md.around(dask.from_pandas(books, npartitions=3, sort=False), moments, before="1m", after="2m").compute()
     keys = ["token_id", "ts", "side", "level"]
     assert len(want)
     assert got.sort_values(keys)["price"].tolist() == want.sort_values(keys)["price"].tolist()
