@@ -54,21 +54,7 @@ from typing import Any
 DISTRIBUTION = "prediction-marketdata"  # what pip installs; `marketdata` on the package index is another project
 
 
-class _WithHint(Exception):  # noqa: N818 errors and warnings share it
-    """A message of a problem, then a hint."""
-
-    def __init__(self, problem: str = "", *, hint: str = "") -> None:
-        super().__init__(f"{problem} {hint}" if hint else problem)
-        self.hint = hint
-
-    @property
-    def problem(self) -> str:
-        """The message without the hint."""
-        # Derived: where a key is removed from the message, no second text still has it.
-        return str(self).removesuffix(self.hint).rstrip()
-
-
-class MarketDataError(_WithHint):
+class MarketDataError(Exception):
     """Base of every error of this library; the message is the problem, then the hint, what to do in Python.
 
     ``argument`` is the name of a wrong argument, ``attempts`` the number of requests, ``partial`` the rows that had
@@ -80,8 +66,15 @@ class MarketDataError(_WithHint):
     resume: Any = None
 
     def __init__(self, problem: str = "", *, argument: str | None = None, hint: str = "") -> None:
-        super().__init__(problem, hint=hint)
+        super().__init__(f"{problem} {hint}" if hint else problem)
         self.argument = argument
+        self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        # Derived: where a key is removed from the message, no second text still has it.
+        return str(self).removesuffix(self.hint).rstrip()
 
 
 class ConfigError(MarketDataError, ValueError):
@@ -247,8 +240,17 @@ class ArchiveFullError(ArchiveError):
     """There is no space, or no right, to write; what was committed before is intact."""
 
 
-class MarketDataWarning(_WithHint, UserWarning):
+class MarketDataWarning(UserWarning):
     """Base of every warning of this library; the message is the problem, then the ``hint``, what to do in Python."""
+
+    def __init__(self, problem: str = "", *, hint: str = "") -> None:
+        super().__init__(f"{problem} {hint}" if hint else problem)
+        self.hint = hint
+
+    @property
+    def problem(self) -> str:
+        """The message without the hint."""
+        return str(self).removesuffix(self.hint).rstrip()
 
 
 class UnweightedMeanWarning(MarketDataWarning):
