@@ -122,7 +122,7 @@ class Query:
         if not groups:
             return []
         rows = self.table.read(file, [g.number for g in groups])
-        tokens, codes = tokens_of(self.view, rows)
+        tokens, codes = tokens_of(self.view, rows.to_batches())
         (first, last), ranges = self.between, [_NEVER]
         for market, token, _ in tokens:
             is_here = bool(market) and first <= market < last and self.token_id in (None, token)

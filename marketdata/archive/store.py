@@ -256,7 +256,7 @@ class ArchiveStore:
             stored = table.read(file, names=[*VIEWS[view].ids, "ts"])
             ts = stored.column("ts").cast(pa.int64()).to_numpy()
             every = Series((), np.zeros(1, np.int64), ts, {"number": np.arange(len(ts), dtype=float)})
-            rows = every.grouped(*tokens_of(view, stored))
+            rows = every.grouped(*tokens_of(view, stored.to_batches()))
             rows = rows.take(np.flatnonzero(inside(rows, ranges)))
             if len(rows):
                 yield file, rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from marketdata.clock import SYSTEM, Clock
@@ -58,21 +58,19 @@ def vcr_config(*secrets: str) -> dict[str, Any]:
     """
     from marketdata.fetch.http.connection import Adapter
 
+    send = Adapter.send
+
+    def send_one_at_a_time(*args: Any, **options: Any) -> Any:
+        with _CASSETTE_LOCK:
+            return send(*args, **options)
+
     return {
         "filter_headers": ["x-api-key", "authorization", "proxy-authorization", "cookie"],
         "before_record_response": lambda response: _without_secrets(response, secrets),
         "decode_compressed_response": True,
         "match_on": ["method", "path", "query"],
-        "custom_patches": ((Adapter, "send", _send_one_at_a_time(Adapter.send)),),
+        "custom_patches": ((Adapter, "send", send_one_at_a_time),),
     }
-
-
-def _send_one_at_a_time(send: Callable[..., Any]) -> Callable[..., Any]:
-    def sent(*args: Any, **options: Any) -> Any:
-        with _CASSETTE_LOCK:
-            return send(*args, **options)
-
-    return sent
 
 
 def _without_secrets(response: dict[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:

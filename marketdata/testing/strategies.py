@@ -15,7 +15,7 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(hint, name="hypothesis") from missing
 
 from marketdata.accessor import to_frame
-from marketdata.points.columns import METRICS, Books, Series, Token
+from marketdata.points.columns import METRICS, Books, Ints, Series, Token
 from marketdata.points.views import VIEWS, View
 from marketdata.times import MINUTE, to_text
 from marketdata.typing import FrameKind
@@ -110,22 +110,21 @@ def encodings(draw: st.DrawFn, page: object) -> bytes:
 
 
 @st.composite
+def _entries(draw: st.DrawFn, tokens: list[Token], step: int, most: int) -> tuple[Ints, Ints]:
+    """Strategy of the bounds of tokens and the times of their entries."""
+    ts = [draw(times(step=step, most=most)) for _ in tokens]
+    return np.cumsum([0, *map(len, ts)]), np.array([moment for part in ts for moment in part], np.int64)
+
+
+@st.composite
 def book_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> Books:
     """Strategy of one-sided, empty and crossed Books with gaps; parameters as for `book_frames`."""
     tokens = sorted(draw(token_sets()), key=lambda t: t.sort_key)
-    bounds, ts, counts, levels = [0], [], [], []
-    for _ in tokens:
-        for moment in draw(times(step=step, most=most)):
-            bids, asks = draw(sides("bid", 3)), draw(sides("ask", 3))
-            ts.append(moment)
-            counts += [len(bids), len(asks)]
-            levels += [*bids, *asks]
-        bounds.append(len(ts))
-    price, size = np.array(levels, np.float64).reshape(-1, 2).T
-    edges = np.array(bounds)
-    return Books.of_levels((), edges, np.array(ts, np.int64), np.array(counts, np.int64), price, size).with_tokens(
-        tokens, edges
-    )
+    edges, ts = draw(_entries(tokens, step, most))
+    drawn_sides = [draw(sides(side, 3)) for _ in ts for side in ("bid", "ask")]
+    counts = np.array([len(side) for side in drawn_sides], np.int64)
+    price, size = np.array([level for side in drawn_sides for level in side], np.float64).reshape(-1, 2).T
+    return Books.of_levels((), edges, ts, counts, price, size).with_tokens(tokens, edges)
 
 
 nullable = st.one_of(st.just(math.nan), prices.map(float))
@@ -134,13 +133,9 @@ nullable = st.one_of(st.just(math.nan), prices.map(float))
 @st.composite
 def _series(draw: st.DrawFn, tokens: list[Token], names: tuple[str, ...], step: int, most: int) -> Series:
     """Strategy of Series with these values, nulls among them; parameters as for `book_frames`."""
-    bounds, ts = [0], list[int]()
-    for _ in tokens:
-        ts += draw(times(step=step, most=most))
-        bounds.append(len(ts))
+    edges, ts = draw(_entries(tokens, step, most))
     values = {name: np.array([draw(nullable) for _ in ts], np.float64) for name in names}
-    edges = np.array(bounds)
-    return Series((), edges, np.array(ts, np.int64), values).with_tokens(tokens, edges)
+    return Series((), edges, ts, values).with_tokens(tokens, edges)
 
 
 @st.composite

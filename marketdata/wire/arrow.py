@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.columns import Books, Codes, Data, Floats, Ints, Series, Token, interleave
+from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View, empty, view_of
 
@@ -68,7 +69,7 @@ def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool =
         chunks = pa.Table.from_batches(chunks).unify_dictionaries().combine_chunks().to_batches()
     if not chunks:
         return empty(view)
-    tokens, codes = _tokens(view, chunks)
+    tokens, codes = tokens_of(view, chunks)
     ts = np.concatenate([chunk.column("ts").view(pa.int64()).to_numpy(zero_copy_only=False) for chunk in chunks])
     if VIEWS[view].columns is Books:
         out: Data = Books.of_levels((), np.zeros(1, np.int64), ts, *_levels(chunks), values=_snapshot_values(chunks))
@@ -110,28 +111,17 @@ def _snapshot_values(chunks: Sequence[pa.RecordBatch]) -> dict[str, NDArray[Any]
     return fields
 
 
-def _tokens(view: View, chunks: Sequence[pa.RecordBatch]) -> tuple[tuple[Token, ...], Codes]:
-    """A token per run of equal ids: rows are sorted, so runs are few."""
+def tokens_of(view: View, batches: Iterable[pa.RecordBatch]) -> tuple[tuple[Token, ...], Codes]:
+    """The tokens of rows, and the index of each row's token; rows are sorted, so runs of equal ids are few."""
     index: dict[Token, int] = {}
-    parts = []
-    for chunk in chunks:
-        arrays = [dictionary_of(chunk.column(name)) for name in VIEWS[view].ids]
-        change = np.zeros(chunk.num_rows, dtype=bool)
-        change[0] = True
-        for codes, _ in arrays:
-            change[1:] |= codes[1:] != codes[:-1]
-        starts = np.flatnonzero(change)
+    parts = [np.empty(0, np.int32)]
+    for batch in batches:
+        arrays = [dictionary_of(batch.column(name)) for name in VIEWS[view].ids]
+        starts = group_starts(*(codes for codes, _ in arrays))
         ids = [[names[code] for code in codes[starts].tolist()] for codes, names in arrays]
         token_codes = [index.setdefault(token, len(index)) for token in map(Token, *ids)]
-        lengths = np.diff(np.append(starts, chunk.num_rows))
-        parts.append(np.repeat(np.array(token_codes, dtype=np.int32), lengths))
+        parts.append(np.repeat(np.array(token_codes, np.int32), run_ends(starts, batch.num_rows) - starts))
     return tuple(index), np.concatenate(parts)
-
-
-def tokens_of(view: View, rows: pa.Table) -> tuple[tuple[Token, ...], Codes]:
-    """The tokens of rows, and the index of each row's token."""
-    chunks = [batch for batch in rows.to_batches() if batch.num_rows]
-    return _tokens(view, chunks) if chunks else ((), np.empty(0, np.int32))
 
 
 def dictionary_of(array: pa.Array) -> tuple[Any, list[str | None]]:
