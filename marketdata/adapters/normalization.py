@@ -175,8 +175,8 @@ def levels(raw: Raw, name: str = "level") -> pl.Series:
     if isinstance(raw, list) or not raw.dtype.is_integer():
         raw = pl.Series(numbers(raw, name)).fill_nan(None)
     if raw.dtype == pl.Int32:
-        return raw
-    out = raw.cast(pl.Int32, strict=False)  # what does not fit becomes null
+        return raw  # type: ignore[no-any-return]
+    out: pl.Series = raw.cast(pl.Int32, strict=False)  # what does not fit becomes null
     same = out.cast(pl.Float64) == raw.cast(pl.Float64)
     wrong = raw.filter(raw.is_not_null() & (out.is_null() | (out < 0) | ~same))
     if len(wrong):

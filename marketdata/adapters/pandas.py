@@ -74,7 +74,7 @@ class PandasFrame(Frame):
             values = whole.to_numpy(dtype="int32", na_value=0) if name == "level" else np.ascontiguousarray(whole)
         if name in ("ts", "side") and values.min(initial=0) < 0:
             return super().array(name, is_tidy=True)  # which names a null
-        return values if self.rows is None else values[self.rows]
+        return values if self.rows is None else values[self.rows]  # type: ignore[no-any-return]
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """See `Frame`."""

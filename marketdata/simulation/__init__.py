@@ -111,7 +111,7 @@ def simulate(
         markets=[market_record(s, all_events[s.event], **simulate_market(s, minutes).record_fields()) for s in specs]
     )
     for batch in _batches(specs, minutes, levels):
-        books, prices, metrics = map(joined, zip(*batch, strict=True))  # type: ignore[arg-type]
+        books, prices, metrics = map(joined, zip(*batch, strict=True))
         archive.add(books=books, prices=prices, metrics=metrics, complete=True)
     return archive
 

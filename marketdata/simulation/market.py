@@ -94,7 +94,7 @@ def _observations(
     path, count, minutes = market.path, len(market.spec.labels), len(market.path.ts)
     drawn = 1 if count == 2 else count
     levels = levels if count <= 3 else min(levels, 3)
-    probability, ticks = (values[:, :drawn].T.reshape(-1) for values in (path.probability, tick))
+    probability, ticks = path.probability[:, :drawn].T.reshape(-1), tick[:, :drawn].T.reshape(-1)
     remaining, activity = (np.tile(values, drawn) for values in (1.0 - path.clock, path.activity))
     book = order_books.build(rng, probability, ticks, remaining, activity, profile, levels)
     parts = [book.select(np.arange(t * minutes, (t + 1) * minutes)) for t in range(drawn)]

@@ -28,7 +28,7 @@ class OrderBooks(NamedTuple):
 
     def select(self, rows: Ints | NDArray[np.bool_]) -> OrderBooks:
         """The books of these rows."""
-        return OrderBooks(*(array[rows] for array in self))
+        return OrderBooks(self.prices[rows], self.sizes[rows], self.bids[rows], self.asks[rows])
 
     def present(self) -> NDArray[np.bool_]:
         """True where a level exists, in the shape of ``prices``."""

@@ -27,8 +27,7 @@ class PricePath(NamedTuple):
 
     def select(self, kept: slice | NDArray[np.bool_]) -> PricePath:
         """The path at some of its minutes."""
-        *arrays, winner = self
-        return PricePath(*(array[kept] for array in arrays), winner)
+        return PricePath(self.ts[kept], self.probability[kept], self.clock[kept], self.activity[kept], self.winner)
 
 
 def simulate_path(
