@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,17 @@ def test_ids_of_ladders_are_derived(tmp_path: Path) -> None:
     assert market["resolved_token_id"] == "m:Yes"
 
 
-def test_tokens_of_a_record_may_be_objects(tmp_path: Path) -> None:
-    """A token is ``{token_id, outcome}``, and the outcome is its label."""
-    path = tmp_path / "markets.json"
-    path.write_text('[{"condition_id": "m", "question": "?", "tokens": [{"token_id": "7", "outcome": "Yes"}]}]')
-    archive = md.Archive(tmp_path / "archive", frame="polars")
-    archive.add_files(path)
-    assert archive.markets().select("token_ids", "token_labels").row(0) == (["7"], ["Yes"])
+def test_tokens_of_a_record_may_be_objects_or_numbered_columns(tmp_path: Path) -> None:
+    """A token is ``{token_id, outcome}``, or columns with its number; its outcome is its label, or else its id."""
+    market = {"id": "m", "question": "?", "condition_id": "m"}
+    numbered = {**market, "outcome_0_token_id": "7", "outcome_0": "Yes"}
+    objects = {**market, "tokens": [{"token_id": "7", "outcome": "Yes"}]}
+    others = {"id": "m", "token_ids": ["7"], "token_labels": ["Yes", "No"]}
+    for i, (record, label) in enumerate([(objects, "Yes"), (numbered, "Yes"), (others, "7")]):
+        (path := tmp_path / f"{i}.json").write_text(json.dumps([record]))
+        archive = md.Archive(tmp_path / f"archive-{i}", frame="polars")
+        archive.add_files(path)
+        assert archive.markets().select("market_id", "token_ids", "token_labels").row(0) == ("m", ["7"], [label])
 
 
 def test_cells_of_several_shapes_are_read_one_by_one(tmp_path: Path) -> None:
@@ -85,6 +90,11 @@ def test_cells_of_several_shapes_are_read_one_by_one(tmp_path: Path) -> None:
     archive = md.Archive(tmp_path / "archive", frame="polars")
     assert archive.add_files(tmp_path / "rows.jsonl")["reasons"].to_list() == ["1 damaged"]
     assert archive.books("m").filter(token_label="Yes", side="bid")["price"].to_list() == [0.42]
+    cells = ['{"buys": [[0.4, 1]], "asks": []}', '{"bids": 1}', "x"]
+    columns = {"token_id": ["7"] * 3, "timestamp": [START] * 3, "book": cells}
+    pl.DataFrame(columns).write_parquet(tmp_path / "books.parquet")
+    assert archive.add_files(tmp_path / "books.parquet")["reasons"].to_list() == ["2 damaged"]
+    assert archive.books("7").filter(side="bid")["price"].to_list() == [0.4]
 
 
 def test_equal_scores_name_both_formats(tmp_path: Path) -> None:

@@ -88,6 +88,9 @@ def test_a_token_without_a_known_market_is_its_own(archive: Archive[Any], tmp_pa
     record = {"market_id": "m", "slug": "rain", "token_ids": [YES, NO], "token_labels": ["Yes", "No"]}
     (tmp_path / "markets.json").write_text(json.dumps([record]))
     other = Archive(tmp_path / "other", frame="polars")
+    for markets, match in ((path, "not records of markets"), (tmp_path / "none.json", "does not exist")):
+        with pytest.raises(ConfigError, match=match):
+            other.add_files(path, markets=markets)
     other.add_files(path, markets=tmp_path / "markets.json")
     assert other.books("rain")["token_label"].unique().sort().to_list() == ["No", "Yes"]
 
@@ -486,6 +489,7 @@ def test_the_good_files_of_a_folder_are_taken_and_the_others_named(archive: Arch
     (folder / "c-cut.parquet").write_bytes((folder / "c-cut.parquet").read_bytes()[:-100])
     (folder / "d-unknown.csv").write_text("a,b\n1,2\n")
     (folder / "e-empty.jsonl").write_text("")
+    lines(folder / "f-torn.jsonl", [{"event_type": "book"}] * 2)
     (folder / "README.md").write_text("# about")
     with pytest.warns(RecordingWarning, match="Left out") as warned:
         report = archive.add_files(folder)
@@ -495,8 +499,9 @@ def test_the_good_files_of_a_folder_are_taken_and_the_others_named(archive: Arch
     assert "no whole Parquet file" in notes["c-cut.parquet"]
     assert "no known format: a, b." in notes["d-unknown.csv"]
     assert "is empty: fetch it again, or leave it out" in notes["e-empty.jsonl"]
+    assert "none of its 2 messages can be read" in notes["f-torn.jsonl"]
     assert "of another kind" in notes["README.md"]
-    assert len(warned) == 3
+    assert len(warned) == 4
     assert tops(archive)[:3] == TOPS[:3]
     with pytest.raises(ConfigError, match="None of the files can be read"):
         archive.add_files(str(folder / "[de]-*"))
