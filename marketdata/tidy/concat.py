@@ -32,18 +32,14 @@ def concat(frames: Iterable[F]) -> F:
     tables: list[Any] = [read(frame) for frame in ([frames] if hasattr(frames, "columns") else frames)]
     if not tables:
         raise ConfigError("frames is empty; pass a list of at least one frame.")
-    _check_rows([checked_names(frame, place) for place, frame in enumerate(tables)])
+    # Further columns of a kind may differ, the columns of a measure may not.
+    kinds = [_rows_kind(checked_names(frame, place)) for place, frame in enumerate(tables)]
+    other = next((place for place, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if other is not None:
+        raise NotTidyError(
+            f"frames[0] has rows of {kinds[0]}, frames[{other}] of {kinds[other]}; frames of one kind are concatenated."
+        )
     return below_each_other(tables)  # type: ignore[no-any-return]
-
-
-def _check_rows(names: list[list[str]]) -> None:
-    """Refuse different kinds of rows: further columns of a kind may differ, the columns of a measure may not."""
-    kinds = [_rows_kind(columns) for columns in names]
-    for place, kind in enumerate(kinds):
-        if kind != kinds[0]:
-            raise NotTidyError(
-                f"frames[0] has rows of {kinds[0]}, frames[{place}] of {kind}; frames of one kind are concatenated."
-            )
 
 
 def _rows_kind(columns: list[str]) -> str:

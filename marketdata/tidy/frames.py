@@ -51,7 +51,8 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     for name in (c for c in ID_COLUMNS if c not in spec.ids):
         table = table.without(name)
     table.kind = "nested" if nest else view
-    if lookup and _lacks_ids(table):
+    # Until missing ids are looked up, labels tell tokens apart.
+    if lookup and ("token_id" not in table.keys or any(ids.min(initial=0) < 0 for ids in table.read(*table.keys))):
         table.keys = table.ids
     if spec.columns is Books:
         return frames.books(table).sort()
@@ -60,8 +61,3 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     none = np.full(len(series), np.nan)
     whole = {c: series.values.get(c, none) for c in (*spec.names, *numbers)}
     return Series(series.tokens, series.bounds, series.ts, whole).sort()
-
-
-def _lacks_ids(frame: Frame) -> bool:
-    """Whether an id is to be looked up, and until then the label tells tokens apart."""
-    return "token_id" not in frame.keys or any(codes.min(initial=0) < 0 for codes in frame.read(*frame.keys))

@@ -5,7 +5,7 @@ Means compose, as each has the count of its base points beside it, in ``<value>_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +16,7 @@ from marketdata.adapters.dispatch import F, Overlap, in_memory, run
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Ints, Series
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, value_columns
 from marketdata.renamed import renamed
 from marketdata.resolution import BASES, BucketWidth, Width
@@ -77,17 +77,12 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
 
 def _means(frame: Frame, grid: Widths) -> Native:
     """The mean of each token and bucket, with the number of base points behind it."""
-    values = _averaged(frame)
-    series = frames.series(frame, _with_counts(frame, values))
+    series, values = _averaged(frame)
     series = replace(series, ts=series.ts + grid.later) if grid.later else series
     means = rules.means_of(series, values, grid.target)
-    if not any(v + COUNT in frame.names for v in values) and len(means) < len(series):
+    if len(series.values) == len(values) and len(means) < len(series):
         _warn_unweighted(series.ts, grid.rows)
     return frames.to_frame(frame, means, means.values)
-
-
-def _with_counts(frame: Frame, values: Sequence[str]) -> list[str]:
-    return [*values, *(v + COUNT for v in values if v + COUNT in frame.names)]
 
 
 def _reduced(frame: Frame, width: BucketWidth) -> Native:
@@ -98,8 +93,7 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
         # The label of a token may be in a row that is left out.
         labels = frames.entry_columns(rows.take(last), [c for c in frame.ids if c == "token_label"])
         return frames.rows_to_frame(frame, last, labels)
-    values = _averaged(frame)
-    series = frames.series(frame, _with_counts(frame, values))
+    series, values = _averaged(frame)
     edges = rules.buckets(series, width)
     means = replace(rules.means_of(series, values, width), ts=series.ts[edges[:-1]])
     return frames.to_frame(frame, means, {**means.values, _LAST_TS_COLUMN: frames.times(series.ts[edges[1:] - 1])})
@@ -109,9 +103,9 @@ def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native:
     """The function for the rows of `_reduced`, whose means weigh as much as their counts say."""
     if frame.kind in _AVERAGED_KINDS:
         rows, last = frames.rows(frame), frame.times(_LAST_TS_COLUMN)
-        new = np.zeros(len(rows), bool)
-        new[rows.starts] = True
-        if ((rows.ts[1:] <= last[:-1]) & ~new[1:]).any():
+        overlaps = rows.ts[1:] <= last[:-1]
+        overlaps[rows.bounds[1:-1] - 1] = False
+        if overlaps.any():
             raise Overlap
         frame = frame.without(_LAST_TS_COLUMN)
     return function(frame)
@@ -138,8 +132,8 @@ def _last(frame: Frame, grid: Widths) -> Native:
     )
 
 
-def _averaged(frame: Frame) -> list[str]:
-    """The columns that are averaged; others are left out with a warning."""
+def _averaged(frame: Frame) -> tuple[Series, list[str]]:
+    """The columns that are averaged, with their counts, and their names; others are left out with a warning."""
     if frame.kind == "prices" and set(BBO) <= set(frame.names):
         raise NotTidyError(
             "The frame has the columns of prices, which are averaged, and of bbo, of which the last row is kept; "
@@ -151,7 +145,7 @@ def _averaged(frame: Frame) -> list[str]:
     other = sorted(set(values) - set(numbers))
     if other:
         warn(f"{other} have no numbers and are left out of the means.", LeftOutWarning)
-    return numbers
+    return frames.series(frame, [*numbers, *(v + COUNT for v in numbers if v + COUNT in frame.names)]), numbers
 
 
 def _warn_unweighted(ts: Ints, width: BucketWidth | None) -> None:
