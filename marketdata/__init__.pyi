@@ -41,7 +41,6 @@ from marketdata.tidy.event_windows import around as around
 from marketdata.tidy.execute import account as account
 from marketdata.tidy.execute import execute as execute
 from marketdata.tidy.fees import Fees as Fees
-from marketdata.tidy.fill import align as align
 from marketdata.tidy.forward import forward_returns as forward_returns
 from marketdata.tidy.measures import features as features
 from marketdata.tidy.measures import measure as measure
@@ -51,6 +50,7 @@ from marketdata.tidy.quality import check as check
 from marketdata.tidy.rebuild import diff as diff
 from marketdata.tidy.rebuild import rebuild as rebuild
 from marketdata.tidy.records import without_answers as without_answers
+from marketdata.tidy.resample import align as align
 from marketdata.tidy.resample import resample as resample
 from marketdata.tidy.returns import ohlc as ohlc
 from marketdata.tidy.returns import returns as returns

@@ -19,7 +19,6 @@ from marketdata.tidy import (
     book_measures,
     cross_token,
     event_windows,
-    fill,
     forward,
     frames,
     measures,
@@ -114,6 +113,7 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
         return [name for name, method in methods.items() if _fits(names, getattr(method, "kinds", ()))]
 
     # A method hides the module of its name, so it must come after the other functions of the module.
+    align = _method(resample.align, "series")
     resample = _method(resample.resample, *_TOP, "prices", "metrics", "quotes")
     features = _method(measures.features, *_TOP)
     to_wide = _method(shapes.to_wide, *_BOOKS)
@@ -140,7 +140,6 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
     available_at = _method(asof.available_at, *_ANY)
     asof_join = _method(asof.asof_join, *_ANY)
     gaps = _method(asof.gaps, *_ANY)
-    align = _method(fill.align, "series")
     ohlc = _method(returns.ohlc, *_ANY)
     returns = _method(returns.returns, *_ANY)
     check = _method(quality.check, *_BOOKS, "prices", "metrics")
