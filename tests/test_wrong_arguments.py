@@ -28,10 +28,8 @@ YES = BOOKS.filter(pl.col("token_label") == "Yes")
 ORDERS = PRICES.head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=10.0)
 FILLS = md.execute(ORDERS, BOOKS, "1m", fees=0).fills
 WRONG = [
-    "x", "", 5, -1, 2.5, float("nan"), float("inf"), None, True, [], ["x"], [1], [None], (), {"a": 1}, {1}, b"x", 1j,
-    np.int64(-3), np.float64("nan"), np.array([1, 2]), Decimal("NaN"), dt.date(2026, 1, 1), dt.timedelta(1), object(),
-    pd.Timestamp("2026-01-01"), pd.NA, pd.NaT, pl.Series([1, 2]), pd.Series(["x", "y"]), pl.DataFrame(), pd.DataFrame(),
-    PRICES, range(3), int,
+    "x", "", 5, -1, 2.5, float("nan"), None, True, [], ["x"], [1], {"a": 1}, b"x", np.float64("nan"), np.array([1, 2]),
+    Decimal("NaN"), dt.date(2026, 1, 1), dt.timedelta(1), object(), pd.NA, pd.NaT, pl.DataFrame(), PRICES, int,
 ]  # fmt: skip
 
 
