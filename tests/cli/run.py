@@ -1,4 +1,4 @@
-"""Commands run in this process or in one of their own."""
+"""Commands run in this process."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import contextlib
 import csv
 import functools
 import io
-import os
 import subprocess
-import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.main
 
-import marketdata as md
 from marketdata.cli import main
 
 # Typer builds all commands for each call, which takes longer than most of them.
@@ -59,15 +55,6 @@ def terminal(*words: object, cwd: Path, **env: str) -> str:
     done = run_command(words, cwd, {"TERM": "dumb", "COLUMNS": "200", "LINES": "40", **env}, Screen)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
-
-
-def started(*words: object, cwd: Path, **env: str) -> Any:
-    """A command in a process of its own."""
-    command = [sys.executable, "-m", "marketdata.cli", *map(str, words)]
-    path = {"PYTHONPATH": str(Path(md.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, env={**os.environ, **path, **env}
-    )
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
