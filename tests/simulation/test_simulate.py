@@ -159,7 +159,7 @@ def test_markets_of_three_and_of_210_tokens_exist() -> None:
 
 def test_a_long_history_is_drawn_in_parts_of_bounded_size() -> None:
     """Longer histories come in more parts, in time order and without an overlap."""
-    market = simulate_market(specs()[1], 4_000)
+    market = simulate_market(specs()[1], 2_000)
     observed = [s.books.ts for s in observe(market, 1_400)]
     assert len(observed) > 1
     assert all(a.max() < b.min() for a, b in itertools.pairwise(observed))

@@ -72,7 +72,7 @@ def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine
     """An answer of a service at 6h equals its answer at 1m, resampled on the engine."""
     for view in VIEWS:
         archive = MemoryArchive()
-        fill(archive, view, of_one_market(rich(view, 40)))
+        fill(archive, view, of_one_market(rich(view, 20)))
         with md.serve(archive, requests_per_minute=1_000_000) as service:
             fetch = getattr(md.Client(service.base_url, service.api_key, frame="polars"), view)
             fine, coarse = (fetch(MARKET, "2026-01-01", "2026-01-04", resolution) for resolution in ("1m", "6h"))
