@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from cli.run import marketdata, rows_of
 
@@ -19,13 +20,24 @@ HOUR = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00", "--view", "p
 FOLLOW = ("pull", "a", "--view", "prices", "--follow", "--start", "2025-12-31T23:00", "--every", "1s")
 
 
+@pytest.fixture
+def small(folder: Path, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment that reaches a service of three markets."""
+    history, archive = md.Archive(folder / "history", frame="polars"), md.Archive(tmp_path / "small", frame="polars")
+    markets = history.markets().filter(pl.col("token_ids").list.len() < 4)
+    prices = history.prices(markets["market_id"].to_list(), HOUR[1], HOUR[3], on_missing="partial")
+    archive.add(markets=markets, prices=prices)
+    with md.serve(archive) as running:
+        yield {"MARKETDATA_BASE_URL": running.base_url, "MARKETDATA_API_KEY": str(running.api_key)}
+
+
 def test_pull_takes_a_file_a_search_or_everything(
-    folder: Path, service: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong name of a file is named, with what is near it, in one line and exit code 4, after the rest was pulled."""
-    slugs = [str(record["slug"]) for record in md.Archive(folder / "history").records("markets")]
+    slugs = [str(record["slug"]) for record in md.Archive(tmp_path / "small").records("markets")]
     (tmp_path / "names.txt").write_text(f"# mine\n{slugs[0]}\n{slugs[1]}x\n")
-    done = marketdata("pull", "a", *HOUR, "--from-file", "names.txt", cwd=tmp_path, **service)
+    done = marketdata("pull", "a", *HOUR, "--from-file", "names.txt", cwd=tmp_path, **small)
     assert (done.returncode, len(done.stderr.splitlines())) == (4, 1), done.stderr
     assert f"{slugs[1]}x" in done.stderr
     assert f"'{slugs[1]}'" in done.stderr
@@ -33,7 +45,7 @@ def test_pull_takes_a_file_a_search_or_everything(
     monkeypatch.setattr("sys.stdin", io.StringIO(slugs[1]))
     for given, markets in (("--from-file", "-"), 1), (("--search", slugs[0]), 1), (("--all",), len(slugs) - 1):
         archive = "a" if "-" in given else "b"
-        done = marketdata("pull", archive, *HOUR, *given, cwd=tmp_path, **service)
+        done = marketdata("pull", archive, *HOUR, *given, cwd=tmp_path, **small)
         assert (done.returncode, len({row["market_id"] for row in rows_of(done.stdout)})) == (0, markets), done.stderr
 
 
