@@ -6,7 +6,6 @@ import itertools
 import math
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,9 @@ import marketdata as md
 from marketdata.points.measures import MEASURES
 from marketdata.testing.strategies import book_columns
 from marketdata.tidy.book_measures import FUNCTIONS
-from marketdata.tidy.frames import to_columns, to_frame
+from marketdata.tidy.frames import to_frame
 from marketdata.times import to_datetime
 
-RECORDED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "recorded" / "books.parquet"
 EPOCH = to_datetime(0)
 CALLS = [(name, arguments) for name, (_, trials) in LOOPS.items() for arguments in trials]
 WRONG_ARGUMENTS = [
@@ -181,21 +179,6 @@ def test_a_measure_says_what_it_needs_and_returns() -> None:
             assert ">>> " in text, name
             assert name in dir(md)
             assert getattr(md.Accessor, name).__doc__.endswith(f"see `marketdata.{name}`.")
-
-
-@pytest.mark.soak
-def test_measures_of_the_recorded_books_equal_their_loops() -> None:
-    """The same loops over the recorded books of every fourth token, some fifty thousand levels."""
-    if not RECORDED.exists():
-        pytest.skip(f"the recorded data is not here: {RECORDED}")
-    raw = pl.read_parquet(RECORDED)
-    raw = raw.filter(pl.col("token_id").is_in(raw["token_id"].unique(maintain_order=True)[::4].implode()))
-    books = to_columns("books", raw.with_columns(market_id=pl.lit("m"), token_label=pl.lit("?")))
-    frame = to_frame(books, "pandas")
-    for name, arguments in (("depth", {"within": 0.05}), ("sweep", {"side": "buy", "size": 5000})):
-        loop = LOOPS[name][0]
-        want = looped(books, lambda bids, asks, loop=loop, given=arguments: loop(bids, asks, **given))  # type: ignore[misc]
-        assert close(rows(evaluated(frame, name, arguments)), want, least=1e-9)
 
 
 @fewest
