@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.books import last_books
-from reference.columns import coded_books
 from reference.kinds import ID_COLUMNS, KINDS, close, of_kind, rows
 
 import marketdata as md
@@ -111,21 +110,6 @@ def test_frames_and_columns_are_each_others_inverse(kind: str, columns: Any) -> 
     """A frame read back as columns gives the same frame again."""
     back = to_columns(md.points.views.view_of(columns), of_kind(columns, kind))
     assert rows(to_frame(back, "polars")) == rows(to_frame(columns, "polars"))
-
-
-def test_last_never_joins_a_bid_with_an_older_ask() -> None:
-    """A later one-sided book wins whole: its ask is missing, not the one of the book before."""
-    columns = md.points.columns  # type: ignore[attr-defined]
-    books = coded_books(
-        (columns.Token("m", "1", "Yes"),),
-        np.zeros(2, np.int32),
-        np.array([0, 60_000_000]),
-        np.array([1, 1, 1, 0]),
-        np.array([[0.42, 1], [0.44, 1], [0.45, 1]]),
-    )
-    for kind in ("pandas", "polars"):
-        out = md.bbo(md.resample(to_frame(books, kind), "1h"))
-        assert rows(out) == [(0, "m", "1", "Yes", 0.45, 1.0, None, None, None, None)]
 
 
 @pytest.mark.parametrize("lost", ["side", "level", "size"])
