@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,9 @@ _TIDY = {
     "level": pl.Int32(),
     **dict.fromkeys(LISTS, pl.List(pl.Float64)),
 }
+_TYPES: dict[str, Any] = {
+    "text": pl.String, "bool": pl.Boolean, "int": pl.Int64, "texts": pl.List(pl.String), "numbers": pl.List(pl.Float64)
+}  # fmt: skip
 ARROW = ("Table", "RecordBatch", "RecordBatchReader", "RecordBatchFileReader")
 
 
@@ -101,6 +104,11 @@ def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Ser
         whole = pl.Series(column.view(np.int64))
         return whole.set(pl.Series(np.isnat(column)), None).cast(pl.Datetime("us", "UTC"))
     return pl.Series(column, nan_to_null=column.dtype.kind == "f")
+
+
+def typed(kind: Literal["text", "bool", "int", "texts", "numbers"], values: Sequence[object]) -> pl.Series:
+    """A column of Python values of one type, None where one is missing."""
+    return pl.Series(values, dtype=_TYPES[kind], strict=False)
 
 
 def made_lists(counts: Ints, values: Floats) -> pl.Series:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any, Literal, overload
 
 import numpy as np
-import polars as pl
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, in_memory, names_of, read, selected
 from marketdata.adapters.frame import Column, Native
 from marketdata.adapters.normalization import check_unicode, is_missing
+from marketdata.adapters.polars import typed
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import records as fields
 from marketdata.points.arguments import flag, texts
@@ -60,22 +60,22 @@ def _column(name: str, values: list[Any]) -> Column:
     are_lists = all(v is None or isinstance(v, list) for v in values)
     if are_lists and name in fields.TEXT_LISTS:
         lists = [None if v is None else [None if x is None else str(x) for x in v] for v in values]
-        return pl.Series(lists, dtype=pl.List(pl.String))
+        return typed("texts", lists)
     if are_lists and name in fields.NUMBER_LISTS and not any(str in map(type, v or ()) for v in values):
-        return pl.Series(values, dtype=pl.List(pl.Float64), strict=False)
+        return typed("numbers", values)
     types = {type(v) for v in values if v is not None}
     if types <= {str}:
         if name in fields.DATES:
             with suppress(ValueError):  # texts, if one of them cannot be read
                 return frames.times(np.array([NO_TIME if v is None else parse_iso(v) for v in values], np.int64))
-        return pl.Series(values, dtype=pl.String)
+        return typed("text", values)
     if types == {bool}:
-        return pl.Series(values, dtype=pl.Boolean)
+        return typed("bool", values)
     # Whole numbers beyond 64 bits, such as an id of 77 digits, become text, which keeps their digits.
     if types <= {int, float} and all(type(v) is not int or abs(v) < 2**63 for v in values):
-        return pl.Series(values, dtype=pl.Int64) if types == {int} else np.array(values, float)
+        return typed("int", values) if types == {int} else np.array(values, float)
     json_texts = [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values]
-    return pl.Series(json_texts, dtype=pl.String)
+    return typed("text", json_texts)
 
 
 def columns_of(frame: Native, names: Iterable[str], allowed: str = "a frame of market records") -> dict[str, list[Any]]:
