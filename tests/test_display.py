@@ -82,4 +82,7 @@ def test_objects_say_what_a_person_wants_to_know(local_client, local_service, lo
         for seen in (repr(thing), thing._repr_html_()):
             assert text in seen
             assert not any(word in seen for word in (local_service.api_key[-4:], "Counter", "Provider"))
-    assert "0.04 x price" in repr(md.Fees.quadratic(0.04))
+    fees = md.Fees.quadratic(0.04)
+    for thing, text in ((local_archive, "books, prices, metrics of"), (fees, "0.04 x price")):
+        assert text in repr(thing)
+        assert text in thing._repr_html_()

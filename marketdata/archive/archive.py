@@ -22,6 +22,7 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading
 from marketdata.archive.storage.files import is_url, located
 from marketdata.archive.store import ArchiveStore
+from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole, with_flags
 from marketdata.points.rebuild import Rebuilder
@@ -111,6 +112,10 @@ class Archive(Generic[Frame]):
 
     def __repr__(self) -> str:
         return listings.line(self._store)
+
+    def _repr_html_(self) -> str:
+        name = f"Archive({self._location!r})"
+        return html_table([(name, repr(self).removeprefix(name).removeprefix(": "))])
 
     @property
     def location(self) -> str:

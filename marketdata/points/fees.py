@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from marketdata.display import html_table
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, numbers, whole, with_flags
 from marketdata.points.columns import Books, Floats, Ints
@@ -61,6 +62,10 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"<Fees: {self.text}>"
+
+    def _repr_html_(self) -> str:
+        fees_of_markets = ((market, fees.text) for market, fees in (self.markets or {}).items())
+        return html_table([("fees", self.text), *fees_of_markets])
 
     def __call__(self, price: Floats | float, shares: Floats | float) -> Any:
         """Fees of trades of ``shares`` at a ``price`` [USD each]: a number or an array."""
