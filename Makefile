@@ -60,7 +60,7 @@ docs: $(VENV)/docs.stamp ## run the code of the pages and the notebooks; the doc
 
 engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make test does not skip their tests
 
-handover: $(VENV)/handover.stamp ## strategies in nautilus_trader, hftbacktest and vectorbt, by Python 3.12 or newer
+handover: $(VENV)/handover.stamp ## strategies in nautilus_trader and vectorbt, by Python 3.12 or newer
 	@test ! -x $(VENV)/handover/bin/python || $(VENV)/handover/bin/python -m pytest -q -rs -p no:cacheprovider tests/tidy/test_backtest.py
 
 vendors: $(VENV)/vendors.stamp ## the vendors' own clients and backtester against our service
@@ -103,7 +103,7 @@ $(VENV)/audit.stamp: pyproject.toml $(VENV)/venv.stamp
 $(VENV)/handover.stamp: pyproject.toml $(VENV)/venv.stamp
 	@for python in $(PYTHON) python3.14 python3.13 python3.12 "$$HOME"/.pyenv/versions/*/bin/python; do \
 	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then found=$$python; break; fi; done; \
-	if [ -z "$$found" ]; then echo "NOT RUN: nautilus_trader and hftbacktest need Python 3.12 or newer, and there is none here." >&2; exit 0; fi; \
+	if [ -z "$$found" ]; then echo "NOT RUN: nautilus_trader needs Python 3.12 or newer, and there is none here." >&2; exit 0; fi; \
 	$$found -m venv $(VENV)/handover && $(VENV)/handover/bin/python -m pip install -q --no-compile --upgrade "pip>=25.1" && \
 	$(VENV)/handover/bin/python -m pip install -q --no-compile -e ".[archive,plot]" --group handover
 	@touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,12 +129,92 @@ def small() -> pl.DataFrame:
     )
 
 
+def option(token: str) -> Any:
+    """A binary option of nautilus_trader, as the guide makes it."""
+    instruments = pytest.importorskip(
+        "nautilus_trader.model.instruments", reason="nautilus_trader is not installed: make handover"
+    )
+    from nautilus_trader.model.currencies import USDC
+    from nautilus_trader.model.enums import AssetClass
+    from nautilus_trader.model.identifiers import InstrumentId, Symbol
+    from nautilus_trader.model.objects import Price, Quantity
+
+    return instruments.BinaryOption(
+        instrument_id=InstrumentId.from_str(f"{token}.MARKETDATA"), raw_symbol=Symbol(token), outcome="Yes",
+        description="Will it rain?", asset_class=AssetClass.ALTERNATIVE, currency=USDC, price_precision=3,
+        price_increment=Price.from_str("0.001"), size_precision=2, size_increment=Quantity.from_str("0.01"),
+        activation_ns=0, expiration_ns=0, max_quantity=None, min_quantity=None, maker_fee=Decimal(0),
+        taker_fee=Decimal(0), ts_event=0, ts_init=0,
+    )  # fmt: skip
+
+
 def test_nautilus_trader_reads_the_records() -> None:
     """Its own types take the records and give them back."""
-    data = pytest.importorskip("nautilus_trader.model.data", reason="nautilus_trader is not installed: make handover")
+    yes = option("1")
+    from nautilus_trader.model import data
+
     for kind, name in (("quotes", "QuoteTick"), ("depth", "OrderBookDepth10")):
         reader = getattr(data, name)
-        for record in md.to_nautilus(small(), YES, "1m", kind=kind):  # type: ignore[arg-type]
+        for record in md.to_nautilus(small(), yes, "1m", kind=kind):  # type: ignore[arg-type]
             read_back = reader.to_dict(reader.from_dict(record))
             for key in ("instrument_id", "ts_event", "bid_price", "bid_counts", "ask_counts"):
                 assert read_back.get(key) == record.get(key)
+
+
+def bought(books: pl.DataFrame, size: float) -> tuple[float, float]:
+    """Shares and cost of a market order for Yes on the first book, as `md.execute` fills it."""
+    first = books.filter(token_label="Yes").head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"))
+    (fill,) = md.execute(first.with_columns(size=size), books, "1m", latency=0, fees=0).fills.to_dicts()
+    return fill["shares"], fill["notional"]
+
+
+@pytest.mark.parametrize("size", [250, 350, 900])
+def test_nautilus_trader_fills_what_execute_fills(size: int) -> None:
+    """A strategy buys in the package's engine, level by level, the shares and at the cost that `md.execute` says."""
+    instrument = option("11")
+    from nautilus_trader.backtest.engine import BacktestEngine
+    from nautilus_trader.config import BacktestEngineConfig, LoggingConfig
+    from nautilus_trader.model.currencies import USDC
+    from nautilus_trader.model.data import OrderBookDepth10
+    from nautilus_trader.model.enums import AccountType, BookType, OmsType, OrderSide
+    from nautilus_trader.model.identifiers import Venue
+    from nautilus_trader.model.objects import Money
+    from nautilus_trader.trading.strategy import Strategy
+
+    fills: list[tuple[float, float]] = []
+
+    class Buyer(Strategy):  # type: ignore[misc]
+        def on_start(self) -> None:
+            self.subscribe_order_book_depth(instrument.id, book_type=BookType.L2_MBP)
+
+        def on_order_book_depth(self, _: object) -> None:
+            if self.cache.orders_total_count() == 0:
+                self.submit_order(self.order_factory.market(instrument.id, OrderSide.BUY, instrument.make_qty(size)))
+
+        def on_order_filled(self, event: Any) -> None:
+            fills.append((float(event.last_qty), float(event.last_px)))
+
+    books = md.testing.books("polars", buckets=1)
+    depth = md.to_nautilus(books.filter(token_label="Yes"), instrument, "1m", kind="depth")
+    engine = BacktestEngine(BacktestEngineConfig(logging=LoggingConfig(bypass_logging=True)))
+    money = [Money(1_000, USDC)]
+    engine.add_venue(Venue("MARKETDATA"), OmsType.NETTING, AccountType.CASH, money, book_type=BookType.L2_MBP)
+    engine.add_instrument(instrument)
+    engine.add_data([OrderBookDepth10.from_dict(record) for record in depth])
+    engine.add_strategy(Buyer())
+    engine.run()
+    engine.dispose()
+    shares = sum(quantity for quantity, _ in fills)
+    cost = sum(quantity * price for quantity, price in fills)
+    assert (shares, pytest.approx(cost)) == bought(books, float(size))
+
+
+def test_vectorbt_takes_the_matrix() -> None:
+    """A portfolio over the matrix buys and holds at its prices."""
+    vbt = pytest.importorskip("vectorbt", reason="vectorbt is not installed: make handover")
+    archive = md.simulate(events=1, days=1)
+    prices = md.align(archive.prices(archive.records("markets")[0]["id"]), "1m", fill="forward")
+    prices = prices.pivot(index="ts", columns="token_id", values="price")
+    held = vbt.Portfolio.from_holding(prices, init_cash=100.0, freq="1min")
+    growth = prices.iloc[-1] / prices.iloc[0] - 1
+    assert np.allclose(held.total_return().to_numpy(), growth.to_numpy())
