@@ -37,6 +37,7 @@ ARGUMENTS = {
     "execute": {"resolution": "width"},
     "gaps": {"resolution": "width"},
     "ohlc": {"resolution_of": "width"},
+    "outcomes": {"events": "markets"},  # of plot
     "rebuild": {"every": "resolution"},
     "replay": {"resolution": "width"},
     "resample": {"resolution_of": "width"},
