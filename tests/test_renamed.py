@@ -18,11 +18,12 @@ CLIENT = md.Client("http://127.0.0.1:9", "a-key-of-nobody-1")
 @pytest.mark.parametrize("function", ARGUMENTS)
 def test_an_old_argument_names_the_new_one(function: str) -> None:
     """Functions, methods of frames and methods of clients refuse it alike, and the new argument exists."""
-    owner = md.plot if function == "outcomes" else md if hasattr(md, function) else CLIENT
+    owner: Any = md.plot if function == "outcomes" else md if hasattr(md, function) else CLIENT
+    methods = FRAME.md.plot if owner is md.plot else FRAME.md
     for old, new in ARGUMENTS[function].items():
         current = getattr(owner, function)
         assert " " in new or new in inspect.signature(current).parameters
-        for call in (current, getattr(FRAME.md, function, current)):
+        for call in (current, getattr(methods, function, current)):
             with pytest.raises(md.errors.ConfigError, match=re.escape(f"is now {new}")) as refused:
                 call(**{old: "1m"})
             assert refused.value.argument == old
