@@ -68,6 +68,11 @@ class Browser:
             time.sleep(0.05)
         return found
 
+    def phone(self, width: int, height: int) -> None:
+        """A screen of another size; 0 is the window's own."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 0, "mobile": False}
+        self.call("POST", "/goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=size)
+
     def log(self) -> list[str]:
         """Messages of the console since the last call, such as refused scripts and failed requests."""
         return [entry["message"] for entry in self.call("POST", "/se/log", type="browser")]

@@ -235,6 +235,153 @@ def test_a_market_is_drawn_from_the_services_own_answers(page: Browser, asked: W
     assert page.text("#at") == "2026-01-05 00:10 UTC"
 
 
+PLANS = {
+    "all": {},
+    "no-books": {"views": ["prices", "metrics"]},
+    "metrics": {"views": ["metrics"]},
+    "half-a-day": {"max_history_days": 0.5},
+    "daily": {"resolutions": ["1d"]},
+    "slow": {"requests_per_minute": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def planned() -> Iterator[Service]:
+    """Eleven markets, one with a crossed book and one without history, and a key of each kind of plan."""
+    archive = MemoryArchive()
+    for k in range(11):
+        name = f"question-{k}-that-is-as-long-as-questions-are-and-a-little-longer"
+        archive.add_market(f"m{k:02}", {"Yes": f"t{k}"}, slug=name, end_date=f"2026-02-{28 - k}T00:00:00Z")
+        archive._records["markets"][-1]["question"] = name.replace("-", " ").capitalize() + "?"
+        for minute in range(30 if k else 0):
+            book = ([(0.5001, 10.5)], [(0.5, 0.5)]) if k == 1 else ([(0.4, 10.5)], [(0.5, 0.5), (0.6, 20.25)])
+            archive.put("books", f"m{k:02}", f"t{k}", START + minute * MINUTE, book)
+            archive.put("prices", f"m{k:02}", f"t{k}", START + minute * MINUTE, 0.45)
+    with serve(archive, keys={f"key-{name}": name for name in PLANS}, plans=PLANS) as service:
+        yield service
+
+
+def opened(window: Browser, service: Service, plan: str) -> Browser:
+    """The page with the key of a plan."""
+    window.open(service.base_url + "/")
+    window.run("document.querySelector('#key').focus()")
+    window.type(f"key-{plan}")
+    window.press("Enter")
+    window.wait(lambda: window.run("return document.querySelectorAll('#markets button').length") == 11)
+    return window
+
+
+def choose(page: Browser, number: int) -> None:
+    """A market, until it is drawn or the page says why it is not."""
+    page.run("document.querySelectorAll('#markets button')[arguments[0]].click()", number)
+    page.wait(lambda: page.text("#busy") not in {"", "Loading\u2026"} or loaded(page) or page.text("#message"))
+
+
+def requests_of(page: Browser) -> list[str]:
+    return [
+        name.partition("?")[0] for name in page.run("return performance.getEntriesByType('resource').map(e => e.name)")
+    ]
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize(
+    ("plan", "said", "asked"),
+    [
+        ("all", "", "/books?"),
+        ("no-books", "", "/prices?"),
+        ("metrics", "Your plan does not allow books or prices of this market.", "/metrics?"),
+        ("half-a-day", "Your plan reaches back 12 hours, to ", "/books?"),
+        ("daily", "", "resolution=1d"),
+    ],
+)
+def test_each_kind_of_plan_is_shown_what_it_allows(
+    window: Browser, planned: Service, plan: str, said: str, asked: str
+) -> None:
+    """No request is made that the plan refuses, what cannot be shown is said, and the example is an allowed one."""
+    page = opened(window, planned, plan)
+    page.wait(lambda: asked in page.text("#curl"))
+    assert "/v1/markets/question-" in page.text("#curl")
+    for market in (1, 2):
+        choose(page, market)
+        assert page.text("#busy").startswith(said)
+        assert bool(page.text("#busy")) == bool(said)
+        assert page.text("#message") == ""
+        assert page.run("return document.querySelector('#view').hidden") == bool(said)
+    assert asked in page.text("#curl")
+    start, end = re.findall(r"_ts=([^&']+)", page.text("#curl"))
+    assert start < end
+    refused = {"no-books": "/books", "metrics": "/v1/tokens", "half-a-day": "/v1/tokens"}
+    assert [name for name in requests_of(page) if refused.get(plan, "?") in name] == []
+    assert ("12 hours" in page.text("#plans")) == (plan == "half-a-day")
+    assert page.run("return document.querySelector('#ladder').offsetHeight > 0") == (plan in {"all", "daily"})
+    assert page.log() == []
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize(("width", "scheme"), [(375, "dark"), (1280, "light")])
+def test_the_page_fits_its_screen(window: Browser, planned: Service, width: int, scheme: str) -> None:
+    """At 375 and 1280 pixels, light and dark: nothing is wider, eleven markets take 1,000, and no field is cut."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    window.call("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": features})
+    window.phone(width, 800)
+    try:
+        page = opened(window, planned, "all")
+        choose(page, 2)
+        assert page.run("return document.documentElement.scrollWidth") <= width
+        assert page.run("return document.querySelector('#markets').offsetHeight") <= 1_000
+        inks = page.run("const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]")
+        light = [sum(map(int, re.findall(r"\d+", ink)[:3])) for ink in inks]
+        assert (light[0] < light[1]) == (scheme == "light")
+        cut = (
+            "return [...document.querySelectorAll('input, button, dd, #ladder td')]"
+            ".filter(e => e.scrollWidth > e.clientWidth + 1 || e.placeholder).map(e => e.outerHTML)"
+        )
+        assert page.run(cut) == []
+    finally:
+        window.phone(0, 0)
+        window.call("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
+
+
+@pytest.mark.docs
+def test_figures_are_rounded_alike(window: Browser, planned: Service) -> None:
+    """A spread that rounds to zero has no sign, and a sum has the digits of its sizes."""
+    page = opened(window, planned, "all")
+    choose(page, 1)
+    assert "-0.000" not in page.text("#market")
+    assert "Spread\n0.000" in page.text("#readout")
+    choose(page, 2)
+    page.wait(lambda: page.run(ROWS, "#asks tr") == [["0.600", "20.25", "20.75"], ["0.500", "0.50", "0.50"]])
+    assert page.run(ROWS, "#bids tr") == [["0.400", "10.50", "10.50"]]
+
+
+@pytest.mark.docs
+def test_more_than_ten_outcomes_are_a_list_to_choose_from(window: Browser) -> None:
+    """Below that they are radio buttons; what is chosen is drawn, and one level more is "1 more ask"."""
+    archive = MemoryArchive(simulated=True)
+    for name, count in (("few", 10), ("many", 11)):
+        archive.add_market(name, {f"Team {i}": f"{name}{i}" for i in range(count)})
+        asks = [(0.5 + k / 100, 1.0) for k in range(11)]
+        archive.put("books", name, f"{name}{count - 1}", START, ([(0.4, 8.0)], asks))
+    with serve(archive) as service:
+        window.open("about:blank")
+        window.open(f"{service.base_url}/#key={service.api_key}")
+        window.wait(lambda: loaded(window) or window.text("#busy"))
+        shapes = []
+        for place in (0, 1):
+            window.run("document.querySelectorAll('#markets button')[arguments[0]].click()", place)
+            kinds = ("input[type=radio]", "select", "option")
+            shapes.append(
+                [window.run("return document.querySelectorAll(arguments[0]).length", f"#outcomes {k}") for k in kinds]
+            )
+        assert sorted(shapes) == [[0, 1, 11], [10, 0, 0]]
+        window.run("document.querySelectorAll('#markets button')[arguments[0]].click()", shapes.index([0, 1, 11]))
+        window.run(
+            "const s = document.querySelector('#outcomes select'); s.value = 10; s.dispatchEvent(new Event('change'))"
+        )
+        window.wait(lambda: window.run(ROWS, "#bids tr") == [["0.400", "8.00", "8.00"]])
+        assert window.text("#middle").strip() == "spread 0.100 \u00b7 1 more ask"
+
+
 def test_the_interface_is_described_on_a_readable_page(window: Browser, shown: Service) -> None:
     """Each route with its parameters, what they allow, and its statuses; the start page links to it."""
     window.open(shown.base_url + "/")
