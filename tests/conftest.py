@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def recorded_archive(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -
         metrics=pl.read_parquet(recorded / "metrics.parquet").to_arrow(),
     )
     return archive
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """No test cuts the power, so files need not wait for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture
