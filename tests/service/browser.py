@@ -65,7 +65,7 @@ class Browser:
         until = time.monotonic() + seconds
         while not (found := ready()):
             assert time.monotonic() < until, f"not in {seconds} s; the page says: {self.text('#message')}"
-            time.sleep(0.05)
+            time.sleep(0.01)
         return found
 
     def phone(self, width: int, height: int) -> None:

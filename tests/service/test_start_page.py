@@ -54,7 +54,7 @@ def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(window: Browser, shown: Service) -> Browser:
     """The page with the key given, by keyboard alone."""
     window.log()
@@ -124,65 +124,6 @@ def test_coverage_of_many_gaps_stays_small() -> None:
     intervals = in_process(archive).get("/coverage").body["data"][0]["coverage"]["prices"]
     assert len(intervals) <= 201
     assert (intervals[0][0], intervals[-1][1]) == ("2026-01-05T00:00:00Z", "2026-01-07T18:41:00Z")
-
-
-def test_a_key_is_kept_in_memory_alone(page: Browser, shown: Service) -> None:
-    """It is in no address, element, storage or cookie, nothing outside is asked, and a wrong one opens nothing."""
-    key = str(shown.api_key)
-    assert key not in page.run("return document.documentElement.outerHTML + location.href + document.cookie")
-    assert page.run("return document.querySelector('#key').value") == ""
-    assert page.run("return localStorage.length + sessionStorage.length") == 0
-    asked = page.run("return performance.getEntriesByType('resource').map(e => e.name)")
-    assert asked
-    assert all(name.startswith(shown.base_url) and key not in name for name in asked)
-    assert page.log() == []
-    page.click("#forget")
-    assert page.run("return document.querySelectorAll('#markets li').length") == 0
-    for given in ("wrong", "no\u00e9"):
-        page.run("document.querySelector('#key').focus()")
-        page.type(given)
-        page.press("Enter")
-        assert page.wait(lambda: page.text("#message"))
-    assert page.run("return document.querySelector('#held').hidden")
-
-
-def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown: Service) -> None:
-    """The link carries the key, which leaves the address; the lines of the page run as they are, and have data.
-
-    A link to data that is not simulated is not used.
-    """
-    window.open("about:blank")
-    window.log()
-    window.open(f"{shown.base_url}/#key={shown.api_key}")
-    window.wait(lambda: loaded(window))
-    assert window.run("return location.href") == shown.base_url + "/"
-    assert window.text("#markets [aria-current] button") == window.text("#question")
-    names: dict[str, Any] = {}
-    lines = window.text("#python").splitlines()
-    assert sum("books.md.plot" in line for line in lines) == 1
-    exec("\n".join(line for line in lines if "plot" not in line), names)
-    assert names["books"]["market_id"].unique().tolist() == ["m-77"]
-    assert 'client.books("will-it-rain", "2026-01-05", "2026-01-05T02:50:00Z", "1m")' in window.text("#python")
-    assert window.log() == []
-    with serve(MemoryArchive(), keys={"a-real-key": "local"}) as real:
-        window.open("about:blank")
-        window.open(f"{real.base_url}/#key=a-real-key")
-        assert window.run("return location.href") == real.base_url + "/"
-        assert window.run("return document.querySelector('#held').hidden")
-        assert "a-real-key" not in window.run("return document.documentElement.outerHTML")
-
-
-def test_names_are_text(page: Browser) -> None:
-    """Markup in questions, slugs, ids and labels is shown as it is and never runs; no such name is in a snippet."""
-    page.run("document.querySelectorAll('#markets button')[1].click()")
-    page.wait(lambda: loaded(page))
-    assert EVIL in page.text("#question")
-    assert EVIL in page.text("#outcomes")
-    assert "rm -rf" not in page.text("#curl") + page.text("#python")
-    assert page.run("return window.hacked") is None
-    assert page.run("return document.images.length + document.querySelectorAll('main script').length") == 0
-    assert page.log() == []
-    assert len(page.run(ROWS, "#bids tr")) == 10
 
 
 def bars(page: Browser, selector: str) -> list[float]:
@@ -380,6 +321,65 @@ def test_more_than_ten_outcomes_are_a_list_to_choose_from(window: Browser) -> No
         )
         window.wait(lambda: window.run(ROWS, "#bids tr") == [["0.400", "8.00", "8.00"]])
         assert window.text("#middle").strip() == "spread 0.100 \u00b7 1 more ask"
+
+
+def test_names_are_text(page: Browser) -> None:
+    """Markup in questions, slugs, ids and labels is shown as it is and never runs; no such name is in a snippet."""
+    page.run("document.querySelectorAll('#markets button')[1].click()")
+    page.wait(lambda: loaded(page))
+    assert EVIL in page.text("#question")
+    assert EVIL in page.text("#outcomes")
+    assert "rm -rf" not in page.text("#curl") + page.text("#python")
+    assert page.run("return window.hacked") is None
+    assert page.run("return document.images.length + document.querySelectorAll('main script').length") == 0
+    assert page.log() == []
+    assert len(page.run(ROWS, "#bids tr")) == 10
+
+
+def test_a_key_is_kept_in_memory_alone(page: Browser, shown: Service) -> None:
+    """It is in no address, element, storage or cookie, nothing outside is asked, and a wrong one opens nothing."""
+    key = str(shown.api_key)
+    assert key not in page.run("return document.documentElement.outerHTML + location.href + document.cookie")
+    assert page.run("return document.querySelector('#key').value") == ""
+    assert page.run("return localStorage.length + sessionStorage.length") == 0
+    asked = page.run("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert asked
+    assert all(name.startswith(shown.base_url) and key not in name for name in asked)
+    assert page.log() == []
+    page.click("#forget")
+    assert page.run("return document.querySelectorAll('#markets li').length") == 0
+    for given in ("wrong", "no\u00e9"):
+        page.run("document.querySelector('#key').focus()")
+        page.type(given)
+        page.press("Enter")
+        assert page.wait(lambda: page.text("#message"))
+    assert page.run("return document.querySelector('#held').hidden")
+
+
+def test_a_link_to_simulated_data_opens_its_first_market(window: Browser, shown: Service) -> None:
+    """The link carries the key, which leaves the address; the lines of the page run as they are, and have data.
+
+    A link to data that is not simulated is not used.
+    """
+    window.open("about:blank")
+    window.log()
+    window.open(f"{shown.base_url}/#key={shown.api_key}")
+    window.wait(lambda: loaded(window))
+    assert window.run("return location.href") == shown.base_url + "/"
+    assert window.text("#markets [aria-current] button") == window.text("#question")
+    names: dict[str, Any] = {}
+    lines = window.text("#python").splitlines()
+    assert sum("books.md.plot" in line for line in lines) == 1
+    exec("\n".join(line for line in lines if "plot" not in line), names)
+    assert names["books"]["market_id"].unique().tolist() == ["m-77"]
+    assert 'client.books("will-it-rain", "2026-01-05", "2026-01-05T02:50:00Z", "1m")' in window.text("#python")
+    assert window.log() == []
+    with serve(MemoryArchive(), keys={"a-real-key": "local"}) as real:
+        window.open("about:blank")
+        window.open(f"{real.base_url}/#key=a-real-key")
+        assert window.run("return location.href") == real.base_url + "/"
+        assert window.run("return document.querySelector('#held').hidden")
+        assert "a-real-key" not in window.run("return document.documentElement.outerHTML")
 
 
 def test_the_interface_is_described_on_a_readable_page(window: Browser, shown: Service) -> None:

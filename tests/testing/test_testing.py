@@ -20,7 +20,7 @@ VIEWS = {"books": strategies.book_frames, "prices": strategies.price_frames, "me
 def test_drawn_frames_are_tidy_and_drawn_pages_are_read(view: str) -> None:
     """A drawn frame belongs to the requested library, and functions accept it; a page follows the interface."""
 
-    @settings(max_examples=5)
+    @settings(max_examples=4)
     @given(VIEWS[view]("pandas"), VIEWS[view]("polars"), strategies.pages(view))
     def check(panda, polar, page) -> None:
         assert isinstance(panda, pd.DataFrame)
