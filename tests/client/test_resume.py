@@ -23,7 +23,7 @@ LIMIT = 20
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Any]:
-    with md.serve(md.simulate(events=1, days=0.2, markets=2, levels=2, seed=5)) as running:
+    with md.serve(md.simulate(events=1, days=0.1, markets=2, levels=2, seed=5)) as running:
         yield running
 
 
@@ -68,7 +68,7 @@ def test_partial_and_resume_are_the_whole(
     resume: Any = None
     said: md.MarketDataError | None = None
     with no_waiting():
-        for lives in (20, 10, 0, None):
+        for lives in (12, 2, 0, None):
             relay.lives = lives
             # Another client each time, as if the program had been started anew.
             client = md.Client(front.base_url, service.api_key, frame=kind, page_limit=LIMIT)
@@ -95,7 +95,7 @@ def test_partial_and_resume_are_the_whole(
 def test_levels_are_cut_in_both_halves(service: Any, relay: Relay, front: FaultServer, slugs: list[str]) -> None:
     """The caller who asked for the best level asks for it again when going on."""
     client = md.Client(front.base_url, service.api_key, frame="polars", page_limit=LIMIT)
-    relay.lives = 10
+    relay.lives = 5
     with no_waiting(), pytest.raises(md.errors.NetworkError) as caught:
         client.books(slugs[0], *RANGE, levels=1)
     relay.lives = None
@@ -110,7 +110,7 @@ def test_ctrl_c_keeps_what_arrived(service: Any, relay: Relay, slugs: list[str])
 
     def slow(ask: Ask) -> Act:
         act = relay(ask)
-        if len(relay.served) > 30:
+        if len(relay.served) > 10:
             if not stuck.is_set():
                 stuck.set()
                 _thread.interrupt_main()

@@ -68,8 +68,8 @@ def books_by_loop(stub: VendorStub, resolution: str, rng: Range) -> list[tuple[A
     return sorted((label, ts, side[:3], point[side]) for label, ts, point in rows for side in ("bids", "asks"))
 
 
-@given(habits, st.integers(2, 900))
-@settings(max_examples=6)
+@given(habits, st.integers(2, 500))
+@settings(max_examples=4)
 def test_whatever_a_vendor_does_a_history_equals_a_plain_loop(how: Habits, minutes: int) -> None:
     """Limits, counts, repeated boundaries, error bodies and types of usage change no row, also in strict mode."""
     stub = VendorStub(how)
@@ -273,7 +273,7 @@ def test_labels_without_a_token_are_kept() -> None:
 
 
 @given(st.sampled_from([100, 200, 1000]), st.integers(1, 1200))
-@settings(max_examples=4)
+@settings(max_examples=3)
 def test_listings_have_every_record_in_the_largest_pages(page: int, markets: int) -> None:
     """A service with shorter pages costs one request more."""
     stub = VendorStub(Habits(listing_page=page), markets=markets)

@@ -47,7 +47,9 @@ def wide(count: int, step: Callable[[int], int], life: Range | None = None) -> t
     for k, x in enumerate(oracle.labels):
         every = range(START, START + count * MINUTE, step(k) * MINUTE) if step(k) else ()
         oracle.points |= {(x, t): (t // MINUTE % 9999 + k) / 1e5 for t in every if alive.start <= t < alive.end}
-    only = {x: Oracle({k: v for k, v in oracle.points.items() if k[0] == x}, {x: i}) for x, i in oracle.labels.items()}
+    only = {x: Oracle({}, {x: i}) for x, i in oracle.labels.items()}
+    for (x, t), value in oracle.points.items():
+        only[x].points[x, t] = value
     record = {"id": "m1", "slug": "slug", "tokens": [{"id": i, "label": x} for x, i in oracle.labels.items()]}
     if life is not None:
         record |= {"start_date": to_text(life.start), "end_date": to_text(life.end)}

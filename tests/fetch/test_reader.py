@@ -139,12 +139,12 @@ def test_a_window_whose_cursor_expired_is_requested_in_halves(server, transport,
 @pytest.mark.parametrize("order", ORDERS)
 def test_an_expired_cursor_loses_no_row_in_any_order_of_pages(server, transport, order) -> None:
     """Pages may end inside of a bucket, come in any order, and name only the labels that they hold."""
-    oracle = Oracle.of_prices(20, ["A", "B", "C"])
+    oracle = Oracle.of_prices(12, ["A", "B", "C"])
     for own_labels, numbers in itertools.product((False, True), ([1], [2, 7], range(5, 999, 5))):
         size = 20 if own_labels else 7
         pages = partial(paged, oracle, size=size, order=order, own_labels=own_labels)
         server.answer = refusing_cursors(pages, numbers)
-        assert fetched(transport, oracle.request(20, limit=size)) == expected(oracle.points), numbers
+        assert fetched(transport, oracle.request(12, limit=size)) == expected(oracle.points), numbers
 
 
 @pytest.mark.fault("P15")
@@ -205,10 +205,10 @@ def test_more_pages_than_a_window_can_have_are_an_error(server, transport) -> No
 @pytest.mark.fault("P30")
 def test_pages_far_below_the_limit_are_read_to_the_last_point(server, transport) -> None:
     """Where pages have one point and say that 200 fit, smaller windows bring every point."""
-    oracle = replace(Oracle.of_prices(60, ["Yes"]), largest=1)
+    oracle = replace(Oracle.of_prices(30, ["Yes"]), largest=1)
     pages = altered(oracle, lambda body, ask: body["metadata"].update(limit=200))
     server.answer = lambda ask: pages(ask) if "start_ts" in ask.params else refuse(404)
-    assert fetched(transport, oracle.request(60)) == expected(oracle.points)
+    assert fetched(transport, oracle.request(30)) == expected(oracle.points)
 
 
 # -- points

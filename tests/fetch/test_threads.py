@@ -28,7 +28,7 @@ def test_every_row_arrives_once(server, transport, workers, in_order, buffer) ->
 @pytest.mark.fault("P20")
 def test_a_market_of_more_than_200_tokens_arrives_whole_or_not_at_all(server) -> None:
     """If a token fails, no range is yielded as if the other tokens were all."""
-    _, answer = wide(500, lambda k: 50)
+    _, answer = wide(500, lambda k: 250)
     server.answer = lambda ask: refuse(403) if "idt020" in ask.path else answer(ask)
     received: list[Any] = []
     with Client(server.base_url, "k" * 20) as client, pytest.raises(PlanError):

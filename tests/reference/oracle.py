@@ -6,7 +6,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from reference.columns import levels_of
@@ -23,6 +23,7 @@ from marketdata.times import Range, parse_iso, to_text
 
 MINUTE = 60_000_000
 START = 1_767_225_600_000_000  # 2026-01-01
+text_of = cache(to_text)
 DATE = "Wed, 01 Jul 2026 00:00:00 GMT"
 Points = dict[tuple[str, int], Any]
 
@@ -97,8 +98,8 @@ class Oracle:
         """One point as the service writes it."""
         value = self.points[label, t]
         if self.view == "books":
-            return {"t": to_text(t), "bids": value[0], "asks": value[1]}
-        return {"t": to_text(t), "p": value}
+            return {"t": text_of(t), "bids": value[0], "asks": value[1]}
+        return {"t": text_of(t), "p": value}
 
     def __call__(self, ask: Ask) -> Act:
         if not ask.path.startswith("/v1/markets/") or "start_ts" not in ask.params:
@@ -133,16 +134,19 @@ def rows(pages: Iterable[Any]) -> list[tuple[str, int, Any]]:
     out: list[tuple[str, int, Any]] = []
     for page in pages:
         columns: Any = page.columns
+        keys = [
+            (columns.tokens[code].token_label, t)
+            for code, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True)
+        ]
+        if hasattr(columns, "price"):
+            out += [(*key, price) for key, price in zip(keys, columns.price.tolist(), strict=True)]
+            continue
         begin = 0
-        for i, (code, t) in enumerate(zip(columns.token.tolist(), columns.ts.tolist(), strict=True)):
-            label = columns.tokens[code].token_label
-            if hasattr(columns, "price"):
-                out.append((label, t, columns.price[i].item()))
-                continue
+        for i, key in enumerate(keys):
             bids, asks = columns.counts[2 * i : 2 * i + 2].tolist()
             levels = levels_of(columns)[begin : begin + bids + asks].tolist()
             begin += bids + asks
-            out.append((label, t, (levels[:bids], levels[bids:])))
+            out.append((*key, (levels[:bids], levels[bids:])))
     return out
 
 

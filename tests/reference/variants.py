@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Data, Series, joined
@@ -16,7 +15,7 @@ from marketdata.points.resample import aggregate
 from marketdata.points.views import View
 from marketdata.resolution import Resolution
 from marketdata.service.pages import Pages, ServedPage, Subject
-from marketdata.service.server import Service, serve
+from marketdata.service.server import Service
 from marketdata.times import Range
 
 # What can be switched; the first choice of each is the reading of this service.
@@ -29,13 +28,12 @@ VARIANTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def serve_variants(archive: Archive, variants: Mapping[str, str], *, requests_per_minute: int) -> Service:
-    """Answer the interface under other readings, with a key of its own; ConfigError if a variant does not exist."""
-    chosen = {name: choice for name, choice in variants.items() if _checked(name, choice)}
-    service = serve(archive, requests_per_minute=requests_per_minute)
+def vary(service: Service, variants: Mapping[str, str]) -> None:
+    """Let a running service answer under other readings; ConfigError if a variant does not exist."""
     state = service.application.state.service
-    state.pages = _VariedPages(state.archive, chosen)
-    return service
+    state.pages = _VariedPages(
+        state.archive, {name: choice for name, choice in variants.items() if _checked(name, choice)}
+    )
 
 
 def _checked(name: str, choice: str) -> bool:

@@ -70,15 +70,15 @@ def test_drawn_frames_give_the_rows_of_a_loop(running: Engine, columns: Any, dat
 
 def test_coarse_answers_of_a_service_are_the_fine_ones_resampled(running: Engine) -> None:
     """An answer of a service at 6h equals its answer at 1m, resampled on the engine."""
-    for view in VIEWS:
-        archive = MemoryArchive()
-        fill(archive, view, of_one_market(rich(view, 20)))
-        with md.serve(archive, requests_per_minute=1_000_000) as service:
+    archive = MemoryArchive()
+    with md.serve(archive, requests_per_minute=1_000_000) as service:
+        for view in VIEWS:
+            fill(archive, view, of_one_market(rich(view, 20)))
             fetch = getattr(md.Client(service.base_url, service.api_key, frame="polars"), view)
             fine, coarse = (fetch(MARKET, "2026-01-01", "2026-01-04", resolution) for resolution in ("1m", "6h"))
-        assert len(fine)
-        derived = fetched(md.resample(running.frame(fine), "6h")).select(coarse.columns)
-        assert close(ordered(derived.to_native()), ordered(coarse))
+            assert len(fine)
+            derived = fetched(md.resample(running.frame(fine), "6h")).select(coarse.columns)
+            assert close(ordered(derived.to_native()), ordered(coarse))
 
 
 def of_one_market(columns: Any) -> Any:

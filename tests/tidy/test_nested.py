@@ -17,7 +17,7 @@ import marketdata as md
 from marketdata.points.schema import LISTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
-few = settings(max_examples=6)
+few = settings(max_examples=4)
 
 
 @few
@@ -99,7 +99,7 @@ def test_rows_of_one_snapshot_stay_one_row() -> None:
 
 def test_a_lazy_frame_is_worked_on_in_parts() -> None:
     """Streamed in any order, with rows that come again, the result is in order and each row there once."""
-    frame = md.nest(md.testing.books("polars", buckets=300))
+    frame = md.nest(md.testing.books("polars", buckets=100))
     mixed = pl.concat([frame.sample(fraction=1, shuffle=True, seed=5), frame.head(20)]).lazy()
     for verb in (md.bbo, md.depth, lambda f: md.to_wide(f, 2), lambda f: md.resample(f, "1h")):
         assert as_levels(verb(mixed).collect(engine="streaming")).equals(as_levels(verb(frame)))
