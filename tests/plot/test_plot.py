@@ -28,7 +28,7 @@ def pair(archive: md.Archive) -> str:
 
 @pytest.fixture(scope="module")
 def archive() -> md.Archive:
-    return md.simulate(events=1, days=2, markets=1, seed=1)
+    return md.simulate(events=1, days=1, markets=1, seed=1, levels=5)
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +142,9 @@ def test_a_frame_of_any_kind_and_order_draws_the_same_lines() -> None:
     """Rows in any order, ids as objects and times in another zone give the lines of the tidy pandas frame."""
     frames = testing.prices(), testing.metrics(), testing.books()
     for name, chart in CHARTS.items():
-        wanted = lines(chart(*frames, backend="matplotlib"))
+        wanted = lines(chart(*frames, backend="plotly"))
         for kind, foreign in FOREIGN.items():
-            drawn = lines(chart(*map(foreign, frames), backend="plotly"))
+            drawn = lines(chart(*map(foreign, frames), backend="matplotlib"))
             assert [line[:2] for line in drawn] == [line[:2] for line in wanted], (name, kind)
             for (_, _, y), (_, _, drawn_y) in zip(wanted, drawn, strict=True):
                 np.testing.assert_allclose(y, drawn_y, rtol=1e-12)
@@ -155,7 +155,7 @@ def test_prices_draw_the_values_of_the_frame(archive) -> None:
     prices = archive.prices(pair(archive), resolution="1h")
     touch = md.bbo(archive.books(pair(archive), resolution="1h"))
     for frame, value in ((prices, "price"), (touch, "mid")):
-        for label, _, y in lines(plot.prices(frame, both=True, backend="plotly")):
+        for label, _, y in lines(plot.prices(frame, both=True)):
             drawn = np.asarray(y)[~np.isnan(y)]
             assert drawn.tolist() == frame.loc[frame["token_label"] == label, value].dropna().tolist()
 
@@ -164,7 +164,7 @@ def test_a_gap_of_the_data_is_a_gap_of_the_line() -> None:
     """No line is drawn over minutes without data, and other points stay joined."""
     metrics = testing.metrics("polars", buckets=40)
     minute = pl.int_range(pl.len())
-    ((_, _, y),) = lines(plot.metrics(metrics.filter((minute < 10) | (minute > 25)), backend="plotly"))
+    ((_, _, y),) = lines(plot.metrics(metrics.filter((minute < 10) | (minute > 25))))
     assert np.flatnonzero(np.isnan(y)).tolist() == [10]
 
 
@@ -198,14 +198,14 @@ def test_each_market_has_a_panel_named_by_its_question(backend: str) -> None:
 def test_of_two_outcomes_the_first_is_drawn() -> None:
     """One line, of the first token of the record, else of Yes; both if asked for, or where the frame has one only."""
     prices = testing.prices()
-    (yes, _, first), (no, _, second) = lines(plot.prices(prices, both=True, backend="plotly"))
+    (yes, _, first), (no, _, second) = lines(plot.prices(prices, both=True))
     assert (yes, no) == ("Yes", "No")
-    assert [(name, y) for name, _, y in lines(plot.prices(prices, backend="plotly"))] == [("Yes", first)]
+    assert [(name, y) for name, _, y in lines(plot.prices(prices))] == [("Yes", first)]
     order = prices.loc[prices["token_label"] == "No", "token_id"].iloc[0], prices["token_id"].iloc[0]
     records = pd.DataFrame({"market_id": ["rain"], "question": ["Rain?"], "token_ids": [list(map(str, order))]})
-    drawn = lines(plot.prices(prices, markets=records, backend="plotly"))
+    drawn = lines(plot.prices(prices, markets=records))
     assert [(name, y) for name, _, y in drawn] == [("No", second)]
-    assert len(lines(plot.prices(prices[prices["token_label"] == "No"], backend="plotly"))) == 1
+    assert len(lines(plot.prices(prices[prices["token_label"] == "No"]))) == 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -302,7 +302,7 @@ def test_a_chart_without_time_takes_no_moments() -> None:
 def test_names_of_moments_do_not_overlap() -> None:
     """Names of moments are above the panel, and names of close moments are in rows of their own."""
     moments = {f"moment number {i}": f"2026-01-01T00:0{i}:00Z" for i in range(3)}
-    ax = plot.prices(testing.prices(buckets=120), moments=moments)
+    ax = plot.prices(testing.prices(buckets=20), moments=moments)
     ax.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in ax.texts]
     assert len(boxes) == len(moments)
@@ -432,7 +432,7 @@ def test_metrics_have_the_unit_that_the_pages_name(ax) -> None:
 def test_metrics_of_several_markets_are_a_line_each() -> None:
     """Each market is one line with its question, and its own values in order of time."""
     frame = testing.metrics(markets=3)
-    drawn = lines(plot.metrics(frame, markets=QUESTIONS, backend="plotly"))
+    drawn = lines(plot.metrics(frame, markets=QUESTIONS))
     assert [name for name, _, _ in drawn] == ["Will it rain?", "Will it snow?", "Will it blow?"]
     for market, (_, _, y) in zip(("rain", "snow", "wind"), drawn, strict=True):
         assert y == frame.loc[frame["market_id"] == market, "volume"].tolist()
@@ -475,7 +475,7 @@ def test_a_book_is_one_page_marked_as_simulated(books, archive, backend: str) ->
         assert not plt.fignum_exists(figure.number), "a notebook would show an open figure twice"
         assert "simulated data" in texts(figure)
         out = io.BytesIO()
-        figure.savefig(out)
+        figure.savefig(out, dpi=30)
         assert out.getvalue()[1:4] == b"PNG"
 
 
@@ -694,7 +694,7 @@ def test_a_time_without_one_outcome_is_a_gap_of_all() -> None:
     """Neither is a missing price taken from before, nor are the others scaled up."""
     prices = testing.prices("polars", buckets=5)
     gone = (pl.col("ts") == prices["ts"][2]) & (pl.col("token_label") == "No")
-    for _, _, y in lines(plot.outcomes(prices.filter(~gone), backend="plotly")):
+    for _, _, y in lines(plot.outcomes(prices.filter(~gone))):
         assert np.isnan(y).tolist() == [False, False, True, False, False]
 
 
@@ -702,10 +702,10 @@ def test_outcomes_of_an_event_are_named_by_their_questions() -> None:
     """The areas are the Yes of each market; several markets without their records are refused."""
     prices, records = testing.prices("polars", markets=3), testing.markets("polars", markets=3)
     events = records.with_columns(exclusive=True, open_list=False)
-    names = [name.rpartition(" ")[0] for name, _, _ in lines(plot.outcomes(prices, markets=events, backend="plotly"))]
+    names = [name.rpartition(" ")[0] for name, _, _ in lines(plot.outcomes(prices, markets=events))]
     assert names == [f"Will there be {m} tomorrow?" for m in ("wind", "snow", "rain")]
     with pytest.raises(md.errors.ConfigError, match="the frame has 3"):
-        plot.outcomes(prices, backend="plotly")
+        plot.outcomes(prices)
 
 
 def test_outcomes_of_many_are_six_and_the_rest(many) -> None:

@@ -154,7 +154,7 @@ def test_a_table_is_of_the_kind_that_its_columns_prove(tmp_path: Path) -> None:
                 assert kind in (format_of(file).kind, format_of(file).name)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from([

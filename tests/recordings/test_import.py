@@ -106,7 +106,7 @@ def snapshot_rows(moments: list[tuple[int, float]], token: str = "7") -> list[di
     ]  # fmt: skip
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.sampled_from("78"), st.integers(0, 300_000), st.integers(2, 800)), min_size=1, max_size=30),
     st.integers(4, 40),
@@ -260,7 +260,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(EVENTS)
@@ -291,7 +291,7 @@ _CELLS = {
 }  # fmt: skip
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.sampled_from(["levels", "incremental", "snapshots", "prices"]))
 def test_every_row_is_stored_or_left_out_for_a_reason(tmp_path_factory: Any, data: Any, name: str) -> None:
     """Tables with missing, impossible and damaged cells are accounted for in each format, or refused whole."""

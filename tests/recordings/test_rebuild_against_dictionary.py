@@ -117,7 +117,7 @@ def as_dict(books: Books) -> dict[tuple[str, int], Book]:
     return out
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     rows,
     st.lists(st.integers(0, 60), max_size=4),
@@ -164,7 +164,7 @@ def books_of(drawn: dict, width: BucketWidth) -> Books:
     return out.grouped(tokens, np.array([token for token, _ in keys], np.int32))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(books, st.sampled_from(["1s", "1m", "1h"]), st.booleans())
 def test_books_from_the_changes_between_books_are_the_books(drawn: dict, every: str, unchanged: bool) -> None:
     """rebuild(diff(books)) is the books, with missing buckets, unchanged and empty books."""
@@ -200,7 +200,7 @@ def test_a_superseded_book_does_not_disagree() -> None:
     assert (tally.checked, tally.disagreements) == (1, 0)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(rows, st.randoms(use_true_random=False))
 def test_rows_in_any_order_give_the_books_of_their_times(drawn: list, random: Any) -> None:
     """Sorting by time undoes any order of the rows, where no two rows of a token have one time."""

@@ -121,7 +121,7 @@ def drawn_markets(draw: st.DrawFn) -> tuple[MemoryArchive, int]:
     return archive, count
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(
     drawn_markets(),
     st.sampled_from(RESOLUTIONS),
