@@ -8,6 +8,22 @@ import pytest
 from reference.object_store import Bucket, served
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _unflushed() -> Iterator[None]:
+    """No test cuts the power, so none waits for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def few_buckets() -> Iterator[None]:
+    """A read of the coverage of all markets looks into each bucket, and here two markets lie in two of four."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("marketdata.archive.coverage.buckets._BUCKETS", 4)
+        yield
+
+
 @pytest.fixture(scope="module")
 def object_store() -> Iterator[Bucket]:
     """An S3 server with an empty bucket."""
