@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import deltalake.fs
-import deltalake.transaction
-import numpy.ma  # noqa: F401  loaded before a fork
+import deltalake.fs  # noqa: F401  loaded before a fork
+import deltalake.transaction  # noqa: F401
+import numpy.ma  # noqa: F401
 import polars as pl
 from archive.source import MARKETS, START, TOKENS, Source
 from archive.stored import books, prices

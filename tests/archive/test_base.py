@@ -75,7 +75,7 @@ def in_order(rows: Any) -> list[dict[str, Any]]:
     return sorted(plain_rows(rows), key=key)
 
 
-@settings(max_examples=9)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_every_resolution_is_what_a_loop_makes_of_the_seconds(data: st.DataObject) -> None:
     """Frames of other makers come back at 1s as they were, and at 1m and coarser as the rules say, by every reader."""
@@ -98,7 +98,7 @@ def test_every_resolution_is_what_a_loop_makes_of_the_seconds(data: st.DataObjec
     assert archive.verify().is_empty()
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_at_1m_it_reads_as_an_archive_of_minutes(data: st.DataObject) -> None:
     """Also of ranges that begin and end inside of minutes: they select the points of 1m, as in any archive."""

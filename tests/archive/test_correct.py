@@ -203,7 +203,7 @@ def test_times_that_are_no_unix_time_are_refused(archive: Archive, tmp_path: Pat
 def test_a_market_out_of_many_opens_one_file_and_parses_one_record(tmp_path: Path) -> None:
     """Of many markets and files a read opens the footer of one file, and parses the record of one market."""
     archive = Archive(tmp_path / "a", frame="polars")
-    for n in range(12):
+    for n in range(8):
         token = Token(f"m-{n:02d}", str(n), "Yes")
         record = {"market_id": token.market_id, "slug": f"s-{n}", "token_ids": [str(n)], "token_labels": ["Yes"]}
         point = coded_series((token,), np.zeros(1, np.int32), np.array([START]), {"price": np.array([0.5])})

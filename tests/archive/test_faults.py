@@ -297,12 +297,12 @@ def age(archive: Archive, hours: float, folder: str = "*") -> None:
 
 def test_many_small_writes_leave_few_files(archive: Archive) -> None:
     """Small files are joined along the way, and the points stay as they were written."""
-    for first in range(36):
+    for first in range(34):
         archive.add(prices=prices(M, first, 1, value=first / 100))
     assert len(DeltaTable(f"{archive.location}/prices").file_uris()) < 12
     assert held(archive, "prices") == {
         key: value
-        for first in range(36)
+        for first in range(34)
         for key, value in points_of("prices", prices(M, first, 1, value=first / 100)).items()
     }
 

@@ -30,9 +30,10 @@ from marketdata.errors import (
 from marketdata.points.views import View
 from marketdata.times import Range, to_text
 
+pytestmark = pytest.mark.usefixtures("few_buckets")
 M = MARKETS[0]
 DAY = 1440
-HOURS = 200
+HOURS = 140
 START_TIME = START / 1e6
 
 
@@ -212,12 +213,12 @@ def test_pauses_of_a_followed_market_are_asked_twice_and_then_final(archive: Arc
     """Of a market with a point every half an hour silent minutes are asked again after an hour, and are one range."""
     source.points = {k: v for k, v in source.points.items() if k[3] % 30 == 0}
     rounds = follow(archive, source, every="4m")
-    for _ in range(60):
+    for _ in range(46):
         next(rounds)
     times = finally_asked(source, M)
     # A round answers four minutes or five: those beside a point are known to be silent at once.
     assert {times[START + n * MINUTE] for n in range(120) if 6 <= n % 30 <= 24} == {2}
-    assert {times[START + n * MINUTE] for n in range(0, 180, 30)} == {1}
+    assert {times[START + n * MINUTE] for n in range(0, 150, 30)} == {1}
     assert states(archive, "prices")[0][::2] == (0, "final")
     assert states(archive, "prices")[0][1] >= 120
     assert len(states(archive, "prices")) <= 12
@@ -229,12 +230,12 @@ def test_a_source_that_is_late_is_asked_again(archive: Archive, source: Living) 
     late = {k: v for k, v in source.points.items() if 60 <= k[3] < 240}
     for key in late:
         del source.points[key]
-    rounds = follow(archive, source, every="10m")
-    for _ in range(25):
+    rounds = follow(archive, source, every="30m")
+    for _ in range(9):
         next(rounds)
     assert not archive.coverage().filter(state="provisional", rows=0).is_empty()
     source.points |= late
-    for _ in range(10):
+    for _ in range(8):
         SYSTEM.sleep(3 * 3600)
         next(rounds)
     held = points_of("prices", Reader(Archive(archive.location)).columns("prices", M))

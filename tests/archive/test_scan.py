@@ -127,7 +127,7 @@ def time(minute: int) -> dt.datetime:
     return dt.datetime.fromtimestamp((START + (FULL + minute) * MINUTE) / 1e6, dt.UTC)
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     st.lists(st.tuples(st.sampled_from([*MARKETS, "a", "z"]), st.integers(0, 300)), min_size=1, max_size=5),
     st.sampled_from(["10m", "1h", "1d"]),
