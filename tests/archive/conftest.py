@@ -16,8 +16,8 @@ def _unflushed() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def few_buckets() -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def _few_buckets() -> Iterator[None]:
     """A read of the coverage of all markets looks into each bucket, and here two markets lie in two of four."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("marketdata.archive.coverage.buckets._BUCKETS", 4)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import deltalake.fs  # noqa: F401  loaded before a fork
-import deltalake.transaction  # noqa: F401
+import deltalake.fs
+import deltalake.transaction  # noqa: F401  loaded before a fork
 import numpy.ma  # noqa: F401
 import polars as pl
 from archive.source import MARKETS, START, TOKENS, Source

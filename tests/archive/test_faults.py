@@ -30,12 +30,11 @@ from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.points.columns import Token
 
-pytestmark = pytest.mark.usefixtures("few_buckets")
 M, N = MARKETS
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, few_buckets: None) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Books of two markets in two files each, and prices of one, of which some are replaced."""
     archive = Archive(tmp_path_factory.mktemp("faults"), frame="polars")
     for market, first in itertools.product(MARKETS, (0, 60)):

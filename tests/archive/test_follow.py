@@ -30,7 +30,6 @@ from marketdata.errors import (
 from marketdata.points.views import View
 from marketdata.times import Range, to_text
 
-pytestmark = pytest.mark.usefixtures("few_buckets")
 M = MARKETS[0]
 DAY = 1440
 HOURS = 140

@@ -22,10 +22,7 @@ from deltalake import DeltaTable
 from marketdata.archive import Archive
 from marketdata.errors import ArchiveError, ArchiveFullError
 
-pytestmark = [
-    pytest.mark.usefixtures("few_buckets"),
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 M, N = MARKETS
 Orders = Callable[[list[dict[str, Any]]], list[int]]
 
@@ -55,7 +52,7 @@ def orders() -> Iterator[Orders]:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, few_buckets: None) -> Path:
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of some commits, with leftovers to vacuum."""
     archive = Archive(tmp_path_factory.mktemp("kills") / "base", frame="polars")
     for first, size in ((0, 1.0), (10, 2.0)):

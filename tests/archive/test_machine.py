@@ -24,7 +24,6 @@ from marketdata.resolution import BucketWidth
 from marketdata.service.pages import Pages, Subject
 from marketdata.times import Range
 
-pytestmark = pytest.mark.usefixtures("few_buckets")
 # Long enough for holes, of an hour and more.
 END = 300
 minutes = st.integers(0, END)
