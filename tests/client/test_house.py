@@ -38,7 +38,7 @@ def plain(frame: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("view", ["books", "prices", "metrics"])
-@settings(max_examples=settings.get_profile("house").max_examples // 3)
+@settings(max_examples=settings.get_profile("house").max_examples // 4)
 @given(data=st.data())
 def test_coarse_answers_are_the_fine_ones_resampled(
     house: tuple[MemoryArchive, Any], view: str, data: st.DataObject

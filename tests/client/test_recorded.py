@@ -34,8 +34,8 @@ def compare(service: Any, archive: Archive, view: str, resolution: str, kind: An
 @pytest.mark.parametrize("view", VIEWS)
 def test_recorded_rows_arrive(service: Any, recorded_archive: Archive, view: str) -> None:
     """A few markets at coarse and at fine resolutions: the rows of the archive, in order."""
-    compare(service, recorded_archive, view, "1m", "polars", 150)
-    compare(service, recorded_archive, view, "1d", "pandas", 40)
+    compare(service, recorded_archive, view, "1m", "polars", 300)
+    compare(service, recorded_archive, view, "1d", "pandas", 80)
 
 
 @pytest.mark.soak

@@ -29,7 +29,7 @@ class Answer:
     headers: Any
 
 
-@dataclass
+@dataclass(eq=False)
 class Web:
     """One key at one address; ``session`` is one of requests, or a client in process."""
 

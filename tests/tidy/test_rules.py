@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.books import last_books
-from reference.kinds import ID_COLUMNS, KINDS, close, of_kind, rows
+from reference.kinds import ID_COLUMNS, KINDS, close, few, of_kind, rows
 
 import marketdata as md
 from marketdata.points import resample as runs
@@ -36,6 +36,7 @@ def exact_means(columns: Any, width: int) -> dict[tuple[int, int, str], tuple[Fr
     return {k: ((sum(v) / len(v)) if v else None, len(v)) for k, v in found.items()}
 
 
+@few
 @given(
     kind=st.sampled_from(KINDS),
     books=st.one_of(book_columns(), book_columns(step=7_000_000)),
@@ -69,10 +70,11 @@ def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: R
         assert (value is None or math.isnan(value)) if mean is None else math.isclose(value, mean, rel_tol=1e-12)
 
 
+@few
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy"]),
     columns=st.one_of(price_columns(), metric_columns()),
-    path=st.lists(resolutions, min_size=1, max_size=3),
+    path=st.lists(resolutions, min_size=1, max_size=2),
 )
 def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolution]) -> None:
     """Resampling in steps equals resampling at once, because counts are carried."""
@@ -84,6 +86,7 @@ def test_means_compose_over_any_path(kind: str, columns: Any, path: list[Resolut
     assert close(rows(out), rows(md.resample(frame, "1d")))
 
 
+@few
 @given(columns=price_columns(), fill=st.sampled_from(["null", "forward"]))
 def test_a_filled_bucket_has_no_weight_in_later_means(columns: Any, fill: str) -> None:
     """Days made of filled hours are the days made of the hours that were observed."""
@@ -102,6 +105,7 @@ def test_columns_and_frames_follow_one_rule(columns: Any, resolution: Resolution
     assert close(rows(md.resample(frame, resolution).select(want.columns)), rows(want))
 
 
+@few
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy", "arrow"]),
     columns=st.one_of(book_columns(), price_columns(), metric_columns()),

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from reference.bootstrap import studentized
-from reference.kinds import KINDS, close, fewest, of_kind
+from reference.kinds import KINDS, close, few, fewest, of_kind
 from reference.markets import forecasts, in_kind, plain
 
 import marketdata as md
@@ -140,6 +140,7 @@ def repr_of(row: tuple[Any, ...]) -> list[Any]:
     return [(v is None, 0 if v is None else v) for v in row]
 
 
+@few
 @given(
     kind=st.sampled_from(KINDS),
     columns=forecasts(),
@@ -311,9 +312,8 @@ def test_every_way_to_say_the_outcomes_gives_the_same_scores() -> None:
         {"rain": "Yes", "snow": "No", "wind": "Yes"},
         {"rain": "11", "snow": "22", "wind": "31", "hail": "Yes", "frost": None},
     ]  # fmt: skip
-    for kind in ("polars", "pandas", "lazy"):
-        for way in ways:
-            assert plain(md.brier(in_kind(prices, kind), way, of="token")) == want
+    for way, kind in zip(ways, ("polars", "pandas", "lazy") * 3, strict=True):
+        assert plain(md.brier(in_kind(prices, kind), way, of="token")) == want
 
 
 def test_a_token_that_the_frame_lacks_may_have_won() -> None:
