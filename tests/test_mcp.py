@@ -203,7 +203,7 @@ def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:
 def test_a_statement_ends_once_it_is_stopped(archive) -> None:
     """A statement without end stops when its event is set, and says so."""
     tools = Tools(archive)
-    threading.Timer(0.2, tools.stop.set).start()
+    threading.Timer(0.1, tools.stop.set).start()
     with pytest.raises(ConfigError, match="stopped"):
         tools.sql("select count(*) from range(1000000) a, range(1000000) b")
 
@@ -220,7 +220,7 @@ def test_a_program_calls_the_tools_of_a_process(archive, market) -> None:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert {"markets", "order_book", "books", "prices", "metrics", "features", "coverage", "sql"} == set(tools)
             assert all(tool.annotations.read_only_hint for tool in tools.values())
-            with anyio.move_on_after(1.0):
+            with anyio.move_on_after(0.3):
                 await client.call_tool("sql", {"statement": "select count(*) from range(1000000) a, range(1000000) b"})
             answer = await client.call_tool("prices", {"market": market, "start": START, "end": END})
             assert answer.structured_content == Tools(archive).prices(market, START, END)

@@ -557,7 +557,7 @@ def test_the_proof_of_the_demo_sees_one_changed_number(folder, market) -> None:
 
 def test_the_demo_proves_itself_and_draws(tmp_path, monkeypatch) -> None:
     """The demo, here of some hours, compares every row with the service's own answer and saves a chart."""
-    monkeypatch.setattr("marketdata.simulation.simulate", partial(md.simulate, days=0.1))
+    monkeypatch.setattr("marketdata.simulation.simulate", partial(md.simulate, days=0.06))
     done = marketdata("demo", "--out", tmp_path / "chart.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"([\d,]+) rows here, \1 from the service, every one equal", done.stdout)) == 3

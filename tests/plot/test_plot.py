@@ -303,7 +303,7 @@ def test_names_of_moments_do_not_overlap() -> None:
     """Names of moments are above the panel, and names of close moments are in rows of their own."""
     moments = {f"moment number {i}": f"2026-01-01T00:0{i}:00Z" for i in range(3)}
     ax = plot.prices(testing.prices(buckets=20), moments=moments)
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in ax.texts]
     assert len(boxes) == len(moments)
     assert min(box.y0 for box in boxes) >= ax.get_window_extent().y1
@@ -341,7 +341,7 @@ def test_a_long_title_fits_the_figure() -> None:
     question = {"rain": "Will it rain on the day of the vote, or will there be snow? " * 5}
     for chart in (plot.prices(testing.prices(), markets=question), plot.book(testing.books(), markets=question)):
         figure = getattr(chart, "figure", chart)
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         (title,) = (t for t in figure.findobj(mpl.text.Text) if t.get_text().startswith("Will it rain"))
         assert title.get_window_extent().x1 <= figure.bbox.x1
     drawn = plot.prices(testing.prices(), markets=question, backend="plotly").layout.title.text
@@ -745,7 +745,7 @@ def test_dollars_and_tags_are_drawn_as_they_are(archive) -> None:
     )
     for chart in charts:
         figure = getattr(chart, "figure", chart)
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         shown = [one for one in figure.findobj(mpl.text.Text) if text[-5:] in one.get_text()]
         assert shown
         assert not any(one.get_parse_math() for one in shown)
