@@ -94,7 +94,7 @@ def test_a_resolution_that_a_service_lacks_is_made_of_a_finer_one(how: Habits, r
     stub = VendorStub(how)
     width = md.resolution.BucketWidth.of(resolution).micros
     end = (stub.now // (6 * 60 * MINUTE)) * 6 * 60 * MINUTE
-    rng = Range(end - DAY, end)
+    rng = Range(end - DAY // 2, end)
     with service(stub) as client, pytest.MonkeyPatch.context() as patch:
         patch.setattr("marketdata.client.history._ITERATED_FRAME_BYTES", 10_000)  # several frames, within buckets
         whole = price_rows(client.prices("m1", *times(rng), resolution))
@@ -224,7 +224,7 @@ def test_a_window_that_moves_during_a_fetch_leaves_a_resume() -> None:
     """The rows that arrived stay, resume has the rest, and a refused range is not empty."""
     stub = VendorStub(Habits(history_days=30))
     end = stub.now // DAY * DAY
-    rng = Range(end - 20 * DAY, end)
+    rng = Range(end - 6 * DAY, end)
     answer = VendorStub.__call__
 
     def shrinking(ask: Any) -> Any:

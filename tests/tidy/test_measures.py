@@ -57,7 +57,7 @@ def test_every_measure_has_a_loop() -> None:
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), nested=st.booleans(), books=book_columns())
+@given(kind=st.sampled_from(KINDS), nested=st.booleans(), books=book_columns(most=8))
 def test_measures_equal_their_loops(kind: str, nested: bool, books: Any) -> None:
     """Every kind of frame, in any order of rows, with missing sides, as levels and as lists, gives the same."""
     frame = of_kind(books, kind)
