@@ -8,18 +8,11 @@ import pytest
 from reference.object_store import Bucket, served
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _unflushed() -> Iterator[None]:
-    """No test cuts the power, so none waits for the disk."""
+@pytest.fixture(scope="module", autouse=True)
+def _quick() -> Iterator[None]:
+    """No test cuts the power, so none waits for the disk; markets of tests need but a few buckets of coverage."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_buckets() -> Iterator[None]:
-    """A read of the coverage of all markets looks into each bucket, and here two markets lie in two of four."""
-    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("marketdata.archive.coverage.buckets._BUCKETS", 4)
         yield
 

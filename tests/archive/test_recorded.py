@@ -29,7 +29,7 @@ def plain(frame: Any, *names: str) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _few_buckets() -> None:
+def _quick() -> None:
     """The recorded archive is also that of other tests, and has all."""
 
 

@@ -169,7 +169,7 @@ def late_hours(draw: st.DrawFn) -> tuple[int, int, int, list[int], int]:
     return first, length, arrival, steps, draw(st.integers(1, 20))
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(late_hours())
 @example((150, 90, 400, [60] * 20, 1))
 def test_an_hour_that_comes_late_is_fetched_however_the_pulls_fall(late: tuple[int, int, int, list[int], int]) -> None:
