@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -174,7 +174,7 @@ def write_file(rows: pl.LazyFrame, path: Path) -> None:
     read categories of polars into a pandas frame.
     """
     rows = rows.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
-    ways: dict[str, Callable[[Path], object]] = {
+    ways: dict[str, Callable[[IO[bytes]], object]] = {
         ".parquet": rows.sink_parquet, ".csv": rows.sink_csv, ".jsonl": rows.sink_ndjson, ".ndjson": rows.sink_ndjson
     }  # fmt: skip
     if path.suffix not in ways:
@@ -182,7 +182,9 @@ def write_file(rows: pl.LazyFrame, path: Path) -> None:
     path = path.resolve()
     part = path.with_name(f".{path.name}.part")
     try:
-        ways[path.suffix](part)
+        # Polars may open a path after it has raised an error, and the part would be there again.
+        with part.open("wb") as file:
+            ways[path.suffix](file)
         part.replace(path)
     finally:
         with suppress(OSError):
