@@ -18,7 +18,7 @@ KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arro
 # Each kind adds its examples, so tests over every kind need fewer.
 few = settings(max_examples=max(6, settings().max_examples // 5))
 # Where each example compares whole frames with a loop in fractions.
-fewest = settings(max_examples=max(4, settings().max_examples // 5))
+fewest = settings(max_examples=max(5, settings().max_examples // 5))
 ID_COLUMNS = ["market_id", "token_id", "token_label"]
 
 
