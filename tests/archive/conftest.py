@@ -1,4 +1,4 @@
-"""What the archive tests share: the recorded data, and small archives."""
+"""The object store of the archive tests."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 from reference.object_store import Bucket, served
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick() -> Iterator[None]:
-    """No test cuts the power, so none waits for the disk; markets of tests need but a few buckets of coverage."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        patch.setattr("marketdata.archive.coverage.buckets._BUCKETS", 4)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -28,11 +28,6 @@ def plain(frame: Any, *names: str) -> Iterator[tuple[Any, ...]]:
     return data.with_columns(texts, pl.col(pl.Datetime).dt.epoch("us"), pl.col(pl.Float64).fill_nan(None)).iter_rows()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick() -> None:
-    """The recorded archive is also that of other tests, and has all."""
-
-
 @pytest.fixture(scope="module")
 def sample(recorded_archive: Archive, recorded: Path) -> dict[str, dict[str, list[str]]]:
     """Of some markets of each view their tokens."""
