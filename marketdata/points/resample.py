@@ -13,14 +13,22 @@ from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series
 from marketdata.points.schema import COUNT, value_columns
 from marketdata.resolution import BucketWidth, Resolution
 
+# Intermediate arrays of more rows would not stay in the processor's cache.
+_BLOCK_ROWS = 1 << 17
 # With fewer rows per search or per token than these, searches would cost more than a division of every row.
 _ROWS_PER_SEARCH, _ROWS_PER_TOKEN = 50, 3_000
 
 
 def group_starts(*keys: NDArray[np.generic]) -> Ints:
     """Positions where any key differs from the row before; the first row is one."""
-    changed = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
-    return np.append(np.zeros(min(len(keys[0]), 1), np.int64), np.flatnonzero(changed) + 1)
+    starts = [np.zeros(min(len(keys[0]), 1), np.int64)]
+    for first in range(1, len(keys[0]), _BLOCK_ROWS):
+        blocks = [key[first - 1 : first + _BLOCK_ROWS] for key in keys]
+        # Most blocks have one token, and one comparison shows it.
+        changed = [block[1:] != block[:-1] for block in blocks if not (block == block[0]).all()]
+        if changed:
+            starts.append(np.flatnonzero(np.logical_or.reduce(changed)) + first)
+    return np.concatenate(starts)
 
 
 def run_ends(starts: Ints, count: int) -> Ints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -80,3 +81,16 @@ def test_rows_at_the_epoch_alone_are_on_no_grid() -> None:
     """One time tells no width, and the epoch is a start of all of them."""
     epoch = prices([0.0]).with_columns(ts=pl.lit(0).cast(pl.Datetime("us", "UTC")))
     assert md.resample(epoch, "1h")["price_count"].to_list() == [1]
+
+
+def test_many_rows_of_several_tokens_have_the_buckets_of_each() -> None:
+    """Tokens that end anywhere in 300,000 rows keep their own buckets."""
+    counts = [131_072, 1, 131_071, 37_856]
+    minutes = np.concatenate([np.arange(count) for count in counts])
+    ids = np.repeat(["1", "2", "3", "4"], counts)
+    rows = pl.DataFrame({"token_id": ids, "price": minutes % 2}).select(
+        ts=pl.datetime(2025, 1, 1, time_zone="UTC") + pl.duration(minutes=pl.Series(minutes)),
+        market_id=pl.lit("m"), token_id="token_id", token_label="token_id", price=pl.col("price").cast(pl.Float64),
+    )  # fmt: skip
+    days = md.resample(rows, "1d")
+    assert days.group_by("token_id").len().sort("token_id")["len"].to_list() == [-(-count // 1440) for count in counts]
