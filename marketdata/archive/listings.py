@@ -1,4 +1,4 @@
-"""What an archive lists: records by a field, by words or at a time; and what it holds, in a line."""
+"""Lists the records of an archive by field, text or time, and sums up the archive in one line."""
 
 from __future__ import annotations
 

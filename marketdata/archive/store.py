@@ -167,11 +167,12 @@ class ArchiveStore:
     def replace(
         self, view: View, columns: Data, ranges: Ranges, after: After, *, is_fetch: bool = False, whole: bool = False
     ) -> int:
-        """Replace points in the ranges of markets, and record it, in one commit; by how many points there are more.
+        """Replace points in the ranges of markets, and record it, in one commit. Returns the growth [points].
 
-        Those of equal token and bucket go, with ``whole`` those from first to last of a token, and of a fetch all but
-        what was added. ``after`` gives the new records of a market from those before and a change of points; records
-        without ``rows`` are counted. If another commit came first it is planned again.
+        New points replace those of equal token and bucket. With ``whole`` they replace all from the first to the last
+        of each token. A fetch replaces all but what was added. ``after`` gives the new records of a market from those
+        before and a change of points; records without ``rows`` are counted. If another commit came first, this one is
+        planned again.
         """
         self.fix_base()  # what cannot be recorded is not written
         table, coverage, new_times, growth = self.points[view], self.coverage[view], times_of(columns), 0

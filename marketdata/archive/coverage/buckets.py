@@ -83,11 +83,11 @@ class Coverage:
         return problems
 
     def unused_files(self, retained: int, margin: int) -> list[str]:
-        """Coverage files, older by a margin, that no version of so many microseconds names."""
+        """Coverage files that no retained version names, and that are older than those by a margin [microseconds]."""
         if self._table.version().number < 0:
             return []
         store, used, names = self._table.store, set[str](), {_transaction_name(b): b for b in range(_BUCKETS)}
-        # A version of that time names files that were written since, or what the version of then named.
+        # A retained version names files that were written since then, which are young, or files of the version of then.
         for moment in (None, time.time_ns() // 1000 - retained):
             numbers = self._table.transactions_at(moment, names)
             used |= {f"{_FOLDER}/{names[name]}-{number}" for name, number in numbers.items()}

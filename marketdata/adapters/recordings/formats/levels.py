@@ -1,4 +1,4 @@
-"""Levels of snapshots, one a row; those of one token and time are one snapshot."""
+"""Levels of snapshots, one per row. Levels with equal token and time are one snapshot."""
 
 from __future__ import annotations
 
