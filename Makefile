@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SKIPPED := .pytest_cache/d/skipped/tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage skipped lint audit package bench soak docs engines handover vendors constraints wheels stubs clean
+.PHONY: help demo test steady coverage skipped lint audit package bench soak docs engines handover vendors constraints wheels stubs clean
 
 help:            ## what there is
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ demo: $(VENV)/demo.stamp ## local service, a week of simulated books over HTTP, 
 
 test: $(VENV)/test.stamp ## the test suite, the examples of the docstrings included
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+steady: $(VENV)/test.stamp ## the test suite RUNS times in a row (10), then as often with all cores busy; stops at a failure
+	$(BIN)/python .ci/steady.py $(or $(RUNS),10)
 
 skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with Dask, Spark and an S3 server
 	@! test -s $(SKIPPED) || $(BIN)/python -m pytest -q -rs @$(SKIPPED)
