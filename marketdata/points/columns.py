@@ -139,6 +139,42 @@ class Series(Columns):
 
 
 @dataclass(frozen=True, eq=False)
+class Trades(Columns):
+    """One entry per print, where several may be of one time, with the values ``side price size`` and further ones.
+
+    ``side`` is what the taker did: "buy" or "sell", None where it is not known. A value is a number, NaN where it is
+    missing, or a text in an array of objects, None where it is missing.
+    """
+
+    values: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def of(
+        cls, tokens: Sequence[Token], token: NDArray[np.integer], ts: Ints, values: Mapping[str, NDArray[Any]]
+    ) -> Trades:
+        """Prints in tidy order, those of one time in the order given; print i is of ``tokens[token[i]]``.
+
+        A token has the newest of its labels.
+        """
+        newest = np.full(len(tokens), np.iinfo(np.int64).min)
+        np.maximum.at(newest, token, ts)
+        by_time = (tokens[i] for i in np.argsort(newest, kind="stable").tolist())
+        labels = {one[:2]: one.token_label for one in by_time if one.token_label is not None}
+        named = [one._replace(token_label=labels.get(one[:2])) for one in tokens]
+        return cls((), np.zeros(1, np.int64), ts, values).grouped(named, token).sort()
+
+    @classmethod
+    def empty(cls) -> Trades:
+        """No prints."""
+        texts, numbers = np.empty(0, object), np.empty(0)
+        no_ints = np.empty(0, np.int64)
+        return cls.of((), no_ints, no_ints, {"side": texts, "price": numbers, "size": numbers})
+
+    def _at(self, index: Ints | slice) -> Self:
+        return replace(super()._at(index), values={name: v[index] for name, v in self.values.items()})
+
+
+@dataclass(frozen=True, eq=False)
 class Side:
     """One side of many books: levels ``begins[i]`` to ``begins[i] + counts[i]`` belong to book i, best first.
 
@@ -332,7 +368,7 @@ def joined(parts: Sequence[D]) -> D:
     ts, no_bounds = np.concatenate([part.ts for part in parts]), np.zeros(1, np.int64)
     types = {name: v.dtype for part in parts for name, v in part.values.items()}  # type: ignore[attr-defined]
     values = {name: np.concatenate([values_of(part, name, types[name]) for part in parts]) for name in types}
-    entries: Data = Series((), no_bounds, ts, values)
+    entries: Data | Trades = (Trades if isinstance(parts[0], Trades) else Series)((), no_bounds, ts, values)
     books = [part for part in parts if isinstance(part, Books)]
     if books:
         counts = np.concatenate([part.counts for part in books])

@@ -7,6 +7,7 @@ books    level of a side   ts market_id token_id token_label side level price si
 prices   token and bucket  ts market_id token_id token_label price
 metrics  market, bucket    ts market_id volume liquidity spread + further numeric metrics
 bbo      token and bucket  ts + ids + best_bid best_bid_size best_ask best_ask_size mid spread
+trades   print             ts + ids + side price size, and further columns such as trade_id
 nested   token and bucket  ts + ids + bid_price bid_size ask_price ask_size
 =======  ================  ======================================================================================
 
@@ -35,6 +36,7 @@ ID_COLUMNS = Token._fields
 BBO = ("ts", *ID_COLUMNS, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
 # ``mid`` and ``spread`` return only some of them; they are aggregated like the books they come from.
 QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
+TRADES = ("ts", *ID_COLUMNS, "side", "price", "size")
 LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     **{view: ("ts", *spec.ids, *spec.names) for view, spec in VIEWS.items()},

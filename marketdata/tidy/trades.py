@@ -9,17 +9,28 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, names_of, run
-from marketdata.adapters.frame import Frame, Native, Texts
+from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.recordings.columns import renamed_columns
 from marketdata.adapters.recordings.files import ReadOptions
 from marketdata.adapters.recordings.trades import recorded_trades
 from marketdata.errors import NotTidyError
+from marketdata.points.columns import Trades
 from marketdata.points.resample import buckets, in_buckets
-from marketdata.points.schema import ID_COLUMNS, require
+from marketdata.points.schema import ID_COLUMNS, TRADES, require
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
 from marketdata.tidy.frames import FrameKind, frame_kind
+
+
+def to_frame(trades: Trades, frame: FrameKind = "pandas") -> Native:
+    """Prints as a tidy frame: one row per print, ``ts market_id token_id token_label side price size`` and more."""
+    trades = trades.sort()
+    columns: dict[str, Column] = {
+        name: (Texts.of if name == "side" else list)(values.tolist()) if values.dtype.hasobject else values
+        for name, values in trades.values.items()
+    }
+    return frames.to_frame(frames.new(frame), trades, columns, [*TRADES, *(c for c in columns if c not in TRADES)])
 
 
 def read_trades(
