@@ -39,6 +39,7 @@
       OpenMarketsWarning        scores leave out markets that are open
       MissingValuesWarning      a mean leaves out many rows without a value
       FewMarketsWarning         an interval rests on too few markets
+      MixedLabelsWarning        the tokens that stand for their markets have different labels
 """
 
 from __future__ import annotations
@@ -295,6 +296,10 @@ class OpenMarketsWarning(MarketDataWarning):
 
 class MissingValuesWarning(MarketDataWarning):
     """A mean leaves out many rows that have no value; these are rarely missing at random."""
+
+
+class MixedLabelsWarning(MarketDataWarning):
+    """The tokens that stand for their markets in a mean have different labels, so that its sign has no one meaning."""
 
 
 class FewMarketsWarning(MarketDataWarning):

@@ -16,6 +16,7 @@ from marketdata.points import scores
 from marketdata.points.arguments import whole
 from marketdata.points.asof import first_from
 from marketdata.points.columns import Series
+from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
 from marketdata.points.scores import Sampling
@@ -92,8 +93,8 @@ def study(
     Returns
     -------
     Study
-        Its ``table`` has one row per quantile. Equal values of the signal are in one quantile. One token counts per
-        market: Yes, or the token with the smallest id.
+        Its ``table`` has one row per quantile. Equal values of the signal are in one quantile. Where both tokens of a
+        market have a signal at one time, one of them counts, as for `cluster_mean`.
 
         - ``quantile signal_from signal_to``: quantile 1 has the smallest values of the signal.
         - ``rows tokens markets effective``: how many there are, and `cluster_mean` says what is effective.
@@ -101,6 +102,7 @@ def study(
         - ``net net_low net_high``: after spread and fees, of rows that have an exit [probability per share].
         - ``net_worst net_worst_low net_worst_high``: the same, with missing exits at their worst.
         - ``no_entry missing_exits``: rows that could not be entered, and rows that were entered and have no exit.
+        - ``left_out``: rows of the other token that repeat them.
 
     Raises
     ------
@@ -133,12 +135,16 @@ def study(
     # A frame of signals may have no labels, which say what token counts for its market.
     labels = {token[:2]: token.token_label for token in results.tokens}
     tokens = [token._replace(token_label=labels.get(token[:2], token.token_label)) for token in signals.tokens]
-    if outcomes is not None:
-        _refuse_payoffs(name, signals, Payoffs(outcomes, tokens))
+    resolved = Payoffs({} if outcomes is None else outcomes, tokens)
+    _refuse_payoffs(name, signals, resolved)
     number_of_result = {token[:2]: i for i, token in enumerate(results.tokens)}
     token_of_result = np.array([number_of_result.get(token[:2], -1) for token in tokens], np.int64)
     place = first_from(token_of_result[signals.token], signals.ts, results.token, results.ts, tolerance=0)
-    counts = rules.one_token_per_market(tokens)[signals.token] & ~np.isnan(signals.values[name]) & (place >= 0)
+    counts = np.flatnonzero(~np.isnan(signals.values[name]) & (place >= 0))
+    mirrored = mirrors(tokens, signals.token[counts], signals.ts[counts], resolved.records)
+    standing = np.unique(signals.token[counts[mirrored.repeated]]).tolist()
+    warn_of_mixed_labels([tokens[i].token_label for i in standing])
+    counts, repeated = counts[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
     values, place, token = signals.values[name][counts], place[counts], signals.token[counts]
     quantile = rules.quantile_of(values, count)
     signal_from, signal_to = np.full((2, count), np.nan)
@@ -160,6 +166,7 @@ def study(
         table |= {f"{what}_{end}": means[end] for end in ("low", "high") if end in means}
     missing = np.bincount(quantile[~no_entry & np.isnan(results.values["net"][place])], minlength=count)
     table |= {"no_entry": np.bincount(quantile[no_entry], minlength=count), "missing_exits": missing}
+    table |= {"left_out": np.bincount(quantile[repeated], minlength=count)}
     warn_of_means("net", sampling, means["effective"], missing, np.bincount(quantile[~no_entry], minlength=count))
     return Study(as_kind_of(books, table, count), name, str(horizon), side)
 

@@ -14,6 +14,7 @@ from marketdata.adapters.frame import Frame
 from marketdata.display import without_middle
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import FAINT, PALETTE, Array
+from marketdata.points.mirrors import label_rank
 
 # Any stands for a frame of market records.
 Questions = Mapping[str, str] | Any
@@ -33,9 +34,9 @@ class TokenSeries(NamedTuple):
         return broken_at_gaps(self.ts, *(self.columns[name] for name in names))
 
 
-def rank(label: str, token_id: str) -> tuple[bool, str, str]:
-    """The order of tokens: Yes, Up and Over first, then by label."""
-    return label.lower() not in {"yes", "up", "over"}, label, token_id
+def rank(label: str, token_id: str) -> tuple[tuple[int, str], str]:
+    """The order of tokens: by label, see `label_rank`."""
+    return label_rank(label), token_id
 
 
 def token_series(table: Frame, columns: Sequence[str], names: Mapping[str, str] | None = None) -> Iterator[TokenSeries]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -108,12 +108,3 @@ def quantile_of(values: Floats, quantiles: int) -> NDArray[np.int64]:
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     share = (np.cumsum(counts) - counts / 2) / max(len(values), 1)
     return np.floor(share * quantiles).astype(np.int64)[which]
-
-
-def one_token_per_market(tokens: Sequence[tuple[str | None, ...]]) -> NDArray[np.bool_]:
-    """Whether a token, (market, id, label), stands for its market: the one labelled Yes, else the smallest id."""
-    chosen: dict[str | None, tuple[bool, str | None]] = {}
-    for market, token, label in tokens:
-        rank = (str(label).casefold() != "yes", token)
-        chosen[market] = min(chosen.get(market, rank), rank, key=lambda one: (one[0], one[1] or ""))
-    return np.array([chosen[market][1] == token for market, token, _ in tokens], bool)

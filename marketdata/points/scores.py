@@ -101,16 +101,22 @@ def share_interval(paid: Floats, weight: Floats, share: float) -> tuple[float, f
 
 
 class Forecasts(NamedTuple):
-    """Forecasts by the number of their market: ``points`` of them have this price and payoff [0 to 1]."""
+    """Forecasts by the number of their market: ``points`` of them have this price and payoff [0 to 1].
+
+    ``left_out`` forecasts of the other token of the market repeat them.
+    """
 
     market: Ints
     p: Floats
     paid: Floats
     points: Floats
+    left_out: Floats
 
     def take(self, rows: Ints | NDArray[np.bool_]) -> Forecasts:
         """The forecasts at these positions."""
-        return Forecasts(self.market[rows], self.p[rows], self.paid[rows], self.points[rows])
+        return Forecasts(
+            self.market[rows], *(values[rows] for values in (self.p, self.paid, self.points, self.left_out))
+        )
 
     def clustered(self, cluster: Ints, values: Floats) -> tuple[Floats, Floats]:
         """Sums of values, and numbers of forecasts, of each cluster, given the cluster of each market."""
@@ -119,13 +125,13 @@ class Forecasts(NamedTuple):
 
 
 def overall(forecasts: Forecasts, loss: Loss, cluster: Ints, sampling: Sampling | None, worst: float) -> list[float]:
-    """Markets, forecasts, score, ends of its interval, its three parts, and how many clusters the interval rests on.
+    """Markets, forecasts, score, ends of its interval, its three parts, forecasts left out, and effective clusters.
 
     ``worst`` is the greatest score there is. The last number is 0 where there is no interval.
     """
-    market, p, paid, points = forecasts
+    market, p, paid, points, left_out = forecasts
     if not len(p):
-        return [0, 0, *[np.nan] * 6, 0]
+        return [0, 0, *[np.nan] * 6, 0, 0]
     lost = loss(p, paid)
     base_rate = np.full(len(p), np.average(paid, weights=points))
     score, best, base = (
@@ -137,17 +143,21 @@ def overall(forecasts: Forecasts, loss: Loss, cluster: Ints, sampling: Sampling 
     if sampling is not None and len(np.unique(paid)) > 1:
         totals, weights = forecasts.clustered(cluster, points * lost)
         ends, clusters = mean_interval(totals, weights, sampling, (0.0, worst)), effective(weights)
-    return [len(np.unique(market)), points.sum(), score, *ends, score - best, base - best, base, clusters]
+    parts = score - best, base - best, base
+    return [len(np.unique(market)), points.sum(), score, *ends, *parts, left_out.sum(), clusters]
 
 
 def bin_summary(forecasts: Forecasts, cluster: Ints, sampling: Sampling | None) -> list[float]:
-    """Points of a bin, their mean price and payoff, with a ``sampling`` the markets and the interval of the payoff."""
-    market, p, paid, points = forecasts
+    """Points of a bin, their mean price and payoff, with a ``sampling`` the markets and the interval of the payoff.
+
+    The last number is that of forecasts left out.
+    """
+    market, p, paid, points, left_out = forecasts
     means = [points.sum(), np.average(p, weights=points), np.average(paid, weights=points)]
     if sampling is None:
-        return means
+        return [*means, left_out.sum()]
     ends = share_interval(*forecasts.clustered(cluster, points * paid), sampling.share)
-    return [*means, len(np.unique(market)), *ends]
+    return [*means, len(np.unique(market)), *ends, left_out.sum()]
 
 
 def squared_error(p: Floats, y: Floats) -> Floats:

@@ -112,6 +112,17 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     return run(frame, with_time_left, ("books", "series"), partition_by="row", keep_extra=True)
 
 
+def orders_of(records: Native) -> dict[str, list[str]]:
+    """By market the ids of its tokens in the order of its record."""
+    data = columns_of(records, _RECORD_COLUMNS[:2])
+    require("markets, a frame of market records,", _RECORD_COLUMNS[:2], data)
+    return _orders(data)
+
+
+def _orders(data: Mapping[str, list[Any]]) -> dict[str, list[str]]:
+    return {str(m): [*map(str, ids if ids is not None else ())] for m, ids in _rows(data, _RECORD_COLUMNS[:2])}
+
+
 def _read(given: Native, allowed: str = "a frame of market records") -> dict[str, list[Any]]:
     """The columns of outcomes or market records that count, their times in microseconds."""
     data = columns_of(given, _COLUMNS_READ, allowed)
@@ -139,8 +150,8 @@ def _rows(data: Mapping[str, list[Any]], names: Iterable[str]) -> Iterator[tuple
 class Payoffs:
     """Payoffs of ``tokens``, (market_id, token_id, token_label) tuples, from any form of ``outcomes=`` (see `brier`).
 
-    ``first`` is the first token of each market, where the outcomes have an order, ``named`` all that they name of it,
-    and ``open`` the markets that they say have not resolved. NotTidyError if a frame contradicts itself, ConfigError
+    ``records`` has the tokens of each market, a list of them in the order of its record. ``open`` has the markets that
+    they say have not resolved. NotTidyError if a frame contradicts itself, ConfigError
     for other keys and values.
     """
 
@@ -149,8 +160,7 @@ class Payoffs:
         for market, token, label in tokens:
             self._labels[market][token] = label
         self.resolved_at: dict[str, int] = {}
-        self.first: dict[str, str] = {}
-        self.named: dict[str, set[str]] = defaultdict(set)
+        self.records: dict[str, list[str] | set[str]] = {}
         self.open: set[str] = set()
         self.payoff: dict[Key, float] = {}
         if not isinstance(given, Mapping):
@@ -170,7 +180,7 @@ class Payoffs:
     def _take_mapping(self, given: Mapping[str, object]) -> None:
         for market, value in ((str(market), value) for market, value in given.items()):
             if isinstance(value, Mapping):
-                self.named[market] = {str(name) for name in value}
+                self.records[market] = {*map(str, value)}
                 named = ((self._winner(market, name), payoff) for name, payoff in value.items())
                 self.payoff |= {(market, token): _in_range(payoff, market) for token, payoff in named if token}
             elif (winner := self._winner(market, value)) is None:
@@ -201,16 +211,18 @@ class Payoffs:
 
     def _take_frame(self, given: Native) -> None:
         data = _read(given, f"{_ALLOWED_OUTCOMES}, and a mapping of market id to the token that won")
+        ordered = {}
         if "token_ids" in data:
-            data = _of_records(data)
+            ordered, data = _orders(data), _of_records(data)
         if "payoff" not in data:
             require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
             self._take_mapping(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
             return
         require("A frame of outcomes", ID_COLUMNS[:2], data)
+        # Rows of tokens are in any order; the first may be the one that won.
+        tokens_of_market: dict[str, set[str]] = defaultdict(set)
         for market, token, payoff in _rows(data, (*ID_COLUMNS[:2], "payoff")):
-            self.first.setdefault(market, token)
-            self.named[market].add(token)
+            tokens_of_market[market].add(token)
             if payoff is None:
                 continue
             if isinstance(payoff, str):
@@ -219,8 +231,9 @@ class Payoffs:
                 )
             if self.payoff.setdefault((market, token), _in_range(payoff, market)) != payoff:
                 raise NotTidyError(f"The frame of outcomes has two payoffs of token {token!r} of market {market!r}.")
+        self.records = {**tokens_of_market, **ordered}
         self.resolved_at = _resolved(data)
-        self.open = self.first.keys() - {market for market, _ in self.payoff}
+        self.open = self.records.keys() - {market for market, _ in self.payoff}
 
 
 def _alike(a: str, b: str) -> bool:

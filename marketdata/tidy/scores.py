@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -37,16 +36,17 @@ from marketdata.errors import (
 from marketdata.points import scores
 from marketdata.points.arguments import choice, number, text, texts, whole
 from marketdata.points.columns import Floats, Ints, Token
-from marketdata.points.forward import one_token_per_market
+from marketdata.points.mirrors import Records, mirrors, warn_of_mixed_labels
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind, require
 from marketdata.points.scores import Forecasts, Sampling
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Key, Outcomes, Payoffs, Tokens, for_tokens
+from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, for_tokens, orders_of
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
 Of = Literal["market", "token", "all"]
 By = str | Iterable[str] | None
+_WHOLE = ("markets", "points", "left_out")
 _PROBABILITY_KINDS: tuple[Kind, ...] = ("prices", *KINDS)
 
 
@@ -63,9 +63,10 @@ def brier(
 ) -> F:
     """Mean squared error of prices (of books or bbo: mids) as forecasts of the outcomes.
 
-    Null prices are no forecasts. The two tokens of a market are the same forecast, so one of them counts, except with
-    ``of="token"``. It is Yes, else the first token of the market's record, else the smallest id. Markets that are open,
-    or not among the outcomes, are left out.
+    Null prices are no forecasts. Where both tokens of a market have a price at one time, these are the same forecast,
+    so one of them counts, except with ``of="token"``. It is the first token of the market's record, else the one whose
+    label is first: Yes before No, Up before Down, others by the alphabet. Markets of three tokens count all. Markets
+    that are open, or not among the outcomes, are left out.
 
     The score is miscalibration - discrimination + uncertainty. Miscalibration is what the best rising function of the
     prices would gain. Discrimination is what that function gains over the base rate. Uncertainty is the score of the
@@ -92,15 +93,17 @@ def brier(
     frame
         Rows depend on ``of``; with ``by`` there is one such row per group.
 
-        - "market": one row per market, ``market_id points brier``.
+        - "market": one row per market, ``market_id points brier left_out``.
         - "token": one row per token, ``market_id token_id token_label outcome points brier``.
-        - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty``.
+        - "all": one row, ``markets points brier brier_low brier_high miscalibration discrimination uncertainty
+          left_out``.
 
         The columns are these.
 
         - ``points``: the number of forecasts.
         - ``brier``: mean((p - payoff)^2) [0 to 1; 0.25: always 0.5].
         - ``outcome``: the payoff.
+        - ``left_out``: forecasts of the other token that repeat them.
         - ``brier_low``, ``brier_high``: a studentized bootstrap interval over clusters of markets. It is null with
           fewer than two clusters, and where all payoffs are alike.
 
@@ -110,6 +113,8 @@ def brier(
         An interval rests on fewer than ten effective clusters, or is null as all payoffs are alike.
     OpenMarketsWarning
         Markets of the frame are open, with "all".
+    MixedLabelsWarning
+        The tokens that count have different labels, with "all".
 
     References
     ----------
@@ -122,7 +127,7 @@ def brier(
     >>> prices = md.testing.prices("polars", buckets=1)
     >>> markets = md.testing.markets("polars")
     >>> md.brier(prices, markets).rows()
-    [('rain', 1, 0.36)]
+    [('rain', 1, 0.36, 1)]
     >>> scores = md.brier(prices, markets, of="token")
     >>> scores.select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
@@ -200,6 +205,7 @@ def calibration(
         - ``markets``, only with ``interval``: the markets in the bin.
         - ``outcome_low outcome_high``, only with ``interval``: Wilson's interval of the share, null with fewer than two
           clusters. It is over (sum w)^2 / sum w^2 clusters, where a cluster of the bin has w forecasts.
+        - ``left_out``: forecasts of the other token that repeat them.
 
     References
     ----------
@@ -271,46 +277,43 @@ class _Scoring:
             outcome, score = (
                 np.bincount(which, values) / points for values in (forecasts.paid, loss(forecasts.p, forecasts.paid))
             )
+            left_out = np.bincount(which, forecasts.left_out).astype(np.int64)
             ids = ID_COLUMNS if by_token else ID_COLUMNS[:1]
             columns: dict[str, Column] = {c: Texts(token[first], [getattr(one, c) for one in tokens]) for c in ids}
             columns |= self.groups.columns(self.groups.of(tokens[i].market_id for i in token[first].tolist()))
             columns |= {"outcome": outcome} if by_token else {}
-            return part.build({**columns, "points": points, name: score}, len(first))
+            columns |= {"points": points, name: score}
+            columns |= {} if by_token else {"left_out": left_out}
+            return part.build(columns, len(first))
 
         return run(frame, means, _PROBABILITY_KINDS, partition_by="market")
 
-    def payoffs_in(self, frame: Native, *, pooled: bool) -> Callable[[Tokens], dict[Key, float]]:
-        """The payoffs of those tokens of a frame whose prices count."""
+    def payoffs_in(self, frame: Native, *, pooled: bool) -> Callable[[Tokens], Payoffs]:
+        """The payoffs of the tokens of a frame."""
 
-        def payoffs(tokens: Tokens) -> dict[Key, float]:
+        def payoffs(tokens: Tokens) -> Payoffs:
             tokens = list(tokens)
             resolved = Payoffs(self.outcomes, tokens)
             if pooled:
                 _warn_of_open({market for market, *_ in tokens}, resolved.open)
-            for market, of_market in groupby(tokens, key=lambda token: token[0]) if self.unit != "token" else ():
-                ranked = sorted(
-                    (str(label).casefold() != "yes", token != resolved.first.get(market), token)
-                    for _, token, label in of_market
-                )
-                # A frame may have two tokens of a market of three, and these are different forecasts.
-                if len(ranked) == 2 and len(resolved.named.get(market, ())) <= 2:
-                    resolved.payoff.pop((market, ranked[1][2]), None)
-            return resolved.payoff
+            return resolved
 
         return for_tokens(frame, payoffs)
 
-    def forecasts(
-        self, frame: Frame, payoffs: Callable[[Tokens], dict[Key, float]]
-    ) -> tuple[Sequence[Token], Ints, Forecasts]:
+    def forecasts(self, frame: Frame, payoffs: Callable[[Tokens], Payoffs]) -> tuple[Sequence[Token], Ints, Forecasts]:
         """The tokens of a frame, and its forecasts that count with the number of their token."""
         series, value = probability_of(frame)
-        paid = payoffs(series.tokens)
-        payoff = np.array([paid.get(token[:2], np.nan) for token in series.tokens])
+        resolved = payoffs(series.tokens)
+        payoff = resolved.of(series.tokens)
         # Tokens are in order, and so are the numbers of their markets.
         market = np.unique([token.market_id for token in series.tokens], return_inverse=True)[1]
-        counts = ~np.isnan(series.values[value]) & ~np.isnan(payoff)[series.token]
-        token, p = series.token[counts].astype(np.int64), series.values[value][counts].clip(self.clip, 1 - self.clip)
-        return series.tokens, token, Forecasts(market[token], p, payoff[token], np.ones(len(p)))
+        known = np.flatnonzero(~np.isnan(series.values[value]) & ~np.isnan(payoff)[series.token])
+        repeated = np.zeros(len(known), bool)
+        if self.unit != "token":
+            mirrored = mirrors(series.tokens, series.token[known], series.ts[known], resolved.records)
+            known, repeated = known[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
+        token, p = series.token[known].astype(np.int64), series.values[value][known].clip(self.clip, 1 - self.clip)
+        return series.tokens, token, Forecasts(market[token], p, payoff[token], np.ones(len(p)), repeated.astype(float))
 
     def in_two_steps(self, frame: F, finish: Callable[[Native], Native]) -> F:
         """The forecasts of each market where the frame is, and what is computed from all of them in one place."""
@@ -320,9 +323,12 @@ class _Scoring:
         def merged(part: Frame) -> Native:
             tokens, token, forecasts = self.forecasts(part, payoffs)
             prices, price = np.unique(forecasts.p, return_inverse=True)
-            _, first, points = np.unique(token * len(prices) + price, return_index=True, return_counts=True)
-            columns: dict[str, Column] = {"market_id": Texts(token[first], [one.market_id for one in tokens])}
-            columns |= {"p": forecasts.p[first], "paid": forecasts.paid[first], "points": points}
+            _, first, which = np.unique(token * len(prices) + price, return_index=True, return_inverse=True)
+            columns: dict[str, Column] = {
+                c: Texts(token[first], [getattr(one, c) for one in tokens]) for c in ("market_id", "token_label")
+            }
+            columns |= {"p": forecasts.p[first], "paid": forecasts.paid[first], "points": np.bincount(which)}
+            columns |= {"left_out": np.bincount(which, forecasts.left_out).astype(np.int64)}
             return part.build(columns, len(first))
 
         if is_in_memory(frame) or is_lazy(frame):
@@ -337,7 +343,7 @@ class _Scoring:
         worst = float(loss(np.array(self.clip), np.array(1.0)))
         rows = [scores.overall(forecasts.take(group == n), loss, clusters, self.sampling, worst) for n in numbers]
         names = ["markets", "points", name, f"{name}_low", f"{name}_high"]
-        names += ["miscalibration", "discrimination", "uncertainty", "effective"]
+        names += ["miscalibration", "discrimination", "uncertainty", "left_out", "effective"]
         columns = _columns(names, rows)
         effective = columns.pop("effective")
         if self.sampling:
@@ -357,7 +363,8 @@ class _Scoring:
         at = numbers % bins
         keys = {**self.groups.columns(numbers // bins), "bin_start": at / bins, "bin_end": (at + 1) / bins}
         ends = ["markets", "outcome_low", "outcome_high"] if self.sampling else []
-        return frame.build(keys | _columns(["points", "forecast", "outcome", *ends], rows), len(rows))
+        names = ["points", "forecast", "outcome", *ends, "left_out"]
+        return frame.build(keys | _columns(names, rows), len(rows))
 
     def grouped(self, part: Native) -> tuple[Frame, Forecasts, Ints, Ints]:
         """The forecasts by market, price and payoff; the group of each, and the cluster of each market."""
@@ -366,6 +373,9 @@ class _Scoring:
         markets, number_of_id = np.unique([str(market) for (market,) in ids], return_inverse=True)
         forecasts = Forecasts(number_of_id[which], *(frame.numbers(c) for c in Forecasts._fields[1:]))
         forecasts = forecasts.take(np.lexsort((forecasts.paid, forecasts.p, forecasts.market)))
+        stands = frame.numbers("left_out") > 0
+        labels = frame.texts("token_label", np.flatnonzero(stands))
+        warn_of_mixed_labels(dict(zip(number_of_id[which[stands]].tolist(), labels, strict=True)).values())
         group = self.groups.of(markets.tolist())[forecasts.market]
         return frame, forecasts, group, self.clusters.as_clusters(markets.tolist())
 
@@ -412,7 +422,7 @@ def groups_of_markets(argument: str, given: By, outcomes: Outcomes) -> _Groups:
 def _columns(names: Sequence[str], rows: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The numbers of rows as columns."""
     columns = zip(names, np.array(rows, float).reshape(-1, len(names)).T, strict=True)
-    return {name: values.astype(np.int64) if name in ("markets", "points") else values for name, values in columns}
+    return {name: values.astype(np.int64) if name in _WHOLE else values for name, values in columns}
 
 
 def cluster_mean(
@@ -421,14 +431,17 @@ def cluster_mean(
     *,
     cluster: str = "market_id",
     by: str | Iterable[str] | None = None,
+    markets: Any = None,
     interval: float | None = 0.95,
     resamples: int = 1000,
     seed: int = 0,
 ) -> F:
     """The mean of a column, with an interval for rows that depend on each other within a market.
 
-    Rows of one market, or of one event, share their luck, so the bootstrap draws whole clusters. One token counts per
-    market, because Yes and No cancel each other: Yes, or the token with the smallest id.
+    Rows of one market, or of one event, share their luck, so the bootstrap draws whole clusters. Where both tokens of a
+    market have a row of one ``ts``, one of them counts, because Yes and No cancel each other. It is the first of the
+    record of the market in ``markets``, else the one whose label is first: Yes before No, Up before Down, others by the
+    alphabet. Markets of three tokens count all.
 
     Parameters
     ----------
@@ -440,6 +453,8 @@ def cluster_mean(
         Column of rows that share their luck: "market_id", or "event_slug" where markets of one event do.
     by : str or list of str, optional
         Columns to group by, such as "horizon".
+    markets : frame, optional
+        Market records, whose order of tokens says which one counts.
     interval : float or None
         Probability that the interval covers [0 to 1]; None leaves ``low`` and ``high`` out.
     resamples, seed : int
@@ -455,11 +470,19 @@ def cluster_mean(
           rows.
         - ``mean``: the mean over rows.
         - ``low``, ``high``: a studentized bootstrap interval over clusters, null with fewer than two.
+        - ``left_out``: rows of the other token that repeat a row of the one that counts.
+
+    Raises
+    ------
+    NotTidyError
+        Neither a record nor labels say which of two tokens counts.
 
     Warns
     -----
     FewMarketsWarning
         Fewer than ten clusters are effective.
+    MixedLabelsWarning
+        The tokens that count have different labels, so that the sign of the mean has no one meaning.
     MissingValuesWarning
         More than 5 percent of the rows have no value.
 
@@ -484,21 +507,33 @@ def cluster_mean(
     wanted = list(dict.fromkeys(["market_id", chosen, unit, *groups]))
     require("A frame with a mean over markets", wanted, present)
     ids = [name for name in ID_COLUMNS if name in present]
-    rows = in_memory(selected(frame, list(dict.fromkeys([*wanted, *ids]))))
+    times = [name for name in ("ts",) if name in present]
+    rows = in_memory(selected(frame, list(dict.fromkeys([*wanted, *ids, *times]))))
     if not rows.is_number(chosen) and len(rows):
         raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
-    counts = np.ones(len(rows), bool)
-    if "token_id" in ids:
-        tokens, token = frames.distinct_ids(rows, ids)
-        counts = one_token_per_market([(*of_token, None)[:3] for of_token in tokens])[token]
+    left_out = _mirrored(rows, ids, {} if markets is None else orders_of(markets))
     values, market, clusters = rows.numbers(chosen), rows.codes("market_id"), _codes(rows, unit, nullable=False)
-    first, group = _groups(rows, groups, counts)
+    first, group = _groups(rows, groups)
+    repeats, group = np.bincount(group[left_out], minlength=len(first)), np.where(left_out, -1, group)
     means = scores.means(values, group, len(first), clusters, sampling)
     points = np.bincount(group[group >= 0], minlength=len(first))
     warn_of_means(chosen, sampling, means["effective"], points - means["points"], points)
     columns: dict[str, Column] = {name: Passed(rows, name, first) for name in groups}
     columns["markets"] = numbers_of_distinct(market, np.where(np.isnan(values), -1, group), len(first))
-    return as_kind_of(frame, columns | means, len(first))  # type: ignore[no-any-return]
+    return as_kind_of(frame, columns | means | {"left_out": repeats}, len(first))  # type: ignore[no-any-return]
+
+
+def _mirrored(rows: Frame, ids: Sequence[str], records: Records) -> NDArray[np.bool_]:
+    """The rows of a token that repeat a row of the other token of their market, which stands for it."""
+    if "token_id" not in ids:
+        return np.zeros(len(rows), bool)
+    tokens, token = frames.distinct_ids(rows, ids)
+    named = [(*of_token, None)[:3] for of_token in tokens]
+    ts = rows.times("ts") if "ts" in rows.names else np.zeros(len(rows), np.int64)
+    mirrored = mirrors(named, token, ts, records)
+    standing = np.unique(token[mirrored.repeated]).tolist()
+    warn_of_mixed_labels({named[i][0]: named[i][2] for i in standing}.values())
+    return mirrored.left_out
 
 
 def numbers_of_distinct(codes: NDArray[np.integer], group: Ints, count: int) -> Ints:
@@ -519,13 +554,13 @@ def _codes(rows: Frame, name: str, *, nullable: bool) -> Ints:
     return rank[which]
 
 
-def _groups(rows: Frame, names: Sequence[str], counted: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """A row of each group, in the order of its values, and the group of each row; -1 for a row that does not count."""
+def _groups(rows: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
+    """A row of each group, in the order of its values, and the group of each row."""
     if not names:
-        return np.zeros(1, np.int64), np.where(counted, 0, -1)
-    codes, group = np.stack([_codes(rows, name, nullable=True) for name in names]), np.full(len(rows), -1)
-    _, first, group[counted] = np.unique(codes[:, counted], axis=1, return_index=True, return_inverse=True)
-    return np.flatnonzero(counted)[first], group
+        return np.zeros(1, np.int64), np.zeros(len(rows), np.int64)
+    codes = np.stack([_codes(rows, name, nullable=True) for name in names])
+    _, first, group = np.unique(codes, axis=1, return_index=True, return_inverse=True)
+    return first, group
 
 
 def warn_of_means(name: str, sampling: Sampling | None, effective: Floats, missing: Ints, rows: Ints) -> None:

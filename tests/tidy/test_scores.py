@@ -33,18 +33,28 @@ LOG_CLIP = 1e-6
 
 
 def resolved(columns: Any, of: str) -> list[tuple[Any, Fraction, int]]:
-    """Token, forecast and outcome of every forecast that counts."""
+    """Token, forecast and outcome of every forecast that counts: N does not where Y has a forecast of the same time."""
     out = []
-    held = defaultdict(set)
-    for i in columns.token:
-        held[columns.tokens[i].market_id].add(columns.tokens[i])
-    for i, p in enumerate(columns.price):
-        token = columns.tokens[columns.token[i]]
+    every = [
+        (columns.tokens[code], ts, Fraction(p))
+        for code, ts, p in zip(columns.token, columns.ts, columns.price, strict=True)
+        if not math.isnan(p)
+    ]
+    of_yes = {(token.market_id, ts) for token, ts, _ in every if token.token_label == "Y"}
+    for token, ts, p in every:
         won = WON[token.market_id]
-        mirror = of != "token" and len(held[token.market_id]) == 2 and token != min(held[token.market_id])
-        if won is not None and not math.isnan(p) and not mirror:
-            out.append((token, Fraction(p), int(won == token.token_id)))
+        mirror = of != "token" and token.token_label == "N" and (token.market_id, ts) in of_yes
+        if won is not None and not mirror:
+            out.append((token, p, int(won == token.token_id)))
     return out
+
+
+def repeated(columns: Any, market: str | None = None) -> int:
+    """The number of forecasts that are left out."""
+    both = [
+        [t.market_id for t, *_ in resolved(columns, of) if market in (None, t.market_id)] for of in ("token", "market")
+    ]
+    return len(both[0]) - len(both[1])
 
 
 def quadratic(p: Fraction, outcome: int) -> Fraction:
@@ -69,7 +79,7 @@ def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
             by_market[token.market_id].append(error(p, outcome))
         want = [(*t, o, len(e), float(sum(e) / len(e))) for (t, o), e in sorted(by_token.items())]
         assert close(plain(verb(frame, WON, of="token")), want)
-        want = [(m, len(e), float(sum(e) / len(e))) for m, e in sorted(by_market.items())]
+        want = [(m, len(e), float(sum(e) / len(e)), repeated(columns, m)) for m, e in sorted(by_market.items())]
         assert close(plain(verb(frame, WON)), want)
         every = [x for e in by_market.values() for x in e]
         (row,) = plain(verb(frame, WON, of="all", resamples=20))
@@ -78,7 +88,8 @@ def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
         alike = len({outcome for _, _, outcome in resolved(columns, "market")}) < 2
         assert (row[3] is None) == (row[4] is None) == (len(by_market) < 2 or alike)
         assert row[3] is None or row[3] <= row[4]
-        assert close([row[5:]], [parts([(p, o) for _, p, o in resolved(columns, "market")], error)], least=1e-12)
+        assert close([row[5:-1]], [parts([(p, o) for _, p, o in resolved(columns, "market")], error)], least=1e-12)
+        assert row[-1] == repeated(columns)
         assert plain(verb(frame, WON, of="all", interval=None)) == [(*row[:3], *row[5:])]
 
 
@@ -158,7 +169,9 @@ def test_calibration_equals_a_plain_walk(kind: str, columns: Any, bins: int, of:
         for k, v in sorted(table.items())
     ]
     frame = of_kind(columns, kind)
-    assert close(plain(md.calibration(frame, WON, bins, of=of)), want)
+    got = plain(md.calibration(frame, WON, bins, of=of))
+    assert close([row[:-1] for row in got], want)
+    assert sum(row[-1] for row in got) == (repeated(columns) if of == "market" else 0)
     got = plain(md.calibration(frame, WON, bins, of=of, interval=0.9))
     assert close([row[:5] for row in got], want)
     for row, forecasts_ in zip(got, (table[k] for k in sorted(table)), strict=True):
@@ -414,7 +427,7 @@ def test_of_two_tokens_the_first_of_the_record_counts() -> None:
     })  # fmt: skip
     prices = prices_of(("a", "9", "Up", 0.75), ("a", "1", "Down", 0.5), ("b", "2", "Up", 0.5), ("b", "8", "Down", 0.25))
     for given_ in (markets, markets.to_arrow(), md.outcomes(markets), md.outcomes(markets.to_pandas())):
-        assert plain(md.brier(prices, given_)) == [("a", 1, 0.0625), ("b", 1, 0.25)]
+        assert plain(md.brier(prices, given_)) == [("a", 1, 0.0625, 1), ("b", 1, 0.25, 1)]
     assert md.outcomes(markets)["token_id"].to_list() == ["9", "1", "2", "8"]
 
 
@@ -427,7 +440,7 @@ def test_two_tokens_of_three_both_count() -> None:
     prices = prices_of(("a", "1", "Yes", 0.5), ("a", "2", "No", 0.25))
     for given_ in (markets, md.outcomes(markets), {"a": {"1": 0.0, "2": 0.0, "3": 1.0}}):
         for frame in (prices, prices.lazy()):
-            assert plain(md.brier(frame, given_)) == [("a", 2, (0.25 + 0.0625) / 2)]
+            assert plain(md.brier(frame, given_)) == [("a", 2, (0.25 + 0.0625) / 2, 0)]
 
 
 def shares(**more: Any) -> pl.DataFrame:
@@ -456,7 +469,7 @@ def test_payoffs_are_any_share(tmp_path: Path) -> None:
             assert close([row[3:] for row in scores], want_)
     (row,) = (row for row in plain(md.log_score(prices, by_name, of="token")) if row[1] == "3")
     assert math.isclose(row[-1], math.log(2))
-    assert close([plain(md.calibration(prices, by_name, 1, of="token"))[0][2:]], [(4, 0.5, 0.5)])
+    assert close([plain(md.calibration(prices, by_name, 1, of="token"))[0][2:]], [(4, 0.5, 0.5, 0)])
 
 
 def test_records_of_open_markets_have_outcomes_of_none() -> None:

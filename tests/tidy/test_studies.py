@@ -22,34 +22,37 @@ pytestmark = [
     pytest.mark.filterwarnings(f"ignore::marketdata.errors.{name}")
     for name in ("FewMarketsWarning", "MissingValuesWarning", "CoarseGridWarning")
 ]
-# market, token, label, group, value
+# market, token, minute, group, value
 entries = st.tuples(
-    st.sampled_from("abc"), st.sampled_from("12"), st.sampled_from(["x", "y", None]),
+    st.sampled_from("abc"), st.sampled_from("12"), st.integers(0, 2), st.sampled_from(["x", "y", None]),
     st.one_of(st.none(), st.integers(-8, 8).map(float)),
 )  # fmt: skip
 
 
 @given(
     drawn=st.lists(entries, max_size=12), kind=st.sampled_from(["pandas", "polars", "lazy", "arrow"]),
-    yes=st.booleans(), by=st.booleans(),
+    by=st.booleans(),
 )  # fmt: skip
-def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, yes: bool, by: bool) -> None:
-    """One token per market counts, and the interval is over the sums of each market."""
-    names = {"market_id": pl.String, "token_id": pl.String, "group": pl.String, "value": pl.Float64}
+def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, by: bool) -> None:
+    """A row counts unless Yes, here the second token, has one of that time; intervals are over sums of each market."""
+    names = {"market_id": pl.String, "token_id": pl.String, "ts": pl.Int64, "group": pl.String, "value": pl.Float64}
     frame = pl.DataFrame(drawn, names, orient="row")
-    if yes:  # the second token is Yes
-        frame = frame.with_columns(token_label=pl.when(pl.col("token_id") == "2").then(pl.lit("Yes")).otherwise(None))
-    chosen = {}
-    for market, token, *_ in drawn:
-        chosen[market] = (max if yes else min)(token, chosen.get(market, token))
+    frame = frame.with_columns(
+        pl.from_epoch("ts").dt.cast_time_unit("us").dt.replace_time_zone("UTC"),
+        token_label=pl.when(pl.col("token_id") == "2").then(pl.lit("Yes")).otherwise(None),
+    )
+    of_yes = {(market, ts) for market, token, ts, *_ in drawn if token == "2"}
+    left_out: dict[Any, int] = defaultdict(int)
     groups: dict[Any, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     if not by:
         groups[()] = defaultdict(list)
-    for market, token, group, value in drawn:
-        if token == chosen[market]:
-            held = groups[(group,) if by else ()]
-            if value is not None:
-                held[market].append(value)
+    for market, token, ts, group, value in drawn:
+        key = (group,) if by else ()
+        held = groups[key]
+        if token == "1" and (market, ts) in of_yes:
+            left_out[key] += 1
+        elif value is not None:
+            held[market].append(value)
     want = []
     for key in sorted(groups, key=lambda k: [(v is None, v or "") for v in k]):
         held = {market: values for market, values in groups[key].items() if values}
@@ -59,7 +62,9 @@ def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, yes: bo
         points = int(weight.sum())
         mean = total.sum() / points if points else None
         effective = points**2 / float((weight**2).sum()) if points else 0.0
-        want.append((*key, len(held), points, effective, mean, *(None if math.isnan(e) else e for e in ends)))
+        want.append(
+            (*key, len(held), points, effective, mean, *(None if math.isnan(e) else e for e in ends), left_out[key])
+        )
     options: Any = {"interval": 0.9, "resamples": 30, "seed": 2, **({"by": "group"} if by else {})}
     got = md.cluster_mean(in_kind(frame, kind), "value", **options)
     assert type(got) is type(in_kind(frame, kind))
@@ -134,7 +139,9 @@ def test_a_signal_without_labels_counts_the_token_that_the_books_label_yes() -> 
     no = no.with_columns(side=pl.when(side="bid").then(pl.lit("ask")).otherwise(pl.lit("bid")))
     signal = pl.concat([signal, signal.with_columns(token_id=pl.lit("0") + pl.col("token_id"))])
     both = md.study(pl.concat([books, no]), signal, "1m", quantiles=2, interval=None).table
-    assert both.equals(md.study(books, signal, "1m", quantiles=2, interval=None).table)
+    one = md.study(books, signal, "1m", quantiles=2, interval=None).table
+    assert both.drop("left_out").equals(one.drop("left_out"))
+    assert both["left_out"].sum() == one["rows"].sum()
 
 
 def test_a_planted_edge_is_found_and_none_where_there_is_none() -> None:
