@@ -61,10 +61,10 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         from difflib import get_close_matches
 
-        from marketdata.renamed import instead_of
-
-        near = (f"; did you mean {one!r}?" for one in get_close_matches(name, _MODULES, n=1))
-        hint = instead_of(name) or "".join(near)
+        if hasattr(import_module("marketdata.errors"), name):
+            hint = f"; write md.errors.{name}"
+        else:
+            hint = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, _MODULES, n=1))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     module = _MODULES[name]
     extra, packages = _EXTRAS.get(name, ("", ()))

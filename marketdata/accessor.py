@@ -13,7 +13,6 @@ from marketdata.points.arguments import P
 from marketdata.points.columns import Data
 from marketdata.points.measures import MEASURES
 from marketdata.points.schema import Kind, kind_of
-from marketdata.renamed import instead_of
 from marketdata.tidy import (
     asof,
     book_measures,
@@ -80,8 +79,8 @@ class _Suggestions:
             # Notebooks, unlike plain Python, suggest nothing by themselves.
             from difflib import get_close_matches
 
-            near = (f"; did you mean {one!r}?" for one in get_close_matches(name, [*dir(type(self)), *vars(self)], n=1))
-            hint = instead_of(name) or "".join(near)
+            near = get_close_matches(name, [*dir(type(self)), *vars(self)], n=1)
+            hint = "".join(f"; did you mean {one!r}?" for one in near)
             owner = "df.md" if isinstance(self, Accessor) else "df.md.plot"
             raise AttributeError(f"{owner} has no {name!r}{hint}")
 

@@ -21,7 +21,7 @@ From top to bottom; a module imports its own layer and lower ones::
     vendors                        what is known about each service
     times
     clock
-    resolution  renamed  display   widths of buckets; old names; how objects are shown
+    resolution  display            widths of buckets; how objects are shown
     errors                         imports nothing of ours
 """
 
@@ -39,7 +39,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "marketdata"
 LAYERS = (
     ("errors",),
-    ("resolution", "renamed", "display"),
+    ("resolution", "display"),
     ("clock",),
     ("times",),
     ("vendors",),

@@ -27,7 +27,6 @@ from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
 from marketdata.points.columns import Data
 from marketdata.points.views import VIEWS, View
-from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
@@ -151,8 +150,6 @@ class Client(Generic[Frame]):
         return html_table([("service", self._transport.base_url), ("frames", self.frame), ("archive", self._archive)])
 
     # -- history
-
-    @renamed
     def books(
         self,
         market: Markets,
@@ -196,7 +193,6 @@ class Client(Generic[Frame]):
         """
         return self._get("books", "market", market, (start, end), resolution, levels=levels, clamp=clamp)
 
-    @renamed
     def prices(
         self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Frame:
@@ -206,7 +202,6 @@ class Client(Generic[Frame]):
         """
         return self._get("prices", "market", market, (start, end), resolution, clamp=clamp)
 
-    @renamed
     def metrics(
         self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Frame:
@@ -217,7 +212,6 @@ class Client(Generic[Frame]):
         """
         return self._get("metrics", "market", market, (start, end), resolution, clamp=clamp)
 
-    @renamed
     def token_books(
         self,
         token_id: Markets,
@@ -231,14 +225,12 @@ class Client(Generic[Frame]):
         """Order books of one token, or of several (list of ``token_id``); see `books`."""
         return self._get("books", "token", token_id, (start, end), resolution, levels=levels, clamp=clamp)
 
-    @renamed
     def token_prices(
         self, token_id: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
         return self._get("prices", "token", token_id, (start, end), resolution, clamp=clamp)
 
-    @renamed
     def iter_books(
         self,
         market: Markets,
@@ -262,14 +254,12 @@ class Client(Generic[Frame]):
         """
         return self._frames("books", "market", market, (start, end), resolution, levels=levels, clamp=clamp)
 
-    @renamed
     def iter_prices(
         self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
         return self._frames("prices", "market", market, (start, end), resolution, clamp=clamp)
 
-    @renamed
     def iter_metrics(
         self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
     ) -> Iterator[Frame]:
@@ -291,7 +281,6 @@ class Client(Generic[Frame]):
                 if fetched.window.kind == "market":  # points of single tokens complete no range
                     yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete
 
-    @renamed
     def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
         """Fetch the rest after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.
 

@@ -37,7 +37,6 @@ from marketdata.plot.tokens import (
 )
 from marketdata.points import schema
 from marketdata.points.arguments import flag, text
-from marketdata.renamed import renamed
 from marketdata.tidy.cross_token import event_probabilities, probabilities
 
 _MOST_MARKETS = 60
@@ -168,7 +167,6 @@ def metrics(
     return draw([[panel]], ax, name=name if shown else "", **look)
 
 
-@renamed
 def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: Unpack[Look]) -> Any:
     """Draw the outcomes of one market, or of one event, stacked through time: the share of each in the sum of prices.
 

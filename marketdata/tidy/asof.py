@@ -33,7 +33,6 @@ from marketdata.points.asof import latest
 from marketdata.points.columns import Ints
 from marketdata.points.records import TOKEN_LISTS, label_leaking
 from marketdata.points.schema import ID_COLUMNS, check_names, require
-from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import check_width
 from marketdata.times import to_duration
@@ -41,7 +40,6 @@ from marketdata.times import to_duration
 KNOWN = "available_at"
 
 
-@renamed
 def available_at(frame: F, width: Width) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 
@@ -64,7 +62,6 @@ def available_at(frame: F, width: Width) -> F:
     return run(frame, with_end, ["books", "series"], partition_by="row", keep_extra=True, on_times=on_times)
 
 
-@renamed
 @with_flags("allow_exact_matches")
 def asof_join(
     left: F,
@@ -245,7 +242,6 @@ def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints
     return out[0], out[1]
 
 
-@renamed
 def gaps(frame: F, width: Width) -> F:
     """Ranges of missing buckets between the first and the last row of each token.
 

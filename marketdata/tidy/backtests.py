@@ -16,7 +16,6 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import choice, whole
 from marketdata.points.columns import Books, Data, Floats, Token
 from marketdata.points.views import View
-from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import to_columns
 from marketdata.tidy.grids import check_starts
@@ -50,7 +49,6 @@ class ReplayEvent(NamedTuple):
     data: Any
 
 
-@renamed
 def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, width: Width) -> Iterator[ReplayEvent]:
     """Everything that became known, in that order, over all markets and tokens.
 

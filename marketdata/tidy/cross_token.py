@@ -19,7 +19,6 @@ from marketdata.points.columns import Books, Columns, Token
 from marketdata.points.cross_token import Counts, Event, Sets, Values
 from marketdata.points.fees import schedule
 from marketdata.points.schema import BOOKS, refuse_cents, require
-from marketdata.renamed import renamed
 from marketdata.tidy.measures import KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
@@ -56,7 +55,6 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     return run(frame, mirrored, ("books",), partition_by="market")
 
 
-@renamed
 def overround(frame: F, *, tokens: Any = None) -> F:
     """The price of all tokens of a market together, beyond the 1 that exactly one of them pays.
 
@@ -95,7 +93,6 @@ def overround(frame: F, *, tokens: Any = None) -> F:
     return run(frame, sums, KINDS, partition_by="market")
 
 
-@renamed
 def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     """Flags where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
 
@@ -175,7 +172,6 @@ def _token_counts(tokens: Any) -> Counts:
     raise NotTidyError.from_missing("tokens, a frame of market records,", ["market_id", "token_ids"], list(data))
 
 
-@renamed
 def probabilities(frame: F, *, tokens: Any = None) -> F:
     """Prices (of books or bbo: mids) scaled so that the tokens of a market sum to 1.
 

@@ -13,12 +13,10 @@ from marketdata.adapters.polars import made
 from marketdata.errors import ConfigError
 from marketdata.points import asof as rules
 from marketdata.points.schema import ID_COLUMNS, require
-from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.times import SECOND, to_duration
 
 
-@renamed
 def around(
     frame: F, moments: Any, *, before: str | dt.timedelta, after: str | dt.timedelta, width: Width | None = None
 ) -> F:

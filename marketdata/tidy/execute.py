@@ -20,7 +20,6 @@ from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
-from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import check_starts, off_grid, refuse_off_grid
 from marketdata.tidy.outcomes import Key, Payoffs
@@ -50,7 +49,6 @@ class Account(NamedTuple):
     events: Any
 
 
-@renamed
 def execute(
     orders: Any,
     books: Any,
@@ -258,7 +256,6 @@ def _frames(ledgers: Sequence[Ledger], fills: Sequence[Fill], resolved: Payoffs,
     )
 
 
-@renamed
 def account(
     fills: Any,
     prices: Any,

@@ -16,7 +16,6 @@ from marketdata.points.columns import Floats, Ints
 from marketdata.points.order import sorted_by
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
-from marketdata.renamed import renamed
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.shapes import explode
 from marketdata.times import to_text
@@ -57,7 +56,6 @@ class _View:
         return " ".join([to_text(int(self.ts[row[0]])), *(str(frame.texts(c)[0]) for c in frame.ids[-1:]), *shown])
 
 
-@renamed
 def check(frame: F, width: Width | None = None) -> F:
     """Check a frame for what is wrong or odd, with examples.
 

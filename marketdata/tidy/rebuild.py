@@ -19,7 +19,6 @@ from marketdata.points import rebuild as rule
 from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Token
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, SNAPSHOT_FIELDS, check_names, require
-from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration
@@ -27,7 +26,6 @@ from marketdata.times import to_duration
 Clock = Literal["timestamp", "received"]
 
 
-@renamed
 @with_flags("unchanged")
 def rebuild(
     messages_or_frame: Any,
@@ -118,7 +116,6 @@ def rebuild(
     return to_frame(books, like)
 
 
-@renamed
 def diff(books: Any, *, width: Width = "1m") -> Any:
     """The changes from each book to the next: what `rebuild` makes the same books of.
 

@@ -22,7 +22,6 @@ from marketdata.points import resample as rules
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, is_count, value_columns
-from marketdata.renamed import renamed
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.grids import COARSE, Widths, coarser_grid, refuse_off_grid, widths
 from marketdata.tidy.shapes import exploded, nested
@@ -34,7 +33,6 @@ _AVERAGED_KINDS: tuple[Kind, ...] = ("prices", "metrics")
 _LAST_TS_COLUMN = "__last"
 
 
-@renamed
 def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | None = None) -> F:
     """Aggregate a tidy frame to coarser buckets by the rule of the service for its kind (interface 4.2 to 4.4).
 
@@ -81,7 +79,6 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
     return run(frame, resampled, KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
 
 
-@renamed
 def align(
     frame: F,
     resolution: Width,

@@ -14,7 +14,6 @@ from marketdata.points.arguments import text
 from marketdata.points.columns import Series
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, refuse_cents, value_columns
-from marketdata.renamed import renamed
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.grids import check_width, widths
 from marketdata.tidy.measures import top
@@ -48,7 +47,6 @@ def probability_of(frame: Frame) -> tuple[Series, str]:
     return series, value
 
 
-@renamed
 def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width | None = None) -> F:
     """First, greatest, least and last value of each bucket.
 
@@ -73,7 +71,6 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
     return run(frame, bars, KINDS, keep_extra=True, on_times=grid.on_times)
 
 
-@renamed
 def returns(frame: F, value: str | None = None, *, how: How = "simple", width: Width | None = None) -> F:
     """Change of a value v from u, its value in the row before of the same token.
 
