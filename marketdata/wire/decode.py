@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, ContractError
-from marketdata.points.columns import METRICS, Books, Data, Floats, Ints, Page, Series, Token, joined
+from marketdata.points.columns import METRICS, Books, Data, Floats, Ints, Page, Series, Token, Trades, joined
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View, empty, view_of
 from marketdata.resolution import BucketWidth
@@ -83,6 +83,24 @@ def load(body: bytes, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:
     except (msgspec.DecodeError, RecursionError, ValueError) as problem:
         start = " ".join(body[:200].decode("utf-8", "replace").split())
         raise ContractError(f"The answer is not JSON: {str(problem)[:200]}. It starts: {start!r}") from None
+
+
+def convert(value: Any, kind: Any, what: str) -> Any:
+    """Decoded JSON of a venue as a typed value, where numbers and flags may be texts.
+
+    ContractError with the path of a wrong value.
+    """
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as problem:
+        raise ContractError(f"{what} is not of its form: {problem}.") from None
+
+
+def prints(tokens: Sequence[Token], ts: Sequence[int], values: Mapping[str, Sequence[object]]) -> Trades:
+    """Prints by rows, in the order of time, from the token, time [microseconds UTC] and values of each."""
+    place = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    columns = {name: np.array(v, float if name in ("price", "size") else object) for name, v in values.items()}
+    return Trades.of([*place], np.array([place[t] for t in tokens], np.int64), np.array(ts, np.int64), columns)
 
 
 @contextmanager

@@ -1,0 +1,283 @@
+"""What answers of Kalshi mean: records, candles, trades and order books.
+
+The functions take decoded JSON, of a live answer or of a file. Prices are dollars as texts, under names with or without
+a suffix; whole numbers, as older files have them, are cents. The tokens of a market are ``TICKER:yes`` and
+``TICKER:no``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from marketdata.errors import ContractError
+from marketdata.points.columns import Books, Floats, Ints, Series, Token, Trades
+from marketdata.points.schema import BBO
+from marketdata.times import SECOND, parse_iso, to_text
+from marketdata.wire.decode import convert, prints
+
+Price = Literal["mid", "last", "mean"]
+_OUTCOMES = {"yes": "Yes", "no": "No"}
+_OVER = ("closed", "determined", "disputed", "amended", "finalized", "settled")
+_FINAL = ("finalized", "settled")
+_CENTS = 100
+_DIGITS = 6  # of a price in dollars
+_MARKET_NAMES = {"ticker": "id", "title": "question", "open_time": "start_date", "close_time": "end_date",
+                 "settlement_ts": "resolved_at", "created_time": "created_at", "updated_time": "updated_at",
+                 "rules_primary": "description", "status": "venue_status", "event_ticker": "event_id",
+                 "series_ticker": "series_id", "mutually_exclusive": "exclusive"}  # fmt: skip
+_DATES = ("start_date", "end_date", "resolved_at", "created_at", "updated_at")
+
+_Number = int | float | str | None
+
+
+class _Market(msgspec.Struct):
+    ticker: str
+    status: str | None = None
+    result: str | None = None
+    settlement_value_dollars: float | None = None
+    settlement_value: _Number = None
+
+
+class _Ohlc(msgspec.Struct):
+    """The prices of one side, or of the trades, of a candle."""
+
+    close_dollars: float | None = None
+    close: _Number = None
+    mean_dollars: float | None = None
+    mean: _Number = None
+
+
+class _Candle(msgspec.Struct):
+    end_period_ts: int
+    yes_bid: _Ohlc | None = None
+    yes_ask: _Ohlc | None = None
+    price: _Ohlc | None = None
+    volume_fp: float | None = None
+    volume: float | None = None
+    open_interest_fp: float | None = None
+    open_interest: float | None = None
+
+
+class _Trade(msgspec.Struct):
+    trade_id: str
+    ticker: str
+    created_time: str
+    count_fp: float | None = None
+    count: float | None = None
+    yes_price_dollars: float | None = None
+    yes_price: _Number = None
+    no_price_dollars: float | None = None
+    no_price: _Number = None
+    taker_outcome_side: Literal["yes", "no"] | None = None
+    taker_side: Literal["yes", "no"] | None = None
+
+
+class Candles(NamedTuple):
+    """The ends of the periods [microseconds UTC] of a market's candles, and what they closed with; NaN: nothing.
+
+    ``bid`` and ``ask`` are quotes of Yes, ``last`` and ``mean`` prices of its trades, volumes are contracts.
+    """
+
+    end: Ints
+    bid: Floats
+    ask: Floats
+    last: Floats
+    mean: Floats
+    volume: Floats
+    open_interest: Floats
+
+    def prices(self, ticker: str, width: int, price: Price = "mid") -> Series:
+        """Prices of both tokens at the start of each period."""
+        values = {"mid": (self.bid + self.ask) / 2, "last": self.last, "mean": self.mean}[price]
+        return self._of_both(ticker, width, {"price": (values, _other(values))})
+
+    def quotes(self, ticker: str, width: int) -> Series:
+        """Best bid and ask of both tokens, of unknown size."""
+        bids, asks = (self.bid, _other(self.ask)), (self.ask, _other(self.bid))
+        unknown = [np.full(len(self.end), np.nan)] * 2
+        pairs = [*zip(bids, asks, strict=True)]
+        mids, spreads = [(bid + ask) / 2 for bid, ask in pairs], [ask - bid for bid, ask in pairs]
+        columns = (bids, unknown, asks, unknown, mids, spreads)
+        return self._of_both(ticker, width, dict(zip(BBO[4:], columns, strict=True)))
+
+    def metrics(self, ticker: str, width: int) -> Series:
+        """Volume and open interest [contracts], and the spread of the closes; liquidity is not known."""
+        spread, unknown = np.round(self.ask - self.bid, _DIGITS), np.full(len(self.end), np.nan)
+        values = {"volume": self.volume, "liquidity": unknown, "spread": spread, "open_interest": self.open_interest}
+        bounds = np.array([0, len(self.end)], np.int64)
+        return Series((), bounds, self.end - width, values).with_tokens([Token(ticker)], bounds)
+
+    def _of_both(self, ticker: str, width: int, values: Mapping[str, Sequence[Floats]]) -> Series:
+        bounds = np.arange(3, dtype=np.int64) * len(self.end)
+        both = {name: np.concatenate(pair) for name, pair in values.items()}
+        return Series((), bounds, np.tile(self.end - width, 2), both).with_tokens(tokens_of(ticker), bounds)
+
+
+def tokens_of(ticker: str) -> list[Token]:
+    """Yes and No of a market."""
+    return [Token(ticker, f"{ticker}:{side}", label) for side, label in _OUTCOMES.items()]
+
+
+def market(
+    row: Mapping[str, Any], event: Mapping[str, Any] | None = None, series: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The record of a market; ``event`` and ``series`` are answers about those that it belongs to, if known.
+
+    ``payoffs`` are there once the market is final: 1 and 0 by the result, or what a scalar market paid.
+    """
+    got = convert(row, _Market, f"The market {row.get('ticker')}")
+    out = _renamed({**_group_facts(event, series), **row})
+    paid = _payoffs(got)
+    tokens = [{"id": token.token_id, "label": token.token_label} for token in tokens_of(got.ticker)]
+    won = tokens[paid.index(1.0)] if paid and 1.0 in paid else {}
+    state = "resolved" if paid else "closed" if got.status in _OVER else got.status
+    names = {"resolved_token_id": won.get("id"), "resolved_token_label": won.get("label"), "payoffs": paid}
+    closed_at = out.get("end_date") if got.status in _OVER else None
+    groups = {f"{name}_slug": out[f"{name}_id"] for name in ("event", "series") if f"{name}_id" in out}
+    known = {"slug": got.ticker, "status": state, "closed_at": closed_at, "tokens": tokens}
+    return {**out, **known, **groups, **names}
+
+
+def event(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The record of an event, without its markets."""
+    out = {name: value for name, value in row.items() if name not in ("markets", "event_ticker", "title")}
+    out = _renamed({**_group_facts(None, series), **out})
+    if "series_id" in out:
+        out["series_slug"] = out["series_id"]
+    return {"id": row.get("event_ticker"), "slug": row.get("event_ticker"), "title": row.get("title"), **out}
+
+
+def series(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a series."""
+    return {**row, "id": row.get("ticker"), "slug": row.get("ticker")}
+
+
+def markets_of(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The records of the markets inside an event."""
+    return [market(one, row, series) for one in row.get("markets") or ()]
+
+
+def candles(rows: Sequence[Mapping[str, Any]]) -> Candles:
+    """The candles of a market, oldest first. A bid of 0 and an ask of 1 are no quotes: that side is empty."""
+    got = sorted(convert(rows, list[_Candle], "The list of candles"), key=lambda candle: candle.end_period_ts)
+    none = _Ohlc()
+    bids, asks, prices = ([getattr(c, name) or none for c in got] for name in ("yes_bid", "yes_ask", "price"))
+    bid, ask, last = (np.array([_dollars(p, "close") for p in side], float) for side in (bids, asks, prices))
+    volume, interest = (
+        [_first(getattr(c, f"{n}_fp"), getattr(c, n)) for c in got] for n in ("volume", "open_interest")
+    )
+    bid[bid == 0], ask[ask == 1] = np.nan, np.nan
+    return Candles(
+        np.array([candle.end_period_ts for candle in got], np.int64) * SECOND,
+        bid, ask, last, np.array([_dollars(p, "mean") for p in prices], float),
+        np.array(volume, float), np.array(interest, float),
+    )  # fmt: skip
+
+
+def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
+    """Prints, newest first or oldest first: what the taker bought, Yes or No. Without a side they are of Yes."""
+    got = convert(rows, list[_Trade], "The list of trades")
+    times = [_time(trade.created_time) for trade in got]
+    if times and times[0] > times[-1]:
+        got, times = got[::-1], times[::-1]
+    sides = [trade.taker_outcome_side or trade.taker_side for trade in got]
+    bought = [side or "yes" for side in sides]
+    return prints(
+        [Token(t.ticker, f"{t.ticker}:{side}", _OUTCOMES[side]) for t, side in zip(got, bought, strict=True)],
+        times,
+        {
+            "side": ["buy" if side else None for side in sides],
+            "price": [_paid(trade, side) for trade, side in zip(got, bought, strict=True)],
+            "size": [_first(trade.count_fp, trade.count) for trade in got],
+            "trade_id": [trade.trade_id for trade in got],
+        },
+    )
+
+
+def books(answer: Mapping[str, Any], ticker: str, ts: int) -> Books:
+    """The books of both tokens from the bids of each: an ask of one at p is a bid of the other at 1 - p."""
+    top = answer.get("orderbook_fp") or answer.get("orderbook") or answer
+    bids = {}
+    for side in _OUTCOMES:
+        levels = convert(top.get(f"{side}_dollars") or [], list[tuple[float, float]], f"The book of {ticker}")
+        cents = [] if levels else convert(top.get(side) or [], list[tuple[_Number, float]], f"The book of {ticker}")
+        levels = levels or [(_scaled(price), size) for price, size in cents]
+        bids[side] = sorted(((price, size) for price, size in levels if size > 0), reverse=True)
+    sides = []
+    for side, other in (("yes", "no"), ("no", "yes")):
+        sides += [bids[side], [(round(1 - price, _DIGITS), size) for price, size in bids[other]]]
+    flat = np.array([level for side in sides for level in side], float).reshape(-1, 2)
+    counts, times = np.array([*map(len, sides)], np.int64), np.full(2, ts, np.int64)
+    return Books.of_levels(tokens_of(ticker), np.arange(3), times, counts, flat[:, 0], flat[:, 1])
+
+
+def cutoff(answer: Mapping[str, Any]) -> int:
+    """The time before which a settled market is archived [microseconds UTC]."""
+    return _time(convert(answer, dict[str, Any], "The cutoff").get("market_settled_ts"))
+
+
+def _group_facts(event: Mapping[str, Any] | None, series: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is known of a market by its event and series."""
+    facts = {name: (series or {}).get(name) for name in ("fee_type", "fee_multiplier", "tags")}
+    facts["series_ticker"] = (series or {}).get("ticker")
+    facts |= {name: (event or {}).get(name) for name in ("series_ticker", "mutually_exclusive", "category") if event}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    out = {_MARKET_NAMES.get(name, name): value for name, value in row.items()}
+    for name in _DATES:
+        with suppress(KeyError, TypeError, ValueError):  # what is no time stays as it came
+            out[name] = to_text(parse_iso(out[name]))
+    return out
+
+
+def _payoffs(got: _Market) -> list[float] | None:
+    """What Yes and No paid [USD], None while that is not final."""
+    if got.status not in _FINAL:
+        return None
+    if got.result in _OUTCOMES:
+        return [float(got.result == side) for side in _OUTCOMES]
+    paid = _dollars(got, "settlement_value")
+    return [paid, round(1 - paid, _DIGITS)] if got.result == "scalar" and not np.isnan(paid) else None
+
+
+def _dollars(row: msgspec.Struct, name: str) -> float:
+    """A price under its name with or without the suffix [USD]."""
+    with_suffix = getattr(row, f"{name}_dollars")
+    return float(with_suffix) if with_suffix is not None else _scaled(getattr(row, name))
+
+
+def _paid(trade: _Trade, side: str) -> float:
+    """The price of the side that was bought, which older rows state for Yes alone."""
+    price = _dollars(trade, f"{side}_price")
+    return round(1 - _dollars(trade, "yes_price"), _DIGITS) if np.isnan(price) and side == "no" else price
+
+
+def _scaled(value: _Number) -> float:
+    """Dollars of a text or a fraction, and of a whole number, which is cents."""
+    try:
+        return np.nan if value is None else value / _CENTS if isinstance(value, int) else float(value)
+    except ValueError:
+        raise ContractError(f"A price is {value!r}; prices are dollars as text, or whole cents.") from None
+
+
+def _first(*values: float | None) -> float:
+    return next((value for value in values if value is not None), np.nan)
+
+
+def _other(values: Floats) -> Floats:
+    """The price of No where this is the price of Yes."""
+    return np.round(1 - values, _DIGITS)
+
+
+def _time(text: Any) -> int:
+    try:
+        return parse_iso(text)
+    except (TypeError, ValueError) as problem:
+        raise ContractError(f"A time of Kalshi cannot be read: {problem}.") from None

@@ -1,0 +1,286 @@
+"""What answers of Polymarket mean: records, price histories, trades, books and resolutions.
+
+The functions take decoded JSON, of a live answer or of a file. A market is named by its condition id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from marketdata.errors import ContractError
+from marketdata.points.columns import Books, Floats, Ints, Token, Trades
+from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.times import SECOND, parse_iso, to_text, unix_micros
+from marketdata.wire.decode import convert, prints
+
+_MARKET_NAMES = {
+    "market_slug": "slug", "startDate": "start_date", "endDate": "end_date", "end_date_iso": "end_date",
+    "closedTime": "closed_at", "createdAt": "created_at", "updatedAt": "updated_at", "conditionId": "condition_id",
+    "clobTokenIds": "token_ids", "positionIds": "token_ids", "outcomePrices": "outcome_prices",
+    "umaResolutionStatus": "resolution_status", "resolutionStatus": "resolution_status", "seriesSlug": "series_slug",
+}  # fmt: skip
+_TRADE_NAMES = {
+    "asset": "token_id", "conditionId": "condition_id", "outcomeIndex": "outcome_index",
+    "transactionHash": "transaction_hash",
+}  # fmt: skip
+_DATES = ("start_date", "end_date", "closed_at", "created_at", "updated_at")
+_NUMBERS = ("volume", "liquidity")  # texts of numbers, which sort as texts
+_SIDES = {"BUY": "buy", "SELL": "sell"}
+_MILLIONTHS = 1_000_000
+_NO_LABEL = 999  # the outcome_index of a trade whose outcome is not known
+
+
+class _Group(msgspec.Struct):
+    """An event, series or tag inside another record."""
+
+    id: str | int | None = None
+    slug: str | None = None
+    label: str | None = None
+    series_slug: str | None = msgspec.field(default=None, name="seriesSlug")
+
+
+class _ClobToken(msgspec.Struct):
+    token_id: str
+    outcome: str | None = None
+    winner: bool | None = None
+
+
+class _Market(msgspec.Struct):
+    """What is read of a market; ``events``, ``tags`` and ``series`` are of an event as well."""
+
+    id: str | int | None = None
+    condition_id: str | None = None
+    closed: bool | None = None
+    active: bool | None = None
+    resolution_status: str | None = None
+    outcomes: list[str] | str | None = None
+    token_ids: list[str | int] | str | None = None
+    outcome_prices: list[float] | str | None = None
+    tokens: list[_ClobToken] | None = None
+    events: list[_Group] | None = None
+    series: list[_Group] | None = None
+    tags: list[_Group | str] | None = None
+
+
+class _Resolution(msgspec.Struct):
+    status: str | None = None
+    payouts: list[int] | None = None
+    resolved_at: str | None = None
+
+
+class _Bucket(msgspec.Struct):
+    timestamp: int
+    price: float
+    resolution_seconds: int | None = None
+
+
+class _Moment(msgspec.Struct):
+    t: int
+    p: float
+
+
+class _Trade(msgspec.Struct):
+    side: Literal["BUY", "SELL"]
+    token_id: str
+    condition_id: str
+    size: float
+    price: float
+    timestamp: int
+    outcome: str | None = None
+    outcome_index: int | None = None
+    transaction_hash: str | None = None
+
+
+class _Level(msgspec.Struct):
+    price: float
+    size: float
+
+
+class _Book(msgspec.Struct):
+    market: str
+    asset_id: str
+    timestamp: int
+    bids: list[_Level]
+    asks: list[_Level]
+    hash: str | None = None
+    tick_size: float | None = None
+    last_trade_price: float | None = None
+
+
+class History(NamedTuple):
+    """Times [microseconds UTC] and prices of a token, oldest first."""
+
+    ts: Ints
+    price: Floats
+
+
+def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The record of a market of Gamma or the CLOB; ``event`` is the one that contains it.
+
+    It has a winner, or ``payoffs`` of a void market, only where the venue says that the market is closed and resolved.
+    """
+    out = _renamed(row)
+    got = convert(out, _Market, f"The market {row.get('slug') or row.get('id')}")
+    number = None if got.id is None else str(got.id)
+    if not (name := got.condition_id or number):
+        raise ContractError("A market has neither a conditionId nor an id.")
+    if got.tokens is not None:
+        tokens = [{"id": token.token_id, "label": token.outcome} for token in got.tokens]
+    else:
+        ids, labels = _listed(got.token_ids, name), _listed(got.outcomes, name)
+        if ids and len(ids) != len(labels):
+            raise ContractError(f"The market {name} has {len(ids)} tokens and {len(labels)} outcomes.")
+        tokens = [{"id": str(token), "label": label} for token, label in zip(ids, labels, strict=False)]
+    state = "closed" if got.closed else "active" if got.active is not False else "inactive"
+    out |= {"id": name, "gamma_id": number, "status": state, "tokens": tokens, **_parents(got, event)}
+    for read in ("condition_id", "token_ids", "outcomes", "outcome_prices", "events"):
+        out.pop(read, None)
+    return with_payoffs(out, _payoffs(got, name))
+
+
+def with_payoffs(record: dict[str, Any], payoffs: Sequence[float] | None) -> dict[str, Any]:
+    """The record with what each of its tokens paid, and the winner if one token paid all; None: not resolved."""
+    known = payoffs is not None and len(payoffs) == len(record["tokens"])
+    won = record["tokens"][payoffs.index(1.0)] if known and payoffs and 1.0 in payoffs else {}
+    names = {"resolved_token_id": won.get("id"), "resolved_token_label": won.get("label")}
+    return {**record, **names, "payoffs": list(payoffs or ()) or None, **({"status": "resolved"} if known else {})}
+
+
+def event(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of an event, or of a series, without its markets."""
+    out = _renamed(row)
+    got = convert(out, _Market, f"The event {row.get('slug') or row.get('id')}")
+    state = "closed" if got.closed else "active" if got.active is not False else "inactive"
+    out |= {"id": None if got.id is None else str(got.id), "status": state, **_parents(got, None)}
+    return {name: value for name, value in out.items() if name not in ("markets", "events", "series")}
+
+
+def markets_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The records of the markets inside an event."""
+    return [market(one, row) for one in row.get("markets") or ()]
+
+
+def resolution(row: Mapping[str, Any]) -> tuple[list[float] | None, str | None]:
+    """What each outcome paid [USD], None as long as it is not final, and when that was known."""
+    got = convert(row, _Resolution, f"The resolution of {row.get('condition_id')}")
+    is_final = got.status == "resolved" and got.payouts and sum(got.payouts) == _MILLIONTHS
+    return ([paid / _MILLIONTHS for paid in got.payouts] if is_final else None), got.resolved_at
+
+
+def prices(answer: Any, token_id: str | None = None) -> dict[str | None, History]:
+    """The histories of an answer by token, which a list does not name: that one is of ``token_id``.
+
+    Single ticks and the payout at the end of a history, which are no buckets, are left out.
+    """
+    top = answer.get("data", answer.get("history", answer)) if isinstance(answer, Mapping) else answer
+    histories = top if isinstance(top, Mapping) else {token_id: top}
+    out = {}
+    for token, points in histories.items():
+        is_bucket = bool(points) and isinstance(points[0], Mapping) and "timestamp" in points[0]
+        got = convert(points, list[_Bucket] if is_bucket else list[_Moment], f"The history of prices of {token}")
+        pairs = [(p.timestamp, p.price) for p in got if p.resolution_seconds != 0] if is_bucket else [
+            (p.t, p.p) for p in got
+        ]  # fmt: skip
+        ts = np.array([t for t, _ in pairs], np.int64) * SECOND
+        order = np.argsort(ts, kind="stable")
+        out[token] = History(ts[order], np.array([price for _, price in pairs], np.float64)[order])
+    return out
+
+
+def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
+    """Prints of the Data API, newest first or oldest first; rows of an activity that are no trade are left out."""
+    named = [
+        {_TRADE_NAMES.get(name, name): value for name, value in row.items()}
+        for row in rows
+        if str(row.get("type") or "TRADE").upper() == "TRADE"
+    ]
+    got = convert(named, list[_Trade], "The list of trades")
+    got = got[::-1] if got and got[0].timestamp > got[-1].timestamp else got
+    labels = [t.outcome if t.outcome and t.outcome_index != _NO_LABEL else None for t in got]
+    return prints(
+        [Token(t.condition_id, t.token_id, label) for t, label in zip(got, labels, strict=True)],
+        [t.timestamp * SECOND for t in got],
+        {
+            "side": [_SIDES[t.side] for t in got],
+            "price": [t.price for t in got],
+            "size": [t.size for t in got],
+            "transaction_hash": [t.transaction_hash for t in got],
+        },
+    )
+
+
+def books(rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str | None] | None = None) -> Books:
+    """The books of an answer, which has the best level last, each at its own time; ``labels`` are by token."""
+    got = convert(rows, list[_Book], "The list of books")
+    tokens = [Token(book.market, book.asset_id, (labels or {}).get(book.asset_id)) for book in got]
+    sides = [
+        sorted((level.price * sign, level.size) for level in levels if level.size > 0)
+        for book in got
+        for levels, sign in ((book.bids, -1), (book.asks, 1))
+    ]
+    flat = np.array([level for side in sides for level in side], float).reshape(-1, 2)
+    values = {
+        name: np.array([getattr(book, name) for book in got], object if kind == "text" else float)
+        for name, kind in SNAPSHOT_FIELDS.items()
+        if any(getattr(book, name) is not None for book in got)
+    }
+    ts, counts = (
+        np.array(numbers, np.int64) for numbers in ([unix_micros(b.timestamp) for b in got], [*map(len, sides)])
+    )
+    out = Books.of_levels((), np.zeros(1, np.int64), ts, counts, abs(flat[:, 0]), flat[:, 1], values)
+    return out.grouped(tokens, np.arange(len(tokens))).sort()
+
+
+def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row under the names of the records here, times as ISO texts."""
+    out = {_MARKET_NAMES.get(name, name): value for name, value in row.items()}
+    for name in _DATES:
+        with suppress(KeyError, TypeError, ValueError):  # what is no time stays as it came
+            out[name] = to_text(parse_iso(out[name]))
+    for name in _NUMBERS:
+        with suppress(KeyError, TypeError, ValueError):
+            out[name] = float(out[name])
+    return out
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    """A list, which some answers have as JSON inside of a text."""
+    if not isinstance(value, str):
+        return value or []
+    with suppress(msgspec.DecodeError):
+        if isinstance(got := msgspec.json.decode(value or "[]"), list):
+            return got
+    raise ContractError(f"The market {name} has the text {value[:80]!r} where a list of JSON belongs.")
+
+
+def _parents(got: _Market, event: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The event, series and topics of a market or event, as far as known."""
+    around = got if event is None else convert(event, _Market, f"The event {event.get('slug')}")
+    parent = convert(event, _Group, "The event") if event is not None else next(iter(got.events or ()), None)
+    series = next(iter(around.series or ()), None) or _Group(slug=None if parent is None else parent.series_slug)
+    out: dict[str, Any] = {}
+    if parent is not None:
+        out |= {"event_id": None if parent.id is None else str(parent.id), "event_slug": parent.slug}
+    if series.slug is not None:
+        out |= {"series_id": None if series.id is None else str(series.id), "series_slug": series.slug}
+    if (tags := got.tags or around.tags) is not None:
+        out["tags"] = [tag if isinstance(tag, str) else tag.slug or tag.label for tag in tags]
+    return out
+
+
+def _payoffs(got: _Market, name: str) -> list[float] | None:
+    """What each token of a market paid, None while that is not final: prices alone prove nothing."""
+    if got.tokens is not None:
+        won = [float(token.winner is True) for token in got.tokens]
+        return won if got.closed and sum(won) == 1 else None
+    try:
+        paid = [float(price) for price in _listed(got.outcome_prices, name)]
+    except (TypeError, ValueError):
+        raise ContractError(f"The market {name} has outcomePrices that are no numbers.") from None
+    is_final = got.closed and got.resolution_status == "resolved"
+    return paid if is_final and (paid == [0.5, 0.5] or sorted(paid) == [*[0.0] * (len(paid) - 1), 1.0]) else None

@@ -1,0 +1,120 @@
+"""Answers of Polymarket: every known form of a record, a history, a trade and a book, and what each means."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import marketdata as md
+from marketdata.errors import ContractError
+from marketdata.tidy import records
+from marketdata.wire import polymarket
+
+CONDITION = "0x" + "ab" * 31  # a combo has 62 digits
+IDS = ["7" * 77, "8" * 77]
+V1: dict[str, Any] = {
+    "id": "689015", "conditionId": CONDITION, "slug": "rain", "question": "Rain?", "volume": "100.5",
+    "closedTime": "2026-06-04 00:34:19+00", "events": [{"id": "9", "slug": "weather"}],
+}  # fmt: skip
+
+
+@given(
+    st.sampled_from([True, False, "true", "false", None]),
+    st.sampled_from(["resolved", "proposed", "active", None]),
+    st.sampled_from([["0", "1"], ["1", "0"], ["0.5", "0.5"], ["0.9995", "0.0005"], ["1", "1"], [], None]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_winner_needs_a_final_state_and_exact_prices(
+    closed: Any, state: str | None, prices: list[str] | None, is_v2: bool, is_text: bool
+) -> None:
+    """A market is resolved if it is closed, its state says resolved, and prices are 0 and 1, or 0.5 each."""
+    lists = {"outcomes": ["Yes", "No"], "outcomePrices": prices, "positionIds" if is_v2 else "clobTokenIds": IDS}
+    row = V1 | {name: json.dumps(v) if is_text and v is not None else v for name, v in lists.items()}
+    row |= {"closed": closed, "resolutionStatus" if is_v2 else "umaResolutionStatus": state}
+    record = polymarket.market({name: value for name, value in row.items() if value is not None})
+    is_final = closed in (True, "true") and state == "resolved"
+    paid = {"0": 0.0, "1": 1.0, "0.5": 0.5}
+    is_exact = prices in (["0", "1"], ["1", "0"], ["0.5", "0.5"])
+    expected = [paid[one] for one in prices] if prices and is_final and is_exact else None
+    assert record["payoffs"] == expected
+    assert record["resolved_token_id"] == (IDS[expected.index(1)] if expected and 1 in expected else None)
+    assert [(token["id"], token["label"]) for token in record["tokens"]] == [(IDS[0], "Yes"), (IDS[1], "No")]
+    assert (record["id"], record["gamma_id"], record["event_slug"]) == (CONDITION, "689015", "weather")
+    assert (record["closed_at"], record["volume"]) == ("2026-06-04T00:34:19Z", 100.5)
+    frame = records.to_frame("markets", [record], "polars")
+    assert md.outcomes(frame)["payoff"].to_list() == (expected or [None, None])
+
+
+def test_records_of_the_clob_and_of_events_mean_the_same() -> None:
+    """tokens[].winner names the winner of a closed market; a market inside an event knows its event and topics."""
+    tokens = [{"token_id": i, "outcome": o, "winner": o == "No"} for i, o in zip(IDS, ["Yes", "No"], strict=True)]
+    row = {"condition_id": CONDITION, "market_slug": "rain", "closed": True, "tokens": tokens}
+    assert polymarket.market(row)["payoffs"] == [0.0, 1.0]
+    assert polymarket.market({**row, "closed": False})["payoffs"] is None
+    event = {"id": 9, "slug": "weather", "seriesSlug": "daily", "tags": [{"id": "1", "slug": "sun"}], "markets": [V1]}
+    (record,) = polymarket.markets_of(event)
+    assert (record["event_id"], record["series_slug"], record["tags"]) == ("9", "daily", ["sun"])
+    assert polymarket.event(event)["series_slug"] == "daily"
+    assert polymarket.resolution({"status": "resolved", "payouts": [500000, 500000]})[0] == [0.5, 0.5]
+    assert polymarket.resolution({"status": "proposed", "payouts": [1000000, 0]})[0] is None
+
+
+def test_histories_have_the_same_points_in_every_form() -> None:
+    """A list, an object and an object by token are read alike; settlement points and ticks are no buckets."""
+    moments = [{"t": 60, "p": 0.25}, {"t": 120, "p": 0.5}]
+    buckets = [{"timestamp": m["t"], "price": m["p"], "resolution_seconds": 60} for m in moments]
+    buckets += [{"timestamp": 180, "price": 1, "resolution_seconds": 0}]
+    for answer in (moments, {"history": moments}, {"history": {"7": moments}}, {"7": moments}, {"data": buckets}):
+        ((token, history),) = polymarket.prices(answer, "7").items()
+        assert token == "7"
+        assert history.ts.tolist() == [60_000_000, 120_000_000]
+        assert history.price.tolist() == [0.25, 0.5]
+    assert not len(polymarket.prices({"history": []}, "7")["7"].ts)
+
+
+def test_trades_and_books_keep_what_the_venue_said() -> None:
+    """Equal fills of one transaction stay two, an unknown outcome has no label, and the best level comes first."""
+    fill = {"side": "SELL", "token_id": "7", "condition_id": "0x1", "size": "2", "price": 0.5, "outcome": "Yes",
+            "transaction_hash": "0xa"}  # fmt: skip
+    rows = [fill | {"timestamp": 9, "outcome_index": 999}, fill | {"timestamp": 5}, fill | {"timestamp": 5}]
+    trades = polymarket.trades(rows)
+    assert (trades.ts // 10**6).tolist() == [5, 5, 9]
+    assert trades.values["side"].tolist() == ["sell"] * 3
+    level = {"price": "0.25", "size": "4"}
+    book = {
+        "market": "0x1",
+        "asset_id": "7",
+        "timestamp": "1786483975529",
+        "hash": "ff",
+        "tick_size": "0.01",
+        "bids": [{"price": "0.1", "size": "1"}, level, level | {"price": "0.2", "size": "0"}],
+        "asks": [],
+    }
+    books = polymarket.books([book], {"7": "Yes"})
+    assert (books.bids.best.tolist(), books.bids.counts.tolist(), books.asks.counts.tolist()) == ([0.25], [2], [0])
+    assert (books.tokens[0].token_label, books.ts.tolist()) == ("Yes", [1786483975529000])
+    assert books.values["tick_size"].tolist() == [0.01]
+    assert np.isnan(books.asks.best).all()
+
+
+@pytest.mark.parametrize(
+    ("read", "wrong", "path"),
+    [
+        (polymarket.market, {"slug": "rain"}, "conditionId"),
+        (polymarket.market, V1 | {"outcomes": "[Yes"}, "Yes"),
+        (polymarket.market, V1 | {"outcomes": '["Yes"]', "clobTokenIds": json.dumps(IDS)}, "2 tokens and 1 outcomes"),
+        (polymarket.market, V1 | {"closed": "perhaps"}, r"\$.closed"),
+        (polymarket.prices, {"history": [{"t": 1, "p": None}]}, r"\$\[0\].p"),
+        (polymarket.trades, [{"side": "BUY"}], r"\$\[0\]"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_path(read: Any, wrong: Any, path: str) -> None:
+    """What is off the form is a ContractError that says where."""
+    with pytest.raises(ContractError, match=path):
+        read(wrong)
