@@ -10,6 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from marketdata.registration import install
+
 __version__ = "0.1.0"
 
 # Type checkers and this module read the names from the stub, so each is listed only once. A name is loaded on first
@@ -55,6 +57,9 @@ class _NotInstalled:
 
     def __repr__(self) -> str:
         return f"<{self.__doc__}>"
+
+
+install()
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,6 @@ from marketdata import display
 from marketdata.adapters.dispatch import F, names_of
 from marketdata.errors import NotTidyError
 from marketdata.points.arguments import P
-from marketdata.points.columns import Data
 from marketdata.points.measures import MEASURES
 from marketdata.points.schema import Kind, kind_of
 from marketdata.tidy import (
@@ -19,7 +18,6 @@ from marketdata.tidy import (
     cross_token,
     event_windows,
     forward,
-    frames,
     measures,
     outcomes,
     quality,
@@ -177,49 +175,8 @@ class Plots(_Suggestions):
             setattr(self, name, MethodType(getattr(plot, name), frame))
 
 
-def register_pandas() -> None:
-    """Give every pandas DataFrame its ``.md``."""
-    import pandas as pd
-
-    if getattr(pd.DataFrame, "md", None) is not Accessor:
-        pd.api.extensions.register_dataframe_accessor("md")(Accessor)
-
-
-def register_polars() -> None:
-    """Give every polars DataFrame and LazyFrame its ``.md``."""
-    import polars as pl
-
-    for kind, register in (
-        (pl.DataFrame, pl.api.register_dataframe_namespace),
-        (pl.LazyFrame, pl.api.register_lazyframe_namespace),
-    ):
-        if not hasattr(kind, "md"):
-            register("md")(Accessor)
-
-
-def register_dask() -> None:
-    """Give every Dask DataFrame its ``.md``."""
-    import dask.dataframe as dd
-    from dask.dataframe import extensions
-
-    untyped: Any = extensions
-    if getattr(dd.DataFrame, "md", None) is not Accessor:
-        untyped.register_dataframe_accessor("md")(Accessor)
-
-
-def to_frame(columns: Data, frame: frames.FrameKind, report: Report | None = None) -> Any:
-    """A tidy frame of columns that has ``.md``, whether or not `md` was registered before."""
-    register(frame)
-    return carry(frames.to_frame(columns, frame), report)
-
-
 def carry(frame: Any, report: Report | None) -> Any:
     """The frame, whose ``.md.report`` is this one; copies of the frame have none."""
     # pandas takes other attributes for columns.
     object.__setattr__(frame, _REPORT, report)
     return frame
-
-
-def register(frame: frames.FrameKind) -> None:
-    """Give the frames of one kind their ``.md``."""
-    (register_pandas if frames.frame_kind(frame) == "pandas" else register_polars)()

@@ -1,7 +1,5 @@
-"""``import marketdata.pandas`` registers ``pandas.DataFrame.md``."""
+"""``import marketdata.pandas`` loads pandas, whose frames have ``.md``."""
 
 from __future__ import annotations
 
-from marketdata.accessor import register_pandas
-
-register_pandas()
+import pandas as pandas  # noqa: PLC0414 to be loaded

@@ -1,7 +1,5 @@
-"""``import marketdata.polars`` registers ``polars.DataFrame.md`` and ``polars.LazyFrame.md``."""
+"""``import marketdata.polars`` loads polars, whose frames have ``.md``."""
 
 from __future__ import annotations
 
-from marketdata.accessor import register_polars
-
-register_polars()
+import polars as polars  # noqa: PLC0414 to be loaded

@@ -5,7 +5,8 @@ From top to bottom; a module imports its own layer and lower ones::
     cli
     marketdata/__init__            public names, loaded on first use
     service  testing  mcp
-    pandas  polars  dask           registration of df.md
+    registration                   df.md, once a frame library is imported
+    pandas  polars                 import a library that has df.md
     simulation
     client  archive
     typing                         names of frames for annotations
@@ -55,7 +56,7 @@ LAYERS = (
     ("typing",),
     ("client", "archive"),
     ("simulation",),
-    ("pandas", "polars", "dask"),
+    ("registration", "pandas", "polars"),
     ("service", "testing", "mcp"),
     ("marketdata",),
     ("cli",),
@@ -65,7 +66,7 @@ FORBIDDEN = {
     "tidy": {"fetch"},
     "client": {"archive"},
     "archive": {"client", "fetch"},
-    "service": {"client", "fetch", "accessor", "plot", "simulation", "pandas", "polars", "dask"},
+    "service": {"client", "fetch", "accessor", "plot", "simulation", "registration"},
 }
 HEAVY = ("pandas", "polars", "pyarrow", "fastapi", "deltalake", "matplotlib")
 
@@ -116,11 +117,26 @@ def test_there_is_no_import_cycle(imports: dict[str, set[str]]) -> None:
     TopologicalSorter({module: names & PATHS.keys() for module, names in imports.items()}).prepare()
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    """``import marketdata`` loads no frame library, no Delta Lake, no web framework and no chart library."""
-    code = f"import sys, marketdata; print([m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+FIRST_IMPORTS = f"""
+import sys
+import pandas
+own = pandas.__spec__.loader
+before = set(sys.modules)
+import marketdata
+print([name for name in {HEAVY!r} if name in sys.modules.keys() - before])
+import polars
+print([name for name in ("marketdata.accessor", "marketdata.tidy") if name in sys.modules])
+print(type(polars.__loader__) is type(polars.__spec__.loader) is type(own))
+lines = {{"ts": ["2026-01-01"], "market_id": ["m"], "token_id": ["t"], "token_label": ["Yes"], "price": [0.5]}}
+for kind in (pandas.DataFrame, polars.DataFrame, polars.LazyFrame):
+    print("resample" in dir(kind(lines).md), kind.md is marketdata.Accessor)
+"""
+
+
+def test_importing_the_package_loads_nothing_heavy_and_frames_have_methods() -> None:
+    """Only libraries that the user imports are loaded, before or after this package, and their frames have ``.md``."""
+    done = subprocess.run([sys.executable, "-c", FIRST_IMPORTS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "[]", "True", *["True True"] * 3]
 
 
 def test_rules_and_functions_know_no_library(imports: dict[str, set[str]]) -> None:

@@ -11,8 +11,6 @@ import polars as pl
 import pytest
 
 import marketdata as md
-import marketdata.pandas
-import marketdata.polars
 from marketdata.accessor import Accessor
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,15 +54,6 @@ def test_a_shell_completes_frames_of_the_archive(local_archive: md.Archive) -> N
         offered = {c.text for text in ("books.md.res", "md.sim") for c in completer.completions(text, len(text))}
     assert any("resample" in text for text in offered), offered
     assert any("simulate" in text for text in offered), offered
-
-
-def test_every_frame_that_is_returned_has_the_methods(local_archive, local_service, monkeypatch) -> None:
-    """Frames of listings, coverage and verification have `.md` where nothing registered it before."""
-    for kind in (pd.DataFrame, pl.DataFrame, pl.LazyFrame):
-        monkeypatch.delattr(kind, "md")
-    for kind in ("pandas", "polars"):
-        assert md.Archive(local_archive.location, frame=kind).coverage().md
-        assert md.Client(local_service.base_url, local_service.api_key, frame=kind).markets().md
 
 
 def test_every_name_has_its_place_in_the_docs() -> None:

@@ -29,7 +29,7 @@ from marketdata.points.rebuild import Rebuilder
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import UNITS, BucketWidth
-from marketdata.tidy.frames import frame_kind
+from marketdata.tidy.frames import frame_kind, to_frame
 from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 
@@ -773,8 +773,6 @@ class Archive(Generic[Frame]):
         on_missing: Missing | None,
         levels: int | None = None,
     ) -> Frame:
-        from marketdata.accessor import to_frame
-
         if levels is not None:
             whole("levels", levels)
         missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))

@@ -41,10 +41,8 @@ def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[
 
 def records_frame(kind: RecordKind, records: Sequence[Record], frame: FrameKind) -> Any:
     """Records as a frame of a kind."""
-    from marketdata.accessor import register
     from marketdata.tidy.records import to_frame
 
-    register(frame)
     return to_frame(kind, records, frame)
 
 

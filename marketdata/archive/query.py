@@ -274,8 +274,5 @@ def _timed(rows: pl.DataFrame, frame: FrameKind) -> Any:
 
 
 def in_kind(rows: pl.DataFrame, frame: FrameKind) -> Any:
-    """A polars frame as the kind that was chosen, with ``.md``."""
-    from marketdata.accessor import register
-
-    register(frame)
+    """A polars frame as the kind that was chosen."""
     return rows if frame == "polars" else rows.to_pandas()

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
 
-from marketdata.accessor import carry, register
+from marketdata.accessor import carry
 from marketdata.client.discovery import Record, listing, record
 from marketdata.client.history import History
 from marketdata.client.offer import Offer, Request
@@ -589,5 +589,4 @@ class Client(Generic[Frame]):
         return self._to_frame(kind, rows)
 
     def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:
-        register(self.frame)
         return cast("Frame", records.to_frame(kind, rows, self.frame))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from marketdata import errors
-from marketdata.accessor import to_frame
+from marketdata.accessor import carry
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, EmptyRangeWarning, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
@@ -25,7 +25,7 @@ from marketdata.points.duplicates import deduplicate
 from marketdata.points.resample import resample_columns
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.frames import frame_kind
+from marketdata.tidy.frames import frame_kind, to_frame
 from marketdata.times import to_text
 from marketdata.typing import FrameKind
 from marketdata.wire.decode import decode_pages
@@ -92,7 +92,7 @@ class History:
                 is_later = every.ts >= target.floor(until)
                 batches.extend([every.take(np.flatnonzero(is_later))] if is_later.any() else [])
                 every = every.take(np.flatnonzero(~is_later))
-            return to_frame(every if target is None else resample_columns(every, target), frame, fetch.report)
+            return carry(to_frame(every if target is None else resample_columns(every, target), frame), fetch.report)
 
         fetch = self.fetch(windows, in_order=not is_whole, buffer=None if is_whole else 64)
         look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from marketdata import accessor
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Books, Ints, Series, Token
 from marketdata.resolution import Resolution
 from marketdata.tidy import records
-from marketdata.tidy.frames import FrameKind
+from marketdata.tidy.frames import FrameKind, to_frame
 from marketdata.times import to_micros, to_text
 
 _START = to_micros("2026-01-01", "start")
@@ -77,7 +76,7 @@ def books(
     size = np.broadcast_to(sizes, price.shape).ravel()
     counts = np.full(2 * len(tokens) * buckets, levels, np.int64)
     books = Books.of_levels(*_grid(tokens, buckets, resolution), counts, price.ravel(), size)
-    return accessor.to_frame(books, frame)
+    return to_frame(books, frame)
 
 
 def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
@@ -86,7 +85,7 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
     One row per token and bucket: ``ts market_id token_id token_label price``.
     """
     tokens, mids = _tokens(markets), _mids(markets, buckets)
-    return accessor.to_frame(Series(*_grid(tokens, buckets, resolution), {"price": mids.ravel() / 100}), frame)
+    return to_frame(Series(*_grid(tokens, buckets, resolution), {"price": mids.ravel() / 100}), frame)
 
 
 def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
@@ -97,7 +96,7 @@ def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, 
     market_tokens = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
     volume = 100.0 + 10.0 * np.tile(_moves(buckets), markets)
     values = {"volume": volume, "liquidity": np.full(len(volume), 1000.0), "spread": np.full(len(volume), 0.02)}
-    return accessor.to_frame(Series(*_grid(market_tokens, buckets, resolution), values), frame)
+    return to_frame(Series(*_grid(market_tokens, buckets, resolution), values), frame)
 
 
 def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
@@ -124,7 +123,6 @@ def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
         }
         for i, (yes, no) in enumerate(zip(tokens[::2], tokens[1::2], strict=True))
     ]
-    accessor.register(frame)
     return records.to_frame("markets", rows, frame)
 
 

@@ -14,7 +14,7 @@ except ModuleNotFoundError as missing:
     hint = "marketdata.testing.strategies needs hypothesis, which is not installed: pip install hypothesis"
     raise ModuleNotFoundError(hint, name="hypothesis") from missing
 
-from marketdata.accessor import to_frame
+from marketdata.tidy.frames import to_frame
 from marketdata.points.columns import METRICS, Books, Ints, Series, Token
 from marketdata.points.views import VIEWS, View
 from marketdata.times import MINUTE, to_text

@@ -1,0 +1,83 @@
+"""Frames of pandas, polars and Dask have ``.md`` as soon as their library is imported, before or after marketdata.
+
+Neither pandas nor polars looks for accessors of installed packages, so this waits for their import. It loads no library
+and none of our functions: these are loaded when ``.md`` is used for the first time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # they take longer to import than this package
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame", "LazyFrame"), "dask.dataframe": ("DataFrame",)}
+
+
+class Methods:
+    """``frame.md``: the accessor of a frame, and its class where there is no frame.
+
+    It is made anew each time, because a frame that refers to its accessor would outlive its last use.
+    """
+
+    def __get__(self, frame: Any, kind: type[Any]) -> Any:
+        from marketdata.accessor import Accessor
+
+        return Accessor if frame is None else Accessor(frame)
+
+
+def register(library: ModuleType) -> None:
+    """Give the frames of a library their ``.md``, unless another package has taken that name."""
+    for name in FRAMES[library.__name__]:
+        kind = getattr(library, name)
+        if not hasattr(kind, "md"):
+            kind.md = Methods()
+
+
+class _Registering:
+    """Loads a library as its own loader does, and registers it then."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)  # such as get_filename, for who looks and does not import
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module keeps its own loader: resources of packages are read by it.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        register(module)
+
+
+class _Finder:
+    """Finds the libraries of frames by the other finders, and nothing else."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in FRAMES:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        spec = next((spec for finder in others if (spec := finder.find_spec(fullname, path, target))), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Registering(spec.loader)  # type: ignore[assignment] # all that the import system calls
+        return spec
+
+
+def install() -> None:
+    """Register what is imported already, and each library that is imported later."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    for name in FRAMES.keys() & sys.modules.keys():
+        register(import_module(name))  # which waits for an import in another thread
