@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-import pandas as pandas  # noqa: PLC0414 to be loaded
+import pandas as pd  # noqa: F401 to be loaded

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-import polars as polars  # noqa: PLC0414 to be loaded
+import polars as pl  # noqa: F401 to be loaded

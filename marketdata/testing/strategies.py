@@ -14,9 +14,9 @@ except ModuleNotFoundError as missing:
     hint = "marketdata.testing.strategies needs hypothesis, which is not installed: pip install hypothesis"
     raise ModuleNotFoundError(hint, name="hypothesis") from missing
 
-from marketdata.tidy.frames import to_frame
 from marketdata.points.columns import METRICS, Books, Ints, Series, Token
 from marketdata.points.views import VIEWS, View
+from marketdata.tidy.frames import to_frame
 from marketdata.times import MINUTE, to_text
 from marketdata.typing import FrameKind
 
