@@ -19,11 +19,11 @@ from reference import loops as plain
 from reference.foreign_cases import close, plain_rows
 
 import marketdata as md
-from marketdata.accessor import to_frame
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.views import VIEWS, View
+from marketdata.tidy.frames import to_frame
 from marketdata.times import Range
 
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
