@@ -24,8 +24,10 @@ class Ask:
 
     target: str
     headers: tuple[tuple[str, str], ...]
-    connection: int
-    at: float
+    connection: int = 0
+    at: float = 0.0
+    method: str = "GET"
+    body: bytes = b""
 
     @property
     def path(self) -> str:
@@ -146,7 +148,8 @@ def _read(stream: Any, number: int) -> Ask | None:
     while (line := stream.readline(65536).decode("latin-1").rstrip("\r\n")) != "":
         name, _, value = line.partition(":")
         headers.append((name, value.strip()))
-    return Ask(first[1], tuple(headers), number, time.monotonic())
+    length = next((int(value) for name, value in headers if name.lower() == "content-length"), 0)
+    return Ask(first[1], tuple(headers), number, time.monotonic(), first[0], stream.read(length))
 
 
 def play(act: Act, sock: socket.socket) -> bool:

@@ -1,0 +1,268 @@
+"""A stub of Kalshi's public interface, live and archived, with every trap that is known, each of which can be off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from reference.faults import Act, Ask, ok
+from reference.venues import VenueStub, page, refused
+
+from marketdata.times import DAY, MINUTE, SECOND, parse_iso, to_text
+
+HOST = "external-api.kalshi.com"
+START = parse_iso("2026-01-05T00:00:00Z")
+MOST_CANDLES, MOST_IN_BATCH = 5_000, 10_000
+STATES = ("active", "yes", "no", "scalar", "disputed")
+EMPTY_EVERY, TRADED_EVERY, MISSING_EVERY = 13, 3, 11  # minutes: with an empty side, with trades, with no candle
+
+
+@dataclass(frozen=True)
+class Traps:
+    """Where the venue does what a stranger does not expect."""
+
+    suffixless_archive: bool = True
+    parlays: int = 5  # further markets of a listing without mve_filter=exclude
+    wrong_tier_is_empty: bool = False  # else 404
+    sticky_cursor: bool = True
+
+
+@dataclass(frozen=True)
+class Market:
+    """One market of the stub; ``state`` is one of `STATES`."""
+
+    k: int
+    days: float
+    settled_after: int  # from the start [microseconds]
+
+    @property
+    def state(self) -> str:
+        return STATES[self.k % len(STATES)]
+
+    @property
+    def ticker(self) -> str:
+        return f"{self.event}-T{self.k}"
+
+    @property
+    def event(self) -> str:
+        return f"KXRAIN-{self.k // 3}"
+
+    @property
+    def opened(self) -> int:
+        return START + self.k % 5 * 7 * MINUTE
+
+    @property
+    def closed(self) -> int | None:
+        return None if self.state == "active" else self.opened + int(self.days * DAY)
+
+    @property
+    def payoffs(self) -> list[float] | None:
+        return {"yes": [1.0, 0.0], "no": [0.0, 1.0], "scalar": [0.25, 0.75]}.get(self.state)
+
+    def quote(self, minute: int) -> tuple[int, int]:
+        """Bid and ask of Yes at the end of a minute [cents], 0 and 100 for an empty side."""
+        bid = (minute * 7 + self.k * 13) % 89 + 5
+        empty = minute % EMPTY_EVERY
+        return (0 if empty == 1 else bid), (100 if empty == 2 else bid + 3)
+
+    def traded(self, minute: int) -> int | None:
+        """The price of the trade of a minute [cents]."""
+        return (minute * 5 + self.k) % 97 + 1 if minute % TRADED_EVERY == 0 else None
+
+
+@dataclass
+class KalshiStub(VenueStub):
+    """``count`` markets that lived ``days``, those that settled before ``cutoff`` archived."""
+
+    count: int = 6
+    days: float = 2.0
+    traps: Traps = field(default_factory=Traps)
+    cutoff: int = START
+    settled_after: int = 3_600 * SECOND  # from the close
+    largest_page: int = 1000
+
+    def __post_init__(self) -> None:
+        self.markets = [Market(k, self.days, self.settled_after) for k in range(self.count)]
+        self.by_ticker = {m.ticker: m for m in self.markets}
+
+    # What is true, for plain loops
+
+    def is_archived(self, market: Market) -> bool:
+        return market.payoffs is not None and (market.closed or 0) + self.settled_after < self.cutoff
+
+    def candles(self, market: Market, start: int, end: int, minutes: int) -> list[dict[str, Any]]:
+        """Candles by their start [microseconds] with cents, or None where nothing is; those that end in a range."""
+        out, width = [], minutes * MINUTE
+        last = min(self.now, market.closed or self.now)
+        for first in range((start - width) // width * width, end, width):
+            if not start <= first + width <= end or first < market.opened - width or first + width > last:
+                continue
+            inside = [m for m in range(first // MINUTE, (first + width) // MINUTE) if m % MISSING_EVERY]
+            if not inside:
+                continue
+            bid, ask = market.quote(inside[-1])
+            prints = [p for m in inside if (p := market.traded(m)) is not None]
+            out.append({
+                "start": first, "bid": bid or None, "ask": None if ask == 100 else ask, "volume": 2.5 * len(prints),
+                "last": prints[-1] if prints else None, "mean": sum(prints) / len(prints) if prints else None,
+            })  # fmt: skip
+        return out
+
+    def prints(self, market: Market) -> list[dict[str, Any]]:
+        """All trades, oldest first."""
+        last = min(self.now, market.closed or self.now)
+        minutes = [m for m in range(market.opened // MINUTE, last // MINUTE) if m % 30 == 0]
+        return [
+            {
+                "trade_id": f"{market.k}-{m}", "ticker": market.ticker, "count_fp": "2.50",
+                "yes_price_dollars": f"{(m * 5 + market.k) % 97 / 100 + 0.01:.4f}",
+                "no_price_dollars": f"{0.99 - (m * 5 + market.k) % 97 / 100:.4f}",
+                "taker_outcome_side": "yes" if m % 60 else "no", "taker_side": "no",
+                "created_time": to_text(m * MINUTE + 123_456), "is_block_trade": False,
+            }
+            for m in minutes
+        ]  # fmt: skip
+
+    # Answers
+
+    def answer(self, ask: Ask) -> Act:
+        parts = ask.path.removeprefix("/trade-api/v2").strip("/").split("/")
+        params = {
+            name: values[0] for name, values in parse_qs(urlsplit(ask.target).query, keep_blank_values=True).items()
+        }
+        is_history = parts[0] == "historical"
+        match parts[1:] if is_history else parts:
+            case ["cutoff"] if is_history:
+                return ok({"market_settled_ts": to_text(self.cutoff), "trades_created_ts": to_text(self.cutoff)})
+            case ["exchange", "status"]:
+                return ok({"exchange_active": True, "trading_active": True})
+            case ["markets", "candlesticks"] if not is_history:
+                return self.batch(params)
+            case ["markets", "trades"] | ["trades"]:
+                return self.trades(params, is_history=is_history)
+            case ["markets"]:
+                return self.listing(params, is_history=is_history)
+            case ["markets", ticker]:
+                market = self.by_ticker.get(ticker)
+                if market is None or self.is_archived(market) != is_history:
+                    return refused(404, {"error": {"code": "not_found", "message": "not found"}})
+                return ok({"market": self.record(market)})
+            case ["series", _, "markets", ticker, "candlesticks"] if not is_history:
+                return self.history(ticker, params, is_history=False)
+            case ["markets", ticker, "candlesticks"] if is_history:
+                return self.history(ticker, params, is_history=True)
+            case ["events"]:
+                rows = [*map(self.event, range(-(-self.count // 3)))]
+                if params.get("with_nested_markets") != "true":
+                    rows = [{name: v for name, v in row.items() if name != "markets"} for row in rows]
+                some, cursor = page(
+                    rows, params, min(self.largest_page, 200), "cursor", sticky=self.traps.sticky_cursor
+                )
+                return ok({"events": some, "cursor": cursor})
+            case ["events", name]:
+                number = name.rpartition("-")[2]
+                if not number.isdigit() or int(number) > (self.count - 1) // 3:
+                    return refused(404, {"error": {"code": "not_found", "message": "event not found"}})
+                row = self.event(int(number))
+                return ok({"event": row, "markets": row["markets"]})
+            case ["series", "KXRAIN"]:
+                return ok({"series": self.series()})
+            case ["series"]:
+                return ok({"series": [self.series()]})
+        return refused(404, {"error": {"code": "not_found", "message": "page not found"}})
+
+    def series(self) -> dict[str, Any]:
+        fees = {"fee_type": "quadratic", "fee_multiplier": 1}
+        return {"ticker": "KXRAIN", "title": "Rain", "category": "Climate", "tags": ["Weather"], **fees}
+
+    def event(self, number: int) -> dict[str, Any]:
+        members = [self.record(m) for m in self.markets if m.k // 3 == number]
+        names = {"event_ticker": f"KXRAIN-{number}", "series_ticker": "KXRAIN", "title": f"Rain {number}"}
+        return names | {"category": "Climate", "mutually_exclusive": number % 2 == 0, "markets": members}
+
+    def record(self, market: Market) -> dict[str, Any]:
+        is_over = market.closed is not None and market.closed <= self.now
+        is_final = is_over and market.payoffs is not None and (market.closed or 0) + self.settled_after <= self.now
+        status = "active" if not is_over else "finalized" if is_final else "disputed"
+        row = {"ticker": market.ticker, "event_ticker": market.event, "market_type": "binary", "status": status,
+               "title": f"Rain on {market.k}?", "open_time": to_text(market.opened), "result": "",
+               "close_time": to_text(market.closed or START + 365 * DAY), "yes_bid_dollars": "0.0000",
+               "yes_ask_dollars": "0.0000", "volume_fp": "12.00"}  # fmt: skip
+        if is_final:
+            row |= {"result": market.state, "settlement_ts": to_text((market.closed or 0) + self.settled_after),
+                    "settlement_value_dollars": f"{(market.payoffs or [0])[0]:.4f}"}  # fmt: skip
+        return row
+
+    def listing(self, params: dict[str, str], *, is_history: bool) -> Act:
+        if params.get("status", "open") not in ("unopened", "open", "closed", "settled"):
+            return refused(400, {"error": {"code": "bad_request", "message": "invalid status filter"}})
+        rows = [self.record(m) for m in self.markets if self.is_archived(m) == is_history]
+        words = {"open": "active", "closed": "disputed", "settled": "finalized"}
+        if "status" in params:
+            rows = [row for row in rows if row["status"] == words.get(params["status"])]
+        if "event_ticker" in params:
+            rows = [row for row in rows if row["event_ticker"] == params["event_ticker"]]
+        if "tickers" in params:
+            rows = [row for row in rows if row["ticker"] in params["tickers"].split(",")]
+        if params.get("mve_filter") != "exclude" and not is_history:
+            rows = [
+                *({"ticker": f"KXMVE-{n}", "title": "Parlay", "status": "active"} for n in range(self.traps.parlays)),
+                *rows,
+            ]
+        some, cursor = page(rows, params, self.largest_page, "cursor", sticky=self.traps.sticky_cursor)
+        return ok({"markets": some, "cursor": cursor})
+
+    def history(self, ticker: str, params: dict[str, str], *, is_history: bool) -> Act:
+        market, rows = self.by_ticker.get(ticker), list[dict[str, Any]]()
+        if not {"start_ts", "end_ts", "period_interval"} <= params.keys() or params["period_interval"] not in (
+            "1",
+            "60",
+            "1440",
+        ):
+            return refused(400, {"error": {"code": "bad_request", "message": "invalid period_interval or times"}})
+        start, end, minutes = (int(params[name]) for name in ("start_ts", "end_ts", "period_interval"))
+        if (end - start) // (60 * minutes) + 1 > MOST_CANDLES:
+            return refused(400, {"error": {"code": "bad_request", "message": "max candlesticks: 5000"}})
+        if market is None or self.is_archived(market) != is_history:
+            if market is None or not self.traps.wrong_tier_is_empty:
+                return refused(404, {"error": {"code": "not_found", "message": "market not found"}})
+        else:
+            rows = self.answers(market, start, end, minutes, suffix=not (is_history and self.traps.suffixless_archive))
+        return ok({"ticker": ticker, "candlesticks": rows})
+
+    def batch(self, params: dict[str, str]) -> Act:
+        tickers = params["market_tickers"].split(",")
+        start, end, minutes = (int(params[name]) for name in ("start_ts", "end_ts", "period_interval"))
+        if len(tickers) > 100 or ((end - start) // (60 * minutes) + 1) * len(tickers) > MOST_IN_BATCH:
+            return refused(400, {"error": {"code": "bad_request", "message": "max candlesticks: 10000"}})
+        known = [self.by_ticker[t] for t in tickers if t in self.by_ticker and not self.is_archived(self.by_ticker[t])]
+        rows = [{"market_ticker": m.ticker, "candlesticks": self.answers(m, start, end, minutes)} for m in known]
+        return ok({"markets": rows})
+
+    def answers(
+        self, market: Market, start: int, end: int, minutes: int, *, suffix: bool = True
+    ) -> list[dict[str, Any]]:
+        """Candles as the venue writes them."""
+        names = ("_dollars", "_fp") if suffix else ("", "")
+
+        def priced(**cents: float | None) -> dict[str, str]:
+            return {f"{n}{names[0]}": f"{c / 100:.4f}" for n, c in cents.items() if c is not None}
+
+        return [
+            {
+                "end_period_ts": c["start"] // SECOND + 60 * minutes,
+                f"volume{names[1]}": f"{c['volume']:.2f}", f"open_interest{names[1]}": "40.00",
+                "price": priced(previous=10, close=c["last"], mean=c["mean"]),
+                "yes_bid": priced(close=c["bid"] or 0), "yes_ask": priced(close=100 if c["ask"] is None else c["ask"]),
+            }
+            for c in self.candles(market, start * SECOND, end * SECOND, minutes)
+        ]  # fmt: skip
+
+    def trades(self, params: dict[str, str], *, is_history: bool) -> Act:
+        market = self.by_ticker.get(params["ticker"])
+        rows = [] if market is None or self.is_archived(market) != is_history else self.prints(market)[::-1]
+        first, last = int(params.get("min_ts", 0)) * SECOND, int(params.get("max_ts", 1 << 40)) * SECOND
+        rows = [row for row in rows if first <= parse_iso(row["created_time"]) <= last]
+        some, cursor = page(rows, params, self.largest_page, "cursor", sticky=self.traps.sticky_cursor)
+        return ok({"trades": some, "cursor": cursor})

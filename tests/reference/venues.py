@@ -1,0 +1,101 @@
+"""What the stubs of both venues share: faults on the way, outages, and answers in process instead of a socket."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+import urllib3
+from reference.faults import Act, Ask
+
+from marketdata.clock import SYSTEM
+from marketdata.times import SECOND, Range
+
+FAULTS = ("429", "429 with a wait", "503", "200 with an error", "cut")
+"""What may happen to a request once; the next attempt is answered."""
+
+
+def refused(status: int, body: Mapping[str, Any]) -> Act:
+    """An error in the words of a venue."""
+    return Act(status=status, body=json.dumps(body).encode())
+
+
+def fault(name: str) -> Act:
+    """The answer of one of `FAULTS` but "cut"."""
+    if name == "200 with an error":
+        return refused(200, {"error": "Too Many Requests"})
+    act = refused(int(name[:3]), {"error": "slow down"})
+    return act.with_header("Retry-After", "2") if "wait" in name else act
+
+
+@dataclass(kw_only=True)
+class VenueStub:
+    """``faults`` are taken one a request, None for none; in ``outages`` every answer is a 503."""
+
+    faults: Iterator[str | None] = field(default_factory=lambda: iter(()))
+    outages: tuple[Range, ...] = ()
+    paths: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def now(self) -> int:
+        """Microseconds by the clock of the package, which tests move."""
+        return int(SYSTEM.time() * SECOND)
+
+    def __call__(self, ask: Ask) -> Act:
+        self.paths[ask.path] += 1
+        if any(outage.start <= self.now < outage.end for outage in self.outages):
+            act = refused(503, {"error": "down"})
+        elif (name := next(self.faults, None)) is not None:
+            if name == "cut":
+                raise requests.ConnectionError("the connection was cut")
+            act = fault(name)
+        else:
+            act = self.answer(ask)
+        return act.with_header("Date", format_datetime(datetime.fromtimestamp(self.now / SECOND, UTC), usegmt=True))
+
+    def answer(self, ask: Ask) -> Act:
+        raise NotImplementedError
+
+
+def page(rows: list[Any], params: Mapping[str, str], largest: int, name: str, *, sticky: bool) -> tuple[list[Any], str]:
+    """The rows of a page and its cursor, '' for the end; a ``sticky`` end shows only on an empty page."""
+    limit = min(int(params.get("limit", largest)), largest)
+    first = int(params.get(name, "0") or 0)
+    end = first + limit
+    return rows[first:end], str(end) if end < len(rows) or (sticky and first < len(rows) == end) else ""
+
+
+@contextmanager
+def answered(hosts: Mapping[str, Callable[[Ask], Act]]) -> Iterator[None]:
+    """Requests to these hosts are answered in process, with no socket; a request to another host fails."""
+
+    def send(_: Any, request: requests.PreparedRequest, **__: Any) -> requests.Response:
+        parts = urlsplit(request.url or "")
+        body = request.body or b""
+        body = body.encode() if isinstance(body, str) else bytes(body)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        act = hosts[parts.netloc](Ask(target, tuple(request.headers.items()), method=request.method or "", body=body))
+        response = requests.Response()
+        response.status_code, response.request, response.url = act.status, request, request.url or ""
+        response.headers.update(dict(act.headers))
+        response.raw = urllib3.HTTPResponse(io.BytesIO(act.body), dict(act.headers), act.status, preload_content=False)
+        return response
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("requests.adapters.HTTPAdapter.send", send)
+        yield
+
+
+def listed(ids: str | Iterable[str]) -> list[str]:
+    """Ids of a parameter, by comma or repeated."""
+    return [one for one in (ids.split(",") if isinstance(ids, str) else ids) if one]
