@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from marketdata.adapters.recordings.format import all_formats
+from marketdata.recordings.format import all_formats
 
 
 def table() -> str:

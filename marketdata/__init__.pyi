@@ -9,6 +9,9 @@ from marketdata.client import read_pages as read_pages
 from marketdata.display import show as show
 from marketdata.errors import MarketDataError as MarketDataError
 from marketdata.fetch.checkpoint import Report as Report
+from marketdata.recordings.rebuild import diff as diff
+from marketdata.recordings.rebuild import rebuild as rebuild
+from marketdata.recordings.trades import read_trades as read_trades
 from marketdata.resolution import Resolution as Resolution
 from marketdata.service import serve as serve
 from marketdata.simulation import simulate as simulate
@@ -47,8 +50,6 @@ from marketdata.tidy.measures import measure as measure
 from marketdata.tidy.outcomes import outcomes as outcomes
 from marketdata.tidy.outcomes import time_to_resolution as time_to_resolution
 from marketdata.tidy.quality import check as check
-from marketdata.tidy.rebuild import diff as diff
-from marketdata.tidy.rebuild import rebuild as rebuild
 from marketdata.tidy.records import without_answers as without_answers
 from marketdata.tidy.resample import align as align
 from marketdata.tidy.resample import resample as resample
@@ -62,7 +63,6 @@ from marketdata.tidy.shapes import explode as explode
 from marketdata.tidy.shapes import nest as nest
 from marketdata.tidy.shapes import to_wide as to_wide
 from marketdata.tidy.trades import effective_spread as effective_spread
-from marketdata.tidy.trades import read_trades as read_trades
 from marketdata.tidy.trades import vwap as vwap
 
 __version__: str

@@ -12,6 +12,7 @@ from marketdata.errors import NotTidyError
 from marketdata.points.arguments import P
 from marketdata.points.measures import MEASURES
 from marketdata.points.schema import Kind, kind_of
+from marketdata.recordings import rebuild
 from marketdata.tidy import (
     asof,
     book_measures,
@@ -21,7 +22,6 @@ from marketdata.tidy import (
     measures,
     outcomes,
     quality,
-    rebuild,
     records,
     resample,
     returns,

@@ -14,10 +14,11 @@ From top to bottom; a module imports its own layer and lower ones::
     conformance                    which interpretation of the interface a service follows
     studies                        studies of signals
     plot
+    recordings                     files of others: containers, columns, formats, rebuild of books
     tidy                           functions on frames
     fetch                          requests, pacing, windows
     wire                           JSON pages to columns and back
-    adapters                       frames, engines and recordings
+    adapters                       frames and engines
     points                         columns and every rule on them, numpy only
     vendors                        what is known about each service
     times
@@ -49,6 +50,7 @@ LAYERS = (
     ("wire",),
     ("fetch",),
     ("tidy",),
+    ("recordings",),
     ("plot",),
     ("studies",),
     ("conformance",),

@@ -11,10 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
-from marketdata.adapters.recordings.columns import renamed_columns
-from marketdata.adapters.recordings.files import ReadOptions, files_of
-from marketdata.adapters.recordings.format import kept_fields
-from marketdata.archive import ingest, listings, maintenance, query, recordings, scan, sql
+from marketdata.archive import imports, ingest, listings, maintenance, query, scan, sql
 from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
 from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.scan import EngineName, query_of
@@ -25,9 +22,12 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole, with_flags
-from marketdata.points.rebuild import Rebuilder
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
+from marketdata.recordings.changes import Rebuilder
+from marketdata.recordings.columns import renamed_columns
+from marketdata.recordings.files import ReadOptions, files_of
+from marketdata.recordings.format import kept_fields
 from marketdata.resolution import UNITS, BucketWidth
 from marketdata.tidy.frames import frame_kind, to_frame
 from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range
@@ -257,12 +257,12 @@ class Archive(Generic[Frame]):
         gap, age = (to_duration(v, n, least="1s") for n, v in (("max_gap", max_gap), ("max_age", max_age)))
         share = number("max_disagreement", max_disagreement, least=0.0)
         if isinstance(markets, str | os.PathLike):
-            markets = recordings.market_records(Path(markets))
+            markets = imports.market_records(Path(markets))
 
         def imported(into: Archive, real: ArchiveStore | None) -> Any:
             into.add(markets=markets)
             feed = Rebuilder(into._store.base, gap, age, unchanged)
-            return recordings.add_files(
+            return imports.add_files(
                 into._store, files, options, feed, max_disagreement=share, progress=progress, real=real
             )
 

@@ -15,8 +15,8 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import Store
 from marketdata.archive.store import ArchiveStore
 from marketdata.points.columns import Token
-from marketdata.points.rebuild import Changes, Rebuilder, no_changes
 from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.recordings.changes import Changes, Rebuilder, no_changes
 
 _NAME = "journal.parquet"
 _TEXTS = {name: pl.String for name, kind in SNAPSHOT_FIELDS.items() if kind == "text"}

@@ -1,26 +1,20 @@
-"""Trades of recordings as a frame, and what they tell beside books."""
+"""Trades as a frame, and what they tell beside books."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, names_of, run
 from marketdata.adapters.frame import Column, Frame, Native, Texts
-from marketdata.adapters.recordings.columns import renamed_columns
-from marketdata.adapters.recordings.files import ReadOptions
-from marketdata.adapters.recordings.trades import recorded_trades
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Trades
 from marketdata.points.resample import buckets, in_buckets
-from marketdata.points.schema import ID_COLUMNS, TRADES, require
+from marketdata.points.schema import TRADES, require
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
-from marketdata.tidy.frames import FrameKind, frame_kind
+from marketdata.tidy.frames import FrameKind
 
 
 def to_frame(trades: Trades, frame: FrameKind = "pandas") -> Native:
@@ -31,70 +25,6 @@ def to_frame(trades: Trades, frame: FrameKind = "pandas") -> Native:
         for name, values in trades.values.items()
     }
     return frames.to_frame(frames.new(frame), trades, columns, [*TRADES, *(c for c in columns if c not in TRADES)])
-
-
-def read_trades(
-    paths: Any,
-    *,
-    format: str | None = None,  # noqa: A002  as the option of the command is called
-    columns: Mapping[str, str] | None = None,
-    clock: str = "timestamp",
-    frame: FrameKind = "pandas",
-) -> Any:
-    """Trade prints of recordings and trade tables.
-
-    Files are messages of a market channel, hourly event files, tables of trades, and tables of fills on chain. The
-    taker's own leg of a fill repeats the sum of its makers' legs, so it is left out where accounts or roles tell it.
-
-    Parameters
-    ----------
-    paths : path or list of paths
-        Files, folders and patterns, as for `Archive.add_files`.
-    format : str, optional
-        Name of the format of all files, where their columns fit several.
-    columns : dict, optional
-        The column of the files that has one of our names, such as ``{"ts": "when"}``.
-    clock : str
-        "timestamp", the time of the venue, "received", or the name of a column.
-    frame : {"pandas", "polars"}
-        Kind of the result.
-
-    Returns
-    -------
-    frame
-        One row per print, by market, token and time: ``ts market_id token_id token_label side price size`` [UTC,
-        probability, shares]. ``side`` is what the taker did: "buy" or "sell". A token whose market is not known is a
-        market by itself.
-
-    Raises
-    ------
-    ConfigError
-        A file that was named has no trades.
-
-    Warns
-    -----
-    RecordingWarning
-        Rows without a price, a size or a time were left out, or a file of a folder has no trades.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/trades.csv"
-    >>> trade = {"timestamp": 1767225600, "asset_id": "7", "side": "BUY"}
-    >>> pl.DataFrame([{**trade, "price": 0.48, "size": 30}]).write_csv(path)
-    >>> md.read_trades(path)[["token_id", "side", "price", "size"]].to_numpy().tolist()
-    [['7', 'buy', 0.48, 30.0]]
-    """
-    kind = frame_kind(frame)
-    rows = recorded_trades(paths, ReadOptions(clock, format=format, columns=renamed_columns(columns)))
-    return frames.new(kind).build(
-        {
-            "ts": frames.times(rows["ts"].to_numpy()),
-            **{name: Texts.of(rows[name].to_list()) for name in (*ID_COLUMNS, "side")},
-            **{name: rows[name].to_numpy() for name in ("price", "size")},
-        },
-        len(rows),
-    )
 
 
 def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:

@@ -27,7 +27,7 @@ from archive.stored import books, prices
 from deltalake import DeltaTable
 
 import marketdata.accessor
-import marketdata.archive.recordings
+import marketdata.archive.imports
 import marketdata.points.resample  # noqa: F401
 from marketdata.archive import Archive
 from marketdata.archive.storage.files import Store

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import marketdata as md
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import all_formats, format_of
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import all_formats, format_of
 
 SAMPLES = {path.stem: path for path in sorted((Path(__file__).parent / "samples").iterdir())}
 START = 1_767_225_600

@@ -31,7 +31,7 @@ from recordings.shapes import (
 
 import marketdata as md
 from marketdata import Archive
-from marketdata.archive import recordings
+from marketdata.archive import imports
 from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, RecordingWarning
 
@@ -121,7 +121,7 @@ def test_the_last_snapshot_of_a_minute_counts_in_whatever_order_and_parts(
     rows = [row for (token, at), bid in moments for row in snapshot_rows([(at, bid)], token)]
     last = {(token, at // 60_000): bid for (token, at), bid in sorted(moments)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recordings, "_KEPT_CHANGES", part)
+        patch.setattr(imports, "_KEPT_CHANGES", part)
         archive = Archive(folder / "archive", frame="polars")
         row = only(archive.add_files(lines(folder / "books.jsonl", rows)))
     assert {(t, minute): bid for t, minute, bid, _ in tops(archive, "m")} == last
@@ -134,8 +134,8 @@ def test_a_file_too_large_to_sort_is_refused_with_what_would_be_lost(
     archive: Archive[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest message first: eight of nine changes come after a later one, and nothing is stored."""
-    monkeypatch.setattr(recordings, "_KEPT_CHANGES", 2)
-    monkeypatch.setattr(recordings, "_SORTED_CHANGES", 4)
+    monkeypatch.setattr(imports, "_KEPT_CHANGES", 2)
+    monkeypatch.setattr(imports, "_SORTED_CHANGES", 4)
     events = [change(40 * n, YES, "BUY", f".{n + 10}", "1") for n in range(8, -1, -1)]
     with pytest.raises(ConfigError, match=r"'a\.jsonl': is not in the order of time.* 88\.9 % of its 9 changes"):
         archive.add_files(lines(tmp_path / "a.jsonl", events))
@@ -147,7 +147,7 @@ def test_a_feed_in_any_order_is_sorted(
     archive: Archive[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """A recording with the newest message first has the books of its times, and the report says that it was sorted."""
-    monkeypatch.setattr(recordings, "_KEPT_CHANGES", kept)
+    monkeypatch.setattr(imports, "_KEPT_CHANGES", kept)
     row = only(archive.add_files(lines(tmp_path / "feed.jsonl", EVENTS[::-1])))
     assert tops(archive) == TOPS
     assert "the file was sorted by time" in row["note"]
@@ -161,9 +161,9 @@ def test_a_large_file_in_order_is_read_in_parts(
     archive: Archive[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any
 ) -> None:
     """Parts cut snapshots and buckets anywhere, and the books are the same."""
-    from marketdata.adapters.recordings import files
+    from marketdata.recordings import files
 
-    monkeypatch.setattr(recordings, "_KEPT_CHANGES", 2)
+    monkeypatch.setattr(imports, "_KEPT_CHANGES", 2)
     for name, most in (("_PART_ROWS", 3), ("_CSV_BLOCK", 400)):
         monkeypatch.setattr(files, name, most)
     path = write(tmp_path / f"feed.{'csv' if write is incremental else 'parquet'}", EVENTS)
@@ -277,7 +277,7 @@ def test_every_message_is_stored_or_left_out_for_a_reason(tmp_path_factory: Any,
     folder = tmp_path_factory.mktemp("messages")
     path = lines(folder / "feed.jsonl", [EVENTS[0], *drawn])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recordings, "_KEPT_CHANGES", part)
+        patch.setattr(imports, "_KEPT_CHANGES", part)
         row = only(Archive(folder / "archive", frame="polars").add_files(path, max_disagreement=1))
     assert row["rows"] >= 1
     assert row["left_out"] == sum(int(reason.split()[0]) for reason in (row["reasons"] or "").split(", ") if reason)
@@ -412,7 +412,7 @@ def test_an_import_that_fails_anywhere_continues(tmp_path: Path, monkeypatch: py
     files = [lines(tmp_path / f"part-{i}.jsonl", later(EVENTS, 500 * i)) for i in range(3)]
     whole = Archive(tmp_path / "whole", frame="polars")
     whole.add_files(files)
-    add, write = recordings.ingest.add_points, recordings.Journal.write
+    add, write = imports.ingest.add_points, imports.Journal.write
     steps = itertools.count()
     fails = random.Random(0).sample(range(9), 4)
 
@@ -424,8 +424,8 @@ def test_an_import_that_fails_anywhere_continues(tmp_path: Path, monkeypatch: py
 
         return call
 
-    monkeypatch.setattr(recordings.ingest, "add_points", failing(add))
-    monkeypatch.setattr(recordings.Journal, "write", failing(write))
+    monkeypatch.setattr(imports.ingest, "add_points", failing(add))
+    monkeypatch.setattr(imports.Journal, "write", failing(write))
     for _ in range(6):
         try:
             Archive(tmp_path / "stopped", frame="polars").add_files(files)

@@ -10,9 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marketdata.points import rebuild as rule
 from marketdata.points.columns import Books, Token
-from marketdata.points.rebuild import ASKS, BIDS, CHANGE, GAP, SNAPSHOT, STATED, Changes, Rebuilder, by_time, rebuild
+from marketdata.recordings import changes as rule
+from marketdata.recordings.changes import (
+    ASKS,
+    BIDS,
+    CHANGE,
+    GAP,
+    SNAPSHOT,
+    STATED,
+    Changes,
+    Rebuilder,
+    by_time,
+    rebuild,
+)
 from marketdata.resolution import BucketWidth
 
 SECOND = 1_000_000

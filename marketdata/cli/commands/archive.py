@@ -240,7 +240,7 @@ def import_(
       marketdata import seconds "2026-*/*.jsonl.gz" --base 1s
     """
     from marketdata.archive import Archive
-    from marketdata.archive.recordings import is_left_out
+    from marketdata.archive.imports import is_left_out
 
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
     renamed = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from marketdata.adapters.recordings.format import Format, by_parts
-from marketdata.adapters.recordings.trades import add_trades
+from marketdata.recordings.format import Format, by_parts
+from marketdata.recordings.trades import add_trades
 
 FORMAT = Format(
     name="trades",

@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from marketdata.adapters.recordings.columns import NAMES, first
-from marketdata.adapters.recordings.files import ReadOptions, RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, no_time
-from marketdata.adapters.recordings.tables import Sides, changes_of, levels_of
-from marketdata.adapters.recordings.trades import TRADE_SIDES, add_trades
 from marketdata.errors import ConfigError
-from marketdata.points.rebuild import CHANGE, GAP, SNAPSHOT
 from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT
+from marketdata.recordings.columns import NAMES, first
+from marketdata.recordings.files import ReadOptions, RecordingFile
+from marketdata.recordings.format import Batch, Format, no_time
+from marketdata.recordings.tables import Sides, changes_of, levels_of
+from marketdata.recordings.trades import TRADE_SIDES, add_trades
 from marketdata.times import parse_iso, unix_micros
 
 _RAW_MESSAGE = ("raw", "message", "msg", "data", "payload", "event")

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format, by_parts
-from marketdata.adapters.recordings.tables import changes_of, readable, sides_of
-from marketdata.adapters.recordings.trades import add_trades
-from marketdata.points.rebuild import CHANGE, SNAPSHOT
+from marketdata.recordings.changes import CHANGE, SNAPSHOT
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.tables import changes_of, readable, sides_of
+from marketdata.recordings.trades import add_trades
 
 _TENTH_OF_A_SECOND = 100_000  # [microseconds]
 

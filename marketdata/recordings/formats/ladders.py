@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format
-from marketdata.adapters.recordings.tables import Sides, add_books, derived_markets, sides_of
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import Batch, Format
+from marketdata.recordings.tables import Sides, add_books, derived_markets, sides_of
 
 _LISTS = ("bid_prices", "bid_sizes", "ask_prices", "ask_sizes")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from marketdata.adapters.recordings.format import Format
-from marketdata.adapters.recordings.points import NO_RECORDS, RECORD_NAMES, read_records
+from marketdata.recordings.format import Format
+from marketdata.recordings.points import NO_RECORDS, RECORD_NAMES, read_records
 
 FORMAT = Format(
     name="events",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format
-from marketdata.adapters.recordings.points import POINT_NAMES, read_points
 from marketdata.points.columns import METRICS
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import Batch, Format
+from marketdata.recordings.points import POINT_NAMES, read_points
 
 
 def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:

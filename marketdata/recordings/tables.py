@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from marketdata.adapters.recordings.columns import NAMES, first, numbers, sides, tokens
-from marketdata.adapters.recordings.format import Batch
 from marketdata.points.columns import ranges
-from marketdata.points.rebuild import BIDS, CHANGE, SNAPSHOT, STATED, Changes
 from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.recordings.changes import BIDS, CHANGE, SNAPSHOT, STATED, Changes
+from marketdata.recordings.columns import NAMES, first, numbers, sides, tokens
+from marketdata.recordings.format import Batch
 
 Levels = list[tuple[float, float]]
 Sides = tuple[Levels, Levels]

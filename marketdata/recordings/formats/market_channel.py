@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Format
-from marketdata.adapters.recordings.messages import messages_in, read_messages, read_trades
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import Format
+from marketdata.recordings.messages import messages_in, read_messages, read_trades
 
 
 def proves(file: RecordingFile) -> int:

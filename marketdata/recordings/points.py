@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from marketdata.adapters.recordings.columns import micros
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format
 from marketdata.errors import ConfigError
 from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
 from marketdata.points.schema import ID_COLUMNS
+from marketdata.recordings.columns import micros
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import Batch, Format
 
 # Not created_at and the like, because records have these.
 POINT_NAMES = {

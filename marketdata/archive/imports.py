@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from marketdata.adapters.recordings.files import SUFFIXES, ReadOptions, RecordingFile
-from marketdata.adapters.recordings.format import Batch, FileKind, Format, format_of
 from marketdata.archive import ingest, query
 from marketdata.archive.import_journal import Journal
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
-from marketdata.points import rebuild as rule
 from marketdata.points.columns import Books, Ints, Token
 from marketdata.points.order import ascending
-from marketdata.points.rebuild import Changes, Rebuilder
 from marketdata.points.views import VIEWS, View
+from marketdata.recordings import changes as rule
+from marketdata.recordings.changes import Changes, Rebuilder
+from marketdata.recordings.files import SUFFIXES, ReadOptions, RecordingFile
+from marketdata.recordings.format import Batch, FileKind, Format, format_of
 from marketdata.times import MINUTE
 
 _LEVELS_PER_WRITE = 3_000_000

@@ -6,9 +6,9 @@ import re
 
 import polars as pl
 
-from marketdata.adapters.recordings.columns import numbers
-from marketdata.adapters.recordings.format import Batch, Format, by_parts
-from marketdata.adapters.recordings.tables import add_books
+from marketdata.recordings.columns import numbers
+from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.tables import add_books
 
 _LEVEL = re.compile(r"((?:bids|asks)\[\d+\])\.price")
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from marketdata.adapters.recordings.columns import NAMES, first
-from marketdata.adapters.recordings.format import Batch, Format, by_parts
-from marketdata.adapters.recordings.tables import Sides, add_books, sides_of
+from marketdata.recordings.columns import NAMES, first
+from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.tables import Sides, add_books, sides_of
 
 
 def add(frame: pl.DataFrame, batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Books from recorded changes, and changes from books; the rules are in `marketdata.points.rebuild`."""
+"""Books from recorded changes, and changes from books; the rules are in `marketdata.recordings.changes`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Texts
-from marketdata.adapters.recordings.files import ReadOptions
-from marketdata.adapters.recordings.format import kept_fields
-from marketdata.adapters.recordings.messages import MessageReader
 from marketdata.errors import NotTidyError, RecordingWarning, warn
-from marketdata.points import rebuild as rule
 from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Token
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, SNAPSHOT_FIELDS, check_names, require
+from marketdata.recordings import changes as rule
+from marketdata.recordings.files import ReadOptions
+from marketdata.recordings.format import kept_fields
+from marketdata.recordings.messages import MessageReader
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration

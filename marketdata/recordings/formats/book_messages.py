@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Format
-from marketdata.adapters.recordings.messages import read_messages
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import Format
+from marketdata.recordings.messages import read_messages
 
 
 def proves(file: RecordingFile) -> int:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
-from marketdata.adapters.recordings.columns import identified, numbers
-from marketdata.adapters.recordings.files import ReadOptions, RecordingFile, files_of
-from marketdata.adapters.recordings.format import Batch, format_of
+from marketdata.adapters import frames
+from marketdata.adapters.frame import Texts
 from marketdata.errors import ConfigError, RecordingWarning, warn
+from marketdata.points.schema import ID_COLUMNS
+from marketdata.recordings.columns import identified, numbers, renamed_columns
+from marketdata.recordings.files import ReadOptions, RecordingFile, files_of
+from marketdata.recordings.format import Batch, format_of
+from marketdata.tidy.frames import FrameKind, frame_kind
 
 TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
 _TEXTS = ("side", "transaction_hash", "maker", "taker", "trader_side")
@@ -28,6 +33,70 @@ def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
     is_whole = pl.col("price").is_between(0, 1) & (pl.col("size") > 0) & pl.col("size").is_finite()
     batch.frame = trades.filter(is_whole)
     batch.left_out += Counter({"price outside of 0 to 1, or no size": len(trades) - len(batch.frame)})
+
+
+def read_trades(
+    paths: Any,
+    *,
+    format: str | None = None,  # noqa: A002  as the option of the command is called
+    columns: Mapping[str, str] | None = None,
+    clock: str = "timestamp",
+    frame: FrameKind = "pandas",
+) -> Any:
+    """Trade prints of recordings and trade tables.
+
+    Files are messages of a market channel, hourly event files, tables of trades, and tables of fills on chain. The
+    taker's own leg of a fill repeats the sum of its makers' legs, so it is left out where accounts or roles tell it.
+
+    Parameters
+    ----------
+    paths : path or list of paths
+        Files, folders and patterns, as for `Archive.add_files`.
+    format : str, optional
+        Name of the format of all files, where their columns fit several.
+    columns : dict, optional
+        The column of the files that has one of our names, such as ``{"ts": "when"}``.
+    clock : str
+        "timestamp", the time of the venue, "received", or the name of a column.
+    frame : {"pandas", "polars"}
+        Kind of the result.
+
+    Returns
+    -------
+    frame
+        One row per print, by market, token and time: ``ts market_id token_id token_label side price size`` [UTC,
+        probability, shares]. ``side`` is what the taker did: "buy" or "sell". A token whose market is not known is a
+        market by itself.
+
+    Raises
+    ------
+    ConfigError
+        A file that was named has no trades.
+
+    Warns
+    -----
+    RecordingWarning
+        Rows without a price, a size or a time were left out, or a file of a folder has no trades.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/trades.csv"
+    >>> trade = {"timestamp": 1767225600, "asset_id": "7", "side": "BUY"}
+    >>> pl.DataFrame([{**trade, "price": 0.48, "size": 30}]).write_csv(path)
+    >>> md.read_trades(path)[["token_id", "side", "price", "size"]].to_numpy().tolist()
+    [['7', 'buy', 0.48, 30.0]]
+    """
+    kind = frame_kind(frame)
+    rows = recorded_trades(paths, ReadOptions(clock, format=format, columns=renamed_columns(columns)))
+    return frames.new(kind).build(
+        {
+            "ts": frames.times(rows["ts"].to_numpy()),
+            **{name: Texts.of(rows[name].to_list()) for name in (*ID_COLUMNS, "side")},
+            **{name: rows[name].to_numpy() for name in ("price", "size")},
+        },
+        len(rows),
+    )
 
 
 def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from marketdata.adapters.recordings.format import Format, by_parts
-from marketdata.adapters.recordings.tables import add_levels
+from marketdata.recordings.format import Format, by_parts
+from marketdata.recordings.tables import add_levels
 
 FORMAT = Format(
     name="levels",

@@ -19,8 +19,8 @@ from typing import Any, Literal, NoReturn
 import msgspec
 import polars as pl
 
-from marketdata.adapters.recordings.columns import did_you_mean
 from marketdata.errors import ConfigError
+from marketdata.recordings.columns import did_you_mean
 
 Form = Literal["json", "csv", "parquet"]
 _FORM_OF_SUFFIX: dict[str, Form] = {

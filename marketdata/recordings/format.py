@@ -13,14 +13,14 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from marketdata.adapters.recordings import formats
-from marketdata.adapters.recordings.columns import NAMES, first, micros
-from marketdata.adapters.recordings.files import SUFFIXES, RecordingFile
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Ints
-from marketdata.points.rebuild import Changes, no_changes
 from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.recordings import formats
+from marketdata.recordings.changes import Changes, no_changes
+from marketdata.recordings.columns import NAMES, first, micros
+from marketdata.recordings.files import SUFFIXES, RecordingFile
 
 FileKind = Literal["books", "prices", "metrics", "trades", "markets", "events", "series"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format
-from marketdata.adapters.recordings.points import read_points
 from marketdata.points.schema import BOOKS
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import Batch, Format
+from marketdata.recordings.points import read_points
 
 _NEEDED = ("ts", "token_id", "side", "level", "price", "size")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from marketdata.adapters.recordings.columns import NAMES
-from marketdata.adapters.recordings.format import Batch, Format, by_parts
-from marketdata.adapters.recordings.tables import Sides, add_books, derived_markets, readable, sides_of
+from marketdata.recordings.columns import NAMES
+from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.tables import Sides, add_books, derived_markets, readable, sides_of
 
 _LABELS = ("Yes", "No")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from marketdata.adapters.recordings.columns import first
-from marketdata.adapters.recordings.files import RecordingFile
-from marketdata.adapters.recordings.format import Batch, Format
-from marketdata.adapters.recordings.points import NO_RECORDS, RECORD_NAMES, read_records
+from marketdata.recordings.columns import first
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.format import Batch, Format
+from marketdata.recordings.points import NO_RECORDS, RECORD_NAMES, read_records
 
 _LISTS = ("token_ids", "clob_token_ids", "token_ids_json", "asset_ids", "assets_ids")
 _TOKEN_OF_OUTCOME = re.compile(r"(?:outcome|token)_(\d+)_(?:token_)?id")

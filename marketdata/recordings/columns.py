@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Ints, Token
-from marketdata.points.rebuild import ASKS, BIDS
 from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.times import parse_iso, unix_scale
 
 # The order matters because the first name that a file has counts.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from marketdata.adapters.recordings.format import Batch, Format, by_parts
-from marketdata.adapters.recordings.tables import add_levels
+from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.tables import add_levels
 
 
 def add(frame: pl.DataFrame, batch: Batch) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from marketdata.adapters.recordings.columns import numbers
-from marketdata.adapters.recordings.format import Batch, Format, by_parts
-from marketdata.adapters.recordings.trades import add_trades
+from marketdata.recordings.columns import numbers
+from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.trades import add_trades
 
 _ASSETS = ("maker_asset_id", "taker_asset_id")
 _AMOUNTS = ("maker_amount", "taker_amount")
