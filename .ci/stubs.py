@@ -1,6 +1,6 @@
 """Write what follows from the registry of measures; with `--check` only compare.
 
-Types in tidy/book_measures.pyi, names in __init__.pyi, and the page docs/reference/measures.md.
+Types in tidy/book_measures.pyi, names in __init__.pyi, methods in accessor.py, and the page docs/reference/measures.md.
 """
 
 from __future__ import annotations
@@ -19,29 +19,37 @@ from marketdata.points.measures import MEASURES  # noqa: E402
 MODULE = "marketdata.tidy.book_measures"
 
 
-def signature(name: str, owner: str, returns: str) -> str:
-    """A function of frames, or a method, with the arguments of the formula."""
+def signature(name: str) -> str:
+    """A function of frames, with the arguments of the formula."""
     given = [*inspect.signature(MEASURES[name].formula).parameters.values()][1:]
     given = [one if one.default is one.empty else one.replace(default=...) for one in given]
-    parts, keyword_only = [owner], False
+    parts, keyword_only = ["frame: _F"], False
     for one in given:
         if one.kind is one.KEYWORD_ONLY and not keyword_only:
             parts.append("*")
             keyword_only = True
         parts.append(f"{one.name}: {one.annotation}" + ("" if one.default is one.empty else " = ..."))
-    return f"def {name}({', '.join(parts)}) -> {returns}: ...\n"
+    return f"def {name}({', '.join(parts)}) -> _F: ...\n"
 
 
 def stub(names: list[str]) -> str:
     """The text of tidy/book_measures.pyi."""
-    functions = "".join(signature(name, "frame: _F", "_F") for name in names)
-    methods = "".join("    " + signature(name, "self", "_F") for name in names)
     return (
         "# Written by `make stubs` from the registry of measures.\n"
-        "from collections.abc import Callable\nfrom typing import Any, Generic, TypeVar\n\n"
-        f'_F = TypeVar("_F")\n\nFUNCTIONS: dict[str, Callable[..., Any]]\n\n{functions}\n'
-        f"class Methods(Generic[_F]):\n{methods}"
+        "from collections.abc import Callable\nfrom typing import Any, TypeVar\n\n"
+        f'_F = TypeVar("_F")\n\nFUNCTIONS: dict[str, Callable[..., Any]]\n\n{"".join(map(signature, names))}'
     )
+
+
+def methods(text: str, names: list[str]) -> str:
+    """The text of accessor.py with one line per measure, after the other methods."""
+    text = re.sub(r"(?m)^    \w+ = _method\(tidy\.book_measures\..*\n", "", text)
+    lines = [
+        f"    {name} = _method(tidy.book_measures.{name}, *{'_TOP' if MEASURES[name].needs == 'top' else '_BOOKS'})\n"
+        for name in names
+    ]
+    last = "    show = _result(display.show)\n"
+    return text.replace(last, "".join(lines) + last)
 
 
 def top_level(text: str, names: list[str]) -> str:
@@ -83,11 +91,13 @@ def formatted(text: str) -> str:
 
 
 def main() -> int:
-    """Write both files, or compare them."""
+    """Write the files, or compare them."""
     names = sorted(name for name, measure in MEASURES.items() if measure.is_function)
     top = PACKAGE / "__init__.pyi"
+    accessor = PACKAGE / "accessor.py"
     texts = {PACKAGE / "tidy" / "book_measures.pyi": stub(names), top: top_level(top.read_text("utf-8"), names)}
     texts = {path: formatted(text) for path, text in texts.items()}
+    texts[accessor] = methods(accessor.read_text("utf-8"), names)
     texts[PACKAGE.parent / "docs" / "reference" / "measures.md"] = page(names)
     stale = [path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text]
     if "--check" in sys.argv:

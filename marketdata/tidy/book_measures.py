@@ -1,11 +1,10 @@
-"""The measures of books as functions of frames and methods of ``df.md``; `make stubs` writes their types."""
+"""The measures of books as functions of frames; `make stubs` writes their types."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Any
 
-from marketdata.adapters.dispatch import F
 from marketdata.points.measures import MEASURES
 from marketdata.tidy.measures import on_frames
 
@@ -15,7 +14,3 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 for _function in FUNCTIONS.values():
     _function.__module__ = __name__
 globals().update(FUNCTIONS)
-
-
-class Methods(Generic[F]):
-    """The measures as methods; see `marketdata.accessor.Accessor`."""
