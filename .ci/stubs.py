@@ -43,9 +43,9 @@ def stub(names: list[str]) -> str:
 
 def methods(text: str, names: list[str]) -> str:
     """The text of accessor.py with one line per measure, after the other methods."""
-    text = re.sub(r"(?m)^    \w+ = _method\(tidy\.book_measures\..*\n", "", text)
+    text = re.sub(rf"(?m)^    \w+ = _method\({MODULE}\..*\n", "", text)
     lines = [
-        f"    {name} = _method(tidy.book_measures.{name}, *{'_TOP' if MEASURES[name].needs == 'top' else '_BOOKS'})\n"
+        f"    {name} = _method({MODULE}.{name}, *{'_TOP' if MEASURES[name].needs == 'top' else '_BOOKS'})\n"
         for name in names
     ]
     last = "    show = _result(display.show)\n"

@@ -3,65 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeVar
 
-from marketdata import display
+import marketdata.recordings.rebuild
+import marketdata.tidy.asof
+import marketdata.tidy.backtests
+import marketdata.tidy.book_measures
+import marketdata.tidy.cross_token
+import marketdata.tidy.event_windows
+import marketdata.tidy.execute
+import marketdata.tidy.forward
+import marketdata.tidy.measures
+import marketdata.tidy.outcomes
+import marketdata.tidy.quality
+import marketdata.tidy.records
+import marketdata.tidy.resample
+import marketdata.tidy.returns
+import marketdata.tidy.scores
+import marketdata.tidy.shapes
+import marketdata.tidy.trades
+from marketdata import display, plot, studies
 from marketdata.adapters.dispatch import F, names_of
 from marketdata.errors import NotTidyError
 from marketdata.points.arguments import P
-from marketdata.points.measures import MEASURES
-from marketdata.points.schema import Kind, kind_of
-from marketdata.recordings import rebuild
-from marketdata.tidy import (
-    asof,
-    book_measures,
-    cross_token,
-    event_windows,
-    forward,
-    measures,
-    outcomes,
-    quality,
-    records,
-    resample,
-    returns,
-    scores,
-    shapes,
-)
+from marketdata.points.schema import TRADES, Kind, kind_of
 from marketdata.tidy.measures import KINDS as _TOP
+from marketdata.tidy.resample import KINDS as _SAMPLED
 from marketdata.tidy.returns import KINDS as _ANY
 
 if TYPE_CHECKING:
     from marketdata.fetch.checkpoint import Report
 
+R = TypeVar("R")
 _REPORT = "_marketdata_report"
+# Columns of frames that are no view of a market.
+_COLUMNS: dict[str, frozenset[str]] = {
+    "records": frozenset({"market_id"}),
+    "changes": frozenset({"ts", "token_id", "side", "price", "size"}),
+    "trades": frozenset(TRADES),
+    "orders": frozenset({"ts", "market_id", "token_id", "side", "size"}),
+    "fills": frozenset({"ts", "market_id", "token_id", "side", "shares", "notional", "fee"}),
+}
+_Fitting = Kind | Literal["records", "changes", "orders", "fills"]
 
 
-def _method(
-    function: Callable[Concatenate[Any, P], Any], *kinds: Kind | Literal["records", "changes"]
-) -> Callable[Concatenate[Accessor[F], P], F]:
+def _result(
+    function: Callable[Concatenate[Any, P], R], *kinds: _Fitting
+) -> Callable[Concatenate[Accessor[Any] | Plots, P], R]:
     """A function of a frame as a method of the accessor, with the same further arguments.
 
     It is completed on frames of these kinds; without any, on all.
     """
 
-    def method(accessor: Accessor[F], /, *args: P.args, **kwargs: P.kwargs) -> F:
-        return function(accessor._frame, *args, **kwargs)  # type: ignore[no-any-return] # noqa: SLF001
+    def method(accessor: Accessor[Any] | Plots, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return function(accessor._frame, *args, **kwargs)  # noqa: SLF001
 
+    module = "marketdata.plot" if function.__module__.startswith("marketdata.plot.") else "marketdata"
     name, summary = function.__name__, (function.__doc__ or "").partition("\n")[0]
     method.__name__, method.__qualname__ = name, f"Accessor.{name}"
-    method.__doc__ = f"{summary.partition('; see ')[0].removesuffix('.')}; see `marketdata.{name}`."
+    method.__doc__ = f"{summary.partition('; see ')[0].removesuffix('.')}; see `{module}.{name}`."
     method.__wrapped__ = function  # type: ignore[attr-defined] # whose signature it has
     method.kinds = kinds  # type: ignore[attr-defined]
     return method
 
 
+def _method(function: Callable[Concatenate[Any, P], Any], *kinds: _Fitting) -> Callable[Concatenate[Accessor[F], P], F]:
+    """The same for a function that gives back a frame of the kind that it was given."""
+    return _result(function, *kinds)
+
+
 def _fits(names: list[str], kinds: tuple[Any, ...]) -> bool:
     """Whether a frame with these columns has one of the kinds."""
-    if "records" in kinds:
-        return "market_id" in names and "ts" not in names
-    if "changes" in kinds:
-        return {"ts", "token_id", "side", "price", "size"} <= {*names} and "level" not in names
+    columns = {*names}
+    for kind in kinds:
+        if kind in _COLUMNS:
+            return columns >= _COLUMNS[kind] and not columns & ({"ts"} if kind == "records" else {"level"})
     try:
         return not kinds or bool(kind_of(names, kinds))
     except NotTidyError:
@@ -87,8 +103,26 @@ _BOOKS: tuple[Kind, ...] = ("books", "nested")
 _PRICES: tuple[Kind, ...] = (*_TOP, "prices")
 
 
-class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
-    """The functions of ``marketdata`` on a tidy ``frame`` of any kind, as methods: ``df.md``.
+class Plots(_Suggestions):
+    """``df.md.plot``: the functions of ``marketdata.plot`` on the frame."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    account = _result(plot.account)
+    book = _result(plot.book)
+    calibration = _result(plot.calibration)
+    candles = _result(plot.candles)
+    coverage = _result(plot.coverage)
+    depth = _result(plot.depth)
+    ladder = _result(plot.ladder)
+    metrics = _result(plot.metrics)
+    outcomes = _result(plot.outcomes)
+    prices = _result(plot.prices)
+
+
+class Accessor(_Suggestions, Generic[F]):
+    """The functions of ``marketdata`` whose first argument is a frame, as methods of the frame: ``df.md``.
 
     Completion (``df.md.<tab>``) lists those that fit the columns of the frame.
 
@@ -109,41 +143,54 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
         methods = {name: getattr(Accessor, name) for name in dir(Accessor) if not name.startswith("_")}
         return [name for name, method in methods.items() if _fits(names, getattr(method, "kinds", ()))]
 
-    # A method hides the module of its name, so it must come after the other functions of the module.
-    align = _method(resample.align, "series")
-    resample = _method(resample.resample, *_TOP, "prices", "metrics", "quotes")
-    features = _method(measures.features, *_TOP)
-    to_wide = _method(shapes.to_wide, *_BOOKS)
-    explode = _method(shapes.explode, "nested")
-    nest = _method(shapes.nest, "books")
-    diff = _method(rebuild.diff, *_BOOKS)
-    rebuild = _method(rebuild.rebuild, "changes")
-    complement = _method(cross_token.complement, "books")
-    overround = _method(cross_token.overround, *_TOP)
-    arbitrage = _method(cross_token.arbitrage, *_TOP)
-    probabilities = _method(cross_token.probabilities, *_PRICES)
-    event_overround = _method(cross_token.event_overround, *_TOP)
-    event_arbitrage = _method(cross_token.event_arbitrage, *_TOP)
-    event_probabilities = _method(cross_token.event_probabilities, *_PRICES)
-    time_to_resolution = _method(outcomes.time_to_resolution, *_ANY)
-    outcomes = _method(outcomes.outcomes, "records")
-    without_answers = _method(records.without_answers, "records")
-    around = _method(event_windows.around, *_ANY)
-    forward_returns = _method(forward.forward_returns, *_TOP)
-    cluster_mean = _method(scores.cluster_mean, *_ANY)
-    brier = _method(scores.brier, *_PRICES)
-    log_score = _method(scores.log_score, *_PRICES)
-    calibration = _method(scores.calibration, *_PRICES)
-    available_at = _method(asof.available_at, *_ANY)
-    asof_join = _method(asof.asof_join, *_ANY)
-    gaps = _method(asof.gaps, *_ANY)
-    ohlc = _method(returns.ohlc, *_ANY)
-    returns = _method(returns.returns, *_ANY)
-    check = _method(quality.check, *_BOOKS, "prices", "metrics")
-
-    def show(self, *, id_width: int | None = 16) -> display.Shown:
-        """The frame to print, its long ids shortened; see `marketdata.show`."""
-        return display.show(self._frame, id_width=id_width)
+    # Each public function whose first argument is a frame has its line; `make stubs` writes those of measures.
+    align = _method(marketdata.tidy.resample.align, "series")
+    resample = _method(marketdata.tidy.resample.resample, *_SAMPLED)
+    features = _method(marketdata.tidy.measures.features, *_TOP)
+    to_wide = _method(marketdata.tidy.shapes.to_wide, *_BOOKS)
+    explode = _method(marketdata.tidy.shapes.explode, "nested")
+    nest = _method(marketdata.tidy.shapes.nest, "books")
+    diff = _method(marketdata.recordings.rebuild.diff, *_BOOKS)
+    rebuild = _method(marketdata.recordings.rebuild.rebuild, "changes")
+    complement = _method(marketdata.tidy.cross_token.complement, "books")
+    overround = _method(marketdata.tidy.cross_token.overround, *_TOP)
+    arbitrage = _method(marketdata.tidy.cross_token.arbitrage, *_TOP)
+    probabilities = _method(marketdata.tidy.cross_token.probabilities, *_PRICES)
+    event_overround = _method(marketdata.tidy.cross_token.event_overround, *_TOP)
+    event_arbitrage = _method(marketdata.tidy.cross_token.event_arbitrage, *_TOP)
+    event_probabilities = _method(marketdata.tidy.cross_token.event_probabilities, *_PRICES)
+    time_to_resolution = _method(marketdata.tidy.outcomes.time_to_resolution, *_ANY)
+    outcomes = _method(marketdata.tidy.outcomes.outcomes, "records")
+    without_answers = _method(marketdata.tidy.records.without_answers, "records")
+    around = _method(marketdata.tidy.event_windows.around, *_ANY)
+    forward_returns = _method(marketdata.tidy.forward.forward_returns, *_TOP)
+    study = _result(studies.study, *_TOP)
+    execute = _result(marketdata.tidy.execute.execute, "orders")
+    account = _result(marketdata.tidy.execute.account, "fills")
+    to_nautilus = _result(marketdata.tidy.backtests.to_nautilus, *_TOP)
+    effective_spread = _method(marketdata.tidy.trades.effective_spread, "trades")
+    vwap = _method(marketdata.tidy.trades.vwap, "trades")
+    cluster_mean = _method(marketdata.tidy.scores.cluster_mean)
+    brier = _method(marketdata.tidy.scores.brier, *_PRICES)
+    log_score = _method(marketdata.tidy.scores.log_score, *_PRICES)
+    calibration = _method(marketdata.tidy.scores.calibration, *_PRICES)
+    available_at = _method(marketdata.tidy.asof.available_at, *_ANY)
+    asof_join = _method(marketdata.tidy.asof.asof_join, *_ANY)
+    gaps = _method(marketdata.tidy.asof.gaps, *_ANY)
+    ohlc = _method(marketdata.tidy.returns.ohlc, *_ANY)
+    returns = _method(marketdata.tidy.returns.returns, *_ANY)
+    check = _method(marketdata.tidy.quality.check, *_BOOKS, "prices", "metrics")
+    bbo = _method(marketdata.tidy.book_measures.bbo, *_TOP)
+    depth = _method(marketdata.tidy.book_measures.depth, *_BOOKS)
+    fill_price = _method(marketdata.tidy.book_measures.fill_price, *_BOOKS)
+    imbalance = _method(marketdata.tidy.book_measures.imbalance, *_BOOKS)
+    level_count = _method(marketdata.tidy.book_measures.level_count, *_BOOKS)
+    microprice = _method(marketdata.tidy.book_measures.microprice, *_TOP)
+    mid = _method(marketdata.tidy.book_measures.mid, *_TOP)
+    spread = _method(marketdata.tidy.book_measures.spread, *_TOP)
+    spread_bps = _method(marketdata.tidy.book_measures.spread_bps, *_TOP)
+    sweep = _method(marketdata.tidy.book_measures.sweep, *_BOOKS)
+    show = _result(display.show)
 
     @property
     def report(self) -> Report | None:
@@ -155,24 +202,6 @@ class Accessor(_Suggestions, book_measures.Methods[F], Generic[F]):
     def plot(self) -> Plots:
         """Charts of the frame; see `marketdata.plot`."""
         return Plots(self._frame)
-
-
-for _name, _function in book_measures.FUNCTIONS.items():
-    setattr(Accessor, _name, _method(_function, *(_TOP if MEASURES[_name].needs == "top" else _BOOKS)))
-
-
-class Plots(_Suggestions):
-    """``df.md.plot``: the functions of ``marketdata.plot`` on the frame."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Any]: ...
-
-    def __init__(self, frame: Any) -> None:
-        from marketdata import plot  # only who draws loads it
-
-        for name in plot.__all__:
-            setattr(self, name, MethodType(getattr(plot, name), frame))
 
 
 def carry(frame: Any, report: Report | None) -> Any:

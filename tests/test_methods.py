@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 
 import marketdata as md
-from marketdata.accessor import Accessor
+from marketdata.accessor import Accessor, Plots
 
 ROOT = Path(__file__).resolve().parents[1]
+FUNCTIONS = [name for name in md.__all__ if inspect.isfunction(getattr(md, name))]
 METHODS = [name for name, one in vars(Accessor).items() if inspect.isfunction(one) and not name.startswith("_")]
 FRAMES = (pd.DataFrame(), pl.DataFrame(), pl.LazyFrame())
 
@@ -27,6 +28,16 @@ def test_functions_and_methods_have_the_same_arguments() -> None:
     for frame in FRAMES:
         for name in METHODS:
             assert parameters(getattr(frame.md, name)) == parameters(getattr(md, name))[1:], name
+
+
+def test_the_functions_whose_first_argument_is_a_frame_are_methods() -> None:
+    """One rule says what is a method: of all functions, those that are given a frame first."""
+    first = ("frame", "books", "trades", "orders", "fills", "markets", "left", "messages_or_frame")
+    given = {name: next(iter(inspect.signature(getattr(md, name)).parameters.values())) for name in FUNCTIONS}
+    frames = {name for name, one in given.items() if one.name in first and one.kind is not one.KEYWORD_ONLY}
+    assert frames == {*METHODS}
+    charts = {name for name in vars(Plots) if not name.startswith("_")}
+    assert charts == {*md.plot.__all__}
 
 
 def test_completion_lists_what_fits_the_columns() -> None:
@@ -44,24 +55,20 @@ def test_completion_lists_what_fits_the_columns() -> None:
     assert all(not name.startswith("_") for name in books | prices)
 
 
-def test_a_shell_completes_frames_of_the_archive(local_archive: md.Archive) -> None:
-    """IPython completes the methods of a frame of an archive."""
+def test_a_shell_completes_methods_and_charts(local_archive: md.Archive) -> None:
+    """IPython completes the methods and charts of a frame of an archive, and those of a lazy frame."""
     core = pytest.importorskip("IPython.core.completer", reason="IPython comes with make docs")
     books = local_archive.prices(local_archive.records("markets")[0]["id"])
-    completer = core.IPCompleter(namespace={"books": books, "md": md}, use_jedi=False)
-    completer.use_jedi = False
+    frames = {"books": books, "lazy": md.testing.books("polars").lazy(), "md": md}
+    wanted = {"books.md.res": "resample", "books.md.plot.can": "candles", "lazy.md.dep": "depth", "md.sim": "simulate"}
+    completer = core.IPCompleter(namespace=frames)
     with core.provisionalcompleter():
-        offered = {c.text for text in ("books.md.res", "md.sim") for c in completer.completions(text, len(text))}
-    assert any("resample" in text for text in offered), offered
-    assert any("simulate" in text for text in offered), offered
+        for text, name in wanted.items():
+            assert any(name in offered.text for offered in completer.completions(text, len(text))), text
 
 
 def test_every_name_has_its_place_in_the_docs() -> None:
-    """Each method is in a table of analytics; each function, class, chart and method has its page of the reference."""
-    pages = (ROOT / "docs" / page for page in ("analytics.md", "reference/measures.md"))
-    analytics = "".join(page.read_text(encoding="utf-8") for page in pages)
-    documented = [m for m in METHODS if m == "show" or re.search(rf"(?m)^\|.*`{m}[`(]|`md\.{m}\(", analytics)]
-    assert documented == METHODS
+    """Each function, class, chart and method has its page of the reference."""
     reference = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
     objects = {name: getattr(md, name) for name in md.__all__}
     named = {name for name, one in objects.items() if inspect.isfunction(one) or inspect.isclass(one)}
