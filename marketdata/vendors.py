@@ -20,19 +20,22 @@ _SHARED = ("search", "sort", "order", "tags", "tags_match", *_DATES, "min_liquid
 
 
 class Service(NamedTuple):
-    """One service: ``resolutions`` that it has, records of a listing page, filters and sort fields of its listings.
+    """One service: ``resolutions`` that it has, records of a listing page, filters of its listings, its ``views``.
 
-    None: nothing is known, so it is asked.
+    None: nothing is known, so it is asked. A ``key_variable`` of None means that it takes no key. ``prefix`` is the
+    path before every other one. ``short`` is the name that `Client` takes.
     """
 
     name: str
     base_url: str | None
-    key_variable: str
+    key_variable: str | None
     resolutions: tuple[str, ...] | None
     listing_page: int
     filters: tuple[str, ...] | None = None
-    sorts: tuple[str, ...] | None = None
     hides_closed: bool = False
+    prefix: str = "/v1"
+    views: tuple[str, ...] = ("books", "prices", "metrics")
+    short: str = ""
 
 
 # The resolutions of the interface (2.1).
@@ -45,7 +48,7 @@ VENDORS = (
         resolutions=INTERFACE,
         listing_page=1000,
         filters=_SHARED,
-        sorts=("updated_at", "created_at"),
+        short="polymarketdata",
     ),
     Service(
         name="polyorderbooks.com",
@@ -54,8 +57,8 @@ VENDORS = (
         resolutions=("250ms", "1s", "5s", "15s", "1m", "5m", "10m", "15m", "1h", "6h", "1d"),
         listing_page=100,
         filters=(*_SHARED, "include_closed", "category"),
-        sorts=("updated_at", "created_at", "start_date", "end_date", "title"),
         hides_closed=True,
+        short="polyorderbooks",
     ),
 )
 # Any other address, such as a service of this package.
@@ -92,9 +95,9 @@ def default_address(environ: Mapping[str, str]) -> str | None:
     """The address by the environment: ours, else that of the one vendor whose key is set."""
     if environ.get(BASE_URL) or environ.get(API_KEY):
         return environ.get(BASE_URL)
-    vendors = [vendor for vendor in VENDORS if environ.get(vendor.key_variable)]
+    vendors = [vendor for vendor in VENDORS if environ.get(str(vendor.key_variable))]
     if len(vendors) > 1:
-        names = " and ".join(vendor.key_variable for vendor in vendors)
+        names = " and ".join(str(vendor.key_variable) for vendor in vendors)
         addresses = " or ".join(f"base_url={vendor.base_url!r}" for vendor in vendors)
         raise ConfigError("is missing.", argument="base_url", hint=f"{names} are set: say which by {addresses}.")
     return vendors[0].base_url if vendors else None
@@ -109,7 +112,7 @@ def check_filters(service: Service, given: Mapping[str, Any]) -> dict[str, str]:
         if service.filters is not None and name in FILTERS and name not in service.filters:
             hint = f"Its filters are {', '.join(service.filters)}."
             raise ConfigError(f"is no filter of {service.name}.", argument=name, value=value, hint=hint)
-        allowed = service.sorts if name == "sort" else _CHOICES.get(name)
+        allowed = _CHOICES.get(name)
         if allowed is not None and value not in allowed:
             raise ConfigError(f"is refused; allowed are {', '.join(map(str, allowed))}.", argument=name, value=value)
         out[name] = _query_text(name, value)

@@ -150,7 +150,7 @@ def test_a_client_that_fetches_holds_no_key(service: Any, evidence: Evidence, ki
             write = frame.to_parquet if isinstance(frame, pd.DataFrame) else frame.write_parquet
             write(path)
             evidence.add("parquet", path.read_bytes(), repr(pq.read_schema(path).metadata))
-    transport = client._transport
+    transport = client._source.transport
     evidence.add("client", client, copy.copy(client), transport, transport.keys, transport.pacer, transport._session)
     assert len(evidence) > 200
 

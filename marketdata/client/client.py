@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
 
 from marketdata.accessor import carry
-from marketdata.client.discovery import Record, listing, record
+from marketdata.client.discovery import Record
 from marketdata.client.history import History
 from marketdata.client.offer import Offer, Request
 from marketdata.conformance.probe import verify
@@ -20,8 +20,8 @@ from marketdata.display import html_table
 from marketdata.errors import ConfigError, MarketDataError, NotFoundError, RequestError
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.auth import KeyProvider, veiled
-from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.plans import Plan, make_plan
+from marketdata.fetch.sources import connect
 from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
@@ -33,7 +33,6 @@ from marketdata.tidy.frames import frame_kind
 from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_range
 from marketdata.typing import Frame, FrameKind
 from marketdata.vendors import LARGEST_LISTING, check_filters, refuse_unknown
-from marketdata.wire import models
 from marketdata.wire.models import LARGEST_LIMIT
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ class _Options(TypedDict, total=False):
     page_limit: int
     allow_insecure: bool
     archive: Any
+    hosts: str | Mapping[str, str] | None
 
 
 class Client(Generic[Frame]):
@@ -62,8 +62,9 @@ class Client(Generic[Frame]):
     Parameters
     ----------
     base_url : str, optional
-        Address of the service, with or without ``/v1``; by default the environment variable MARKETDATA_BASE_URL, or the
-        address of the vendor whose key is set.
+        Address of a service, with or without ``/v1``, or a name: "polymarket" and "kalshi" are public and take no key,
+        "polymarketdata" and "polyorderbooks" are vendors. By default it is the environment variable
+        MARKETDATA_BASE_URL, or the address of the vendor whose key is set.
     api_key : str or callable, optional
         The key, or a function that returns it; by default MARKETDATA_API_KEY, or at the address of a vendor its
         POLYMARKETDATA_API_KEY or POLYORDERBOOKS_API_KEY. It is sent in ``X-API-Key``, shown never.
@@ -80,6 +81,8 @@ class Client(Generic[Frame]):
     archive : Archive, optional
         Archive that `books`, `prices` and `metrics` read through: what is missing is fetched into it once, at 1m
         whatever the resolution, and coarser buckets are derived from that.
+    hosts : str or mapping of str, optional
+        Other addresses of a venue, such as those of a test: one for all of its hosts, or some by name.
 
     Examples
     --------
@@ -116,22 +119,24 @@ class Client(Generic[Frame]):
         page_limit: int = LARGEST_LIMIT,
         allow_insecure: bool = False,
         archive: Any = None,
+        hosts: str | Mapping[str, str] | None = None,
     ) -> None:
         api_key = veiled(api_key)  # a crash report shows the locals of this frame
         self.frame = frame_kind(frame)
         if archive is not None and not hasattr(archive, "attach"):
             raise ConfigError(f"archive={archive!r} is no archive; pass md.Archive(path_or_url).")
-        self._transport = Transport(base_url, api_key, allow_insecure=flag("allow_insecure", allow_insecure))
+        flag("allow_insecure", allow_insecure)
+        self._source = connect(base_url, api_key, hosts=hosts, allow_insecure=allow_insecure)
         progress = None if progress is None else flag("progress", progress)
-        self._history = History(self._transport, strict=flag("strict", strict), progress=progress)
+        self._history = History(self._source, strict=flag("strict", strict), progress=progress)
         self._page_limit = whole("page_limit", page_limit, 1, LARGEST_LIMIT)
-        self._offer = Offer(self._transport)
+        self._offer = Offer(self._source)
         self._archive = archive
         self._report: Report | None = None  # of a read through the archive
 
     def close(self) -> None:
         """Close idle connections, as ``with md.Client(...)`` does. A later call opens new ones; see `Client`."""
-        self._transport.close()
+        self._source.close()
 
     def __enter__(self) -> Self:
         return self
@@ -140,14 +145,14 @@ class Client(Generic[Frame]):
         self.close()
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_transport"):
+        if not hasattr(self, "_source"):
             return "Client(not made)"
-        service = self._transport.service
+        service = self._source.service
         name = "" if service.base_url is None else f", service={service.name!r}"
-        return f"Client({self._transport.base_url!r}, frame={self.frame!r}{name})"
+        return f"Client({self._source.base_url!r}, frame={self.frame!r}{name})"
 
     def _repr_html_(self) -> str:
-        return html_table([("service", self._transport.base_url), ("frames", self.frame), ("archive", self._archive)])
+        return html_table([("service", self._source.base_url), ("frames", self.frame), ("archive", self._archive)])
 
     # -- history
     def books(
@@ -310,7 +315,7 @@ class Client(Generic[Frame]):
         >>> client.verify(market, "2025-12-31", "2026-01-01")["label"].state
         'followed'
         """
-        return verify(self._transport, market, to_range(start, end), fine, coarse)
+        return verify(self._source, market, to_range(start, end), fine, coarse)
 
     def plan(self, view: View, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None) -> Plan:
         """The cost of a fetch of a ``view``, without fetching; parameters and errors as for `books`.
@@ -331,7 +336,8 @@ class Client(Generic[Frame]):
         self.usage()
         request = self._offer.request(rng, target, clamp=False)
         windows = self._windows(view, "market", names, request.rng, request.resolution)
-        return make_plan(windows, infos, self._transport.limits, int(time.time() * SECOND))
+        now = int(time.time() * SECOND)
+        return make_plan(windows, infos, self._source.limits, now, self._source.requests)
 
     # -- discovery
 
@@ -428,7 +434,7 @@ class Client(Generic[Frame]):
         """
         if include_closed is not None:
             flag("include_closed", include_closed)
-        elif self._transport.service.hides_closed:
+        elif self._source.service.hides_closed:
             include_closed = True
         return self._listing("markets", locals())
 
@@ -445,7 +451,7 @@ class Client(Generic[Frame]):
         """
         (id_or_slug,) = names("id_or_slug", [id_or_slug])
         try:
-            return record(self._transport, ("markets", id_or_slug), models.MarketDetail)
+            return Record(self._source.record(id_or_slug))
         except NotFoundError as error:
             self._history.markets.name_near_ones(error, [id_or_slug])
             raise
@@ -456,11 +462,11 @@ class Client(Generic[Frame]):
 
         def fetch(name: str) -> None:
             with suppress(NotFoundError):
-                records_by_name[name] = record(self._transport, ("markets", name), models.MarketDetail)
+                records_by_name[name] = Record(self._source.record(name))
                 self._history.markets.remember(records_by_name[name])
 
         wanted = list(names)
-        run_all(self._transport, [partial(fetch, name) for name in wanted])
+        run_all(self._source, [partial(fetch, name) for name in wanted])
         return [records_by_name[name] for name in wanted if name in records_by_name]
 
     def tokens(self, id_or_slug: str) -> Frame:
@@ -474,7 +480,7 @@ class Client(Generic[Frame]):
 
     def tags(self) -> list[str]:
         """Every tag in use, as a list of str; see `series`."""
-        return list(record(self._transport, ("tags",), models.Tags)["data"])
+        return self._source.tags()
 
     def health(self) -> Record:
         """Whether the service is up.
@@ -486,13 +492,13 @@ class Client(Generic[Frame]):
         >>> client.health().status
         'ok'
         """
-        return record(self._transport, ("health",), models.Health)
+        return Record(self._source.health())
 
     def server_time(self) -> datetime | None:
         """The service's clock [UTC] by the last answer, or None if none has a date; see `health`."""
-        date = self._transport.server_time
-        if date is None:
-            date = self._transport.get(("health",)).date
+        if self._source.server_time is None:
+            self._source.health()
+        date = self._source.server_time
         return None if date is None else to_datetime(round(date * SECOND))
 
     def usage(self) -> Record:
@@ -501,7 +507,7 @@ class Client(Generic[Frame]):
         Returns a record ``plan organization limits reset_at`` [Unix s]; ``limits`` has ``requests_per_minute
         requests_remaining granularity_allowed max_history_days``, each as the service writes it, or None.
         """
-        usage = record(self._transport, ("usage",), models.Body)
+        usage = self._source.usage()
         limits = usage.get("limits")
         names = ("requests_per_minute", "requests_remaining", "granularity_allowed", "max_history_days")
         limits = {**dict.fromkeys(names), **(limits if isinstance(limits, dict) else {"limits": limits})}
@@ -578,12 +584,12 @@ class Client(Generic[Frame]):
         others = ("self", "max_rows", "page_size", "params", "unknown")
         filters = {name: value for name, value in given.items() if name not in others}
         refuse_unknown(kind, given["unknown"], filters)
-        service = self._transport.service
+        service = self._source.service
         size = service.listing_page if page_size is None else whole("page_size", page_size, 1, LARGEST_LISTING)
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
         query = {**check_filters(service, filters), **(given["params"] or {})}
-        rows = listing(self._transport, kind, query, max_rows, size)
+        rows = self._source.records(kind, query, max_rows, size)
         for row in rows if kind == "markets" else ():
             self._history.markets.remember(row)
         return self._to_frame(kind, rows)

@@ -14,10 +14,10 @@ from marketdata.accessor import carry
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, EmptyRangeWarning, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.markets import Markets
-from marketdata.fetch.reader import Fetched, Reader
-from marketdata.fetch.scheduler import Scheduler
+from marketdata.fetch.pages import Fetched
+from marketdata.fetch.scheduler import Order, Scheduler
+from marketdata.fetch.source import Source
 from marketdata.fetch.windows import Window
 from marketdata.points.arguments import choice, whole
 from marketdata.points.columns import Books, Data, joined
@@ -41,18 +41,20 @@ _RESUME_HINT = "The rows that arrived are in .partial; client.resume(error.resum
 class History:
     """Fetches windows and yields what they contain; the options are those of `Client`."""
 
-    def __init__(self, transport: Transport, *, strict: bool, progress: bool | None) -> None:
-        self.markets = Markets(transport)
-        self._reader = Reader(transport)
+    def __init__(self, source: Source, *, strict: bool, progress: bool | None) -> None:
+        self.markets = Markets(source)
+        self._source, self._order = source, Order()
         self._strict = strict
         self.progress = progress
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(History, strict=self._strict, progress=self.progress), (self._reader.transport,)
+        return partial(History, strict=self._strict, progress=self.progress), (self._source,)
 
     def fetch(self, windows: Sequence[Window], report: Report | None = None, **how: Any) -> Scheduler:
         """The fetch of windows, with its ``report``; iterate over it once."""
-        return Scheduler(self._reader, windows, self.markets, report=report, strict=self._strict, **how)
+        return Scheduler(
+            self._source, windows, self.markets, report=report, strict=self._strict, order=self._order, **how
+        )
 
     def frames(
         self,

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from marketdata.errors import BadRequestError, ParameterError, PlanError, RequestError
-from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.source import Source
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, Range, to_micros
 from marketdata.vendors import INTERFACE, widths_in
@@ -25,9 +25,9 @@ class Request(NamedTuple):
 class Offer:
     """Resolutions and ranges, as the service is known to have them; each refusal teaches more."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        names = transport.service.resolutions
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        names = source.service.resolutions
         self._resolutions = None if names is None else [BucketWidth.of(name) for name in names]
         self._finest: BucketWidth | None = None  # that the plan allows, by a refusal
         self._earliest: int | None = None
@@ -35,7 +35,7 @@ class Offer:
 
     def request(self, rng: Range, target: BucketWidth | None, *, clamp: bool) -> Request:
         """The request for a range and resolution; by default 1m, or the finest of a plan that lacks it."""
-        width = self._source(target)
+        width = self._resolution_for(target)
         start, end = rng
         if clamp and (earliest := self.earliest) is not None:
             # A minute more, as the window of a plan moves while requests are made.
@@ -61,7 +61,7 @@ class Offer:
     @property
     def resolutions(self) -> list[BucketWidth]:
         """The resolutions that service and plan have, the finest first."""
-        limits = self._transport.limits
+        limits = self._source.limits
         offered = {*(self._resolutions or _INTERFACE), *limits.resolutions}
         allowed = [width for width in offered if limits.allows(width)]
         finest = 0 if self._finest is None else self._finest.micros
@@ -70,12 +70,12 @@ class Offer:
     @property
     def earliest(self) -> int | None:
         """The first time that the plan allows [microseconds UTC], None if that is not known."""
-        days = self._transport.limits.history_days
+        days = self._source.limits.history_days
         return self._earliest if days is None else self._now - round(days * DAY)
 
-    def _source(self, target: BucketWidth | None) -> BucketWidth:
+    def _resolution_for(self, target: BucketWidth | None) -> BucketWidth:
         """The resolution itself if the service may have it, else the finest from 1m on that divides it."""
-        known = (*(self._resolutions or ()), *self._transport.limits.resolutions)
+        known = (*(self._resolutions or ()), *self._source.limits.resolutions)
         if target is not None and (self._resolutions is None or target in known):
             return target
         fine = [width for width in self.resolutions if target is None or width.divides(target)]
@@ -84,5 +84,5 @@ class Offer:
 
     @property
     def _now(self) -> int:
-        server = self._transport.server_time
+        server = self._source.server_time
         return round((time.time() if server is None else server) * SECOND)

@@ -8,10 +8,10 @@ from typing import Any
 from marketdata.conformance.compare import Pair, compared, find_limit, pairs
 from marketdata.conformance.report import Finding, ServiceTable, Verification
 from marketdata.errors import ConfigError, MarketDataError, PlanError, RequestError
-from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import usage_fields
-from marketdata.fetch.reader import keys_of
+from marketdata.fetch.source import Source
+from marketdata.fetch.sources.interface import Interface, keys_of
 from marketdata.fetch.windows import Window
 from marketdata.points.columns import Data, Page, joined
 from marketdata.points.views import VIEWS, View
@@ -22,12 +22,14 @@ from marketdata.wire.decode import decode_page
 from marketdata.wire.models import LARGEST_LIMIT
 
 
-def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
+def verify(source: Source, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
     """Compare two resolutions, with two whole coarse buckets at least, and name the readings that explain them.
 
     A view that the plan of the key does not allow decides nothing. The finer one is 1m by default, or the finest that
     the plan allows.
     """
+    if not isinstance(source, Interface):
+        raise ConfigError(f"verify compares a service with the interface; {source.service.name} has one of its own.")
     near, far = BucketWidth.of(fine or "1m", "fine"), BucketWidth.of(coarse or "1h", "coarse")
     if near.micros >= far.micros:
         raise ConfigError(f"coarse={str(far)!r} must be coarser than fine={str(near)!r}.")
@@ -37,10 +39,8 @@ def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any
 
     def page(view: View, resolution: BucketWidth, limit: int, cursor: str | None = None) -> Page:
         window = Window(view, "market", market, whole, resolution, limit)
-        answer: Page = transport.get(
-            window.segments, {**window.params, "cursor": cursor}, lambda answer: decode_page(view, answer.body)
-        )
-        return answer
+        params = {**window.params, "cursor": cursor}
+        return source.transport.read(window.segments, params, lambda answer: decode_page(view, answer.body))
 
     def columns(view: View, resolution: BucketWidth) -> Data:
         pages = paginate(partial(page, view, resolution, LARGEST_LIMIT), keys_of, f"the {view} of {market}")
@@ -64,11 +64,11 @@ def verify(transport: Transport, market: str, rng: Range, fine: Any, coarse: Any
         findings.append(find_limit(compare["prices"][0].near, partial(page, "prices", near)))
     else:
         findings.append(Finding("limit", None, "no prices in this range"))
-    table = service_table(transport, market, whole)
+    table = service_table(source, market, whole)
     return Verification(market, whole, str(near), str(far), tuple(findings), table, refused)
 
 
-def service_table(transport: Transport, market: str, rng: Range) -> ServiceTable:
+def service_table(source: Interface, market: str, rng: Range) -> ServiceTable:
     """The table by five requests that a service should refuse, and one of ``usage``."""
     history = {"start_ts": to_text(rng.start), "end_ts": to_text(rng.end), "resolution": "1h", "limit": "200"}
     prices = ("markets", market, "prices")
@@ -82,20 +82,20 @@ def service_table(transport: Transport, market: str, rng: Range) -> ServiceTable
     refusals = dict.fromkeys(requests, "200: accepted")
     for name, (segments, params) in requests.items():
         try:
-            transport.get_json(segments, params)
+            source.transport.get_json(segments, params)
         except RequestError as error:
             refusals[name] = f"{error.status}: {error.detail}"
         except MarketDataError as error:
             refusals[name] = f"no answer: {error.problem}"
     try:
-        usage = usage_fields(transport.get_json(("usage",)))
+        usage = usage_fields(source.usage())
     except MarketDataError as error:
         usage = {"plan": f"not told: {error.problem}"}
-    service, limits = transport.service, transport.limits
+    service, limits = source.service, source.limits
     widths = service.resolutions or widths_in(refusals["unknown resolution"]) or limits.resolutions
     rate, daily = limits.requests_per_minute, limits.requests_per_day
     rows = {
-        "service": f"{service.name} at {transport.base_url}",
+        "service": f"{service.name} at {source.base_url}",
         "plan": usage.get("plan"),
         "requests": rate and f"{rate:,} a minute",
         "requests a day": daily and f"{daily:,}",

@@ -16,7 +16,7 @@ from marketdata.errors import (
     RequestError,
     ServerError,
 )
-from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.source import Source
 from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.times import first_time
@@ -25,8 +25,8 @@ from marketdata.times import first_time
 class Markets:
     """Looks each market up once; a service without discovery is no obstacle."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._infos: dict[str, MarketInfo] = {}
         self._missing: dict[str, NotFoundError] = {}
 
@@ -45,7 +45,7 @@ class Markets:
         """The record of a market by the service, empty if it has none; raises only if it cannot be reached."""
         if id_or_slug not in self._infos:
             try:
-                self._infos[id_or_slug] = _info(self._transport.get_json(("markets", id_or_slug)))
+                self._infos[id_or_slug] = _info(self._source.record(id_or_slug))
             except (AuthenticationError, RateLimitError, ServerError):
                 raise
             except RequestError as error:
@@ -59,7 +59,7 @@ class Markets:
         """The same of many, concurrently; NotFoundError about the first that the service does not have."""
         names = list(dict.fromkeys(ids))
         unknown = [name for name in names if name not in self._infos]
-        run_all(self._transport, [partial(self.look_up, name) for name in unknown])
+        run_all(self._source, [partial(self.look_up, name) for name in unknown])
         for name in names:
             if (error := self._missing.pop(name, None)) is not None:
                 del self._infos[name]
@@ -77,8 +77,8 @@ class Markets:
         """Slugs similar to an unknown name, nearest first; none if they cannot be listed."""
         words = sorted(name.replace("_", "-").split("-"), key=len, reverse=True)
         for search in [*words[:2], None]:
-            with suppress(MarketDataError, KeyError, TypeError, AttributeError):
-                listed = self._transport.get_json(("markets",), {"limit": 100, "search": search})["data"]
+            with suppress(MarketDataError, AttributeError):
+                listed = self._source.records("markets", {"search": search}, max_rows=100)
                 slugs = {r["slug"].lower(): r["slug"] for r in listed if isinstance(r.get("slug"), str)}
                 if matches := difflib.get_close_matches(name.strip().lower(), slugs, n=3, cutoff=0.75):
                     return [slugs[slug] for slug in matches]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from marketdata.display import html_table
-from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
+from marketdata.fetch.windows import MarketInfo, Window
 from marketdata.points.views import VIEWS
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, Range
@@ -113,20 +113,27 @@ class Plan:
         return html_table([("cost", cost), *(("refused by the plan", part) for part in self.refused)])
 
 
-def make_plan(windows: Sequence[Window], infos: Mapping[str, MarketInfo], limits: PlanLimits, now: int) -> Plan:
-    """The cost of uncut windows, by the tokens and active range of each market and the plan of the key."""
+def make_plan(
+    windows: Sequence[Window],
+    infos: Mapping[str, MarketInfo],
+    limits: PlanLimits,
+    now: int,
+    requests_of: Callable[[Window, int], int],
+) -> Plan:
+    """The cost of uncut windows, by the tokens and active range of each market and the plan of the key.
+
+    ``requests_of`` says how many requests a window of so many tokens takes.
+    """
     requests = points = memory = 0
     refused: list[str] = []
     for window in windows:
         info = infos.get(window.id, MarketInfo())
         tokens = info.labels(window) or 2
-        active = max(0, replace(window, rng=info.active_range(window)).buckets)
+        part = replace(window, rng=info.active_range(window))
+        active = max(0, part.buckets)
         points += active * tokens
         memory += active * tokens * VIEWS[window.view].point_bytes
-        page = max(1, window.limit // tokens)  # it has whole buckets
-        # If one request is not enough, the second one begins with the last bucket of the first.
-        overlap = active > WORTH_DIVIDING * page
-        requests += max(1, math.ceil((active + overlap) / page))
+        requests += requests_of(part, tokens) if active else 1
         refused += _refusals(window, limits, now)
     rate = limits.requests_per_minute
     minutes = requests / rate if rate else None

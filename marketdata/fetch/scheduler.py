@@ -1,36 +1,139 @@
 """Request windows of any number of markets concurrently under one pacer.
 
-The scheduler keeps as many requests in flight as the key's rate and the latency need. It yields complete ranges, in
-order or as they arrive. It sends nothing after its stop flag is set.
+A range is handed out from its start, each time as much as a free thread should take: nothing is cut that runs.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
-from marketdata.errors import ContractError, MarketDataError, NetworkError, NotFoundError, TooManyTokensError
+from marketdata.errors import ContractError, MarketDataError, NetworkError, NotFoundError
 from marketdata.fetch.checkpoint import Report, Resume
-from marketdata.fetch.chunks import Stream, Task
 from marketdata.fetch.markets import Markets
-from marketdata.fetch.reader import Chunk, Fetched, Reader
+from marketdata.fetch.pages import Fetched, Received, fetch
+from marketdata.fetch.source import Source
 from marketdata.fetch.threads import start_thread, worker_count
-from marketdata.fetch.windows import WORTH_DIVIDING, Window
+from marketdata.fetch.windows import WORTH_DIVIDING, MarketInfo, Window
+
+# A window stays in memory, and a failed page costs the window.
+MAX_PAGES = 16
+
+
+@dataclass
+class Order:
+    """Whether pages of a source are in order of time, as far as its fetches have seen."""
+
+    is_kept: bool = True
+    is_proven: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a page alone tells up to where all points have arrived."""
+        return self.is_kept and self.is_proven
+
+    def see(self, received: Received) -> None:
+        """Take in the pages of a window."""
+        self.is_kept &= received.is_ordered
+        self.is_proven |= received.proven > received.window.rng.start
+
+
+class Part:
+    """A part of a range that a thread requests, and what has come of it."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.fetched: list[Fetched] = []
+        self.received: Received | None = None  # pages behind these, as they are
+        self.is_over = False
+
+    def keep(self, report: Report, *, is_trusted: bool) -> None:
+        """Take what pages in order have brought so far."""
+        received, self.received = self.received, None
+        if received is None:
+            return
+        received.is_trusted |= is_trusted
+        if (end := received.proven) > received.window.rng.start:
+            with suppress(ContractError):  # a resume requests again what does not fit together
+                self.fetched.append(received.fetched(end))
+                self.fetched[-1].note(report)
+
+
+class Stream:
+    """The range of one market or token: ``parts`` that are requested, and from ``frontier`` on what nobody requests.
+
+    The first part is all of it; once its first page tells how dense the points are, others take their share.
+    """
+
+    def __init__(self, index: int, window: Window, info: MarketInfo | None) -> None:
+        self.index, self.window, self.info = index, window, info
+        self.parts: deque[Part] = deque()
+        self.opening = Part(window)  # the first one
+        self.frontier = window.rng.start
+        self.points = 0  # that were yielded
+        self.total = 0.0  # pages, as the first one suggests
+        self._labels = (info or MarketInfo()).labels(window) or 2
+        self._page = float(window.limit)  # points of a full page
+        self._density, self._weight = float(self._labels), 0.0  # points of a bucket, by so many buckets
+
+    @property
+    def remaining(self) -> float:
+        """Pages that nobody requests."""
+        return self.pages_from(self.frontier)
+
+    def pages_from(self, start: int) -> float:
+        """Expected pages from a time to the end of the market."""
+        end = (self.info or MarketInfo()).active_range(self.window).end
+        return max(0, end - start) / self.window.resolution.micros * self._density / self._page
+
+    def learn(self, points: int, buckets: int, *, is_full: bool) -> None:
+        """Take in a page; recent ones count most."""
+        self._density = (self._density * self._weight + points) / (self._weight + buckets)
+        if is_full and points:
+            self._page = float(points) if not self._weight else (3 * self._page + points) / 4
+        self._weight = min(self._weight + buckets, 16 * self._page / max(self._density, 1e-9))
+
+    def hand_out(self, pages: float) -> int:
+        """Move the frontier by so many pages, less a margin for chance; to the end if hardly a page would remain."""
+        (_, end), width = self.window.rng, self.window.resolution.micros
+        missing = max(0.0, 1 - self._density / self._labels)
+        # Where nobody knows how many points come, a cut costs half a page.
+        pages = max(pages, 2 if missing < 0.2 and self.total < 20 else min(MAX_PAGES, self.total / 4))
+        if pages + 0.5 < self.remaining:
+            pages -= 0.2 * math.sqrt(missing * pages)
+            buckets = max(1, int(pages * self._page / self._density))
+            end = min(end, (self.frontier // width + buckets) * width)
+        self.frontier = end
+        return end
+
+    def begin(self) -> Part:
+        """The first part: all of it."""
+        self.frontier = self.window.rng.end
+        self.parts.append(self.opening)
+        return self.opening
+
+    def next_part(self, pages: float) -> Part:
+        """The next part, of so many pages."""
+        self.parts.append(Part(self.window.within(self.frontier, self.hand_out(pages))))
+        return self.parts[-1]
 
 
 class Scheduler:
     """Requests windows of any width concurrently; iterate over it once for the points.
 
     ``report`` is filled in. ``strict`` makes repairs and diagnostics errors. ``in_order`` yields in the order of the
-    windows instead of the order of arrival. ``buffer`` is the most chunks that wait in memory.
+    windows instead of the order of arrival. ``buffer`` is the most parts that wait in memory. ``order`` is what
+    earlier fetches have seen.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        source: Source,
         windows: Sequence[Window],
         markets: Markets,
         *,
@@ -38,25 +141,22 @@ class Scheduler:
         strict: bool = False,
         in_order: bool = False,
         buffer: int | None = None,
+        order: Order | None = None,
     ) -> None:
-        self._reader = reader
-        self._windows = windows
-        self._markets = markets
-        self._in_order = in_order
-        self._buffer = buffer
-        self._strict = strict
+        self._source, self._windows, self._markets = source, windows, markets
+        self._strict, self._in_order, self._buffer = strict, in_order, buffer
         self._change = threading.Condition()
         self._stop = threading.Event()
         self.report = report or Report()
-        self._waiting = deque(Task(k, window, markets.known(window)) for k, window in enumerate(windows))
-        self._begun: list[Task] = []
-        self._missing: dict[Task, NotFoundError] = {}
+        self._waiting = deque(Stream(k, window, markets.known(window)) for k, window in enumerate(windows))
+        self._begun: list[Stream] = []
+        self._missing: dict[Stream, NotFoundError] = {}
         self._ready: deque[Fetched] = deque()
-        self._active = self._pages_received = 0
-        self._overfetched = 0.0
+        self._active = 0
+        self._order = order or Order()
         self._error: BaseException | None = None
         # A short fetch is not worth a request to learn the rate.
-        self._wants_usage = sum(task.pages for task in self._waiting) > 8
+        self._wants_usage = sum(math.ceil(stream.remaining) for stream in self._waiting) > 8
         self.empty: list[Window] = []  # requested, and without a point
 
     def __iter__(self) -> Iterator[Fetched]:
@@ -85,37 +185,38 @@ class Scheduler:
         finally:
             self.close()
 
-    def stop(self) -> tuple[list[Fetched], Resume]:
-        """Send nothing more; return what arrived but was not yielded, and what remains to request."""
-        self.close()
-        with self._change:
-            for stream in self._streams:
-                for chunk in [chunk for chunk in stream.chunks if chunk.fetched is None and chunk.pages]:
-                    with suppress(ContractError):  # a resume requests a chunk again that does not fit the others
-                        self._note(stream.receive(chunk, None))
-            self._release()
-            received, remaining = list(self._ready), list[Window]()
-            self._ready.clear()
-            for task in sorted({*self._begun, *self._waiting, *self._missing}, key=lambda task: task.index):
-                done, windows = task.stop(in_order=self._in_order)
-                received, remaining = received + done, remaining + windows
-            self._begun.clear()  # so that later arrivals are ignored
-            return received, Resume(tuple(remaining))
-
     def close(self) -> None:
         """Send nothing more."""
         self._stop.set()
 
-    @property
-    def _streams(self) -> list[Stream]:
-        """The streams of all tasks that were begun and are not yielded."""
-        return [stream for task in self._begun for stream in task.streams]
+    def stop(self) -> tuple[list[Fetched], Resume]:
+        """Send nothing more; return what arrived but was not yielded, and what remains to request."""
+        self.close()
+        with self._change:
+            for part in [part for stream in self._begun for part in stream.parts]:
+                part.keep(self.report, is_trusted=self._order.is_known)
+            self._release()
+            received, rest = list(self._ready), list[Window]()
+            self._ready.clear()
+            for stream in sorted({*self._begun, *self._waiting, *self._missing}, key=lambda stream: stream.index):
+                at, end = stream.window.rng
+                for fetched in (fetched for part in stream.parts for fetched in part.fetched):
+                    if at < fetched.window.rng.start:
+                        if self._in_order:  # nothing is yielded behind a gap
+                            break
+                        rest.append(stream.window.within(at, fetched.window.rng.start))
+                    if not (self._in_order and rest):
+                        received.append(fetched._replace(request=stream.index))
+                        at = fetched.window.rng.end
+                rest += [stream.window.within(at, end)] if at < end else []
+            self._begun.clear()  # so that later arrivals are ignored
+            return received, Resume(tuple(rest))
+
+    # -- what to request: these are called under the lock
 
     @property
     def _workers(self) -> int:
-        return worker_count(self._reader.transport.pacer, self._reader.transport.latency)
-
-    # -- what to request: these are called under the lock
+        return worker_count(self._source.pacer, self._source.latency)
 
     def _start(self) -> None:
         """Start threads up to what the rate needs, while there are requests."""
@@ -129,52 +230,42 @@ class Scheduler:
             return None
         if self._wants_usage:
             self._wants_usage = False
-            if not self._reader.transport.pacer.known:
-                return self._reader.transport.learn_limits
-        pending = len(self._ready) + sum(chunk.is_requested for one in self._streams for chunk in one.chunks)
-        has_room = self._buffer is None or pending < max(self._buffer, 2 * self._workers)
-        for task in self._begun:
-            if (waiting := task.waiting) is None:
-                continue
-            stream, chunk = waiting
-            # Others may wait for the points of the first chunk, so that it may always be requested.
-            if has_room or (chunk is stream.chunks[0] and not self._ready):
-                stream.request(chunk, self._parts(stream, chunk))
-                return partial(self._request, task, stream, chunk)
-        if not has_room or not self._waiting:
+            if not self._source.pacer.known:
+                return self._source.learn_limits
+        pending = len(self._ready) + sum(len(stream.parts) for stream in self._begun)
+        if self._buffer is not None and pending >= max(self._buffer, 2 * self._workers):
             return None
-        self._begun.append(task := self._waiting.popleft())
-        return self._next_request() if task.streams else partial(self._look_up, task)
+        for stream in self._begun:
+            if stream.frontier < stream.window.rng.end:
+                return partial(self._request, stream, stream.next_part(self._share))
+        if not self._waiting:
+            return None
+        self._begun.append(stream := self._waiting.popleft())
+        return partial(self._request, stream, stream.begin())
 
-    def _parts(self, stream: Stream, chunk: Chunk) -> int:
-        """In how many parts to request the rest of a chunk: its share of idle workers, as far as overfetch allows.
+    @property
+    def _share(self) -> float:
+        """Pages that a free thread takes: many while much remains, few at the end, as each cut costs half a page."""
+        remaining = sum(stream.remaining for stream in (*self._begun, *self._waiting))
+        return min(MAX_PAGES, math.ceil(remaining / self._workers))
 
-        Cuts cause overfetch, as nobody knows where pages end. A fetch may overfetch two pages, and one more for every
-        50 pages. An estimate of its pages counts only up to three times the pages received, as early estimates are
-        rough. It does not matter in a stream that surely has few pages.
-        """
-        pages = stream.remaining_pages(chunk)
-        if self._waiting or not pages:
-            return 1
-        remaining = sum(one.remaining_pages(part) for one in self._streams for part in one.chunks)
-        share = round(self._workers * pages / remaining)
-        if stream.spans.is_regular and stream.pages(stream.window.rng) < 20:
-            return share
-        overfetch: float = self._overfetched + sum(one.overfetch for one in self._streams)
-        expected = min(sum(one.pages(one.window.rng) for one in self._streams), 3 * self._pages_received)
-        return int(min(share, (2 + expected / 50 - overfetch) / stream.spans.expected_overfetch + 1))
-
-    def _note_page(self, stream: Stream, chunk: Chunk) -> bool:
-        """Take in a page; divide the rest of its chunk if workers are idle and it is more than its share."""
-        with self._change:
-            self._pages_received += 1
-            is_complete = stream.add_page(chunk)
-            self._start()
-            is_idle = self._active < self._workers and not any(task.waiting for task in self._begun)
-            if not is_complete and is_idle and stream.remaining_pages(chunk) > WORTH_DIVIDING:
-                stream.divide(chunk, self._parts(stream, chunk))
-                self._start()
-            return is_complete
+    def _release(self) -> None:
+        """Let what is complete be yielded, in order up to the first gap."""
+        for stream in list(self._begun):
+            while stream.parts:
+                for fetched in stream.parts[0].fetched:
+                    stream.points += len(fetched.columns)
+                    stream.window = stream.window.within(fetched.window.rng.end, stream.window.rng.end)
+                    self._ready.append(fetched._replace(request=stream.index))
+                stream.parts[0].fetched.clear()
+                if not stream.parts[0].is_over:
+                    break
+                stream.parts.popleft()
+            if stream.window.rng.start == stream.window.rng.end:
+                self._begun.remove(stream)
+                self.empty += [] if stream.points else [self._windows[stream.index]]
+            elif self._in_order:
+                return
 
     # -- a thread
 
@@ -194,56 +285,56 @@ class Scheduler:
                 self._active -= request is None
                 self._change.notify_all()
 
-    def _look_up(self, task: Task) -> bool:
-        """Learn when the market of a task was active, and which tokens it has; whether these are requested alone."""
-        info = self._markets.look_up(task.window.id)
-        with self._change:
-            return task.begin(info)
-
-    def _request(self, task: Task, stream: Stream, chunk: Chunk) -> None:
-        """Request a chunk and take in its points."""
+    def _request(self, stream: Stream, part: Part) -> None:
+        """Request a part and take in its points."""
+        pages = partial(self._source.pages, report=self.report, stop=self._stop)
         try:
-            fetched = self._reader.read(chunk, self.report, self._stop, partial(self._note_page, stream))
-        except TooManyTokensError:
-            if stream in task.streams and (chunk.window.kind == "token" or not self._look_up(task)):
-                raise
-            return
+            for fetched in fetch(pages, part.window, self.report, partial(self._note_page, stream, part)):
+                with self._change:
+                    if stream in self._begun:
+                        fetched.note(self.report, strict=self._strict)
+                        part.fetched.append(fetched)
+                        part.received = None
+                        self._release()
         except NotFoundError as error:
             if len({window.id for window in self._windows}) == 1:
                 raise
             with self._change:
-                self._missing[task] = error
-                self._begun = [other for other in self._begun if other is not task]
-                self._release()
-            return
+                self._missing[stream] = error
+                self._begun = [other for other in self._begun if other is not stream]
         with self._change:
-            if task not in self._begun or stream not in task.streams or chunk not in stream.chunks:
-                return  # the market does not exist, is now requested by token, or the fetch has ended
-            self._note(stream.receive(chunk, fetched))
+            part.is_over = True
             self._release()
 
-    def _note(self, fetched: Fetched | None) -> None:
-        if fetched is not None:
-            fetched.note(self.report, strict=self._strict)
-
-    def _release(self) -> None:
-        """Let complete ranges be yielded, in order up to the first gap; called under the lock."""
-        for task in list(self._begun):
-            if (fetched := task.pop()) is not None:
-                self._ready.append(fetched)
-            if task.window.rng.start == task.window.rng.end:
-                self._begun.remove(task)
-                self._overfetched += sum(stream.overfetch for stream in task.streams)
-                self.empty += [] if task.points else [self._windows[task.index]]
-            elif self._in_order:
-                return
+    def _note_page(self, stream: Stream, part: Part, received: Received) -> bool:
+        """Take in a page; whether all of the part has arrived. After the first page of a range others take the rest."""
+        page, width, at = received.pages[-1], stream.window.resolution.micros, received.reached
+        is_opening = part is stream.opening and part.window.rng == received.window.rng and len(received.pages) == 1
+        begin = int(page.columns.ts.min(initial=received.last)) if is_opening else received.before + 1
+        end = received.last + width if page.next_cursor else received.window.rng.end
+        with self._change:
+            self._order.see(received)
+            received.is_trusted = self._order.is_known
+            part.received = received.copy()
+            stream.learn(len(page.columns), max(1, (end - begin) // width), is_full=bool(page.next_cursor))
+        may_divide = bool(page.next_cursor) and self._order.is_kept and received.is_side_by_side
+        is_opening &= may_divide and at > part.window.rng.start
+        if is_opening and stream.info is None and stream.pages_from(at) > 20:
+            stream.info = self._markets.look_up(stream.window.id)
+        with self._change:
+            if is_opening and (total := stream.pages_from(at)) > WORTH_DIVIDING:
+                stream.total = total
+                stream.frontier = at
+                part.window = received.window = part.window.within(part.window.rng.start, stream.hand_out(self._share))
+            self._start()
+        return received.proven == received.window.rng.end
 
     def _missing_markets_error(self) -> NotFoundError:
         """The error about the markets that do not exist, once the others have arrived."""
-        missing = sorted(self._missing, key=lambda task: task.index)
+        missing = sorted(self._missing, key=lambda stream: stream.index)
         error = self._missing[missing[0]]
-        names = ", ".join(map(repr, list(dict.fromkeys(task.window.id for task in missing))[:10]))
+        names = ", ".join(map(repr, list(dict.fromkeys(stream.window.id for stream in missing))[:10]))
         problem, error.hint = error.problem, f"The rows of the others are in .partial. {error.hint}".rstrip()
         error.args = (f"{problem} Not found: {names}. {error.hint}",)
-        error.resume = Resume(tuple(task.window for task in missing))
+        error.resume = Resume(tuple(stream.window for stream in missing))
         return error

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from marketdata.fetch.http.rate_limit import Pacer
-from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.source import Source
 
 THREAD = "marketdata-fetch"
 
@@ -27,7 +27,7 @@ def start_thread(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def run_all(transport: Transport, calls: Sequence[Callable[[], object]]) -> None:
+def run_all(source: Source, calls: Sequence[Callable[[], object]]) -> None:
     """Make calls concurrently, as many at once as the key's rate needs; the first error ends them."""
     todo, errors, stop = iter(calls), list[BaseException](), threading.Event()
 
@@ -41,7 +41,7 @@ def run_all(transport: Transport, calls: Sequence[Callable[[], object]]) -> None
                 errors.append(error)
                 stop.set()
 
-    many = min(len(calls), worker_count(transport.pacer, transport.latency))
+    many = min(len(calls), worker_count(source.pacer, source.latency))
     try:
         threads = [start_thread(work) for _ in range(many)]
         for thread in threads:

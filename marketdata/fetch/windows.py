@@ -1,20 +1,17 @@
-"""Windows to request, the active ranges of markets, and estimates of how many buckets a page spans."""
+"""Windows to request, and what discovery knows of their market."""
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from marketdata.points.columns import Ints
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_text
 from marketdata.wire.models import LARGEST_LIMIT
 
 IdKind = Literal["market", "token"]
-# A cut costs a request, so fewer remaining pages than this are not divided.
+# A cut costs part of a request, so fewer remaining pages than this are not divided.
 WORTH_DIVIDING = 3
 
 
@@ -53,11 +50,9 @@ class Window:
         """Buckets that the range touches."""
         return -(-(self.rng.end - self.first_bucket) // self.resolution.micros)
 
-    def first(self, start: int, buckets: int) -> Window:
-        """The window of the first ``buckets`` from ``start``, cut at a bucket edge and at the end of the range."""
-        width = self.resolution.micros
-        end = start // width * width + buckets * width
-        return replace(self, rng=Range(start, min(end, self.rng.end)))
+    def within(self, start: int, end: int) -> Window:
+        """A part of the window."""
+        return replace(self, rng=Range(start, end))
 
     def __str__(self) -> str:
         return f"{self.view} of {self.kind} {self.id} at {self.resolution} in {self.rng}"
@@ -81,48 +76,3 @@ class MarketInfo:
         first = start if self.start is None else max(start, self.start // width * width)
         last = end if self.end is None else min(end, -(-self.end // width) * width)
         return Range(first, last)
-
-
-class Spans:
-    """Estimates from the recent ``pages`` of a market: ``buckets`` per page, and ``page``, the points of a full one."""
-
-    def __init__(self, labels: int, limit: int) -> None:
-        self._limit = limit
-        self.pages: deque[tuple[int, int]] = deque(maxlen=16)  # points and buckets
-        self._full_pages: deque[tuple[int, int]] = deque(maxlen=16)  # those that another page follows
-        self._variance = 0.0  # of points per bucket over their mean, the largest of all pages
-        self.page: float = limit
-        self.buckets = limit / labels
-
-    def add(self, points: Ints, buckets: int, *, is_full: bool) -> None:
-        """Take in a page: ``points`` of each filled bucket, and all ``buckets``; another page follows a full one."""
-        received = int(points.sum())
-        self.pages.append((received, buckets))
-        if is_full and received:
-            self._full_pages.append((received, buckets))
-            self._variance = max(self._variance, float((points**2).sum()) / received - received / buckets)
-            self.page = sum(points for points, _ in self._full_pages) / len(self._full_pages)
-        all_points, all_buckets = map(sum, zip(*self.pages, strict=True))
-        self.buckets = self.page * all_buckets / max(1, all_points)
-
-    @property
-    def is_even(self) -> bool:
-        """Whether full pages differ by no more than chance."""
-        densities = [points / buckets for points, buckets in self._full_pages]
-        return bool(densities) and max(densities) <= 2 * min(densities)
-
-    @property
-    def is_regular(self) -> bool:
-        """Whether pages have a predictable number of points, such as two tokens with nine of ten buckets filled."""
-        return self.is_even and self._variance < 0.2
-
-    @property
-    def expected_overfetch(self) -> float:
-        """Pages that a cut overfetches: half a page where pages are alike, else a whole one."""
-        return 0.5 if self.is_even else 1.0
-
-    def width(self, pages: int) -> int:
-        """Buckets of a window of ``pages``, narrower by a margin so that it rarely needs one page more."""
-        margin = 2.4 * math.sqrt(self._variance / self._limit * pages) if self.is_even else 0.0
-        # With few points of many tokens, the margin would leave nothing of the window.
-        return max(1, round(self.buckets * max(pages / 2, pages - margin)))

@@ -322,6 +322,7 @@ class Page:
 
     ``labels`` has the token id of each label, also without points, and is empty for metrics. ``next_cursor`` is None on
     the last page; an empty text is kept, as it says neither. ``notes`` counts repairs and diagnostics by name.
+    ``date`` is the time of the answer [Unix s].
     """
 
     columns: Data
@@ -332,6 +333,7 @@ class Page:
     limit: int | None
     next_cursor: str | None
     notes: Counter[str] = field(default_factory=Counter)
+    date: float | None = None
 
     @property
     def points(self) -> int:

@@ -13,6 +13,7 @@ from reference.oracle import Oracle, expected, fetch, minutes, rows
 from marketdata.client import Client
 from marketdata.errors import PlanError
 from marketdata.fetch.markets import Markets
+from marketdata.fetch.sources.interface import Interface
 
 
 @pytest.mark.parametrize(("workers", "in_order", "buffer"), [(3, False, None), (16, True, 4)])
@@ -39,7 +40,7 @@ def test_a_market_of_more_than_200_tokens_arrives_whole_or_not_at_all(server) ->
 def test_a_slug_and_an_id_are_looked_up_once(server, transport) -> None:
     """A market that discovery knows is not requested again."""
     server.answer = lambda ask: ok({"id": "m", "tokens": [{"id": "1"}, {"id": "2"}]})
-    markets = Markets(transport)
+    markets = Markets(Interface(transport))
     assert markets.look_up_all(["a", "b", "a"])["a"].tokens == ("1", "2")
     assert markets.look_up("b").tokens == ("1", "2")
     assert len(server.asks) == 2

@@ -19,7 +19,7 @@ from reference.faults import Act, Ask, ok
 from reference.oracle import START
 
 from marketdata.clock import Clock
-from marketdata.errors import ContractError, NetworkError
+from marketdata.errors import NetworkError
 from marketdata.fetch.http.errors import Failure, server_date
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.http.transport import Answer, Transport
@@ -131,7 +131,7 @@ class Paced(Transport):
         super().__init__("http://127.0.0.1:9", "k" * 20, pacer=Pacer(clock=turns), clock=turns, seed=1)
         self._turns, self._service = turns, service
 
-    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
+    def _attempt(self, path: str, tried: int, content: object) -> Any:
         went, came = (self._turns.draw.uniform(0.1, 0.9) * LATENCY for _ in range(2))
         ask, service = Ask(path, (), 0, self._turns.now), self._service
         service.at_once += 1
@@ -148,10 +148,7 @@ class Paced(Transport):
         if act.status != 200:
             return self._refused(act.status, head, "application/json", act.body, url, self.keys.get(), date)
         self.latency = LATENCY
-        try:
-            return read(Answer(act.body, date, tried))
-        except ContractError as error:
-            return Failure(self.redacted(error), "once")
+        return Answer(act.body, date, tried)
 
 
 def fetch(transport: Paced, *windows: Window, **options: Any) -> Scheduler:

@@ -12,11 +12,13 @@ from typing import Any
 from reference.columns import levels_of
 from reference.faults import Act, Ask, ok, refuse
 
+from marketdata.fetch import pages
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.markets import Markets
-from marketdata.fetch.reader import Chunk, Fetched, Reader
+from marketdata.fetch.pages import Fetched
 from marketdata.fetch.scheduler import Scheduler
+from marketdata.fetch.sources.interface import Interface
 from marketdata.fetch.windows import Window
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, parse_iso, to_text
@@ -113,20 +115,23 @@ def read(
     *,
     report: Report | None = None,
     strict: bool = False,
-    reader: Reader | None = None,
+    source: Interface | None = None,
 ) -> list[Fetched]:
     """One window read whole, however many pages it has."""
     report = Report() if report is None else report
-    fetched = (reader or Reader(transport)).read(Chunk(window), report)
-    assert fetched is not None
-    fetched.note(report, strict=strict)
-    return [fetched]
+    source = source or Interface(transport)
+    out = []
+    for fetched in pages.fetch(lambda part: source.pages(part, report), window, report):
+        fetched.note(report, strict=strict)
+        out.append(fetched)
+    return out
 
 
 def fetch(transport: Transport, *windows: Window, workers: int | None = None, **options: Any) -> Scheduler:
     """Windows cut and asked as the client does it, by ``workers`` threads or as many as the rate needs."""
     kind = Scheduler if workers is None else type("FixedScheduler", (Scheduler,), {"_workers": workers})
-    return kind(Reader(transport), windows, Markets(transport), **options)
+    source = Interface(transport)
+    return kind(source, windows, Markets(source), **options)
 
 
 def rows(pages: Iterable[Any]) -> list[tuple[str, int, Any]]:

@@ -33,16 +33,17 @@ from marketdata.fetch.http.errors import (
 from marketdata.fetch.http.rate_limit import Pacer, pacer_for
 from marketdata.fetch.http.url import check_base_url, target
 from marketdata.fetch.plans import PlanLimits, read_usage
-from marketdata.vendors import service_at
+from marketdata.vendors import Service, service_at
 from marketdata.wire.decode import load
 
 E = TypeVar("E", bound=MarketDataError)
+T = TypeVar("T")
 
 
 _AGENT = "marketdata-python"
 # `requests` lets errors of the libraries below it pass; its own are OSErrors.
 _LIBRARY_ERRORS = (OSError, ValueError, http.client.HTTPException, urllib3.exceptions.HTTPError)
-_RETRY_AFTER_READING: dict[type[MarketDataError], Again] = {ContractError: "once", NetworkError: "yes"}
+_RETRIED: dict[type[MarketDataError], Again] = {ContractError: "once", NetworkError: "yes"}
 _USAGE = ("usage",)
 # Common servers refuse a longer URL [characters].
 _LONGEST_CURSOR = 8192
@@ -60,9 +61,10 @@ class Answer:
 
 
 class Transport:
-    """GET requests to one service with one key (interface 5, 7); arguments as for `Client`, else a ConfigError.
+    """Requests to one address with one key (interface 5, 7); arguments as for `Client`, else a ConfigError.
 
-    ``pacer`` is by default the one of this process for this key. ``policy`` has attempts, deadlines and caps.
+    A ``service`` that has no variable for a key is asked without one. ``pacer`` is by default the one of this process
+    for this key. ``policy`` has attempts, deadlines and caps.
     ``latency`` is the smoothed time from request to whole answer [s], None before the first.
     """
 
@@ -71,6 +73,7 @@ class Transport:
         base_url: str | None = None,
         api_key: str | Callable[[], str] | KeyProvider | None = None,
         *,
+        service: Service | None = None,
         pacer: Pacer | None = None,
         clock: Clock = SYSTEM,
         policy: Policy | None = None,
@@ -79,14 +82,17 @@ class Transport:
     ) -> None:
         api_key = veiled(api_key)
         self.base_url = check_base_url(base_url, allow_insecure=allow_insecure)
-        self.service = service_at(self.base_url)
-        if not isinstance(api_key, KeyProvider):
-            api_key = KeyProvider(api_key, self.service.key_variable)
-        self.keys = api_key
-        self.keys.get()
+        self.service = service or service_at(self.base_url)
+        self.keys: KeyProvider | None = None
+        if self.service.key_variable is not None:
+            self.keys = api_key if isinstance(api_key, KeyProvider) else KeyProvider(api_key, self.service.key_variable)
+            self.keys.get()
+        elif api_key is not None:
+            raise ConfigError(f"is refused: {self.service.name} takes no key.", argument="api_key")
         self.policy = policy or Policy()
         self._retries_unanswered = 0
-        self.pacer = pacer if pacer is not None else pacer_for(self.keys.digest(self.base_url))
+        name = self.base_url if self.keys is None else self.keys.digest(self.base_url)
+        self.pacer = pacer if pacer is not None else pacer_for(name)
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311 jitter, not a secret
         self._session = new_session(self.base_url)
@@ -102,24 +108,28 @@ class Transport:
         """Unix seconds by the ``Date`` of the last answer, None if it had none; never ahead of the service."""
         return None if self._dated is None else self._dated[0] + time.monotonic() - self._dated[1]
 
+    @property
+    def _key(self) -> Secret:
+        """The key, empty where the service takes none."""
+        return Secret("") if self.keys is None else self.keys.get()
+
     def get(
         self,
         segments: Sequence[str],
         params: Mapping[str, object] | None = None,
-        read: Callable[[Answer], Any] = lambda answer: answer,
         *,
+        content: object = None,
         stop: threading.Event | None = None,
         once: bool = False,
         counts: Report | None = None,
-    ) -> Any:
-        """The answer to ``GET /v1/<segments>?<params>``, or what ``read`` makes of it.
+    ) -> Answer:
+        """The answer to ``GET <segments>?<params>`` below the version, or to a POST of ``content`` as JSON.
 
-        The ids and slugs of ``segments`` are passed as they are; parameters that are None are left out. An answer that
-        ``read`` refuses (ContractError) is requested once more. ``once`` allows no retry; ``stop`` ends waits;
-        ``counts`` is filled in. RequestError if the service refuses; NetworkError if no complete answer comes;
-        ContractError if it does not follow the interface.
+        The ids and slugs of ``segments`` are passed as they are; parameters that are None are left out. ``once`` allows
+        no retry; ``stop`` ends waits; ``counts`` is filled in. RequestError if the service refuses; NetworkError if no
+        complete answer comes; ContractError if it is no JSON with status 200.
         """
-        path = target(segments, params)
+        path = target(segments, params, self.service.prefix)
         if self.requests >= _UNPACED and not self.pacer.known:
             self.learn_limits()
         failures = list[Failure]()
@@ -131,7 +141,7 @@ class Transport:
                 for count in (self, counts) if counts is not None else (self,):
                     count.requests += 1
                     count.retries += bool(failures)
-            outcome = self._attempt(path, len(failures) + 1, read)
+            outcome = self._attempt(path, len(failures) + 1, content)
             if not isinstance(outcome, Failure) or outcome.again not in ("yes", "soon", "at_once"):
                 self._retries_unanswered = 0
             if not isinstance(outcome, Failure):
@@ -141,44 +151,67 @@ class Transport:
                 outcome.error.attempts = len(failures)
                 raise outcome.error
 
+    def read(
+        self,
+        segments: Sequence[str],
+        params: Mapping[str, object] | None,
+        decode: Callable[[Answer], T],
+        *,
+        content: object = None,
+        stop: threading.Event | None = None,
+        counts: Report | None = None,
+    ) -> T:
+        """What ``decode`` makes of an answer; one that it refuses (ContractError) is requested once more; see `get`."""
+        tried = 0
+        while True:
+            answer = self.get(segments, params, content=content, stop=stop, counts=counts)
+            tried += answer.attempts
+            try:
+                return decode(answer)
+            except ContractError as error:
+                if tried > answer.attempts:
+                    error.attempts = tried
+                    raise self.redacted(error) from None
+                for count in (self, counts) if counts is not None else (self,):
+                    count.retries += 1
+                self._clock.sleep(Failure(error, "once").backoff(1, self._random), stop)
+
     def get_json(
         self,
         segments: Sequence[str],
         params: Mapping[str, object] | None = None,
-        check: Callable[[Any], Any] = lambda top: top,
-    ) -> Any:
-        """The JSON of an answer, or what ``check`` makes of it; for errors see `get`."""
-        top = self.get(segments, params, lambda answer: check(load(answer.body)))
-        if tuple(segments) == _USAGE:
-            self._follow(top)
-        return top
+        check: Callable[[Any], T] = lambda top: top,
+    ) -> T:
+        """What ``check`` makes of the JSON of an answer; for errors see `read`."""
+        return self.read(segments, params, lambda answer: check(load(answer.body)))
 
     def redacted(self, error: E) -> E:
         """The error without the key, and without the frames below it, which have bytes of an answer."""
-        key = str.__str__(self.keys.get())
+        key = str.__str__(self._key)
         error.__traceback__ = error.__context__ = error.__cause__ = None
-        error.args = tuple(redact(a, key, is_data=True) if isinstance(a, str) else a for a in error.args)
+        if key:
+            error.args = tuple(redact(a, key, is_data=True) if isinstance(a, str) else a for a in error.args)
         return error
 
     def check_cursor(self, cursor: str | None) -> None:
         """ContractError for a cursor that is too long, or repeats the key, which must not be in an address."""
         if cursor is not None and len(cursor) > _LONGEST_CURSOR:
             raise ContractError(f"next_cursor has {len(cursor)} characters; no cursor is that long.")
-        key = str.__str__(self.keys.get())
+        key = str.__str__(self._key)
         if cursor is not None and len(key) >= SECRET_LENGTH and key in cursor:
             raise ContractError("next_cursor repeats the API key; it is not sent back.")
 
     def learn_limits(self) -> None:
         """Request ``usage`` and apply its limits to the pacer; at most once, and without an error."""
         with self._count:  # of threads that come together one requests it
-            if self.pacer.known or self._usage_requested:
+            if self.pacer.known or self._usage_requested or self.keys is None:
                 return
             self._usage_requested = True
         with contextlib.suppress(MarketDataError):
             # Not worth a second try: without an answer the rate is learnt from refusals.
-            self._follow(load(self.get(_USAGE, once=True).body))
+            self.follow(load(self.get(_USAGE, once=True).body))
 
-    def _follow(self, usage: Any) -> None:
+    def follow(self, usage: Any) -> None:
         """Take in what an answer of ``usage`` says, and tell the pacer."""
         self.limits = limits = read_usage(usage)
         if limits.requests_per_minute is not None:
@@ -209,16 +242,18 @@ class Transport:
             self._clock.sleep(seconds, stop)
         return True
 
-    def _attempt(self, path: str, tried: int, read: Callable[[Answer], Any]) -> Any:
-        """The result of ``read`` for the answer to one request, or a Failure; errors of libraries are not chained."""
+    def _attempt(self, path: str, tried: int, content: object) -> Answer | Failure:
+        """The answer to one request, or a Failure; errors of libraries are not chained."""
         # They contain the header with the key.
-        whole, policy, key = self.base_url + path, self.policy, self.keys.get()
+        whole, policy, key = self.base_url + path, self.policy, self._key
         url = whole.partition("?")[0]
-        headers = {"X-API-Key": key, "Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": _AGENT}
+        headers |= {"X-API-Key": key} if key else {}
         began = time.monotonic()
         ATTEMPT.set((began + policy.total, policy.silence))
         try:
-            prepared = self._session.prepare_request(requests.Request("GET", whole, headers=headers))
+            method = "GET" if content is None else "POST"
+            prepared = self._session.prepare_request(requests.Request(method, whole, headers=headers, json=content))
             if prepared.url != whole:
                 raise ConfigError("The path would be changed on its way; this id or slug cannot be requested.")
             timeout = (policy.connect, policy.silence)
@@ -232,13 +267,16 @@ class Transport:
             self.redacted(error)
             if isinstance(error, NetworkError):
                 error.url = url
-            return Failure(error, _RETRY_AFTER_READING.get(type(error), "no"))
+            return Failure(error, _RETRIED.get(type(error), "no"))
         except _LIBRARY_ERRORS as problem:
             failed = network_failure(problem, url)
             if self.latency is not None and tried == 1 and failed.again == "yes":
                 self._session.close()  # it was answered before: idle connections may have been closed meanwhile
                 return failed._replace(again="at_once")
             return failed
+        except BaseException as stop:
+            # A signal handler may raise where libraries hold the key as bytes; a crash report shows their locals.
+            raise stop.with_traceback(None) from None
         date, now = server_date(head.get("Date")), time.monotonic()
         kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
         self._dated = None if date is None else (date, now)
@@ -247,10 +285,7 @@ class Transport:
         before, seconds = self.latency, now - began
         self.latency = seconds if before is None else 0.9 * before + 0.1 * seconds
         notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
-        try:
-            return read(Answer(body, date, tried, notes))
-        except ContractError as error:
-            return Failure(self.redacted(error), "once")
+        return Answer(body, date, tried, notes)
 
     def _refused(
         self, status: int, head: Mapping[str, str], kind: str, body: bytes, url: str, key: Secret, date: float | None
@@ -268,7 +303,7 @@ class Transport:
             return Failure(error, "throttled", wait)
         if status in RETRYABLE_STATUSES:
             return Failure(error, "yes", wait)
-        if status == 401:
+        if status == 401 and self.keys is not None:
             with contextlib.suppress(ConfigError):  # a key that is gone is no new key
                 if str.__str__(self.keys.refresh(key)) != str.__str__(key):
                     return Failure(error, "new_key")
@@ -278,6 +313,7 @@ class Transport:
         # A crash report may show one that is only partly made.
         return f"Transport({getattr(self, 'base_url', None)!r}, {getattr(self, 'keys', None)!r})"
 
-    def __reduce__(self) -> tuple[Callable[..., Transport], tuple[str, KeyProvider]]:
+    def __reduce__(self) -> tuple[Callable[..., Transport], tuple[str, KeyProvider | None]]:
         # The address was allowed when this one was made.
-        return partial(Transport, policy=self.policy, allow_insecure=True), (self.base_url, self.keys)
+        options: dict[str, Any] = {"policy": self.policy, "allow_insecure": True, "service": self.service}
+        return partial(Transport, **options), (self.base_url, self.keys)

@@ -31,7 +31,7 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
     if not isinstance(given, str | None):
         raise refused(f"is a text such as 'https://host', not {type(given).__name__}.")
     if not given:
-        keys = " or ".join(vendor.key_variable for vendor in VENDORS)
+        keys = " or ".join(str(vendor.key_variable) for vendor in VENDORS)
         hint = (
             f"Pass base_url=... or set {BASE_URL}. With {keys} the address is known. "
             "To begin without a key, use md.serve(md.simulate())."
@@ -84,8 +84,8 @@ def check_segment(segment: str) -> str:
     return segment
 
 
-def target(segments: Sequence[str], params: Mapping[str, object] | None) -> str:
+def target(segments: Sequence[str], params: Mapping[str, object] | None, prefix: str = "/v1") -> str:
     """Path and query, each segment and value quoted whole: "a/b" becomes ``/v1/markets/a%2Fb/books?limit=200``."""
     path = "/".join(quote(check_segment(s), safe="") for s in segments)
     query = urlencode({k: v for k, v in (params or {}).items() if v is not None}, quote_via=quote, safe="")
-    return f"/v1/{path}?{query}".removesuffix("?")
+    return f"{prefix}/{path}?{query}".removesuffix("?")

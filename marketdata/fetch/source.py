@@ -1,0 +1,89 @@
+"""What a venue has to offer, so that client, archive, plans, pacing and resume work with it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.http.rate_limit import Pacer
+from marketdata.fetch.plans import PlanLimits
+from marketdata.fetch.windows import IdKind, Window
+from marketdata.points.columns import Data, Page, Trades
+from marketdata.points.views import View
+from marketdata.times import Range
+from marketdata.vendors import Service
+
+
+class Source(Protocol):
+    """A venue that can be asked for records and histories.
+
+    All requests go through ``pacer`` and are retried inside. Errors are those of `marketdata.errors`. What the venue
+    lacks is a ConfigError before anything is sent. A source can be pickled.
+    """
+
+    @property
+    def base_url(self) -> str:
+        """Its address, for messages."""
+
+    @property
+    def service(self) -> Service:
+        """Its name, views, resolutions and filters."""
+
+    @property
+    def limits(self) -> PlanLimits:
+        """The limits of the key, as far as they are known."""
+
+    @property
+    def pacer(self) -> Pacer:
+        """What spaces its requests."""
+
+    @property
+    def latency(self) -> float | None:
+        """The smoothed time from request to answer [s]; None before the first."""
+
+    @property
+    def server_time(self) -> float | None:
+        """The venue's clock [Unix s]; None before the first answer that has a date."""
+
+    def pages(
+        self, window: Window, report: Report | None = None, stop: threading.Event | None = None
+    ) -> Iterator[Page]:
+        """All points of a window, page after page, in any order; points beyond the window are allowed.
+
+        ``ts`` is the start of a bucket of the window's resolution. ``next_cursor`` is None on the last page alone, and
+        empty where nothing says whether a page follows. PaginationStalledError: the rest is requested by time.
+        """
+
+    def requests(self, window: Window, tokens: int) -> int:
+        """The requests that a window takes if each bucket has the points of so many tokens."""
+
+    def record(self, market: str) -> dict[str, Any]:
+        """The record of a market by its id or slug, in the fields of the interface."""
+
+    def records(
+        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Records of the listing ``series``, ``events`` or ``markets``, each id once."""
+
+    def tags(self) -> list[str]:
+        """Every tag in use."""
+
+    def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
+        """Prints of a market in a range, each fill once, in any order."""
+
+    def now(self, view: View, tokens: Sequence[str]) -> Data:
+        """The points of tokens at this moment, with the venue's times."""
+
+    def usage(self) -> dict[str, Any]:
+        """Plan of the key and what is left of it; fills ``limits`` and tells the pacer."""
+
+    def learn_limits(self) -> None:
+        """The same if it is not known yet, and never an error."""
+
+    def health(self) -> dict[str, Any]:
+        """``status`` and ``timestamp`` of the venue."""
+
+    def close(self) -> None:
+        """Close idle connections."""

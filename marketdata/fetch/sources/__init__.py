@@ -1,0 +1,57 @@
+"""How to ask each venue: one module per venue, and `connect`, which finds it by name or address."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from marketdata.errors import ConfigError
+from marketdata.fetch.http.auth import KeyProvider, veiled
+from marketdata.fetch.http.transport import Transport
+from marketdata.fetch.source import Source
+from marketdata.fetch.sources.interface import Interface
+from marketdata.vendors import VENDORS, default_address
+
+# Venues with a public interface of their own. Each is a module of this folder with HOSTS and `connect`.
+VENUES = ("polymarket", "kalshi")
+ADDRESSES = {vendor.short: vendor.base_url for vendor in VENDORS}
+
+
+def connect(
+    service: str | None,
+    api_key: str | Callable[[], str] | KeyProvider | None = None,
+    *,
+    hosts: str | Mapping[str, str] | None = None,
+    allow_insecure: bool = False,
+) -> Source:
+    """The source with a name, or at the address of a service; by default the one that the environment names."""
+    api_key = veiled(api_key)
+    service = default_address(os.environ) if service is None else service
+    if service in VENUES:
+        if api_key is not None:
+            raise ConfigError(f"is refused: {service} takes no key.", argument="api_key")
+        venue: Any = import_module(f"{__name__}.{service}")
+        source: Source = venue.connect(_chosen(service, venue.HOSTS, hosts), allow_insecure=allow_insecure)
+        return source
+    if hosts is not None:
+        raise ConfigError(f"is for {' and '.join(VENUES)}; give a service its address instead.", argument="hosts")
+    is_name = isinstance(service, str) and ":" not in service and service not in ADDRESSES
+    if is_name and (near := difflib.get_close_matches(str(service), [*VENUES, *ADDRESSES], 1)):
+        raise ConfigError(f"is no name of a service; did you mean {near[0]!r}?", argument="base_url", value=service)
+    address = service if not isinstance(service, str) else ADDRESSES.get(service, service)
+    return Interface(Transport(address, api_key, allow_insecure=allow_insecure))
+
+
+def _chosen(venue: str, own: Mapping[str, str], given: str | Mapping[str, str] | None) -> dict[str, str]:
+    """The addresses of a venue: its own, one for all of its hosts, or some by name."""
+    if given is None:
+        return dict(own)
+    if isinstance(given, str):
+        return dict.fromkeys(own, given)
+    if unknown := sorted(set(given) - set(own)):
+        hint = f"The hosts of {venue} are {', '.join(own)}."
+        raise ConfigError(f"names {unknown[0]!r}, which {venue} does not have.", argument="hosts", hint=hint)
+    return {**own, **given}
