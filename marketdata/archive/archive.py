@@ -49,7 +49,7 @@ class _Options(TypedDict, total=False):
 
 
 class Archive(Generic[Frame]):
-    """History in Delta Lake tables: ``books prices metrics markets events series`` under one root.
+    """History in Delta Lake tables: ``books prices metrics quotes markets events series`` under one root.
 
     Points are stored at one base width. Coarser ones are derived on reading, by the rules of the service. The object is
     cheap to make, and many threads may use it. A market is named by its id or slug, by its record or row, or by a frame
@@ -151,15 +151,16 @@ class Archive(Generic[Frame]):
         books: Any = None,
         prices: Any = None,
         metrics: Any = None,
+        quotes: Any = None,
         replace: bool = False,
         complete: bool = False,
     ) -> None:
         """Add records and points; points of equal token and time are replaced, and everything else stays.
 
         Added ranges are ``recorded``: not stated to be complete, so that a pull still fetches them. Points finer than
-        the base (1m) or irregular are reduced to it: the last book, the mean of prices and metrics. ArchiveError if
-        the archive has no market with the token of a row, or if rows have a coarser grid than what they would replace.
-        ArchiveFullError leaves everything intact. For an example see `Archive`.
+        the base (1m) or irregular are reduced to it: the last book or quote, the mean of prices and metrics.
+        ArchiveError if the archive has no market with the token of a row, or if rows have a coarser grid than what they
+        would replace. ArchiveFullError leaves everything intact. For an example see `Archive`.
 
         Parameters
         ----------
@@ -167,9 +168,10 @@ class Archive(Generic[Frame]):
             One row per market: ``market_id slug question event_slug token_ids token_labels``; further columns are kept.
         series, events : frame or list of dict, optional
             Their records; by default derived from ``markets``.
-        books, prices, metrics : frame or columns, optional
+        books, prices, metrics, quotes : frame or columns, optional
             Tidy columns in any kind of frame. Missing ``market_id`` and ``token_label`` are looked up by ``token_id``;
-            metrics may name the market by ``slug``.
+            metrics may name the market by ``slug``. Quotes need ``best_bid`` and ``best_ask``, null where a side is
+            missing; sizes may be absent or null. ``mid`` and ``spread`` are computed from them.
         replace : bool
             Replace all points from the first to the last one of each token.
         complete : bool
@@ -177,9 +179,10 @@ class Archive(Generic[Frame]):
             becomes ``final``, and no pull fetches it.
         """
         ingest.add_records(self._store, markets, events, series)
-        for view, data in (("books", books), ("prices", prices), ("metrics", metrics)):
+        given: dict[View, Any] = {"books": books, "prices": prices, "metrics": metrics, "quotes": quotes}
+        for view, data in given.items():
             if data is not None:
-                ingest.add_points(self._store, view, data, replace=replace, complete=complete)  # type: ignore[arg-type]
+                ingest.add_points(self._store, view, data, replace=replace, complete=complete)
 
     @with_flags("unchanged", "dry_run", "progress")
     def add_files(
@@ -288,7 +291,7 @@ class Archive(Generic[Frame]):
         search: str | None = None,
         all_markets: bool = False,
         file: Address | None = None,
-        views: View | Sequence[View] = tuple(VIEWS),
+        views: View | Sequence[View] | None = None,
         start: TimeLike,
         end: TimeLike | None = None,
         resolution: str | None = None,
@@ -316,7 +319,8 @@ class Archive(Generic[Frame]):
             for all its markets, ``tags``, a ``search`` text, ``all_markets``, or a text ``file`` of ids and slugs, one
             a line (``#`` begins a comment, ``"-"`` is the standard input).
         views, start, end
-            Which of books, prices and metrics; the half-open range [UTC], by default up to now by the server's clock.
+            Which of books, prices, metrics and quotes, by default those that the source has; the half-open range [UTC],
+            by default up to now by the server's clock.
         resolution : str, optional
             The base of a new archive, by default the finest of 1m and coarser that the plan allows. An existing archive
             has its base; PlanError if the plan does not allow it.
@@ -354,7 +358,7 @@ class Archive(Generic[Frame]):
         ways = {"event": event, "series": series, "tags": tags, "search": search, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         run = Pull(self._store, client, resolution, clamp, dry_run, refresh, progress)
-        run.run(selection, checked_views(views), start, end)
+        run.run(selection, checked_views(views, client), start, end)
         return cast("Frame", query.report(FetchedRange, sorted(run.fetched), self._frame))
 
     @with_flags("all_markets", "clamp")
@@ -369,7 +373,7 @@ class Archive(Generic[Frame]):
         search: str | None = None,
         all_markets: bool = False,
         file: Address | None = None,
-        views: View | Sequence[View] = tuple(VIEWS),
+        views: View | Sequence[View] | None = None,
         start: TimeLike,
         resolution: str | None = None,
         clamp: bool = False,
@@ -405,7 +409,8 @@ class Archive(Generic[Frame]):
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         step = to_duration(every, "every", least="1s", most="1d", numbers=True)
         pull = Pull(self._store, client, resolution, clamp, progress=False)
-        return rounds(pull, selection, checked_views(views), wanted_range(start, None), step, stop or threading.Event())
+        chosen = checked_views(views, client)
+        return rounds(pull, selection, chosen, wanted_range(start, None), step, stop or threading.Event())
 
     def books(
         self,
@@ -476,6 +481,29 @@ class Archive(Generic[Frame]):
         """
         return self._read("metrics", market, start, end, resolution, on_missing)
 
+    def quotes(
+        self,
+        market: Markets | None = None,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        on_missing: Missing | None = None,
+    ) -> Frame:
+        """Best bid and ask: one row per token and bucket with its last quote, as `books`.
+
+        Columns: ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid spread``, as
+        `marketdata.bbo`. Prices are null where a side is missing, sizes also where they are not known. For a market
+        that has books and no quotes it is the top of its books.
+
+        Examples
+        --------
+        >>> quotes = archive.quotes(market, "2025-12-31", "2026-01-01", "6h")
+        >>> quotes["ts"].nunique(), quotes.columns[-2:].tolist()
+        (4, ['mid', 'spread'])
+        """
+        return self._read("quotes", market, start, end, resolution, on_missing)
+
     @with_flags("clamp", "progress")
     def attach(self, client: Any, *, progress: bool | None = None, clamp: bool = False) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; its frames follow the client.
@@ -535,14 +563,15 @@ class Archive(Generic[Frame]):
     ) -> Any:
         """A view as a lazy frame of an engine, for archives larger than memory; other parameters as for `books`.
 
-        Returns the tidy columns of one committed version, ids as text; predicates on ``ts`` and ids, columns and limits
-        reach the files. Rows are unordered, but at the base polars has them sorted within each file. Coarser rows, and
-        DuckDB, compare page checksums; for others run `verify`. ModuleNotFoundError if the engine is not installed,
-        ConfigError if no Spark session runs.
+        Returns the tidy columns of one committed version, ids as text. At the base later filters, columns and limits
+        reach the files. Coarser rows are computed from all points of ``market`` from ``start`` to ``end``: name these
+        here. Rows are unordered, but at the base polars has them sorted within each file. Coarser rows, and DuckDB,
+        compare page checksums; for others run `verify`. ModuleNotFoundError if the engine is not installed, ConfigError
+        if no Spark session runs.
 
         Parameters
         ----------
-        view : {"books", "prices", "metrics"}
+        view : {"books", "prices", "metrics", "quotes"}
         engine : {"polars", "arrow", "duckdb", "dask", "spark"}
             Arrow gives a RecordBatchReader, DuckDB a relation, Dask and Spark frames with whole markets in a partition;
             workers of the running Spark session must reach the files.
@@ -569,9 +598,9 @@ class Archive(Generic[Frame]):
         """The rows of a SQL statement over the archive, run by DuckDB in this process.
 
         DuckDB defines the dialect, and times are UTC. ``books`` has tidy rows and ``snapshots`` one row per snapshot.
-        ``prices`` and ``metrics`` are at 1m or the coarser base. Further tables are ``markets events series coverage``,
-        and ``show tables`` lists all. Columns of one name get numbers, intervals are durations. ConfigError if DuckDB
-        refuses the statement, ModuleNotFoundError if it is not installed.
+        ``prices``, ``metrics`` and ``quotes`` are at 1m or the coarser base. Further tables are ``markets events series
+        coverage``, and ``show tables`` lists all. Columns of one name get numbers, intervals are durations. ConfigError
+        if DuckDB refuses the statement, ModuleNotFoundError if it is not installed.
 
         A statement sees these tables and nothing else. It cannot write to the archive, open files or databases, or load
         extensions, and the tables that it makes end with it. It may take any time and memory. ``stop``, a
@@ -705,7 +734,7 @@ class Archive(Generic[Frame]):
             raise ConfigError("is refused; pass the path of a file.", argument="path", value=path)
         store, view, wanted = self._opened(), choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
-        records = {} if ids is None else store.coverage[view].of(ids)
+        records = {} if ids is None else store.records(view, ids)
         ranges = query.covered_ranges(view, records, ids, start, end, "warn") if ids else None
         scan.export(query_of(store, view, ranges, ranges or wanted, resolution), Path(path))
 
@@ -790,7 +819,7 @@ class Archive(Generic[Frame]):
         width, version = store.width(resolution), store.points[view].version()
         if not ranges:
             ids = self._market_ids(market)
-            records = store.coverage[view].of(ids, version)
+            records = store.records(view, ids, version)
             ranges = query.covered_ranges(view, records, ids, start, end, missing)
         points = query_of(store, view, ranges, ranges, width, levels=levels, version=version).columns()
         return cast("Frame", to_frame(points, self._frame))

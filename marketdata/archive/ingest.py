@@ -21,6 +21,8 @@ from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, TOO_FAR, to_text
 
+_PRICES = {"price", "best_bid", "best_ask"}
+_SIZES = {"size", "best_bid_size", "best_ask_size"}
 _ADD_MARKET = "Add the market first: archive.add(markets=frame), with token_ids and token_labels."
 
 
@@ -81,17 +83,24 @@ def _check_values(view: View, columns: Data) -> None:
             f"A ts of the {view} rows is {columns.ts[far[0]] // SECOND} s after 1970, later than the year 5138; it "
             'is of another unit: give the datetime column the unit of its numbers, such as "ms".'
         )
-    rows, price, size = np.arange(len(columns)), np.empty(0), np.empty(0)
+    rows = np.arange(len(columns))
     if isinstance(columns, Books):
         price, size = columns.levels()
         rows = np.repeat(rows, columns.counts.reshape(-1, 2).sum(axis=1))
         if not (np.isfinite(price) & np.isfinite(size)).all():
             raise NotTidyError("A level of a book has a price or size that is infinite or NaN; each needs two numbers.")
-    elif view == "prices":
-        price = columns.price
-    checks = [("price", price, outside_0_1(price), NOT_0_1), ("size", size, size < 0, "below 0; sizes are shares.")]
-    for name, values, is_wrong, problem in checks:
+        numbers = {"price": price, "size": size}
+    else:
+        numbers = {name: columns.values[name] for name in VIEWS[view].names}
+    checks = [(name, outside_0_1(numbers[name]), NOT_0_1) for name in _PRICES.intersection(numbers)]
+    checks += [(name, numbers[name] < 0, "below 0; sizes are shares.") for name in _SIZES.intersection(numbers)]
+    if view == "quotes":
+        for name in ("best_bid", "best_ask"):
+            is_alone = np.isnan(numbers[name]) & (numbers[f"{name}_size"] > 0)
+            checks.append((f"{name}_size", is_alone, f"beside a null {name}; a missing side has no size."))
+    for name, is_wrong, problem in sorted(checks, key=lambda check: check[0]):
         if len(wrong := np.flatnonzero(is_wrong)):
+            values = numbers[name]
             raise NotTidyError(
                 f"A {name} of the {view} rows is {values[wrong[0]]:g} ({_row(columns, int(rows[wrong[0]]))}), {problem}"
                 + (f" {len(wrong)} values are so." if len(wrong) > 1 else "")
@@ -136,10 +145,17 @@ def _check_width(store: ArchiveStore, view: View, columns: Data, width: Resoluti
 
 
 def _distinct(view: View, columns: Data) -> Data:
-    """Sorted columns with equal points of one token and time as one; an infinite value is missing, as NaN is."""
+    """Sorted columns with equal points of one token and time as one; an infinite value is missing, as NaN is.
+
+    A missing side of a quote has no size, also where a program writes 0.
+    """
     if not isinstance(columns, Books) and any(np.isinf(v).any() for v in columns.values.values()):
         values = {k: np.where(np.isinf(v), np.nan, v) for k, v in columns.values.items()}
         columns = dataclasses.replace(columns, values=values)
+    if view == "quotes" and not isinstance(columns, Books):
+        sides = {f"{side}_size": columns.values[side] for side in ("best_bid", "best_ask")}
+        sizes = {name: np.where(np.isnan(best), np.nan, columns.values[name]) for name, best in sides.items()}
+        columns = dataclasses.replace(columns, values={**columns.values, **sizes})
     again, is_equal = repeated(columns)
     if not is_equal.all():
         first = int(again[~is_equal][0])
@@ -159,8 +175,8 @@ def _columns(view: View, data: Any, markets: Catalog) -> Data:
     from marketdata.tidy.frames import to_columns
 
     names = set(names_of(data))
-    if view == "prices" and any(levels <= names for levels in ({"side", "level"}, set(LISTS))):
-        raise ConfigError("prices= was given the levels of books; pass them as books=.")
+    if view in ("prices", "quotes") and any(levels <= names for levels in ({"side", "level"}, set(LISTS))):
+        raise ConfigError(f"{view}= was given the levels of books; pass them as books=.")
     by_slug = not VIEWS[view].has_tokens and "slug" in names and "market_id" not in names
     columns = to_columns(view, as_polars(data).rename({"slug": "market_id"}) if by_slug else data, lookup=True)
     if isinstance(columns, Books):

@@ -21,7 +21,7 @@ from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Token, joined
-from marketdata.points.views import VIEWS, View, empty
+from marketdata.points.views import INTERFACE_VIEWS, VIEWS, View, empty, quotes_of
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
@@ -49,7 +49,8 @@ class Query:
 
     ``markets`` are sorted; None stands for all that are ``between`` two names. ``wanted`` selects base points before
     aggregation, and ``ranges`` narrows it for single markets. ``counts`` adds the number of points to means. With
-    ``nested``, rows of books are snapshots with four lists.
+    ``nested``, rows of books are snapshots with four lists. ``books`` are those whose top stands for the quotes of the
+    markets that have none.
     """
 
     view: View
@@ -66,10 +67,19 @@ class Query:
     counts: bool = False
     nested: bool = False
     between: tuple[str, str] = ("", LAST_NAME)
+    books: Query | None = None
 
     def without_rows(self) -> Query:
         """The same query without files, which tells the columns."""
-        return replace(self, version=Version(-1, (), self.version.schema))
+        return replace(self, version=Version(-1, (), self.version.schema), books=None)
+
+    def of_markets(self, markets: Sequence[str]) -> Query:
+        """The same query of some of its (sorted) markets, which are adjacent in the files."""
+        inside = {ids: label for ids, label in (self.labels or {}).items() if markets[0] <= ids[0] <= markets[-1]}
+        version = pruned(self.version, markets, self.wanted)
+        books = None if self.books is None else self.books.of_markets(markets)
+        own = markets if self.markets is None else sorted({*markets}.intersection(self.markets))
+        return replace(self, markets=own, labels=inside, version=version, books=books)
 
     def columns(self) -> Data:
         """All points at once, in tidy order."""
@@ -89,6 +99,8 @@ class Query:
             if self.width != self.base:
                 out = resample_columns(out, self.width, counts=self.counts)
             yield out.cut(self.levels) if self.levels is not None and isinstance(out, Books) else out
+        for books in () if self.books is None else self.books.points(in_parts=in_parts):
+            yield quotes_of(books)  # type: ignore[arg-type]
 
     def stored(self, width: BucketWidth | None = None) -> Iterator[Data]:
         """The points as they are stored, in tidy order: all in one part, or in parts that cut no bucket of a width."""
@@ -237,8 +249,10 @@ def _show(ranges: list[Range]) -> str:
     return ", ".join(map(str, ranges[:3])) + more
 
 
-def checked_views(views: object) -> list[View]:
-    """The ``views`` argument, one or several; else a ConfigError."""
+def checked_views(views: object, client: object) -> list[View]:
+    """The ``views`` argument, one or several, by default those that the client's source has; else a ConfigError."""
+    if views is None:
+        return list(getattr(client, "views", INTERFACE_VIEWS))
     several = views if isinstance(views, Iterable) and not isinstance(views, str) else [views]
     return [choice("view", view, VIEWS) for view in several]
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import io
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +21,7 @@ from marketdata.points.arguments import whole
 from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, SNAPSHOT_FIELDS, uncounted
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
-from marketdata.times import Range, to_micros
+from marketdata.times import Range
 from marketdata.wire.arrow import to_table
 
 if TYPE_CHECKING:
@@ -46,7 +42,8 @@ def schema_of(query: Query) -> dict[str, pl.DataType]:
         return out | dict.fromkeys(LISTS, pl.List(pl.Float64())) | fields
     values = [name for name in query.version.schema.names if name not in out]
     counts = [v + COUNT for v in uncounted(values)] if query.counts else []
-    return out | dict.fromkeys(values, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
+    named = VIEWS[query.view].with_derived({name: pl.lit(0.0) for name in values})
+    return out | dict.fromkeys(named, pl.Float64()) | dict.fromkeys(counts, pl.Int64())
 
 
 def _fields(query: Query) -> list[str]:
@@ -55,11 +52,35 @@ def _fields(query: Query) -> list[str]:
 
 
 def lazy(query: Query, *, checked: bool = False) -> pl.LazyFrame:
-    """The rows as a polars query; predicates on ids and ``ts``, columns and limits reach the row groups.
+    """The rows as a polars query.
 
-    Rows at the base are read by polars, unless every page checksum is to be compared.
+    Rows at the base are read by polars, so that predicates, columns and limits reach the row groups, unless every page
+    checksum is to be compared.
     """
-    return computed(query) if checked or query.width != query.base else _levels(query, _stored(query))
+    import polars as pl
+
+    if checked or query.width != query.base:
+        return computed(query)
+    rows: pl.LazyFrame = _levels(query, _stored(query))
+    return rows if query.books is None else pl.concat([rows, _tops(query, _stored(query.books))])
+
+
+def _tops(query: Query, books: pl.LazyFrame) -> Any:
+    """Quotes that are the top of nested books."""
+    import polars as pl
+
+    best = zip(VIEWS["quotes"].names, (pl.col(name).list.first() for name in LISTS), strict=True)
+    return _whole(query, books.with_columns(first.alias(name) for name, first in best))
+
+
+def _whole(query: Query, rows: Any) -> Any:
+    """Rows with all columns of a query, in order: what follows from others, and null where they have none."""
+    import polars as pl
+
+    stored, spec = set(rows.collect_schema()), VIEWS[query.view]
+    columns = {name: pl.col(name) if name in stored else pl.lit(None) for name in schema_of(query)}
+    columns |= spec.with_derived({name: columns[name] for name in spec.names}) if spec.derived else {}
+    return rows.select(columns[name].cast(kind).alias(name) for name, kind in schema_of(query).items())
 
 
 def computed(query: Query) -> pl.LazyFrame:
@@ -67,21 +88,13 @@ def computed(query: Query) -> pl.LazyFrame:
     import polars as pl
     from polars.io.plugins import register_io_source
 
-    lists = schema_of(query)
-
     def source(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        # A limit of rows comes before the predicate, which then selects among the first rows of all.
-        chosen = query if predicate is None or n_rows is not None else _narrowed(query, predicate)
-        for points in chosen.points():
-            frame = pl.DataFrame(pl.from_arrow(to_table(points)))
+        for points in query.points():
             # A further column of another market is null in every row of these.
-            frame = frame.select(
-                pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, kind).alias(name)
-                for name, kind in lists.items()
-            )
-            rows = _levels(query, frame)
+            rows = _levels(query, _whole(query, pl.DataFrame(pl.from_arrow(to_table(points)))))
+            # A limit of rows comes before the predicate, which then selects among the first rows of all.
             if n_rows is not None:
                 rows = rows.head(n_rows)
                 n_rows -= rows.height
@@ -90,7 +103,7 @@ def computed(query: Query) -> pl.LazyFrame:
             if n_rows == 0:
                 return
 
-    return register_io_source(source, schema=_levels(query, pl.DataFrame(schema=lists)).schema)
+    return register_io_source(source, schema=_levels(query, pl.DataFrame(schema=schema_of(query))).schema)
 
 
 def export(query: Query, path: Path) -> None:
@@ -103,22 +116,7 @@ def export(query: Query, path: Path) -> None:
         raise ArchiveError(f"Writing {path.name!r} failed: {problem}. The archive is as it was.") from problem
 
 
-def _narrowed(query: Query, predicate: pl.Expr) -> Query:
-    """The query without markets and times for which a predicate cannot be true."""
-    # A form of the predicate that is not known here limits nothing: polars applies it to the rows all the same.
-    markets, (start, end) = query.markets, query.wanted
-    for name, op, value in _comparisons(json.loads(predicate.meta.serialize(format="json"))):
-        if name == "market_id" and op in ("Eq", "IsIn"):
-            ids = {identity for identity in (value if op == "IsIn" else [value]) if isinstance(identity, str)}
-            markets = tuple(sorted(ids if markets is None else ids.intersection(markets)))
-        elif name == "ts" and isinstance(value, dt.datetime) and value.tzinfo is not None:
-            at = to_micros(value, "ts")
-            start = max(start, at) if op in ("Eq", "Gt", "GtEq") else start
-            end = min(end, at + query.width.micros) if op in ("Eq", "Lt", "LtEq") else end
-    return replace(query, markets=markets, wanted=Range(start, end))
-
-
-def _stored(query: Query) -> pl.LazyFrame:
+def _stored(query: Query) -> Any:
     """The rows as polars reads the files: at the base it takes predicates and columns further than we can."""
     import polars as pl
 
@@ -137,7 +135,7 @@ def _stored(query: Query) -> pl.LazyFrame:
         rows = rows.with_columns(_label(query.labels))
     if query.levels is not None:
         rows = rows.with_columns(pl.col(side).list.head(query.levels) for side in LISTS)
-    return rows.select(*schema_of(query))
+    return _whole(query, rows)
 
 
 def query_of(
@@ -163,8 +161,13 @@ def query_of(
     clip = whole_buckets if base.micros < MINUTE <= width.micros else Range._make
     ranges = None if isinstance(wanted, Range) else {market: clip(one) for market, one in wanted.items()}
     span = clip(wanted) if isinstance(wanted, Range) else hull((ranges or {}).values())
-    ids = None if markets is None else tuple(sorted(set(markets)))
-    version = pruned(version or store.points[view].version(), ids, span)
+    ids: Sequence[str] | None = None if markets is None else tuple(sorted(set(markets)))
+    version = version or store.points[view].version()
+    if view == "quotes":
+        ids, without = store.quoted(ids, version)
+        if without is None or without:
+            more["books"] = query_of(store, "books", without, wanted, resolution, nested=True)
+    version = pruned(version, ids, span)
     labels = store.catalog["markets"].labels(ids) if VIEWS[view].has_tokens else None
     # Means of seconds come with the number of their points, because nothing else tells them from 1m points.
     more["counts"] = more.get("counts", True) and base.micros < MINUTE and width != base
@@ -175,12 +178,7 @@ def by_market(query: Query, markets: Iterable[str]) -> list[Query]:
     """The same query in parts of whole markets that are adjacent in the files."""
     ids = sorted(set(markets))
     step = max(1, -(-len(ids) // _PARTITIONS))
-    out = []
-    for part in (tuple(ids[i : i + step]) for i in range(0, len(ids), step)):
-        labels = {ids: label for ids, label in (query.labels or {}).items() if part[0] <= ids[0] <= part[-1]}
-        version = pruned(query.version, part, query.wanted)
-        out.append(replace(query, markets=part, labels=labels, version=version))
-    return out or [query]
+    return [query.of_markets(ids[i : i + step]) for i in range(0, len(ids), step)] or [query]
 
 
 def to_arrow(query: Query) -> pa.RecordBatchReader:
@@ -240,24 +238,6 @@ def to_spark(parts: Sequence[Query]) -> Any:
 
     sent = session.createDataFrame([(pickle.dumps(part),) for part in parts], "part binary")
     return sent.repartition(len(parts)).mapInArrow(rows, from_arrow_schema(schema))
-
-
-def _comparisons(node: Any) -> Iterator[tuple[str, str, Any]]:
-    """Comparisons of a column with a value that all have to be true, of the JSON form of a predicate."""
-    import polars as pl
-
-    def value(of: Any) -> Any:
-        return pl.select(pl.Expr.deserialize(io.StringIO(json.dumps(of)), format="json")).to_series().to_list()[0]
-
-    match node:
-        case {"BinaryExpr": {"left": left, "op": "And", "right": right}}:
-            yield from _comparisons(left)
-            yield from _comparisons(right)
-        case {"BinaryExpr": {"left": {"Column": str(name)}, "op": str(op), "right": {"Literal": _} as right}}:
-            yield name, op, value(right)
-        case {"Function": {"input": [{"Column": str(name)}, *values], "function": {"Boolean": dict(kind)}}}:
-            ops = {"IsIn": ["IsIn"], "IsBetween": ["GtEq", "LtEq"]}.get(next(iter(kind)), [])
-            yield from ((name, op, value(of)) for op, of in zip(ops, values, strict=False) if "Literal" in of)
 
 
 def _label(labels: Labels) -> pl.Expr:

@@ -12,12 +12,14 @@ import pyarrow as pa
 from marketdata.archive.query import Query
 from marketdata.archive.scan import schema_of, to_arrow
 from marketdata.errors import ArchiveError, ConfigError, not_installed
-from marketdata.points.schema import ASK, BID, LISTS
+from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS
 from marketdata.points.views import VIEWS
 from marketdata.times import DAY
 from marketdata.wire.arrow import TS
 
-TABLES = ("books", "snapshots", "prices", "metrics", "markets", "events", "series", "coverage")
+TABLES = ("books", "snapshots", "prices", "metrics", "quotes", "markets", "events", "series", "coverage")
+
+_IDS = ("ts", *ID_COLUMNS)
 
 
 def connect() -> Any:
@@ -52,7 +54,8 @@ def _points(connection: Any, query: Query) -> Any:
     if query.width != query.base:
         return connection.from_arrow(_Stream(replace(query, nested=True)))
     rows = connection.from_arrow(_dataset(query)).set_alias("rows")
-    chosen = {name: f"rows.{_quoted(name)}" for name in schema_of(query)}
+    derived = VIEWS[query.view].derived
+    chosen = {name: f"rows.{_quoted(name)}" for name in schema_of(query) if name not in derived}
     if query.labels:
         ids = list(zip(*query.labels, strict=True))
         columns = {"market_id": ids[0], "token_id": ids[1], "label": list(query.labels.values())}
@@ -62,7 +65,21 @@ def _points(connection: Any, query: Query) -> Any:
         chosen |= {"token_label": "coalesce(labels.label, rows.token_label)"}
     if query.levels is not None:
         chosen |= {side: f"{chosen[side]}[1:{query.levels}]" for side in LISTS}
-    return rows.project(", ".join(f"{text} as {_quoted(name)}" for name, text in chosen.items()))
+    rows = rows.project(", ".join(f"{text} as {_quoted(name)}" for name, text in chosen.items()))
+    if query.books is not None:
+        tops = dict(zip(VIEWS["quotes"].names, (f"{side}[1]" for side in LISTS), strict=True))
+        tops |= {name: _quoted(name) for name in _IDS}
+        top_rows = (f"{tops.get(name, 'NULL')} as {_quoted(name)}" for name in chosen)
+        rows = rows.union(_points(connection, query.books).project(", ".join(top_rows)))
+    return _with_derived(query, rows) if derived else rows
+
+
+def _with_derived(query: Query, rows: Any) -> Any:
+    """The rows with the columns that follow from others."""
+    import duckdb
+
+    columns = VIEWS[query.view].with_derived({name: duckdb.ColumnExpression(name) for name in rows.columns})
+    return rows.select(*(columns[name].alias(name) for name in schema_of(query)))
 
 
 def _dataset(query: Query) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from marketdata.archive.coverage.buckets import Coverage
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay, subtract, union, within
+from marketdata.archive.coverage.intervals import (
+    CoverageRecord,
+    CoverageState,
+    covered,
+    overlay,
+    subtract,
+    union,
+    within,
+)
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
 from marketdata.archive.records import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.records import Catalog
@@ -114,6 +122,28 @@ class ArchiveStore:
             problem = f"is refused: the archive stores points of {self.base}, which does not divide it."
             raise ConfigError(problem, argument="resolution", value=resolution)
         return width
+
+    def quoted(
+        self, markets: Iterable[str] | None, version: Version
+    ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+        """The markets, of some or (None) of all, that have quotes, and those whose books stand for them."""
+        if version.number < 0:
+            return (), None if markets is None else sorted(markets)
+        stored = self.coverage["quotes"].of(markets, version)
+        own = sorted(market for market, records in stored.items() if covered(records))
+        every = self.coverage["books"].all() if markets is None else stored
+        return own, sorted(every.keys() - {*own})
+
+    def records(
+        self, view: View, markets: Iterable[str] | None, version: Version | None = None
+    ) -> dict[str, list[CoverageRecord]]:
+        """Coverage of these markets, or (None) of all: of quotes also that of the books that stand for them."""
+        version = version or self.points[view].version()
+        records = self.coverage[view].of(markets, version)
+        if view == "quotes":
+            _, without = self.quoted(markets, version)
+            records |= self.coverage["books"].of(without)
+        return records
 
     def commit(self, view: View, columns: Data, fresh: Records) -> int:
         """Replace the points inside the ranges of records, and record these; ArchiveError if a point is outside.

@@ -23,7 +23,7 @@ from marketdata.points.arguments import choice, whole
 from marketdata.points.columns import Books, Data, joined
 from marketdata.points.duplicates import deduplicate
 from marketdata.points.resample import resample_columns
-from marketdata.points.views import VIEWS, View, empty
+from marketdata.points.views import INTERFACE_VIEWS, VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.tidy.frames import frame_kind, to_frame
 from marketdata.times import to_text
@@ -174,7 +174,7 @@ def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") 
     >>> md.read_pages("prices", [page])["price"].tolist()
     [0.25]
     """
-    choice("view", view, VIEWS)
+    choice("view", view, INTERFACE_VIEWS)
     given: Any = pages
     if isinstance(given, bytes | str) or not isinstance(given, Iterable):
         raise ConfigError("pages is a list of page bodies, each as bytes.")

@@ -14,7 +14,7 @@ from marketdata.fetch.source import Source
 from marketdata.fetch.sources.interface import Interface, keys_of
 from marketdata.fetch.windows import Window
 from marketdata.points.columns import Data, Page, joined
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import INTERFACE_VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_text
 from marketdata.vendors import widths_in
@@ -47,7 +47,7 @@ def verify(source: Source, market: str, rng: Range, fine: Any, coarse: Any) -> V
         return joined([page.columns for page in pages])
 
     compare, refused = dict[View, list[Pair]](), dict[str, str]()
-    for view in VIEWS:
+    for view in INTERFACE_VIEWS:
         try:
             try:
                 points = columns(view, near)

@@ -298,12 +298,12 @@ class Books(Columns):
     @cached_property
     def mid(self) -> Floats:
         """(best bid + best ask) / 2, NaN where a side is missing."""
-        return (self.bids.top[0] + self.asks.top[0]) / 2
+        return mid_of(self.bids.best, self.asks.best)  # type: ignore[no-any-return]
 
     @cached_property
     def spread(self) -> Floats:
         """Best ask - best bid."""
-        return self.asks.top[0] - self.bids.top[0]
+        return spread_of(self.bids.best, self.asks.best)  # type: ignore[no-any-return]
 
     def _at(self, index: Ints | slice) -> Self:
         values = {name: v[index] for name, v in self.values.items()}
@@ -339,6 +339,16 @@ class Page:
     def points(self) -> int:
         """Points of the page: label x bucket."""
         return len(self.columns)
+
+
+def mid_of(best_bid: Any, best_ask: Any) -> Any:
+    """The middle of two prices, also of two expressions of an engine."""
+    return (best_bid + best_ask) / 2
+
+
+def spread_of(best_bid: Any, best_ask: Any) -> Any:
+    """The distance of two prices, also of two expressions of an engine."""
+    return best_ask - best_bid
 
 
 def positions(begins: Ints, counts: Ints, stored: int) -> Ints | slice:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Books, Columns, Data, Floats, Ints, Series, ranges
 from marketdata.points.schema import COUNT, value_columns
+from marketdata.points.views import VIEWS, view_of
 from marketdata.resolution import BucketWidth, Resolution
 
 # Intermediate arrays of more rows would not stay in the processor's cache.
@@ -125,7 +126,7 @@ def resample_columns(columns: Data, resolution: str | BucketWidth, *, counts: bo
     """Resample columns; a bucket without a point has no entry, and ``counts`` adds the counts of means."""
     width = BucketWidth.of(resolution)
     columns = columns.sort()
-    if isinstance(columns, Books):
+    if isinstance(columns, Books) or not VIEWS[view_of(columns)].is_mean:
         last = columns.take(last_of(columns, width))
         return replace(last, ts=width.floor(last.ts))
     out = means_of(columns, value_columns(columns.values), width)

@@ -6,7 +6,8 @@ frame    one row per       columns
 books    level of a side   ts market_id token_id token_label side level price size
 prices   token and bucket  ts market_id token_id token_label price
 metrics  market, bucket    ts market_id volume liquidity spread + further numeric metrics
-bbo      token and bucket  ts + ids + best_bid best_bid_size best_ask best_ask_size mid spread
+quotes   token and bucket  ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid spread
+bbo      token and bucket  as quotes
 trades   print             ts + ids + side price size, and further columns such as trade_id
 nested   token and bucket  ts + ids + bid_price bid_size ask_price ask_size
 =======  ================  ======================================================================================
@@ -33,16 +34,16 @@ from marketdata.points.views import VIEWS, View
 Kind = View | Literal["bbo", "quotes", "series", "nested", "trades"]
 
 ID_COLUMNS = Token._fields
-BBO = ("ts", *ID_COLUMNS, "best_bid", "best_bid_size", "best_ask", "best_ask_size", "mid", "spread")
-# ``mid`` and ``spread`` return only some of them; they are aggregated like the books they come from.
-QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
 TRADES = ("ts", *ID_COLUMNS, "side", "price", "size")
 LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
 COLUMNS: dict[Kind, tuple[str, ...]] = {
-    **{view: ("ts", *spec.ids, *spec.names) for view, spec in VIEWS.items()},
-    "bbo": BBO,
+    **{view: ("ts", *spec.ids, *spec.names, *spec.derived) for view, spec in VIEWS.items()},
+    "bbo": ("ts", *ID_COLUMNS, *VIEWS["quotes"].names, *VIEWS["quotes"].derived),
     "nested": ("ts", *ID_COLUMNS, *LISTS),
 }
+BBO = COLUMNS["bbo"]
+# ``mid`` and ``spread`` return only some of them; they are aggregated like the books they come from.
+QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
 BOOKS = COLUMNS["books"]
 
 # Pages, frames, archives and recordings follow this table, so a further value of a snapshot needs only a line here.
@@ -150,7 +151,7 @@ def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> Not
             "level, and md.bbo(frame) or md.mid(frame) one per snapshot."
         )
     # If several kinds are possible, the message names books, the kind that users know.
-    named = [kind for kind in lacks if "books" not in lacks or kind not in ("bbo", "nested")]
+    named = [kind for kind in lacks if "books" not in lacks or kind not in ("bbo", "quotes", "nested")]
     nearest = min(named, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     error = lacking(f"A tidy {nearest} frame", lacks[nearest], present)
     if nearest == "books" and {*BBO[4:8], "bid", "ask"} & set(present):

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from marketdata.points.columns import METRICS, Books, Data, Series, Token
+from marketdata.points.columns import METRICS, Books, Data, Series, Token, mid_of, spread_of
 
-View = Literal["books", "prices", "metrics"]
+View = Literal["books", "prices", "metrics", "quotes"]
+T = TypeVar("T")
 
 
 class ViewSpec(NamedTuple):
     """All that is particular to a view.
 
     - ``ids``: the columns that identify a row, by a token of a market or by a market
-    - ``names``: the columns of a tidy frame after the ids
+    - ``names``: the columns of a tidy frame after the ids that are data
     - ``fields``: the column of each JSON field of a point, empty for books
     - ``point_bytes``: the size of a point in a tidy frame [bytes], with 40 levels of a book
-    - ``optional``: whether a field may be absent, its column then null
+    - ``optional``: columns that may be absent, and are null then
+    - ``derived``: further columns of a tidy frame, each a function of the best bid and ask; they are never stored
+    - ``is_mean``: whether a coarser bucket has the mean of its points, else it has its last one
+    - ``in_interface``: whether services of the interface have it
     """
 
     columns: type[Data]
@@ -26,7 +31,10 @@ class ViewSpec(NamedTuple):
     names: tuple[str, ...]
     fields: dict[str, str]
     point_bytes: int
-    optional: bool = False
+    optional: tuple[str, ...] = ()
+    derived: Mapping[str, Callable[[Any, Any], Any]] = {}
+    is_mean: bool = True
+    in_interface: bool = True
 
     @property
     def has_tokens(self) -> bool:
@@ -36,15 +44,27 @@ class ViewSpec(NamedTuple):
     @property
     def required(self) -> tuple[str, ...]:
         """The columns that a frame must have beside ``ts``: labels, and often markets, are looked up."""
-        return ("token_id" if self.has_tokens else "market_id", *(() if self.optional else self.names))
+        return ("token_id" if self.has_tokens else "market_id", *(n for n in self.names if n not in self.optional))
+
+    def with_derived(self, values: Mapping[str, T]) -> dict[str, T]:
+        """The columns of a frame after the ids, from those that are stored: arrays, or expressions of an engine."""
+        best = [values[name] for name in ("best_bid", "best_ask")] if self.derived else []
+        derived = {name: rule(*best) for name, rule in self.derived.items()}
+        return {name: values[name] for name in self.names} | derived | dict(values)
 
 
 # Pages, frames, archives and the service follow this table, so a view is defined only here.
 VIEWS: dict[View, ViewSpec] = {
-    "books": ViewSpec(Books, Token._fields, ("side", "level", "price", "size"), {}, 1700),
+    "books": ViewSpec(Books, Token._fields, ("side", "level", "price", "size"), {}, 1700, is_mean=False),
     "prices": ViewSpec(Series, Token._fields, ("price",), {"p": "price"}, 40),
-    "metrics": ViewSpec(Series, Token._fields[:1], METRICS, {m: m for m in METRICS}, 56, optional=True),
-}
+    "metrics": ViewSpec(Series, Token._fields[:1], METRICS, {m: m for m in METRICS}, 56, optional=METRICS),
+    "quotes": ViewSpec(
+        Series, Token._fields, ("best_bid", "best_bid_size", "best_ask", "best_ask_size"), {}, 80,
+        optional=("best_bid_size", "best_ask_size"), derived={"mid": mid_of, "spread": spread_of},
+        is_mean=False, in_interface=False,
+    ),
+}  # fmt: skip
+INTERFACE_VIEWS: tuple[View, ...] = tuple(view for view, spec in VIEWS.items() if spec.in_interface)
 
 
 def empty(view: View) -> Data:
@@ -62,3 +82,9 @@ def view_of(columns: Data) -> View:
         return "books"
     first = next(iter(columns.values))
     return next(view for view, spec in VIEWS.items() if spec.names[0] == first)
+
+
+def quotes_of(books: Books) -> Series:
+    """The quotes that are the top of books: best prices and sizes, NaN where a side is missing."""
+    top = (*books.bids.top, *books.asks.top)
+    return books.series(dict(zip(VIEWS["quotes"].names, top, strict=True)))

@@ -22,7 +22,7 @@ from marketdata.recordings.changes import Changes, no_changes
 from marketdata.recordings.columns import NAMES, first, micros
 from marketdata.recordings.files import SUFFIXES, RecordingFile
 
-FileKind = Literal["books", "prices", "metrics", "trades", "markets", "events", "series"]
+FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
 
 
 def kept_fields(keep: str | Iterable[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -28,10 +28,13 @@ NO_RECORDS = (
 _TEXTS = {"side", "slug", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 
 
-def read_points(file: RecordingFile, columns: Mapping[str, str], *needed: str, extra: bool = False) -> Iterator[Batch]:
+def read_points(
+    file: RecordingFile, columns: Mapping[str, str], *needed: str, numbers: Sequence[str] = (), extra: bool = False
+) -> Iterator[Batch]:
     """The points of a table; rows without a needed value, and copies of rows, are left out.
 
-    ``columns`` says which column of the file has which of our names. With ``extra`` further columns of numbers stay.
+    ``columns`` says which column of the file has which of our names. The columns ``numbers`` have a number or null in
+    each row: a null is a missing value, which is kept. With ``extra`` further columns of numbers stay.
     """
     frame = _whole(file)
     others = [c for c in frame.columns if extra and c not in columns.values() and not c.endswith("_id")]
@@ -39,11 +42,11 @@ def read_points(file: RecordingFile, columns: Mapping[str, str], *needed: str, e
     for name in rows.columns:
         if name != "ts" and name not in _TEXTS and rows[name].dtype == pl.String:
             texts = rows[name].str.strip_chars()
-            numbers = texts.cast(pl.Float64, strict=False)
-            wrong = (numbers.is_null() & (texts != "")).arg_true()
-            if len(wrong) and name in needed:
+            parsed = texts.cast(pl.Float64, strict=False)
+            wrong = (parsed.is_null() & (texts != "")).arg_true()
+            if len(wrong) and name in numbers:
                 raise ConfigError(f"value {wrong[0] + 1} of {name} is {rows[name][wrong[0]]!r}, not a number.")
-            rows = rows.drop(name) if len(wrong) else rows.with_columns(numbers)
+            rows = rows.drop(name) if len(wrong) else rows.with_columns(parsed)
     left_out = Counter[str]()
     for name in needed:
         present = rows.drop_nulls(name)

@@ -21,7 +21,7 @@ from fastapi import HTTPException
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from marketdata.errors import ConfigError
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import INTERFACE_VIEWS, View
 from marketdata.resolution import BucketWidth
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class AccessPlan(_Table):
 
     requests_per_minute: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_REQUESTS_PER_MINUTE
     resolutions: Annotated[tuple[_Resolution, ...] | None, Field(min_length=1)] = None
-    views: tuple[View, ...] = tuple(VIEWS)
+    views: tuple[View, ...] = INTERFACE_VIEWS
     max_history_days: Annotated[float | None, Field(gt=0, allow_inf_nan=False, strict=True)] = None
 
     def allowed(self, resolutions: Sequence[str]) -> list[str]:

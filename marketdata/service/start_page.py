@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from marketdata.points.views import VIEWS
+from marketdata.points.views import INTERFACE_VIEWS
 from marketdata.service.access import Context, State
 from marketdata.service.parameters import ListingQuery
 from marketdata.service.responses import json_response
@@ -45,13 +45,13 @@ def create_router(state: State) -> APIRouter:
 
     @lru_cache(1)
     def stored(*_versions: int) -> pl.DataFrame:
-        return shown_ranges(state.archive.coverage())
+        return shown_ranges(state.archive.coverage().filter(pl.col("view").is_in(INTERFACE_VIEWS)))
 
     @router.get("/coverage")
     def get_coverage(query: Annotated[ListingQuery, Query()], context: Context) -> Response:
         """Markets of a page of the listing with the ranges of each view; the first page also has totals."""
         _, key, plan = context
-        ranges = stored(*map(state.archive.version, VIEWS))
+        ranges = stored(*map(state.archive.version, INTERFACE_VIEWS))
         records, next_cursor = state.listings.page("markets", query)
         listed = ranges.filter(pl.col("market_id").is_in([str(record.get("id")) for record in records]))
         by_market = {
@@ -62,7 +62,7 @@ def create_router(state: State) -> APIRouter:
             "simulated": state.simulated,
             "data": [
                 {name: record.get(name) for name in _SHOWN_FIELDS}
-                | {"coverage": {view: by_market.get((str(record.get("id")), view), []) for view in VIEWS}}
+                | {"coverage": {view: by_market.get((str(record.get("id")), view), []) for view in INTERFACE_VIEWS}}
                 for record in records
             ],
             "metadata": {"count": len(records), "limit": query.limit, "next_cursor": next_cursor},
@@ -71,7 +71,7 @@ def create_router(state: State) -> APIRouter:
         if query.cursor is None:
             totals = ranges.group_by("view").agg(pl.n_unique("market_id"), pl.min("start"), pl.max("end"))
             names = ("markets", "start", "end")
-            body["totals"] = dict.fromkeys(VIEWS) | {
+            body["totals"] = dict.fromkeys(INTERFACE_VIEWS) | {
                 view: dict(zip(names, total, strict=True)) for view, *total in totals.iter_rows()
             }
             body["markets"] = len(state.archive.records("markets"))

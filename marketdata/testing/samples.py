@@ -88,6 +88,17 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
     return to_frame(Series(*_grid(tokens, buckets, resolution), {"price": mids.ravel() / 100}), frame)
 
 
+def quotes(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
+    """Quotes of the tokens, the top of `books`; for parameters see there.
+
+    One row per token and bucket: ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid
+    spread``.
+    """
+    from marketdata.tidy.book_measures import FUNCTIONS
+
+    return FUNCTIONS["bbo"](books(frame, markets=markets, buckets=buckets, resolution=resolution))
+
+
 def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
     """Metrics of the markets; for parameters see `books`.
 
@@ -126,4 +137,4 @@ def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:
     return records.to_frame("markets", rows, frame)
 
 
-__all__ = ["books", "markets", "metrics", "prices"]
+__all__ = ["books", "markets", "metrics", "prices", "quotes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(hint, name="hypothesis") from missing
 
 from marketdata.points.columns import METRICS, Books, Ints, Series, Token
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import VIEWS, View, quotes_of
 from marketdata.tidy.frames import to_frame
 from marketdata.times import MINUTE, to_text
 from marketdata.typing import FrameKind
@@ -35,6 +36,8 @@ __all__ = [
     "price_columns",
     "price_frames",
     "prices",
+    "quote_columns",
+    "quote_frames",
     "sides",
     "sizes",
     "times",
@@ -146,6 +149,15 @@ def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> Ser
 
 
 @st.composite
+def quote_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> Series:
+    """Strategy of Series of quotes: one-sided, empty and crossed, sizes unknown; parameters as for `book_frames`."""
+    quotes = quotes_of(draw(book_columns(step=step, most=most)))
+    unknown = np.array([draw(st.booleans()) for _ in quotes.ts], bool)
+    sizes = {name: np.where(unknown, np.nan, quotes.values[name]) for name in ("best_bid_size", "best_ask_size")}
+    return replace(quotes, values={**quotes.values, **sizes})
+
+
+@st.composite
 def metric_columns(draw: st.DrawFn, *, most: int = 20) -> Series:
     """Strategy of Series of metrics of some markets, with gaps and nulls; parameters as for `book_frames`."""
     markets = [Token(f"0x{i}") for i in range(draw(st.integers(1, 3)))]
@@ -180,6 +192,11 @@ def book_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 
 def price_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 20) -> st.SearchStrategy[Any]:
     """Strategy of tidy prices of one market, nulls among them; see `book_frames`."""
     return price_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
+
+
+def quote_frames(frame: FrameKind = "pandas", *, step: int = MINUTE, most: int = 14) -> st.SearchStrategy[Any]:
+    """Strategy of tidy quotes of one market, some without sizes or a side; see `book_frames`."""
+    return quote_columns(step=step, most=most).map(lambda columns: to_frame(columns, frame))
 
 
 def metric_frames(frame: FrameKind = "pandas", *, most: int = 20) -> st.SearchStrategy[Any]:

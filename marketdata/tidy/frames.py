@@ -9,9 +9,10 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, missing_in_index_named
 from marketdata.adapters.frame import Frame, Native, Texts
+from marketdata.errors import NotTidyError
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Data, Series
-from marketdata.points.schema import ID_COLUMNS, LISTS, require
+from marketdata.points.columns import Books, Data, Floats, Series
+from marketdata.points.schema import ID_COLUMNS, LISTS, TOLERANCE, require
 from marketdata.points.views import VIEWS, View, view_of
 
 FrameKind = Literal["pandas", "polars"]
@@ -26,16 +27,17 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
     """A tidy frame of columns, in tidy order; an empty side of a book is one sentinel row (null level, price, size)."""
     like = frames.new(frame) if isinstance(frame, str) else frame
     columns = columns.sort()
-    ids = VIEWS[view_of(columns)].ids
+    spec = VIEWS[view_of(columns)]
     if isinstance(columns, Series):
-        return frames.to_frame(like, columns, columns.values, ["ts", *ids, *columns.values])
+        series_values = spec.with_derived(columns.values)
+        return frames.to_frame(like, columns, series_values, ["ts", *spec.ids, *series_values])
     rows = frames.expanded(columns)
     lengths = np.diff(rows.edges[::2])
     values = frames.level_values(rows.levels)
     for name, of_snapshots in columns.values.items():
         repeated = np.repeat(of_snapshots, lengths)
         values[name] = Texts.of(repeated.tolist()) if repeated.dtype.hasobject else repeated
-    return frames.to_frame(like, rows.entries, values, ["ts", *ids, *values])
+    return frames.to_frame(like, rows.entries, values, ["ts", *spec.ids, *values])
 
 
 def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
@@ -60,4 +62,19 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     series = frames.series(table, numbers)
     none = np.full(len(series), np.nan)
     whole = {c: series.values.get(c, none) for c in (*spec.names, *numbers)}
+    derived = spec.with_derived({c: whole[c] for c in spec.names})
+    for name in (c for c in spec.derived if c in whole):
+        _refuse_other(name, series, whole[name], derived[name])
+    whole = {c: values for c, values in whole.items() if c not in spec.derived}
     return Series(series.tokens, series.bounds, series.ts, whole).sort()
+
+
+def _refuse_other(name: str, series: Series, given: Floats, derived: Floats) -> None:
+    """NotTidyError where a column that follows from the best prices has another value."""
+    wrong = np.flatnonzero(~((np.abs(given - derived) <= TOLERANCE) | np.isnan(given)))
+    if len(wrong):
+        at = int(wrong[0])
+        raise NotTidyError(
+            f"{name} is {given[at]:g} where best_bid and best_ask give {derived[at]:g} ({series.shown(at)}). It is "
+            f"computed from them and not stored: drop the column, or rename it if it means something else."
+        )

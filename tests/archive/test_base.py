@@ -22,7 +22,7 @@ import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
 from marketdata.errors import ArchiveError, ConfigError
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import View
 from marketdata.tidy.frames import to_frame
 from marketdata.times import Range
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWar
 M, SECOND = MARKETS[0], 1_000_000
 WIDTHS = {"1s": 1, "1m": 60, "5m": 300, "1h": 3600}
 VALUES = {"prices": ("price",), "metrics": ("volume", "liquidity", "spread")}
-DRAWN = {
+DRAWN: dict[View, Any] = {
     "books": foreign.books(faults=False, width=1) | foreign.nested(faults=False, width=1),
     "prices": foreign.prices(faults=False, width=1),
     "metrics": foreign.metrics(faults=False, width=1),
@@ -79,7 +79,7 @@ def in_order(rows: Any) -> list[dict[str, Any]]:
 @given(data=st.data())
 def test_every_resolution_is_what_a_loop_makes_of_the_seconds(data: st.DataObject) -> None:
     """Frames of other makers come back at 1s as they were, and at 1m and coarser as the rules say, by every reader."""
-    view: View = data.draw(st.sampled_from(list(VIEWS)))
+    view: View = data.draw(st.sampled_from(list(DRAWN)))
     drawn = data.draw(DRAWN[view])
     archive = made()
     archive.add(**{view: drawn.frame})
@@ -102,7 +102,7 @@ def test_every_resolution_is_what_a_loop_makes_of_the_seconds(data: st.DataObjec
 @given(data=st.data())
 def test_at_1m_it_reads_as_an_archive_of_minutes(data: st.DataObject) -> None:
     """Also of ranges that begin and end inside of minutes: they select the points of 1m, as in any archive."""
-    view: View = data.draw(st.sampled_from(list(VIEWS)))
+    view: View = data.draw(st.sampled_from(list(DRAWN)))
     drawn = data.draw(DRAWN[view])
     fine, coarse = made(), made("1m")
     for archive in (fine, coarse):

@@ -15,7 +15,7 @@ from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
 from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, NotArchivedError, NotFoundError, ServiceOddityWarning
-from marketdata.points.views import VIEWS
+from marketdata.points.views import INTERFACE_VIEWS
 
 M = MARKETS[0]
 HOUR = 60
@@ -38,7 +38,7 @@ def source() -> Source:
 
 def held(archive: Archive, market: str = M) -> dict[Any, Any]:
     out: dict[Any, Any] = {}
-    for view in VIEWS:
+    for view in INTERFACE_VIEWS:
         out |= points_of(view, Reader(archive).columns(view, market))
     return out
 

@@ -14,7 +14,7 @@ from reference.clocks import SOON
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
-from marketdata.points.views import VIEWS
+from marketdata.points.views import INTERFACE_VIEWS
 from marketdata.times import to_datetime, to_micros
 
 
@@ -44,7 +44,7 @@ def test_a_pulled_archive_holds_what_the_service_has(origin: Archive, client: An
     markets = [market["id"] for market in origin.records("markets") if market["event_slug"] == event]
     assert [market["id"] for market in archive.records("markets")] == markets
     assert archive.simulated
-    for view in VIEWS:
+    for view in INTERFACE_VIEWS:
         pulled, served = (a.scan(view).filter(pl.col("market_id").is_in(markets)).collect() for a in (archive, origin))
         keys = [c for c in ("market_id", "token_id", "ts", "side", "level") if c in pulled.columns]
         assert pulled.sort(keys).equals(served.select(pulled.columns).sort(keys)), view

@@ -1,4 +1,4 @@
-"""Scans and SQL: the rows of reads, in parts of bounded size, of which predicates read what they need."""
+"""Scans and SQL: the rows of reads, in parts of bounded size, limited by markets and times."""
 
 from __future__ import annotations
 
@@ -169,32 +169,23 @@ def hours(tmp_path: Path) -> Archive:
     return archive
 
 
-READ = [
-    pl.col("market_id") == N,
-    pl.col("market_id").is_in([N, "x"]),
-    pl.col("ts") < time(0),
-    pl.col("ts") == time(120),
-    pl.col("ts").is_between(time(120), time(179)),
-    (pl.col("market_id") == M) & (pl.col("ts") >= time(120)) & (pl.col("price") > 0),
-]
-
-
-def test_a_predicate_on_computed_rows_reads_only_what_it_can_be_true_of(hours: Archive) -> None:
-    """What it leaves out is not read: there damage is not seen, which other scans do."""
-    scan, every = hours.scan("prices", resolution="10m"), hours.scan("prices", resolution="10m").collect()
-    # The second hour of the first market, which no predicate below can be true of.
+def test_markets_and_times_limit_what_computed_rows_are_read_from(hours: Archive) -> None:
+    """What is outside of them is not read: there damage is not seen, which other scans do."""
+    # The second hour of the first market.
     path = sorted(map(Path, data_files(hours, "prices")), key=lambda file: file.stat().st_mtime_ns)[1]
     body = bytearray(path.read_bytes())
     body[4:200] = bytes(196)
     path.write_bytes(body)
-    for seen in (scan, scan.filter((pl.col("market_id") == N) | (pl.col("price") < 2))):
+    for chosen in ((), (M, time(60), time(61))):
         with pytest.raises((md.errors.ArchiveCorruptError, pl.exceptions.PolarsError), match="damaged"):
-            seen.collect()
-    for one in READ:
-        assert scan.filter(one).collect().equals(every.filter(one)), one
+            hours.scan("prices", *chosen, resolution="10m").collect()
+    for market, *times in (N,), (None, None, time(60)), (M, time(120), time(179)):
+        assert len(hours.scan("prices", market, *times, resolution="10m").collect())
 
 
 PREDICATES = [
+    pl.col("market_id") == N,
+    pl.col("ts").is_between(time(120), time(179)),
     (pl.col("ts") < time(61)) & (pl.col("market_id") != M),
     ~(pl.col("ts") < time(61)),
     pl.col("ts").dt.hour() == time(60).hour,
@@ -207,13 +198,13 @@ PREDICATES = [
 
 
 def test_predicates_give_what_they_give_on_the_whole(tmp_path: Path) -> None:
-    """Those whose limits are known and all others, with a limit of rows and a choice of columns."""
+    """Also with a limit of rows and a choice of columns."""
     archive = Archive(tmp_path / "a", frame="polars")
     for market in MARKETS:
         archive.add(prices=prices(market, 0, 130, 0.25))
     scan = archive.scan("prices", resolution="10m")
     every = scan.collect()
-    for one in (*READ, *PREDICATES):
+    for one in PREDICATES:
         assert scan.filter(one).collect().equals(every.filter(one)), one
         assert scan.filter(one).select("price").head(2).collect().equals(every.filter(one).select("price").head(2))
         assert scan.head(3).filter(one).collect().equals(every.head(3).filter(one))
@@ -251,7 +242,7 @@ def test_tables_of_a_statement_are_those_of_the_docs(tmp_path: Path) -> None:
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     for base in ("1m", "1s"):
         archive = Archive(tmp_path / base, frame="polars", base=base)  # type: ignore[call-overload]
-        tables = ["books", "coverage", "events", "markets", "metrics", "prices", "series", "snapshots"]
+        tables = ["books", "coverage", "events", "markets", "metrics", "prices", "quotes", "series", "snapshots"]
         archive.add(markets=md.testing.markets(), prices=md.testing.prices())
         assert sorted(archive.sql("show tables")["name"]) == tables
         assert set(archive.sql("select token_label from prices")["token_label"]) == {"Yes", "No"}

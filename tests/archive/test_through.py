@@ -15,7 +15,7 @@ from archive.source import MARKETS, MINUTE, START, TOKENS, Source
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.errors import ConfigError, NotFoundError
-from marketdata.points.views import VIEWS
+from marketdata.points.views import INTERFACE_VIEWS
 
 WIDTHS = ("1m", "10m", "1h", "6h", "1d")
 
@@ -43,7 +43,7 @@ def close(mine: pl.DataFrame, theirs: pl.DataFrame) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWarning")
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", INTERFACE_VIEWS)
 def test_a_client_with_an_archive_answers_as_one_without(
     origin: Archive, service: Any, tmp_path: Path, view: str
 ) -> None:

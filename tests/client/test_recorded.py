@@ -9,7 +9,7 @@ import pytest
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.points.views import VIEWS
+from marketdata.points.views import INTERFACE_VIEWS
 
 RANGE = ("2025-12-01", "2026-07-01")
 
@@ -31,7 +31,7 @@ def compare(service: Any, archive: Archive, view: str, resolution: str, kind: An
     assert received.equals(stored)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", INTERFACE_VIEWS)
 def test_recorded_rows_arrive(service: Any, recorded_archive: Archive, view: str) -> None:
     """A few markets at coarse and at fine resolutions: the rows of the archive, in order."""
     compare(service, recorded_archive, view, "1m", "polars", 300)
@@ -39,7 +39,7 @@ def test_recorded_rows_arrive(service: Any, recorded_archive: Archive, view: str
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", INTERFACE_VIEWS)
 def test_every_recorded_row_arrives(service: Any, recorded_archive: Archive, view: str) -> None:
     """All rows of all markets at 1m: thousands of pages."""
     compare(service, recorded_archive, view, "1m", "polars", 1)

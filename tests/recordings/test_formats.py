@@ -49,11 +49,13 @@ def test_every_sample_of_books_has_the_same_books(name: str, tmp_path: Path) -> 
 def test_samples_of_points_and_records_are_stored(tmp_path: Path) -> None:
     """Prices, metrics and records are stored as such; a token without a known market is its own market."""
     archive = md.Archive(tmp_path, frame="polars")
-    names = ["markets", "events", "series", "prices", "metrics"]
+    names = ["markets", "events", "series", "prices", "metrics", "quotes"]
     report = archive.add_files([SAMPLES[name] for name in names])
     assert sorted(report["kind"]) == sorted(names)
     assert archive.prices("m")["price"].to_list() == [0.5, 0.46]
     assert archive.metrics("m")["volume"].to_list() == [5.0, 6.0]
+    quotes = archive.quotes("m").select("best_bid", "best_bid_size", "best_ask", "mid").rows()
+    assert quotes == [(0.49, 20.0, 0.51, 0.5), (None, None, 0.47, None)]
     market = archive.markets().row(0, named=True)
     assert (market["token_ids"], market["token_labels"]) == (["7", "8"], ["Yes", "No"])
 
@@ -177,10 +179,10 @@ def test_no_table_is_stored_as_a_wrong_kind(tmp_path_factory: Any, names: list[s
     present = set(names)
     if kind in ("markets", "events", "series"):
         assert not present & {"timestamp", "ts", "token_id", "asset_id", "price", "side", "size", "trade_id", "bids"}
-    elif kind in ("prices", "metrics"):
+    elif kind in ("prices", "metrics", "quotes"):
         assert present & {"timestamp", "ts"}
         assert not present & {"side", "size", "trade_id", "level"}
-        assert ({"price"} if kind == "prices" else {"volume", "spread"}) & present
+        assert {"prices": {"price"}, "metrics": {"volume", "spread"}, "quotes": {"best_bid"}}[kind] & present
     elif kind == "trades":
         assert present >= {"price", "size"}
         assert present & {"token_id", "asset_id", "outcome"}

@@ -13,7 +13,6 @@ import typer
 from marketdata.cli import messages, output, parameters
 from marketdata.cli.commands.client import LISTED
 from marketdata.errors import ConfigError, NotArchivedError
-from marketdata.points.views import VIEWS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,7 +72,7 @@ def pull(
 
     options: dict[str, Any] = {
         "event": event, "series": series, "tags": tag, "search": search, "all_markets": every_market,
-        "file": from_file, "views": view or list(VIEWS), "start": start, "resolution": resolution, "clamp": clamp,
+        "file": from_file, "views": view or None, "start": start, "resolution": resolution, "clamp": clamp,
     }  # fmt: skip
     if follow:
         useless = {"--end": end, "--dry-run": dry_run, "--refresh": refresh, "--json": as_json, "--csv": as_csv}

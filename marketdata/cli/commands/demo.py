@@ -11,7 +11,7 @@ import typer
 from marketdata.cli import output
 from marketdata.cli.parameters import check_out
 from marketdata.errors import ContractError
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import INTERFACE_VIEWS, View
 
 if TYPE_CHECKING:
     from marketdata.client import Client
@@ -53,7 +53,7 @@ def demo(
         wanted = (markets["market_id"].to_list(), stored["start"].min(), stored["end"].max())
         fine = _fetch(client, wanted)
         _step("Resampled 1m to 1h here, and compared with what the service answers at 1h")
-        for view in VIEWS:
+        for view in INTERFACE_VIEWS:
             hourly = fine[view].md.resample("1h")
             answer = getattr(client, view)(*wanted, "1h")
             compare(view, hourly, answer)
@@ -82,7 +82,7 @@ def compare(view: View, ours: Any, theirs: Any) -> None:
 
 def _fetch(client: Client, wanted: tuple[list[str], Any, Any]) -> dict[View, Any]:
     began = time.perf_counter()
-    frames = {view: getattr(client, view)(*wanted, "1m") for view in VIEWS}
+    frames = {view: getattr(client, view)(*wanted, "1m") for view in INTERFACE_VIEWS}
     rows = ", ".join(f"{len(frame):,} of {view}" for view, frame in frames.items())
     _step(f"Fetched at 1m over HTTP in {time.perf_counter() - began:.1f} s: {rows}")
     for view, frame in frames.items():

@@ -13,7 +13,8 @@ from marketdata.recordings.points import POINT_NAMES, read_points
 def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
     """The prices; further columns of numbers stay in a tidy table."""
     columns = {name: column for name, column in chosen.columns(file).items() if name in COLUMNS["prices"]}
-    return read_points(file, columns, "ts", "token_id", "price", extra={"ts", "token_id"} <= set(file.columns))
+    is_tidy = {"ts", "token_id"} <= set(file.columns)
+    return read_points(file, columns, "ts", "token_id", numbers=("price",), extra=is_tidy)
 
 
 FORMAT = Format(
