@@ -19,7 +19,7 @@ from reference.object_store import Bucket
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageState, covered
 from marketdata.archive.reader import Reader
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import INTERFACE_VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.service.pages import Pages, Subject
 from marketdata.times import Range
@@ -28,7 +28,7 @@ from marketdata.times import Range
 END = 300
 minutes = st.integers(0, END)
 markets = st.sampled_from(MARKETS)
-views = st.sampled_from(list(VIEWS))
+views = st.sampled_from(list(INTERFACE_VIEWS))
 sides = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1e6, width=32)), max_size=3)
 
 
@@ -130,7 +130,7 @@ class ArchiveMachine(RuleBasedStateMachine):
     def equals_the_model(self) -> None:
         """Points are those of the model, coverage knows its rows, and nothing is final beyond the clock."""
         for market in MARKETS:
-            for view in VIEWS:
+            for view in INTERFACE_VIEWS:
                 want = {k: v for k, v in self.model.items() if k[:2] == (view, market)}
                 got = points_of(view, Reader(self.archive).columns(view, market))
                 assert {k: _plain(v) for k, v in got.items()} == {k: _plain(v) for k, v in want.items()}
