@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from marketdata.points.schema import COLUMNS
 from marketdata.recordings.files import RecordingFile
 from marketdata.recordings.format import Batch, Format
 from marketdata.recordings.points import POINT_NAMES, read_points
-from marketdata.points.schema import COLUMNS
 
 
 def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
@@ -28,5 +28,5 @@ FORMAT = Format(
     without=(
         "side", "size", "level", "price", "bids", "asks", "trade_id", "order_id", "transaction_hash", "event_type",
     ),
-    names=POINT_NAMES,
+    names={**POINT_NAMES, "best_bid_size": ("best_bid_size",), "best_ask_size": ("best_ask_size",)},
 )  # fmt: skip
