@@ -47,6 +47,7 @@ from marketdata.tidy.fees import Fees as Fees
 from marketdata.tidy.forward import forward_returns as forward_returns
 from marketdata.tidy.measures import features as features
 from marketdata.tidy.measures import measure as measure
+from marketdata.tidy.names import named as named
 from marketdata.tidy.outcomes import outcomes as outcomes
 from marketdata.tidy.outcomes import time_to_resolution as time_to_resolution
 from marketdata.tidy.quality import check as check

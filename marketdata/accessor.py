@@ -14,6 +14,7 @@ import marketdata.tidy.event_windows
 import marketdata.tidy.execute
 import marketdata.tidy.forward
 import marketdata.tidy.measures
+import marketdata.tidy.names
 import marketdata.tidy.outcomes
 import marketdata.tidy.quality
 import marketdata.tidy.records
@@ -147,6 +148,7 @@ class Accessor(_Suggestions, Generic[F]):
     align = _method(marketdata.tidy.resample.align, "series")
     resample = _method(marketdata.tidy.resample.resample, *_SAMPLED)
     features = _method(marketdata.tidy.measures.features, *_TOP)
+    named = _method(marketdata.tidy.names.named)
     to_wide = _method(marketdata.tidy.shapes.to_wide, *_BOOKS)
     explode = _method(marketdata.tidy.shapes.explode, "nested")
     nest = _method(marketdata.tidy.shapes.nest, "books")

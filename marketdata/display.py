@@ -106,9 +106,10 @@ def _in_pandas(series: Any, width: int) -> Any:
 def _in_polars(series: Any, width: int) -> Any:
     import polars as pl
 
-    if series.dtype == pl.List(pl.String):
+    if series.dtype in (pl.List(pl.String), pl.List(pl.Categorical)):
         short = shorten(series.explode(empty_as_null=False).drop_nulls().unique().to_list(), width)
-        return pl.col(series.name).list.eval(pl.element().replace(short)) if short else series
+        whole = series.cast(pl.List(pl.String))
+        return whole.list.eval(pl.element().replace(short)) if short else series
     if not isinstance(series.dtype, pl.String | pl.Categorical | pl.Enum):
         return series
     # Many rows have few different ids.

@@ -348,9 +348,8 @@ def rows_to_frame(
 
 
 def with_columns(frame: Frame, values: Mapping[str, Column]) -> Native:
-    """The native frame with values as its last columns, each row (with its label in pandas) as and where it was."""
-    names = [c for c in frame.names if c not in values]
-    out = rows_to_frame(frame, None, values, [*names, *values])
+    """The native frame with values in place or as its last columns, each row (with its index in pandas) as it was."""
+    out = rows_to_frame(frame, None, values)
     if isinstance(frame, PandasFrame):
         out.index = frame.native.index  # by which pandas assigns columns
     return out

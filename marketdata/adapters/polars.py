@@ -27,7 +27,8 @@ _TIDY = {
     **dict.fromkeys(LISTS, pl.List(pl.Float64)),
 }
 _TYPES: dict[str, Any] = {
-    "text": pl.String, "bool": pl.Boolean, "int": pl.Int64, "texts": pl.List(pl.String), "numbers": pl.List(pl.Float64)
+    "text": pl.String, "bool": pl.Boolean, "int": pl.Int64,
+    "ids": pl.List(pl.Categorical), "texts": pl.List(pl.String), "numbers": pl.List(pl.Float64),
 }  # fmt: skip
 ARROW = ("Table", "RecordBatch", "RecordBatchReader", "RecordBatchFileReader")
 
@@ -106,7 +107,7 @@ def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Ser
     return pl.Series(column, nan_to_null=column.dtype.kind == "f")
 
 
-def typed(kind: Literal["text", "bool", "int", "texts", "numbers"], values: Sequence[object]) -> pl.Series:
+def typed(kind: Literal["text", "bool", "int", "ids", "texts", "numbers"], values: Sequence[object]) -> pl.Series:
     """A column of Python values of one type, None where one is missing."""
     return pl.Series(values, dtype=_TYPES[kind], strict=False)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, in_memory, names_of, read, selected
-from marketdata.adapters.frame import Column, Native
+from marketdata.adapters.frame import Column, Native, Texts
 from marketdata.adapters.normalization import check_unicode, is_missing
 from marketdata.adapters.polars import typed
 from marketdata.errors import ConfigError, NotTidyError
@@ -25,7 +25,9 @@ FrameOf = fields.RecordKind | Literal["tokens"]
 
 
 def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKind) -> Native:
-    """A frame with one row per record: ids are texts, ``tokens`` become the lists ``token_ids token_labels``.
+    """A frame with one row per record, ``tokens`` as the lists ``token_ids token_labels``.
+
+    Ids are dictionary encoded, as in tidy frames, so that a join with these works in every library.
 
     Dates are UTC [microseconds] if all of a column can be read, else texts. Unknown fields become columns, as JSON
     where their values have no common type.
@@ -60,11 +62,13 @@ def _column(name: str, values: list[Any]) -> Column:
     are_lists = all(v is None or isinstance(v, list) for v in values)
     if are_lists and name in fields.TEXT_LISTS:
         lists = [None if v is None else [None if x is None else str(x) for x in v] for v in values]
-        return typed("texts", lists)
+        return typed("ids" if name.endswith("_ids") else "texts", lists)
     if are_lists and name in fields.NUMBER_LISTS and not any(str in map(type, v or ()) for v in values):
         return typed("numbers", values)
     types = {type(v) for v in values if v is not None}
     if types <= {str}:
+        if name.endswith("_id"):
+            return Texts.of(values)
         if name in fields.DATES:
             with suppress(ValueError):  # texts, if one of them cannot be read
                 return frames.times(np.array([NO_TIME if v is None else parse_iso(v) for v in values], np.int64))

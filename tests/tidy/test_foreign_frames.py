@@ -395,7 +395,7 @@ def test_a_market_that_is_listed_twice_has_one_row_per_token() -> None:
     """Equal records are one; records of one market that differ are refused."""
     markets = md.testing.markets("polars", markets=2)
     assert md.outcomes(pl.concat([markets, markets[:1]])).equals(md.outcomes(markets))
-    other = markets[:1].with_columns(resolved_token_id=pl.lit("12"), resolved_token_label=pl.lit("No"))
+    other = markets[:1].with_columns(resolved_token_id=pl.lit("12", pl.Categorical), resolved_token_label=pl.lit("No"))
     with pytest.raises(md.errors.NotTidyError, match="Market 'rain' has two records that differ"):
         md.outcomes(pl.concat([markets, other]))
 

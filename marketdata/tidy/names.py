@@ -1,0 +1,91 @@
+"""What people call the markets and tokens of a frame: slugs, questions and labels from market records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import F, in_memory, is_in_memory, names_of, run
+from marketdata.adapters.frame import Frame, Native, Texts
+from marketdata.errors import ConfigError, NotTidyError
+from marketdata.points.arguments import texts
+from marketdata.points.records import TOKEN_LISTS
+from marketdata.points.schema import ID_COLUMNS, Kind, require
+from marketdata.tidy.records import columns_of
+
+
+def named(frame: F, markets: Any, columns: str | Iterable[str] = ("slug", "question")) -> F:
+    """Add the slug and the question of each market, and the label of each token, to a frame with ids.
+
+    Returns the frame, rows as they were, with text columns at its end, dictionary encoded: a million rows grow by a few
+    megabytes, not by the text of each row. A market without a record has nulls. ``token_label`` is added or completed
+    where the frame has ``token_id``; a label that the frame has stays.
+
+    Parameters
+    ----------
+    frame
+        Any kind of frame with ``market_id``: books, prices, metrics, trades, fills, results.
+    markets
+        Market records of any kind of frame, as ``client.markets()`` and ``archive.markets()`` give them.
+    columns : str or list of str
+        The text columns of the records to add.
+
+    Raises
+    ------
+    ConfigError
+        The records lack a column of ``columns``, or it has no texts.
+    NotTidyError
+        A frame lacks ``market_id``, or two records of a market differ.
+
+    Examples
+    --------
+    >>> prices = md.testing.prices(buckets=1)
+    >>> md.named(prices, md.testing.markets())["slug"].tolist()
+    ['rain-tomorrow', 'rain-tomorrow']
+    """
+    wanted = texts("columns", columns, "the name of a column of the market records")
+    data = columns_of(markets, dict.fromkeys(("market_id", *TOKEN_LISTS, *wanted)))
+    require("markets, a frame of market records,", ["market_id"], data)
+    if missing := [name for name in wanted if name not in data]:
+        raise ConfigError(f"columns names {', '.join(map(repr, missing))}, which the records lack.", argument="columns")
+    of_market = {name: _by_market(data, name) for name in wanted}
+    labels = _labels(data)
+
+    def with_names(part: Frame) -> Native:
+        require("A frame with ids", ["market_id"], part.names)
+        ids = [name for name in ID_COLUMNS if name in part.names]
+        tokens, which = frames.distinct_ids(part, ids)
+        rows: list[dict[str, str | None]] = [dict(zip(ids, token, strict=True)) for token in tokens]
+        found = {name: [by.get(row["market_id"]) for row in rows] for name, by in of_market.items()}
+        if "token_id" in ids:
+            found["token_label"] = [row.get("token_label") or labels.get(row["token_id"]) for row in rows]
+        coded = {name: Texts.of(values) for name, values in found.items()}
+        return frames.with_columns(part, {name: Texts(one.codes[which], one.texts) for name, one in coded.items()})
+
+    names = names_of(frame)
+    if "ts" not in names and is_in_memory(frame):
+        return with_names(in_memory(frame))  # type: ignore[no-any-return]
+    # The side of a trade or a fill is no side of a book.
+    kinds: tuple[Kind, ...] = ("trades",) if "side" in names and "level" not in names else ("books", "series")
+    return run(frame, with_names, kinds, partition_by="row", keep_extra=True)
+
+
+def _by_market(data: Mapping[str, list[Any]], name: str) -> dict[str | None, str | None]:
+    """A text of each market; NotTidyError where two records of one market differ."""
+    found: dict[str | None, str | None] = {}
+    for market, text in zip(data["market_id"], data[name], strict=True):
+        if text is not None and not isinstance(text, str):
+            raise ConfigError(f"columns names {name!r}, which has {type(text).__name__}s; allowed are texts.")
+        if found.setdefault(market, text) != text:
+            raise NotTidyError(f"Two records of the market {market!r} differ in {name}; keep one of them.")
+    return found
+
+
+def _labels(data: Mapping[str, list[Any]]) -> dict[str | None, str | None]:
+    """The label of each token by its id."""
+    if not data.keys() >= {*TOKEN_LISTS}:
+        return {}
+    lists = zip(*(data[name] for name in TOKEN_LISTS), strict=True)
+    pairs = (zip(ids, labels, strict=False) for ids, labels in lists if ids is not None and labels is not None)
+    return {str(token): label for pair in pairs for token, label in pair}
