@@ -15,8 +15,18 @@ from marketdata.resolution import BucketWidth
 from marketdata.times import parse_iso, to_datetime, to_micros, to_text
 
 BASE_URL, API_KEY = "MARKETDATA_BASE_URL", "MARKETDATA_API_KEY"
-_DATES = ("start_date_min", "end_date_min", "end_date_max")
-_SHARED = ("search", "sort", "order", "tags", "tags_match", *_DATES, "min_liquidity")
+_DATES = ("start_date_min", "start_date_max", "end_date_min", "end_date_max")
+_SHARED = (
+    "search",
+    "sort",
+    "order",
+    "tags",
+    "tags_match",
+    "start_date_min",
+    "end_date_min",
+    "end_date_max",
+    "min_liquidity",
+)
 
 
 class Service(NamedTuple):
@@ -65,8 +75,8 @@ VENDORS = (
 OTHER = Service("another service", None, API_KEY, None, 1000)
 # Records of a page of any listing.
 LARGEST_LISTING = 1000
-FILTERS = (*_SHARED, "include_closed", "category")
-_CHOICES = {"order": ("asc", "desc"), "category": ("crypto", "sports"), "include_closed": (False, True)}
+FILTERS = (*_SHARED, "start_date_max", "include_closed", "category")
+_CHOICES = {"order": ("asc", "desc"), "include_closed": (False, True)}
 
 _MINIMUM_LIMIT = re.compile(r"limit too small.*?minimum[^\d-]*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
 _MAXIMUM_LIMIT = re.compile(

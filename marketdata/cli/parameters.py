@@ -34,7 +34,10 @@ Bucket = Annotated[str | None, _width(help=_BUCKET, show_default="the finest fro
 _NEW_WIDTH = "Width of the points of a new archive."
 NewWidth = Annotated[str | None, _width(help=_NEW_WIDTH, show_default="the finest of the plan from 1m on")]
 Clamp = Annotated[bool, typer.Option("--clamp", help="Start at the earliest time that the plan allows.")]
-BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of the service.")]
+BaseUrl = Annotated[
+    str | None, typer.Option("--service", "--base-url", help="Address of the service, or polymarket, kalshi, ...")
+]
+Address = Annotated[str | None, typer.Option("--base-url", help="Address of the service.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]
 RowsOption = Annotated[int | None, typer.Option(min=1, help="Rows to show.", show_default="10 in a terminal, else all")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

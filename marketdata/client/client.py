@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from copy import copy
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, Self, TypedDict, Unpack, cast, overload
 
 from marketdata.accessor import carry
 from marketdata.client.discovery import Record
@@ -17,7 +17,7 @@ from marketdata.client.offer import Offer, Request
 from marketdata.conformance.probe import verify
 from marketdata.conformance.report import Verification
 from marketdata.display import html_table
-from marketdata.errors import ConfigError, MarketDataError, NotFoundError, RequestError
+from marketdata.errors import ConfigError, MarketDataError, NotFoundError, PlanWarning, RequestError, warn
 from marketdata.fetch.checkpoint import Report, Resume
 from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.plans import Plan, make_plan
@@ -25,12 +25,13 @@ from marketdata.fetch.sources import connect
 from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
-from marketdata.points.columns import Data
+from marketdata.points.columns import Data, Trades, joined
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
-from marketdata.times import SECOND, Range, TimeLike, to_datetime, to_range
+from marketdata.tidy.trades import to_frame as to_trades_frame
+from marketdata.times import MINUTE, SECOND, Range, TimeLike, to_datetime, to_range, to_text
 from marketdata.typing import Frame, FrameKind
 from marketdata.vendors import LARGEST_LISTING, check_filters, refuse_unknown
 from marketdata.wire.models import LARGEST_LIMIT
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 
 ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
-Span = tuple[TimeLike, TimeLike]
+Span = tuple[Optional[TimeLike], Optional[TimeLike]]  # noqa: UP045 a name in quotes has no |
+# A fetch without times that takes more is asked for in so many words.
+_MOST_REQUESTS = 50
 
 
 class _Options(TypedDict, total=False):
@@ -158,12 +161,13 @@ class Client(Generic[Frame]):
     def books(
         self,
         market: Markets,
-        start: TimeLike,
-        end: TimeLike,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str | None = None,
         *,
         levels: int | None = None,
         clamp: bool = False,
+        all: bool = False,
     ) -> Frame:
         """Order books of all tokens of a market, one row per level (interface 4.1, 4.2).
 
@@ -180,8 +184,9 @@ class Client(Generic[Frame]):
         ----------
         market : str, record, or list of these
             Id or slug, or several; an unknown one of several is an error once the others have arrived.
-        start, end : datetime, date, str or number
-            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s].
+        start, end : datetime, date, str or number, optional
+            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s]. By default they are those of
+            the market, as far back as the plan allows.
         resolution : str, optional
             Width of the buckets, such as "1m" or "1h"; each gives its last book. One that the service lacks is made of
             a finer one. By default it is 1m, or the finest that the plan allows.
@@ -189,6 +194,13 @@ class Client(Generic[Frame]):
             At most so many levels of each side.
         clamp : bool
             Begin where the plan's history begins, instead of a PlanError for an earlier start.
+        all : bool
+            Fetch the whole market even if that takes more than 50 requests.
+
+        Warns
+        -----
+        PlanWarning
+            The market began before the history of the plan.
 
         Examples
         --------
@@ -196,26 +208,60 @@ class Client(Generic[Frame]):
         >>> books["ts"].dt.hour.unique().tolist()
         [0, 6, 12, 18]
         """
-        return self._get("books", "market", market, (start, end), resolution, levels=levels, clamp=clamp)
+        return self._get(
+            "books", "market", market, (start, end), resolution, levels=levels, clamp=clamp, every_page=all
+        )
 
     def prices(
-        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
+        self,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        all: bool = False,
     ) -> Frame:
         """Prices of all tokens of a market, the mean of each bucket (interface 4.1, 4.3); see `books`.
 
         One row per token and bucket with points: ``ts market_id token_id token_label price`` [probability 0 to 1].
         """
-        return self._get("prices", "market", market, (start, end), resolution, clamp=clamp)
+        return self._get("prices", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
 
     def metrics(
-        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
+        self,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        all: bool = False,
     ) -> Frame:
         """Metrics of a market such as volume, the mean of each bucket (interface 4.1, 4.4); see `books`.
 
         One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics. ``spread``
         is the service's number for the market, not the one of a book.
         """
-        return self._get("metrics", "market", market, (start, end), resolution, clamp=clamp)
+        return self._get("metrics", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
+
+    def quotes(
+        self,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        all: bool = False,
+    ) -> Frame:
+        """Best bid and ask of all tokens of a market, the last of each bucket, from venues that have them; see `books`.
+
+        One row per token and bucket: ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size
+        mid spread``. Prices are probabilities 0 to 1, sizes shares, null where the venue does not say them. A service
+        without quotes is a ConfigError; ``md.bbo`` makes them of its books.
+        """
+        return self._get("quotes", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
 
     def token_books(
         self,
@@ -239,12 +285,13 @@ class Client(Generic[Frame]):
     def iter_books(
         self,
         market: Markets,
-        start: TimeLike,
-        end: TimeLike,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str | None = None,
         *,
         levels: int | None = None,
         clamp: bool = False,
+        all: bool = False,
     ) -> Iterator[Frame]:
         """Frames of some 20,000 `books` each, in time order, market after market, in bounded memory; see `books`.
 
@@ -257,19 +304,48 @@ class Client(Generic[Frame]):
         ... )
         8
         """
-        return self._frames("books", "market", market, (start, end), resolution, levels=levels, clamp=clamp)
+        return self._frames(
+            "books", "market", market, (start, end), resolution, levels=levels, clamp=clamp, every_page=all
+        )
 
     def iter_prices(
-        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
+        self,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        all: bool = False,
     ) -> Iterator[Frame]:
         """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._frames("prices", "market", market, (start, end), resolution, clamp=clamp)
+        return self._frames("prices", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
 
     def iter_metrics(
-        self, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
+        self,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        all: bool = False,
     ) -> Iterator[Frame]:
         """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._frames("metrics", "market", market, (start, end), resolution, clamp=clamp)
+        return self._frames("metrics", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
+
+    def iter_quotes(
+        self,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        clamp: bool = False,
+        all: bool = False,
+    ) -> Iterator[Frame]:
+        """Frames of `quotes` of some 500,000 points each; see `iter_books` and `quotes`."""
+        return self._frames("quotes", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
 
     def iter_columns(
         self, requests: Iterable[tuple[View, str, Range]], resolution: str = "1m"
@@ -285,6 +361,30 @@ class Client(Generic[Frame]):
             for fetched in fetch:
                 if fetched.window.kind == "market":  # points of single tokens complete no range
                     yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete
+
+    def trades(self, market: Markets, start: TimeLike, end: TimeLike) -> Frame:
+        """Trades of a market, each fill once, from venues that publish them; for errors see `books`.
+
+        One row per print: ``ts market_id token_id token_label side price size`` and what the venue says of it. ``side``
+        is what the taker did, "buy" or "sell"; ``price`` is a probability 0 to 1, ``size`` shares; ``ts`` is the
+        time of the print [UTC]. A service without trades is a ConfigError.
+
+        Parameters
+        ----------
+        market : str, record, or list of these
+            Id or slug, or several.
+        start, end : datetime, date, str or number
+            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s].
+
+        Examples
+        --------
+        >>> client.trades(market, "2025-12-31", "2026-01-01")
+        Traceback (most recent call last):
+        marketdata.errors.ConfigError: another service has no trades; it has books, prices, metrics.
+        """
+        rng = to_range(start, end)
+        parts = [part for name in names("market", market, "an id or slug") for part in self._source.trades(name, rng)]
+        return cast("Frame", to_trades_frame(joined(parts) if parts else Trades.empty(), self.frame))
 
     def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
         """Fetch the rest after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.
@@ -345,6 +445,8 @@ class Client(Generic[Frame]):
         self,
         *,
         search: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        category: str | None = None,
         sort: str | None = None,
         order: str | None = None,
         max_rows: int | None = None,
@@ -360,6 +462,8 @@ class Client(Generic[Frame]):
         ----------
         search : str, optional
             Text to look for.
+        tags : str or list of str, optional
+            Tags; ``category`` is one of the service's categories, such as "crypto".
         sort, order : str, optional
             Field to sort by; "asc" or "desc".
         max_rows, page_size : int, optional
@@ -372,7 +476,8 @@ class Client(Generic[Frame]):
         >>> client.series().columns[:3].tolist()
         ['series_id', 'slug', 'title']
         """
-        return self._listing("series", locals())
+        filters = {"search": search, "tags": tags, "category": category, "sort": sort, "order": order}
+        return self._listing("series", filters, max_rows, page_size, params, unknown)
 
     def events(
         self,
@@ -380,6 +485,12 @@ class Client(Generic[Frame]):
         *,
         series_id: str | None = None,
         search: str | None = None,
+        tags: str | Sequence[str] | None = None,
+        category: str | None = None,
+        start_date_min: TimeLike | None = None,
+        start_date_max: TimeLike | None = None,
+        end_date_min: TimeLike | None = None,
+        end_date_max: TimeLike | None = None,
         sort: str | None = None,
         order: str | None = None,
         max_rows: int | None = None,
@@ -389,9 +500,16 @@ class Client(Generic[Frame]):
     ) -> Frame:
         """Events, which are happenings inside a series, of one (``series_slug`` or ``series_id``) or all; see `series`.
 
+        The limits of dates are as for `markets`.
+
         One row per event: ``event_id slug title status start_date end_date tags`` [UTC] and further fields.
         """
-        return self._listing("events", locals())
+        filters = {
+            "series_slug": series_slug, "series_id": series_id, "search": search, "tags": tags, "category": category,
+            "start_date_min": start_date_min, "start_date_max": start_date_max, "end_date_min": end_date_min,
+            "end_date_max": end_date_max, "sort": sort, "order": order,
+        }  # fmt: skip
+        return self._listing("events", filters, max_rows, page_size, params, unknown)
 
     def markets(
         self,
@@ -404,6 +522,7 @@ class Client(Generic[Frame]):
         tags: str | Sequence[str] | None = None,
         tags_match: str | None = None,
         start_date_min: TimeLike | None = None,
+        start_date_max: TimeLike | None = None,
         end_date_min: TimeLike | None = None,
         end_date_max: TimeLike | None = None,
         min_liquidity: float | None = None,
@@ -423,7 +542,7 @@ class Client(Generic[Frame]):
         ----------
         tags : str or list of str, optional
             Tags of the markets; ``tags_match`` says how many of them must fit, in words of the service.
-        start_date_min, end_date_min, end_date_max : datetime, date, str or number, optional
+        start_date_min, start_date_max, end_date_min, end_date_max : datetime, date, str or number, optional
             Limits of the dates of the markets.
         min_liquidity : float, optional
             Least liquidity.
@@ -436,7 +555,13 @@ class Client(Generic[Frame]):
             flag("include_closed", include_closed)
         elif self._source.service.hides_closed:
             include_closed = True
-        return self._listing("markets", locals())
+        filters = {
+            "event_slug": event_slug, "event_id": event_id, "search": search, "tags": tags, "tags_match": tags_match,
+            "start_date_min": start_date_min, "start_date_max": start_date_max, "end_date_min": end_date_min,
+            "end_date_max": end_date_max, "min_liquidity": min_liquidity, "category": category,
+            "include_closed": include_closed, "sort": sort, "order": order,
+        }  # fmt: skip
+        return self._listing("markets", filters, max_rows, page_size, params, unknown)
 
     def market(self, id_or_slug: str) -> Record:
         """One market (``id_or_slug``), with all fields of the service; NotFoundError if there is none.
@@ -514,8 +639,19 @@ class Client(Generic[Frame]):
         return Record({**dict.fromkeys(("plan", "organization", "limits", "reset_at")), **usage, "limits": limits})
 
     def _get(
-        self, view: View, kind: IdKind, ids: Any, span: Span, resolution: str | None, *, clamp: bool, **options: Any
+        self,
+        view: View,
+        kind: IdKind,
+        ids: Any,
+        span: Span,
+        resolution: str | None,
+        *,
+        clamp: bool,
+        every_page: bool = False,
+        **options: Any,
     ) -> Frame:
+        flag("clamp", clamp)
+        span = self._span_of(view, ids, span, resolution, every_page=every_page)
         if self._archive is None or kind == "token":
             [frame] = self._frames(view, kind, ids, span, resolution, clamp=clamp, is_whole=True, **options)
             return frame
@@ -542,12 +678,14 @@ class Client(Generic[Frame]):
         *,
         levels: int | None = None,
         clamp: bool = False,
+        every_page: bool = False,
         is_whole: bool = False,
     ) -> Iterator[Frame]:
         """Frames of what is requested, or of what the service has instead; arguments are checked before."""
         flag("clamp", clamp)
+        known = self._span_of(view, ids, span, resolution, every_page=every_page)
         target = None if resolution is None else BucketWidth.of(resolution)
-        rng = to_range(*span)
+        rng = to_range(*known)
 
         def asked() -> tuple[Request, list[Window]]:
             request = self._offer.request(rng, target, clamp=clamp)
@@ -570,25 +708,68 @@ class Client(Generic[Frame]):
 
         return frames(*asked())
 
+    def _span_of(
+        self, view: View, ids: Any, span: Span, resolution: str | None, *, every_page: bool
+    ) -> tuple[TimeLike, TimeLike]:
+        """The times of a fetch; where it names none, those of its markets, as far as the plan reaches."""
+        flag("all", every_page)
+        start, end = span
+        if start is not None and end is not None:
+            return start, end
+        given = names("market", ids, "an id or slug")
+        infos = self._history.markets.look_up_all(given).values()
+        if start is None:
+            starts = [info.start for info in infos if info.start is not None]
+            if len(starts) < len(given) or not given:
+                raise ConfigError("is missing, and a market has no start date; give start=.", argument="start")
+            start = to_datetime(min(starts))
+        if end is None:
+            now = round((self._source.server_time or time.time()) * SECOND)
+            end = to_datetime(min(now, max(now if info.end is None else info.end for info in infos)))
+        start, end = self._within_plan(to_range(start, end))
+        cost = self.plan(view, given, start, end, resolution)
+        if cost.requests > _MOST_REQUESTS and not every_page:
+            what = f"{view} of {', '.join(given[:3])} from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
+            hint = "Give start= and end=, a coarser resolution=, or all=True."
+            raise ConfigError(f"{what} takes more than {_MOST_REQUESTS} requests: {cost}", hint=hint)
+        return start, end
+
+    def _within_plan(self, rng: Range) -> tuple[datetime, datetime]:
+        """A range without what lies before the history of the plan, which is warned of."""
+        start, earliest = rng.start, self._offer.earliest
+        if earliest is not None and start < earliest < rng.end:
+            start = -(-(earliest + MINUTE) // MINUTE) * MINUTE
+            text = f"The market begins at {to_text(rng.start)}; the plan reaches back to {to_text(start)}."
+            warn(text, PlanWarning)
+        return to_datetime(start), to_datetime(rng.end)
+
     def _windows(self, view: View, kind: IdKind, ids: Any, rng: Range, width: BucketWidth) -> list[Window]:
         """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
+        service = self._source.service
+        if view not in service.views:
+            raise ConfigError(f"{service.name} has no {view}; it has {', '.join(service.views)}.")
         name, what = ("market", "an id or slug") if kind == "market" else ("token_id", "an id")
         given = names(name, ids, what)
         if not given:
             raise ConfigError(f"{name}={ids!r} is refused; pass {what} as text, or a list of them.")
         return [Window(view, kind, i, rng, width, self._page_limit) for i in given]
 
-    def _listing(self, kind: records.FrameOf, given: dict[str, Any]) -> Frame:
-        """A frame of all records; what is not paging of the ``given`` arguments of a method is a filter."""
-        max_rows, page_size = given["max_rows"], given["page_size"]
-        others = ("self", "max_rows", "page_size", "params", "unknown")
-        filters = {name: value for name, value in given.items() if name not in others}
-        refuse_unknown(kind, given["unknown"], filters)
+    def _listing(
+        self,
+        kind: records.FrameOf,
+        filters: Mapping[str, Any],
+        max_rows: int | None,
+        page_size: int | None,
+        params: Mapping[str, str] | None,
+        unknown: Mapping[str, object],
+    ) -> Frame:
+        """A frame of all records that pass the filters."""
+        refuse_unknown(kind, unknown, filters)
         service = self._source.service
         size = service.listing_page if page_size is None else whole("page_size", page_size, 1, LARGEST_LISTING)
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
-        query = {**check_filters(service, filters), **(given["params"] or {})}
+        query = {**check_filters(service, filters), **(params or {})}
         rows = self._source.records(kind, query, max_rows, size)
         for row in rows if kind == "markets" else ():
             self._history.markets.remember(row)

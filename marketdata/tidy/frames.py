@@ -25,7 +25,7 @@ def frame_kind(value: object) -> FrameKind:
 
 def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
     """A tidy frame of columns, in tidy order; an empty side of a book is one sentinel row (null level, price, size)."""
-    like = frames.new(frame) if isinstance(frame, str) else frame
+    like = frame if isinstance(frame, Frame) else frames.new(frame_kind(frame))
     columns = columns.sort()
     spec = VIEWS[view_of(columns)]
     if isinstance(columns, Series):

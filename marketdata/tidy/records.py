@@ -18,7 +18,7 @@ from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import records as fields
 from marketdata.points.arguments import flag, texts
 from marketdata.points.order import NO_TIME
-from marketdata.tidy.frames import FrameKind
+from marketdata.tidy.frames import FrameKind, frame_kind
 from marketdata.times import parse_iso
 
 FrameOf = fields.RecordKind | Literal["tokens"]
@@ -34,7 +34,9 @@ def to_frame(kind: FrameOf, records: Iterable[Mapping[str, Any]], frame: FrameKi
     """
     rows = [_row(kind, record) for record in records]
     names = dict.fromkeys([*fields.COLUMNS[kind], *(name for row in rows for name in row)])
-    return frames.new(frame).build({name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows))
+    return frames.new(frame_kind(frame)).build(
+        {name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows)
+    )
 
 
 def _row(kind: FrameOf, record: Mapping[str, Any]) -> dict[str, object]:

@@ -14,7 +14,7 @@ from marketdata.points.schema import TRADES, require
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
-from marketdata.tidy.frames import FrameKind
+from marketdata.tidy.frames import FrameKind, frame_kind
 
 
 def to_frame(trades: Trades, frame: FrameKind = "pandas") -> Native:
@@ -24,7 +24,9 @@ def to_frame(trades: Trades, frame: FrameKind = "pandas") -> Native:
         name: (Texts.of if name == "side" else list)(values.tolist()) if values.dtype.hasobject else values
         for name, values in trades.values.items()
     }
-    return frames.to_frame(frames.new(frame), trades, columns, [*TRADES, *(c for c in columns if c not in TRADES)])
+    return frames.to_frame(
+        frames.new(frame_kind(frame)), trades, columns, [*TRADES, *(c for c in columns if c not in TRADES)]
+    )
 
 
 def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:

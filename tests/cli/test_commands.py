@@ -26,6 +26,7 @@ from marketdata.cli.commands import client as client_commands
 from marketdata.cli.commands import demo
 from marketdata.cli.messages import code
 from marketdata.display import progress_bar
+from marketdata.points.views import VIEWS
 from marketdata.testing import no_waiting
 
 RANGE = ("--start", "2025-12-31T12:00", "--end", "2025-12-31T13:00")
@@ -83,7 +84,7 @@ def test_the_shell_completes_commands_and_views() -> None:
     """Completion of the shell offers commands, the views after `fetch`, and resolutions after `-r`."""
     lines = {
         "marketdata cov": "coverage",
-        "marketdata fetch ": "books\nprices\nmetrics",
+        "marketdata fetch ": "\n".join(VIEWS),
         "marketdata pull history --view p": "prices",
         "marketdata fetch books x -r ": "1m\n10m\n1h\n6h\n1d",
     }

@@ -258,3 +258,27 @@ def test_other_bad_arguments_are_named() -> None:
             md.read_pages("prices", pages)  # type: ignore[call-overload]
     with pytest.raises(md.errors.ConfigError, match=r"pages\[1\] is a str"):
         md.read_pages("prices", [b"{}", "{}"])  # type: ignore[list-item]
+
+
+def test_a_market_without_times_comes_whole_or_says_what_it_costs(client: md.Client, slugs: list[str]) -> None:
+    """The times are those of the market; more than 50 requests are sent only if that is asked for."""
+    whole = client.prices(slugs[0], resolution="1h")
+    record = client.market(slugs[0])
+    assert whole.equals(client.prices(slugs[0], record.start_date, record.end_date, "1h"))
+    later = client.prices(slugs[0], start="2025-12-31T12:00", resolution="1h")
+    assert whole["ts"].min() < later["ts"].min()
+    assert whole["ts"].max() == later["ts"].max()
+    with pytest.raises(md.errors.ConfigError, match=r"more than 50 requests.*all=True"):
+        client.books(slugs, resolution="1m")
+
+
+def test_what_a_service_lacks_is_refused_before_any_request() -> None:
+    """The error has what the service has."""
+    client = md.Client("http://127.0.0.1:9", "k" * 20)
+    for call in (lambda: client.trades("m", 0, 60), lambda: client.quotes("m", 0, 60)):
+        with pytest.raises(md.errors.ConfigError, match="it has books, prices, metrics"):
+            call()
+    with pytest.raises(md.errors.ConfigError, match="did you mean 'polymarket'"):
+        md.Client("polymarkt")
+    with pytest.raises(md.errors.ConfigError, match="takes no key"):
+        md.Client("kalshi", "k" * 20)

@@ -284,7 +284,7 @@ def test_listings_have_every_record_in_the_largest_pages(page: int, markets: int
 
 def test_a_wrong_filter_is_named_before_any_request() -> None:
     """A misspelt filter never lists everything; the message has the filters, or the values, that the vendor has."""
-    local, a, b = "http://127.0.0.1:9", "https://api.polymarketdata.co/v1", "https://api.polyorderbooks.com/v1"
+    local, a = "http://127.0.0.1:9", "https://api.polymarketdata.co/v1"
     cases: list[tuple[str, dict[str, Any], str]] = [
         (local, {"tag": ["nba"]}, "Did you mean tags=?"),
         (local, {"foo": "x"}, "params="),
@@ -294,7 +294,6 @@ def test_a_wrong_filter_is_named_before_any_request() -> None:
         (local, {"include_closed": "no"}, "False, True"),
         (local, {"tags": ""}, "not empty"),
         (a, {"category": "sports"}, "is no filter of polymarketdata.co"),
-        (b, {"category": "art"}, "crypto, sports"),
     ]
     for address, filters, words in cases:
         with pytest.raises(ConfigError) as refused:

@@ -165,6 +165,17 @@ def test_points_behind_an_empty_cursor_arrive(server, transport, with_points) ->
     assert fetched(transport, oracle.request(COUNT + 99)) == expected(oracle.points)
 
 
+@pytest.mark.fault("P15", "AR28")
+def test_points_behind_silence_and_an_empty_cursor_arrive(server, transport) -> None:
+    """A page that is full says nothing of what follows, and nothing of it is called complete."""
+    oracle = Oracle.of_prices(0)
+    oracle.points = {(x, START + t * MINUTE): 0.5 for t in range(1000, 1300) for x in ("Yes", "No")}
+    server.answer = altered(oracle, lambda body, ask: body["metadata"].update(next_cursor=""))
+    parts = read(transport, oracle.request(1440))
+    assert sorted(rows(parts)) == expected(oracle.points)
+    assert not any(part.complete for part in parts if len(part.columns))
+
+
 @pytest.mark.fault("P16")
 @pytest.mark.parametrize("cursor", ["&limit=1&cursor=2", "a\x00b", "../..?x#y", "ü€", " +%20", "x" * 8192])
 def test_a_cursor_is_sent_back_as_it_was(server, transport, oracle, cursor) -> None:

@@ -132,7 +132,7 @@ def errors_carry_what_happened() -> None:
 
 def mistakes_are_found() -> None:
     md.Client(frame="arrow")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
-    md.Client().books("slug", "2026-01-01")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    md.Client().books("slug", "2026-01-01")
     md.Client().books("slug", *RANGE, "1m").md.bboo()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     md.Archive("history").prices("slug", frame="arrow")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue, reportArgumentType]
     md.Archive("history").books("slug").md.resample()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -117,7 +117,7 @@ def verify(
     ] = None,
     start: Annotated[str | None, typer.Option(help="Start, with --service.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive, with --service.")] = None,
-    base_url: parameters.BaseUrl = None,
+    base_url: parameters.Address = None,
     *,
     repair: Annotated[
         bool, typer.Option("--repair", help="Mark damaged ranges as missing, for the next pull.")
