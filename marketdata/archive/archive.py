@@ -761,9 +761,9 @@ class Archive(Generic[Frame]):
     def vacuum(self, retention_hours: float = 168) -> list[str]:
         """Remove files that no version of the last ``retention_hours`` [h, rounded up] needs.
 
-        Returns the names of removed files. Files that the archive did not write stay, and so do files younger than a
-        day, which may belong to a write in progress. Retain more than running readers and ``as_of`` need.
-        ArchiveFullError without the right to write.
+        Returns the names of removed files. Hours count back from now by the clock of the storage. Files that the
+        archive did not write stay, and so do files of the last day, which may belong to a write in progress. Retain
+        more than running readers and ``as_of`` need. ArchiveFullError without the right to write.
 
         Examples
         --------

@@ -27,7 +27,8 @@ from marketdata.wire.arrow import from_tables
 
 _FILE_BYTES = 8_000_000
 _NONE = np.empty(0, np.int64)
-_IN_PROGRESS = 24 * 3600 * SECOND  # a younger file may belong to a write that is not committed
+_HOUR = 3600 * SECOND
+_IN_PROGRESS = 24 * _HOUR  # a younger file may belong to a write that is not committed
 
 
 class Damage(NamedTuple):
@@ -55,19 +56,25 @@ def compact(store: ArchiveStore) -> int:
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
-    """Remove files of ours that no version of the last hours names; returns their names."""
+    """Remove files of ours that no version of the last hours names; returns their names. Ages are of the storage."""
     thousand_years = 24 * 365 * 1000
     hours = math.ceil(min(number("retention_hours", retention_hours, least=0), thousand_years))
-    removed = []
+    removed = list[str]()
     for name, table in store.tables.items():
-        unused = [path for path in table.unused_files(hours) if OURS.fullmatch(path)]
+        if table.version().number < 0:
+            continue
+        with errors.writing(f"Vacuuming {table.uri}"):
+            now = table.store.now()
+        # deltalake counts its hours from this machine's clock.
+        ahead = max(0, time.time_ns() // 1000 - now) // _HOUR
+        old = {path for path, at in table.store.written("").items() if at < now - _IN_PROGRESS and OURS.fullmatch(path)}
+        unused = [path for path in table.unused_files(hours + ahead) if path in old]
         if name in VIEWS:
-            unused += store.coverage[name].unused_files(hours * 3600 * SECOND, _IN_PROGRESS)
+            unused += store.coverage[name].unused_files(now - hours * _HOUR, _IN_PROGRESS)
         with errors.writing(f"Vacuuming {table.uri}"):
             for path in unused:
-                if table.store.age(path) > _IN_PROGRESS:
-                    table.store.delete(path)
-                    removed.append(path)
+                table.store.delete(path)
+        removed += unused
     return removed
 
 

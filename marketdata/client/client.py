@@ -417,6 +417,11 @@ class Client(Generic[Frame]):
         """
         return verify(self._source, market, to_range(start, end), fine, coarse)
 
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The views that the source has, such as ``("books", "prices", "metrics")``; see `Archive.pull`."""
+        return self._source.service.views
+
     def plan(self, view: View, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None) -> Plan:
         """The cost of a fetch of a ``view``, without fetching; parameters and errors as for `books`.
 

@@ -27,6 +27,7 @@ from reference.columns import coded_books, coded_series
 
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
+from marketdata.archive.storage.files import Store
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.points.columns import Token
 
@@ -389,3 +390,28 @@ def test_vacuum_deletes_old_files_of_the_archive_only(filled: Archive) -> None:
     assert all(path.exists() for path in strange)
     assert len(held(again(filled), "prices", N)) == 35
     assert again(filled).verify().is_empty()
+
+
+@pytest.mark.fault("AR42")
+def test_vacuum_asks_the_storage_for_the_time(filled: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose clock is days ahead deletes no file of a write in progress, and none that a reader needs."""
+    filled.add(prices=prices(N, 0, 35, value=0.5), replace=True)
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 3 * 86_400 * 10**9)
+    assert filled.vacuum(0) == []
+
+
+def test_a_folder_that_is_made_while_it_is_listed_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may create the archive at this moment: a listing that fails so is made again."""
+    failures = [FileNotFoundError(errno.ENOENT, "gone")] * 2
+
+    class Files:
+        def get_file_info(self, *_: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return []
+
+    store = Store(str(tmp_path), None)
+    monkeypatch.setattr(store, "files", Files())
+    assert store.written("_delta_log") == {}
+    assert not failures

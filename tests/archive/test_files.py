@@ -22,6 +22,7 @@ from archive.stored import books, data_files, held, prices
 
 from marketdata.archive import Archive
 from marketdata.archive.reader import Reader
+from marketdata.archive.storage.tables import Table
 from marketdata.cli import output
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.columns import Data, Token, joined
@@ -175,6 +176,21 @@ def test_the_past_can_be_read_and_not_written(archive: Archive) -> None:
     with pytest.raises(ConfigError, match="as_of"):
         past.add(books=books(M, 0, 10))
     assert held(Archive(archive.location, as_of=0)) == {}
+
+
+def test_the_past_is_read_while_another_process_writes(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that comes while the past is looked up does not make it seem too long ago."""
+    archive.add(prices=prices(M, 0, 3))
+    archive.add(prices=prices(M, 0, 3, value=0.25))
+    then, other, real = dt.datetime.now(dt.UTC), Archive(archive.location), Table._go_back
+    archive.add(prices=prices(M, 0, 3, value=0.75))
+
+    def go_back(self: Table, handle: Any, as_of: int) -> bool:
+        other.add(prices=prices(N, 0, 3))
+        return real(self, handle, as_of)
+
+    monkeypatch.setattr(Table, "_go_back", go_back)
+    assert set(Archive(archive.location, as_of=then).prices(M)["price"]) == {0.25}
 
 
 @pytest.mark.fault("AR49")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,60 @@ def test_a_column_of_another_program_is_named(archive: Archive) -> None:
         with pytest.raises(ArchiveError, match="'note'") as refused:
             verb()
         assert not isinstance(refused.value, ArchiveCorruptError)
+
+
+def changed(table: Path, *actions: dict[str, Any]) -> None:
+    """Another engine commits these actions."""
+    log = sorted((table / "_delta_log").glob("*.json"))
+    commit = [{"commitInfo": {"timestamp": 0, "operation": "WRITE"}}, *actions]
+    log[-1].with_name(f"{len(log):020d}.json").write_text("\n".join(map(json.dumps, commit)))
+
+
+def action(table: Path, name: str) -> dict[str, Any]:
+    """The newest action of a kind in the log of a table."""
+    lines = [line for log in sorted((table / "_delta_log").glob("*.json")) for line in log.read_text().splitlines()]
+    return next(one[name] for one in map(json.loads, reversed(lines)) if name in one)
+
+
+def features(*names: str) -> dict[str, Any]:
+    """The protocol of a table with these features."""
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    return {"protocol": {**versions, "readerFeatures": names, "writerFeatures": names}}
+
+
+# A bitmap of one row, the first, as Delta tables write it into the log (Z85 of a roaring bitmap).
+FIRST_ROW = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg00000"
+
+
+@pytest.mark.parametrize("what", ["deletion vectors", "column mapping", "partitioned by market_id"])
+def test_a_table_whose_files_do_not_tell_its_rows_is_refused(archive: Archive, what: str) -> None:
+    """Rows that another engine deleted do not come back, and no column is null: every call says what to do."""
+    archive.add(prices=rows().filter(side="bid", level=0).drop("side", "level", "size"))
+    table = Path(archive.location, "prices")
+    metadata = action(table, "metaData")
+    if what == "deletion vectors":
+        changed(table, features("deletionVectors"))
+        assert Archive(archive.location, frame="polars").prices("m").height == 6  # none is deleted yet
+        add = action(table, "add")
+        vector = {"storageType": "i", "pathOrInlineDv": FIRST_ROW, "sizeInBytes": 34, "cardinality": 1}
+        remove = {"path": add["path"], "deletionTimestamp": 0, "dataChange": True}
+        changed(table, {"remove": remove}, {"add": {**add, "deletionVector": vector}})
+    elif what == "column mapping":
+        schema = json.loads(metadata["schemaString"])
+        for number, field in enumerate(schema["fields"]):
+            field["metadata"] |= {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"c{number}"}
+        metadata |= {"schemaString": json.dumps(schema), "configuration": {"delta.columnMapping.mode": "name"}}
+        changed(table, features("columnMapping"), {"metaData": metadata})
+    else:
+        changed(table, {"metaData": {**metadata, "partitionColumns": ["market_id"]}})
+    fresh = Archive(archive.location, frame="polars")
+    calls: list[Any] = [
+        lambda: fresh.prices("m"), lambda: fresh.scan("prices"), fresh.verify, fresh.compact, fresh.coverage,
+        lambda: fresh.add(prices=rows().filter(side="bid", level=0).drop("side", "level", "size")),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ArchiveError, match=f"{what}.*(REORG|Write the table again)"):
+            call()
 
 
 def test_times_of_another_unit_are_refused(archive: Archive) -> None:

@@ -97,3 +97,24 @@ def test_services_of_the_interface_have_no_quotes(tmp_path: Any, local_client: m
     assert set(todo["view"]) == {"books", "prices", "metrics"}
     with pytest.raises(md.errors.ConfigError, match=r"books.*prices.*metrics"):
         md.read_pages("quotes", [])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_a_missing_value_is_still_there_after_an_export_and_an_import(tmp_path: Any, suffix: str) -> None:
+    """Points without a price, a metric, a side or a size come back as rows with nulls, and so do empty books."""
+    archive, copy = (md.Archive(tmp_path / name, frame="polars") for name in ("first", "second"))
+    values = {"prices": ["price"], "metrics": ["volume", "spread"], "quotes": ["best_bid", "best_bid_size"]}
+    third = pl.col("ts").dt.minute() == 2
+    samples = {view: getattr(md.testing, view)("polars", buckets=5) for view in ("books", *values)}
+    samples["quotes"] = samples["quotes"].drop("mid", "spread")
+    for view, names in values.items():
+        nulls = [pl.when(third).then(None).otherwise(name).alias(name) for name in names]
+        samples[view] = samples[view].with_columns(nulls)
+    samples["books"] = samples["books"].filter(~third | (pl.col("side") == "ask"))
+    archive.add(markets=md.testing.markets(), **samples)
+    for view, sample in samples.items():
+        archive.export(view, path := tmp_path / f"{view}.{suffix}")
+        copy.add_files(path)
+        mine, theirs = (getattr(one, view)() for one in (copy, archive))
+        assert_frame_equal(mine, theirs, categorical_as_str=True)
+        assert mine["ts"].n_unique() == sample["ts"].n_unique()

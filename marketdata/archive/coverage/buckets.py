@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -12,10 +11,9 @@ import msgspec
 
 from marketdata.archive.coverage.intervals import CoverageRecord, merged
 from marketdata.archive.storage import errors
-from marketdata.archive.storage.tables import Table, Version
+from marketdata.archive.storage.tables import COVERAGE, Table, Version
 from marketdata.errors import ArchiveCorruptError
 
-_FOLDER = "_coverage"
 _FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
 _BUCKETS = 64  # fixed with the format
 _HINT = "Run archive.verify(repair=True): it makes the coverage again from the points, as unverified."
@@ -68,7 +66,7 @@ class Coverage:
             for bucket, number in numbers.items():
                 body = zlib.compress(msgspec.json.encode(buckets[bucket]), 1)
                 checked = zlib.crc32(body).to_bytes(4, "big") + body
-                self._table.store.write(f"{_FOLDER}/{bucket}-{number}", checked)
+                self._table.store.write(f"{COVERAGE}/{bucket}-{number}", checked)
         return {_transaction_name(bucket): number for bucket, number in numbers.items()}
 
     def damaged(self, version: Version) -> dict[int, str]:
@@ -83,16 +81,16 @@ class Coverage:
         return problems
 
     def unused_files(self, retained: int, margin: int) -> list[str]:
-        """Coverage files that no retained version names, and that are older than those by a margin [microseconds]."""
+        """Coverage files that no version from a time on names, and that are older by a margin [microseconds]."""
         if self._table.version().number < 0:
             return []
         store, used, names = self._table.store, set[str](), {_transaction_name(b): b for b in range(_BUCKETS)}
         # A retained version names files that were written since then, which are young, or files of the version of then.
-        for moment in (None, time.time_ns() // 1000 - retained):
+        for moment in (None, retained):
             numbers = self._table.transactions_at(moment, names)
-            used |= {f"{_FOLDER}/{names[name]}-{number}" for name, number in numbers.items()}
-        files = [f"{_FOLDER}/{name}" for name in store.names(_FOLDER) if _FILE_NAME.fullmatch(name)]
-        return [file for file in files if file not in used and store.age(file) > retained + margin]
+            used |= {f"{COVERAGE}/{names[name]}-{number}" for name, number in numbers.items()}
+        files = {f"{COVERAGE}/{name}": at for name, at in store.written(COVERAGE).items() if _FILE_NAME.fullmatch(name)}
+        return [file for file, at in files.items() if file not in used and at < retained - margin]
 
     def _bucket(self, bucket: int, version: Version) -> dict[str, list[CoverageRecord]]:
         number = self._table.transaction(_transaction_name(bucket), version)
@@ -100,7 +98,7 @@ class Coverage:
             return {}
         stored = self._files.get(bucket)
         if stored is None or stored[0] != number:
-            name = f"{_FOLDER}/{bucket}-{number}"
+            name = f"{COVERAGE}/{bucket}-{number}"
             with errors.reading(f"The coverage file {name}", _HINT), self._table.store.open(name) as file:
                 body = bytes(file.read())
             with errors.parsing(f"The coverage file {name}", _HINT):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
 import os
 import re
-import time
 import uuid
 import zlib
 from bisect import bisect_left
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from marketdata.archive.storage import errors
-from marketdata.errors import ArchiveCorruptError, ConfigError
+from marketdata.errors import ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.times import Range, to_text
 
@@ -32,7 +32,11 @@ WRITE_EFFORT = 3
 COMPACT_EFFORT = 9
 # Footers have no checksum of their own, so it is in the name, after an id that the footer repeats.
 OURS = re.compile(r"[0-9a-f]{32}-([0-9a-f]{8})\.parquet")
+# Listings of a folder that changes meanwhile, until it is given up.
+_LISTINGS = 100
 _MAGIC = b"PAR1"
+# Readers of Delta tables ignore names that begin so.
+_CLOCK = "_clock"
 # Without statistics a file may have any time [microseconds] and any name.
 FAR = 2**62
 LAST_NAME = "\U0010ffff" * 8
@@ -111,16 +115,33 @@ class Store:
         """A file for reading, unbuffered."""
         return self.files.open_input_file(name)
 
-    def age(self, name: str) -> int:
-        """How long ago a file was written [microseconds]."""
-        return (time.time_ns() - int(self.files.get_file_info(name).mtime_ns or time.time_ns())) // 1000
+    def written(self, folder: str) -> dict[str, int]:
+        """The names of the files in a folder, and when the storage says that each was written [microseconds]."""
+        from pyarrow.fs import FileSelector
+
+        for _ in range(_LISTINGS):
+            # The library fails where a folder is made, or a file goes, while it looks; the next listing is whole.
+            with contextlib.suppress(FileNotFoundError):
+                entries = self.files.get_file_info(FileSelector(folder, allow_not_found=True))
+                return {entry.base_name: int(entry.mtime_ns or 0) // 1000 for entry in entries if entry.is_file}
+        raise ArchiveError(f"The files of {self.uri} change faster than they can be listed. Run it again.")
+
+    def now(self) -> int:
+        """The clock of the storage, by a file that is written and removed [microseconds].
+
+        The clock of this machine may be days ahead of it, and a file of a write in progress would seem old.
+        """
+        if self.remote:
+            self.write(_CLOCK, b" ")
+        else:
+            Path(self.uri, _CLOCK).touch()
+        now = self.written("")[_CLOCK]
+        self.delete(_CLOCK)
+        return now
 
     def names(self, folder: str) -> list[str]:
         """Names of the files in a folder."""
-        from pyarrow.fs import FileSelector
-
-        entries = self.files.get_file_info(FileSelector(folder, allow_not_found=True))
-        return [entry.base_name for entry in entries if entry.is_file]
+        return list(self.written(folder))
 
     def delete(self, name: str) -> None:
         """Remove a file that no commit names."""

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from marketdata.archive.storage import errors, files
@@ -25,7 +26,9 @@ FORMAT = b"4"
 _FORMAT_KEY = b"marketdata.format"
 # After an error the mark of a commit, a random number under this key, tells whether it was made.
 _MARK = "marketdata"
-_LOG = "_delta_log"
+# What other engines may do to a table, so that its files alone do not tell its rows.
+_DELETION_VECTORS, _MAPPING = "deletionVectors", "delta.columnMapping.mode"
+_LOG, COVERAGE = "_delta_log", "_coverage"
 # A commit is given up after this many refusals.
 _TRIES = 100
 # Number of footers that stay in memory.
@@ -100,16 +103,37 @@ class Table:
             if self._handle is None:
                 return self._absent
             if self._handle.version() != self._version.number:
-                self._version, self._transactions = _version_of(self._handle), {}
-                stored = (self._version.schema.field(0).metadata or {}).get(_FORMAT_KEY, b"none")
-                if stored != FORMAT:
+                try:
+                    self._refuse_unreadable(self._handle)
+                    self._version, self._transactions = _version_of(self._handle), {}
+                except ArchiveError:
                     self._handle, self._version = None, self._absent
-                    raise ArchiveError(
-                        f"{self.uri} has the format {stored.decode(errors='replace')}, and this version of marketdata "
-                        f"reads format {FORMAT.decode()} only.",
-                        hint="Pull or add the data into a new archive.",
-                    )
+                    raise
             return self._version
+
+    def _refuse_unreadable(self, handle: Any) -> None:
+        """ArchiveError for a table of another format, or one whose rows are not those of its files.
+
+        Other engines may mark rows as deleted, map columns to other names, or keep a column in the names of folders.
+        Files that are read without that have other rows, and nobody would see it.
+        """
+        stored = (pa.schema(handle.schema().to_arrow()).field(0).metadata or {}).get(_FORMAT_KEY, b"none")
+        settings, features = handle.metadata(), handle.protocol().reader_features or ()
+        again, reads = "Pull or add the data into a new archive.", "which marketdata does not read."
+        anew = "Write the table again without it in the engine that made it, or pull the data into a new archive."
+        if _DELETION_VECTORS in features and _height(handle.deletion_vectors()):
+            what = f"has rows that are deleted by deletion vectors, {reads}"
+            hint = "Run REORG TABLE ... APPLY (PURGE) in that engine, and set 'delta.enableDeletionVectors' = 'false'."
+        elif settings.configuration.get(_MAPPING, "none") != "none":
+            what, hint = f"has columns under other names in its files (column mapping), {reads}", anew
+        elif settings.partition_columns:
+            what, hint = f"is partitioned by {', '.join(settings.partition_columns)}, {reads}", anew
+        elif stored != FORMAT:
+            what = f"has the format {stored.decode(errors='replace')}; marketdata reads format {FORMAT.decode()} only."
+            hint = again
+        else:
+            return
+        raise ArchiveError(f"{self.uri} {what} {hint}", hint=hint)
 
     def _open(self) -> None:
         from deltalake import DeltaTable
@@ -136,18 +160,43 @@ class Table:
 
     def _go_back(self, handle: Any, as_of: int) -> bool:
         """Move a handle to the version of a time; False if there was none yet."""
-        # A handle that has moved back counts the versions of its history from its own.
-        times = {entry["version"]: entry["timestamp"] * 1000 for entry in handle.history()}
-        # deltalake takes the first version that is left if none is as old.
         handle.load_as_version(to_datetime(as_of))
         number = handle.version()
-        if as_of >= times.get(number, 0):
+        # deltalake takes the first version that is left if none is as old.
+        if number and self._has_version(number - 1):
+            return True
+        committed = self._committed_at(number)
+        if as_of >= committed:
             return True
         if number == 0:
             return False
-        earliest = f"{to_text(times[number])}, the earliest time at which {self.uri} can be read"
+        earliest = f"{to_text(committed)}, the earliest time at which {self.uri} can be read"
         problem = f"is before {earliest}. Use that time or a later one."
         raise ConfigError(problem, argument="as_of", value=to_text(as_of))
+
+    def _has_version(self, number: int) -> bool:
+        """Whether a version can still be read."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            DeltaTable(self.uri, version=number, storage_options=self.options)
+        except DeltaError:
+            return False
+        return True
+
+    def _committed_at(self, number: int) -> int:
+        """The time of a commit by its file [microseconds], 0 where a checkpoint has replaced it.
+
+        The history of deltalake numbers its entries from the version of the handle, so it is wrong once another writer
+        has committed.
+        """
+        try:
+            with self.store.open(f"{_LOG}/{number:020d}.json") as file:
+                actions = map(msgspec.json.decode, bytes(file.read()).splitlines())
+                return next((a["commitInfo"]["timestamp"] * 1000 for a in actions if "commitInfo" in a), 0)
+        except FileNotFoundError:
+            return 0
 
     def transaction(self, name: str, version: Version) -> int | None:
         """The number of a transaction at a version, or None."""
@@ -298,7 +347,7 @@ class Table:
             return {name: handle.transaction_version(name) for name in names}
 
     def unused_files(self, hours: int) -> list[str]:
-        """Names of files that no version of the last hours names, as deltalake lists them."""
+        """Names of files that no version of the last hours of this machine's clock names, as deltalake lists them."""
         with errors.reading(self._name), self._lock:
             self.version()
             if self._handle is None:
@@ -316,6 +365,11 @@ class Table:
 
 def _appending(handle: Any) -> Callable[..., Any]:
     return partial(handle.create_write_transaction, schema=handle.schema())
+
+
+def _height(rows: Any) -> int:
+    """The number of rows of an Arrow stream."""
+    return int(pa.table(rows).num_rows)
 
 
 def _version_of(handle: Any) -> Version:
