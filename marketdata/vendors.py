@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from marketdata.errors import BadRequestError, ConfigError, PlanError
-from marketdata.points.views import INTERFACE_VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import parse_iso, to_datetime, to_micros, to_text
 
@@ -45,7 +44,7 @@ class Service(NamedTuple):
     filters: tuple[str, ...] | None = None
     hides_closed: bool = False
     prefix: str = "/v1"
-    views: tuple[View, ...] = INTERFACE_VIEWS
+    views: tuple[str, ...] = ("books", "prices", "metrics")
     short: str = ""
 
 

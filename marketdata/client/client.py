@@ -418,7 +418,7 @@ class Client(Generic[Frame]):
         return verify(self._source, market, to_range(start, end), fine, coarse)
 
     @property
-    def views(self) -> tuple[View, ...]:
+    def views(self) -> tuple[str, ...]:
         """The views that the source has, such as ``("books", "prices", "metrics")``; see `Archive.pull`."""
         return self._source.service.views
 
