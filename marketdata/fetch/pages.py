@@ -55,7 +55,7 @@ class Received:
     is_trusted: bool = False  # whether other pages of this source have proven the order
     _filled: int = 0  # pages with points
     _side_by_side: int = 0  # pages with two tokens of the one before: one token after the other is no order of time
-    _begins_at_start: bool = False  # whether the first page has all its tokens in the first bucket, and more
+    _begins_at_start: bool = False  # whether the first of several pages has all its tokens in the first bucket
 
     def __post_init__(self) -> None:
         self._is_one = self.window.kind == "token" or not VIEWS[self.window.view].has_tokens
@@ -80,7 +80,9 @@ class Received:
                 second_bucket = self.window.first_bucket + self.window.resolution.micros
                 at_first = inside.between(self.window.first_bucket, second_bucket).tokens
                 goes_on = int(inside.ts.max()) >= second_bucket
-                self._begins_at_start = not is_unsorted and goes_on and set(at_first) == tokens
+                self._begins_at_start = (
+                    bool(page.next_cursor) and not is_unsorted and goes_on and set(at_first) == tokens
+                )
             self._filled, self._tokens, self.last = self._filled + 1, tokens, max(self.last, int(inside.ts.max()))
         self.pages.append(replace(page, columns=inside.between(self.window.first_bucket, self.window.rng.end)))
 

@@ -88,4 +88,5 @@ def test_a_service_of_any_order_gives_all_rows_once_or_an_error_that_resumes(cou
                     windows, venue.dies_after = error.resume.windows, None
             transport.close()
         points = {k: v for k, v in oracle.points.items() if not any(w.rng.start <= k[1] < w.rng.end for w in windows)}
-        assert sorted(rows(received)) == expected(points), (seed, venue.order)
+        got, want = sorted(rows(received)), expected(points)
+        assert got == want, (seed, venue.order, len(got), len(want))
