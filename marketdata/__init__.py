@@ -68,6 +68,8 @@ def __getattr__(name: str) -> object:
 
         if hasattr(import_module("marketdata.errors"), name):
             hint = f"; write md.errors.{name}"
+        elif re.fullmatch(r"read_(csv|parquet|excel|json|feather|table|sql)", name):
+            hint = f"; read tables with pandas.{name} or polars: their frames have .md, and md.Archive.add takes them"
         else:
             hint = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, _MODULES, n=1))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

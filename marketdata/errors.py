@@ -205,14 +205,23 @@ class NotTidyError(MarketDataError, ValueError):
 
     @classmethod
     def from_missing(
-        cls, needed_for: str, missing: Iterable[str], present: Iterable[str], likely: Mapping[str, str] | None = None
+        cls,
+        needed_for: str,
+        missing: Iterable[str],
+        present: Iterable[str],
+        likely: Mapping[str, str] | None = None,
+        own: str = "",
     ) -> NotTidyError:
-        """Name missing and present columns; ``likely`` are present ones that may be the missing ones."""
+        """Name missing and present columns; ``likely`` are present ones that may be the missing ones.
+
+        ``own`` says what the frame is, where it is one of this library.
+        """
         names = sorted(missing)
         guesses = ", ".join(f"{theirs!r} is {ours!r}" for ours, theirs in (likely or {}).items())
         advice = f"If {guesses}, rename it" if guesses else "Rename your own columns to these"
+        this = f"This is a frame of {own}. " if own else ""
         error = cls(
-            f"{needed_for} needs the columns {names}, which the frame lacks; it has {list(present)}. "
+            f"{this}{needed_for} needs the columns {names}, which the frame lacks; it has {list(present)}. "
             f"{advice}. Frames of a client, an archive and md.read_pages have them."
         )
         error.missing = tuple(names)
@@ -322,6 +331,17 @@ def not_installed(user: str, package: str, extra: str | None = None) -> ModuleNo
                 missing[name] = text
     command = " ".join(["pip install", *(f"'{text}'" for text in missing.values())])
     return ModuleNotFoundError(f"{user} needs {package}, which is not installed: {command}", name=package)
+
+
+def public_function() -> str:
+    """The name of the function of this library that a user called, for messages."""
+    frame, name = inspect.currentframe(), "this"
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] == "marketdata" and module != "marketdata.accessor":
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return name
 
 
 def warn(problem: str, category: type[MarketDataWarning], *, hint: str = "") -> None:

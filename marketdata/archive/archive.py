@@ -144,7 +144,7 @@ class Archive(Generic[Frame]):
     @with_flags("replace", "complete")
     def add(
         self,
-        *,
+        *frames: Any,
         markets: Any = None,
         series: Any = None,
         events: Any = None,
@@ -178,6 +178,11 @@ class Archive(Generic[Frame]):
             State that no point is missing between the first and the last of each market, with all its tokens: the range
             becomes ``final``, and no pull fetches it.
         """
+        if frames:
+            raise ConfigError(
+                "archive.add takes frames by name, as each name says what the rows are: archive.add(prices=frame), or "
+                "books=, quotes=, metrics=, markets=, events=, series=."
+            )
         ingest.add_records(self._store, markets, events, series)
         given: dict[View, Any] = {"books": books, "prices": prices, "metrics": metrics, "quotes": quotes}
         for view, data in given.items():

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.errors import NotTidyError
+from marketdata.errors import NotTidyError, public_function
 from marketdata.points.columns import Floats, Token
 from marketdata.points.views import VIEWS, View
 
@@ -92,7 +92,20 @@ def lacking(what: str, missing: Iterable[str], present: Iterable[str]) -> NotTid
     missing, present = list(missing), list(present)
     candidates = {ours: [c for c in names_of_others.get(ours, ()) if c in present] for ours in missing}
     likely = {ours: theirs[0] for ours, theirs in candidates.items() if theirs}
-    return NotTidyError.from_missing(what, missing, present, likely)
+    return NotTidyError.from_missing(what, missing, present, likely, frame_name(present))
+
+
+def frame_name(columns: Iterable[str]) -> str:
+    """What a frame of ours with these columns is called; an empty text for one of another's."""
+    names = {*columns}
+    needed: dict[str, Iterable[str]] = {
+        "nested books": COLUMNS["nested"], "best prices": BBO, "prices": COLUMNS["prices"],
+        "metrics": COLUMNS["metrics"], "market records": ("market_id", "question", "token_ids"),
+    }  # fmt: skip
+    # Levels of a book that lack a column look like prices, or like trades.
+    if {"side", "level", "size"} & names:
+        return "books" if names.issuperset(BOOKS) else ""
+    return next((name for name, wanted in needed.items() if names.issuperset(wanted)), "")
 
 
 def require(what: str, wanted: Iterable[str], present: Iterable[str]) -> None:
@@ -139,8 +152,23 @@ def _levels_refused(wanted: Sequence[Kind]) -> NotTidyError:
     if wanted == ("nested",):
         return NotTidyError("Nested books have one row per snapshot; these are rows of levels already.")
     one_row = {"bbo", "quotes", "series"} & set(wanted)
-    hint = "give md.bbo(books) or md.to_wide(books)" if one_row else f"this takes {', '.join(wanted)}"
-    return NotTidyError(f"Books have several rows per snapshot; {hint}.")
+    hint = "give md.bbo(books) or md.to_wide(books)" if one_row else f"{public_function()} takes {_listed(wanted)}"
+    return NotTidyError(f"This is a frame of books, which have several rows per snapshot; {hint}.")
+
+
+def _listed(kinds: Iterable[Kind]) -> str:
+    """Kinds of frames in words: each once, in the order in which users know them."""
+    words = {"books": "books", "nested": "nested books", "bbo": "best prices", "quotes": "best prices"}
+    kinds = [*kinds]
+    ordered = [kind for kind in words if kind in kinds] + kinds
+    return " or ".join(dict.fromkeys(words.get(kind, kind) for kind in ordered))
+
+
+_SOURCES: dict[Kind, str] = {
+    **{view: f"A client and an archive give them: archive.{view}(market)." for view in VIEWS},
+    "bbo": "md.bbo(books) gives them.",
+    "nested": "md.nest(books) gives them.",
+}
 
 
 def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> NotTidyError:
@@ -153,6 +181,12 @@ def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> Not
     # If several kinds are possible, the message names books, the kind that users know.
     named = [kind for kind in lacks if "books" not in lacks or kind not in ("bbo", "quotes", "nested")]
     nearest = min(named, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
+    if own := frame_name(present):
+        error = NotTidyError(
+            f"This is a frame of {own}; {public_function()} takes {_listed(lacks)}. {_SOURCES[nearest]}"
+        )
+        error.missing = tuple(sorted(lacks[nearest]))
+        return error
     error = lacking(f"A tidy {nearest} frame", lacks[nearest], present)
     if nearest == "books" and {*BBO[4:8], "bid", "ask"} & set(present):
         as_top = f"are taken too, with {sorted(lacks['bbo'])}" if "bbo" in lacks else "have too few of its levels"

@@ -180,7 +180,8 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
     if KNOWN not in others and how.width is None:
         raise ConfigError(
             "width is missing: the bucket width of right determines when its rows are known; or add it with "
-            "md.available_at(right, width)."
+            "md.available_at(right, width). Rows that are no buckets, such as polls, are known at their own "
+            "time: rename their ts to available_at."
         )
     return keys
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from marketdata.errors import NotTidyError
+from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import number
-from marketdata.points.fees import Schedule
+from marketdata.points.fees import Formula, Schedule
 from marketdata.points.schema import require
 from marketdata.tidy.records import columns_of
 
@@ -40,6 +40,20 @@ class Fees(Schedule):
     (<Fees: shares x 0.04 x price x (1 - price), rounded to 5 decimals>,
      1.0, 0.19)
     """
+
+    def __init__(
+        self,
+        text: str = "",
+        formula: Formula | None = None,
+        rate: float | None = None,
+        markets: Mapping[str, Schedule] | None = None,
+    ) -> None:
+        if not text:
+            raise ConfigError(
+                "md.Fees() has no rate; allowed are md.Fees.flat(rate), md.Fees.quadratic(rate) and "
+                "md.Fees.of(markets); fees=0 says that there are none."
+            )
+        super().__init__(text, formula, rate, markets)
 
     @classmethod
     def of(cls, markets: Any) -> Fees:

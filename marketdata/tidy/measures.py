@@ -128,6 +128,7 @@ def on_frames(measure: Measure) -> Callable[..., Any]:
     takes = signature(measure.formula)
     frame = Parameter("frame", Parameter.POSITIONAL_OR_KEYWORD)
     function.__name__ = function.__qualname__ = measure.name
+    function.__code__ = function.__code__.replace(co_name=measure.name)  # tracebacks and errors name it
     function.__doc__ = _documented(measure)
     function.__signature__ = takes.replace(  # type: ignore[attr-defined] # what help() shows
         parameters=[frame, *[*takes.parameters.values()][1:]], return_annotation=Parameter.empty

@@ -215,6 +215,8 @@ class Payoffs:
         if "token_ids" in data:
             ordered, data = _orders(data), _of_records(data)
         if "payoff" not in data:
+            if "resolved_token_id" not in data:
+                raise _no_outcomes(names_of(given))
             require("A frame of outcomes", ("market_id", "resolved_token_id"), data)
             self._take_mapping(dict(zip(data["market_id"], data["resolved_token_id"], strict=True)))
             return
@@ -251,6 +253,18 @@ def _in_range(payoff: Any, market: str) -> float:
             "while it is open."
         )
     return float(payoff)
+
+
+def _no_outcomes(names: list[str]) -> NotTidyError:
+    """The error for a frame that does not say who won in any way that is known here."""
+    error = NotTidyError(
+        f"outcomes has the columns {names}, which do not say who won. Allowed are market records (market_id, "
+        "token_ids, token_labels, resolved_token_id), the result of md.outcomes (market_id, token_id, payoff from 0 to 1), "
+        "the columns market_id and resolved_token_id, and a dict such as {market_id: 'Yes'}. Of a column of 0 and 1 "
+        "make such a dict: its numbers do not say which token they are for."
+    )
+    error.missing = ("resolved_token_id",)
+    return error
 
 
 def _of_records(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:

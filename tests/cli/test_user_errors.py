@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import polars as pl
 import pytest
 from cli.run import marketdata
@@ -198,3 +199,24 @@ def test_pandas_columns_without_a_text_for_a_name_are_columns() -> None:
         assert md.nest(books)[text].eq(1.0).all()
         left_out = md.without_answers(markets, dry=True)
         assert len(md.without_answers(markets).columns) == len(markets.columns) - len(left_out)
+
+
+def test_a_frame_of_another_kind_is_named(archive: md.Archive) -> None:
+    """An error about a frame of ours says what it is and what the function takes, for functions and methods."""
+    books, prices, metrics = md.testing.books(), md.testing.prices(), md.testing.metrics()
+    for call, words in (
+        (prices.md.bbo, "This is a frame of prices; bbo takes books or nested books or best prices"),
+        (lambda: md.depth(books.md.bbo()), "This is a frame of best prices; depth takes books or nested books"),
+        (lambda: metrics.md.brier({}), "This is a frame of metrics; brier takes books .* or prices"),
+        (md.testing.markets().md.mid, "This is a frame of market records; mid takes books"),
+        (lambda: books.md.vwap("1h"), "This is a frame of books, .*; vwap takes trades"),
+        (lambda: prices.md.vwap("1h"), r"This is a frame of prices. A frame of trades needs the columns \['size'\]"),
+        (lambda: prices.md.brier(pd.DataFrame({"market_id": ["rain"], "won": [1]})), "'won'.* do not say who won"),
+    ):
+        with pytest.raises(md.errors.NotTidyError, match=words):
+            call()
+    for wrong, words in ((lambda: archive.add(prices), r"archive\.add\(prices=frame\)"), (md.Fees, "Fees.flat")):
+        with pytest.raises(md.errors.ConfigError, match=words):
+            wrong()
+    with pytest.raises(AttributeError, match=r"pandas\.read_csv"):
+        md.read_csv  # type: ignore[attr-defined]  # noqa: B018

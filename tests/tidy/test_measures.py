@@ -169,7 +169,10 @@ def test_a_measure_says_what_it_needs_and_returns() -> None:
     """It refuses metrics, has units for exactly its columns, and its docstring has rows, units and an example."""
     for name, measure in MEASURES.items():
         arguments = LOOPS[name][1][-1] if name in LOOPS else {}
-        with pytest.raises(md.errors.NotTidyError, match="token_id"):
+        with pytest.raises(
+            md.errors.NotTidyError,
+            match=f"This is a frame of metrics; {name if name in FUNCTIONS else 'features'} takes",
+        ):
             evaluated(md.testing.metrics(), name, arguments)
         out = evaluated(md.testing.books("polars"), name, arguments)
         assert {c.split("_levels")[0].split("_within")[0] for c in out.columns[4:]} <= {*measure.units}, name
