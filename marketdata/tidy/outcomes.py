@@ -260,8 +260,8 @@ def _no_outcomes(names: list[str]) -> NotTidyError:
     error = NotTidyError(
         f"outcomes has the columns {names}, which do not say who won. Allowed are market records (market_id, "
         "token_ids, token_labels, resolved_token_id), the result of md.outcomes (market_id, token_id, payoff from 0 "
-        "to 1), the columns market_id and resolved_token_id, and a dict such as {market_id: 'Yes'}. Of a column of 0 and 1 "
-        "make such a dict: its numbers do not say which token they are for."
+        "to 1), the columns market_id and resolved_token_id, and a dict such as {market_id: 'Yes'}. Of 0 and 1 "
+        "make such a dict: they do not say which token they are for."
     )
     error.missing = ("resolved_token_id",)
     return error
