@@ -110,10 +110,23 @@ class Received:
     @property
     def proven(self) -> int:
         """The same where pages show that they are in order; else the start."""
-        follow_each_other = self._filled > 1 and self._side_by_side == self._filled - 1
-        is_first_part = self._filled == 1 and self._begins_at_start and (self._is_one or self._tokens_at_last > 1)
-        is_proven = self.is_trusted or follow_each_other or is_first_part
+        is_proven = self.is_trusted or self.follow_each_other or self._is_first_part
         return self.reached if is_proven and self.is_ordered else self.window.rng.start
+
+    @property
+    def follow_each_other(self) -> bool:
+        """Whether two pages or more, each with tokens of the one before, come one after the other in time."""
+        return self._filled > 1 and self._side_by_side == self._filled - 1
+
+    @property
+    def _is_first_part(self) -> bool:
+        """Whether the only page has all of its tokens both at its begin, the window's, and at its end."""
+        if self._filled != 1 or not self._begins_at_start:
+            return False
+        columns = joined([page.columns for page in self.pages])
+        last_two = np.unique(columns.ts)[-2:]
+        at_end = columns.take(np.flatnonzero(np.isin(columns.ts, last_two))).tokens
+        return self._is_one or len(at_end) == len(self._tokens) > 1
 
     @property
     def _tokens_at_last(self) -> int:

@@ -40,7 +40,7 @@ class Order:
     def see(self, received: Received) -> None:
         """Take in the pages of a window."""
         self.is_kept &= received.is_ordered
-        self.is_proven |= received.proven > received.window.rng.start
+        self.is_proven |= received.follow_each_other
 
 
 class Part:
