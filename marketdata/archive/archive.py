@@ -599,7 +599,7 @@ class Archive(Generic[Frame]):
         parts = scan.by_market(wanted, every)
         return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
 
-    def sql(self, statement: str, *, stop: threading.Event | None = None) -> Frame:
+    def sql(self, statement: str, *, stop: threading.Event | None = None, max_rows: int | None = None) -> Frame:
         """The rows of a SQL statement over the archive, run by DuckDB in this process.
 
         DuckDB defines the dialect, and times are UTC. ``books`` has tidy rows and ``snapshots`` one row per snapshot.
@@ -608,8 +608,17 @@ class Archive(Generic[Frame]):
         if DuckDB refuses the statement, ModuleNotFoundError if it is not installed.
 
         A statement sees these tables and nothing else. It cannot write to the archive, open files or databases, or load
-        extensions, and the tables that it makes end with it. It may take any time and memory. ``stop``, a
-        threading.Event, ends it with a ConfigError once it is set. An event stops one statement.
+        extensions, and the tables that it makes end with it. It may take any time, and most of the memory. A statement
+        that needs more is a ConfigError, as are columns that no frame has: unions, infinite times, bit strings.
+
+        Parameters
+        ----------
+        statement : str
+            One that gives rows.
+        stop : threading.Event, optional
+            Ends the statement with a ConfigError once it is set. An event stops one statement.
+        max_rows : int, optional
+            Only the first rows; the statement ends once it has them.
 
         Examples
         --------
@@ -618,6 +627,7 @@ class Archive(Generic[Frame]):
         """
         import polars as pl
 
+        most = None if max_rows is None else whole("max_rows", max_rows, 0)
         store, connection = self._opened(), sql.connect()
         # Only the tables that the statement names are read; all of them for a statement that names none.
         named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
@@ -631,7 +641,7 @@ class Archive(Generic[Frame]):
         if "coverage" in named:
             records["coverage"] = query.coverage_frame(store.coverage, "polars").to_arrow()
         _made = sql.define(connection, points, records)
-        rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, stop)))
+        rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, stop, most)))
         return cast("Frame", query.in_kind(rows, self._frame))
 
     def markets(self, event_slug: str | None = None, search: str | None = None, *, at: TimeLike | None = None) -> Frame:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from marketdata.archive.query import Query
 from marketdata.archive.scan import schema_of, to_arrow
@@ -20,6 +23,19 @@ from marketdata.wire.arrow import TS
 TABLES = ("books", "snapshots", "prices", "metrics", "quotes", "markets", "events", "series", "coverage")
 
 _IDS = ("ts", *ID_COLUMNS)
+# Types that frames lack, or that reach them with other values.
+_NESTED = {"array", "list", "map", "struct"}
+_FOREIGN = {
+    "bignum",
+    "bit",
+    "geometry",
+    "map with nested keys",
+    "time with time zone",
+    "time_ns",
+    "uhugeint",
+    "union",
+    "variant",
+}
 
 
 def connect() -> Any:
@@ -110,7 +126,9 @@ def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.T
             view.create_view(name)
     for name, table in records.items():
         connection.register(name, table)
-    # Neither files nor other databases: a statement sees these tables, and changes none.
+    # Neither files nor other databases: a statement sees these tables, and changes none. A folder for what exceeds
+    # memory would be open to it.
+    connection.execute("SET temp_directory = ''")
     connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")
     return made
@@ -128,47 +146,113 @@ def _levels(snapshots: Any) -> Any:
     return rows.project(", ".join([*ids, side, f"CAST({level} AS INT) AS level", "price", "size"]))
 
 
-def answer(connection: Any, text: str, stop: threading.Event | None = None) -> pa.Table:
-    """The rows of a statement; ConfigError if it is refused or stopped, ArchiveError if the storage failed."""
+def answer(connection: Any, text: str, stop: threading.Event | None = None, max_rows: int | None = None) -> pa.Table:
+    """The first rows of a statement; ConfigError if it is refused or stopped, ArchiveError if the storage failed."""
     import duckdb
 
-    stop, ended = stop or threading.Event(), threading.Event()
+    try:
+        with _interrupted(connection, stop or threading.Event()):
+            rows = connection.sql(text)
+            if rows is None:
+                raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
+            rows = rows.project("*")  # which gives columns of one name numbers
+            _check_types(rows)
+            return _plain((rows if max_rows is None else rows.limit(max_rows)).to_arrow_table())
+    except duckdb.InterruptException:
+        raise ConfigError("The statement was stopped before its end.") from None
+    except duckdb.OutOfMemoryException as problem:
+        hint = 'A relation of archive.scan(view, engine="duckdb") may use the disk.'
+        raise ConfigError(f"The statement needs too much memory: {problem}", hint=hint) from problem
+    except duckdb.Error as problem:
+        # Errors of an Arrow reader arrive as errors of input.
+        if isinstance(problem, duckdb.IOException) or "IOError: " in str(problem):
+            raise ArchiveError(f"The archive could not be read: {problem}") from problem
+        raise ConfigError(f"DuckDB refused the statement: {problem}") from problem
+
+
+@contextmanager
+def _interrupted(connection: Any, stop: threading.Event) -> Iterator[None]:
+    """Interrupt what the connection runs once ``stop`` is set; ``stop`` is set afterwards."""
+    ended = threading.Event()
 
     def interrupt() -> None:
         stop.wait()
         while not ended.wait(0.1):  # an interrupt before the statement runs has no effect
             connection.interrupt()
 
-    threading.Thread(target=interrupt, daemon=True).start()
+    waiting = threading.Thread(target=interrupt, daemon=True)
+    waiting.start()
     try:
-        answer = connection.sql(text)
-        if answer is None:
-            raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
-        return _plain(answer.project("*").to_arrow_table())  # which gives columns of one name numbers
-    except duckdb.InterruptException:
-        raise ConfigError("The statement was stopped before its end.") from None
-    except duckdb.Error as problem:
-        # Errors of an Arrow reader arrive as errors of input.
-        if isinstance(problem, duckdb.IOException) or "IOError: " in str(problem):
-            raise ArchiveError(f"The archive could not be read: {problem}") from problem
-        raise ConfigError(f"DuckDB refused the statement: {problem}") from problem
+        yield
     finally:
         ended.set()
-        stop.set()  # ends the thread that waits for it
+        stop.set()
+        # A thread that drops the connection while the interpreter ends would abort the process.
+        waiting.join()
+
+
+def _check_types(rows: Any) -> None:
+    """ConfigError for a column with a type that frames lack, or whose values would arrive changed."""
+    for name, kind in zip(rows.columns, rows.types, strict=True):
+        foreign = _FOREIGN if kind.id == "interval" else {*_FOREIGN, "interval"}
+        if not foreign.isdisjoint(_type_names(kind)):
+            raise ConfigError(f"The column {name} is of {kind}, which no frame has; cast it: {name}::varchar.")
+
+
+def _type_names(kind: Any) -> Iterator[str]:
+    """The name of a type of DuckDB, and those of its parts."""
+    yield kind.id
+    if kind.id == "map" and kind.children[0][1].id in _NESTED:
+        yield "map with nested keys"
+    if kind.id in _NESTED:
+        for _, part in kind.children:
+            if not isinstance(part, int):  # the length of an array
+                yield from _type_names(part)
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Columns that frames have: durations instead of intervals."""
+    """Columns that frames have: durations instead of intervals, and times that a calendar has."""
     for place, (name, column) in enumerate(zip(rows.schema.names, rows.columns, strict=True)):
-        if pa.types.is_union(column.type):
-            raise ConfigError(f"The column {name} is a union, which no frame has; cast it: {name}::varchar.")
         if column.type == pa.month_day_nano_interval():
             values = column.to_pylist()
             if any(value is not None and value.months for value in values):
                 raise ConfigError(f"The column {name} has months, which are not of one length; cast it to varchar.")
             micros = [None if v is None else v.days * DAY + v.nanoseconds // 1000 for v in values]
             rows = rows.set_column(place, name, pa.array(micros, pa.duration("us")))
+        elif not all(_within_calendar(leaf) for leaf in _leaves(column.combine_chunks())):
+            raise ConfigError(
+                f"The column {name} has a time that is infinite or outside of the years 1 to 9999, which no frame "
+                f"has; cast it: {name}::varchar."
+            )
     return rows
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The arrays of plain values in an array, through lists, maps and structs."""
+    if pa.types.is_struct(column.type):
+        for part in column.flatten():
+            yield from _leaves(part)
+    elif pa.types.is_map(column.type):
+        yield from _leaves(column.keys)
+        yield from _leaves(column.items)
+    elif pa.types.is_nested(column.type):
+        yield from _leaves(column.flatten())
+    else:
+        yield column
+
+
+def _within_calendar(column: pa.Array) -> bool:
+    """Whether all times of a column are in the years 1 to 9999; True for a column of another type."""
+    if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+        return True
+    bounds = pa.compute.min_max(column)
+    unit: Any = "D" if pa.types.is_date(column.type) else column.type.unit
+    first, last = -(2**63) + 2, 2**63 - 2  # nanoseconds end in 2262, and the last of them is infinity
+    if unit != "ns":
+        first, last = (
+            int(np.datetime64(day, unit).astype(int)) for day in ("0001-01-01", "9999-12-31T23:59:59.999999")
+        )
+    return all(value is None or first <= value <= last for value in (bounds["min"].value, bounds["max"].value))
 
 
 def _quoted(name: str) -> str:

@@ -11,6 +11,7 @@ how a market went on are left out.
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 import polars as pl
 import polars.selectors as cs
@@ -221,13 +223,17 @@ class Tools:
     ) -> Answer:
         """Run a SELECT of DuckDB over an archive: tables books, snapshots, prices, metrics, markets, events, coverage.
 
-        Times are UTC, prices probabilities, sizes shares. `show tables` and `describe books` help.
+        Times are UTC, prices probabilities, sizes shares. `show tables` and `describe books` help. Durations are ISO
+        8601, blobs base64, and decimals text.
         """
         if not self.has_sql:
             raise ConfigError("SQL needs an archive, and no as_of: a statement may read what came later.")
+        most = min(whole("rows", rows), MOST_ROWS)
         with _warnings_as_notes() as notes:
-            result = self._source.sql(statement, stop=self.stop)
-        return _answer(result, {}, whole("rows", rows), notes, None)
+            result = self._source.sql(statement, stop=self.stop, max_rows=most + 1)
+        if result.height > most:
+            notes.append(f"The first {most:,} rows; there are more.")
+        return _answer(result.head(most), {}, most, notes, None)
 
     def _coverage(self, then: int | None) -> pl.DataFrame:
         """The coverage with ids as text; of a time only the parts before it, without what was stored or found later."""
@@ -323,19 +329,26 @@ def _answer(frame: pl.DataFrame, units: dict[str, str], rows: int, notes: list[s
     shown = frame.head(min(rows, MOST_ROWS))
     if frame.height > shown.height:
         notes = [*notes, f"The first {shown.height:,} of {frame.height:,} rows."]
-    # JSON has no times and categories, and no NaN.
-    plain = shown.with_columns(
-        cs.datetime().dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"),
-        (cs.categorical() | cs.enum() | cs.duration() | cs.date() | cs.decimal()).cast(pl.String),
-        cs.float().fill_nan(None),
+    texts = shown.with_columns(
+        cs.datetime().dt.strftime("%Y-%m-%dT%H:%M:%S%.fZ"), cs.time().cast(pl.String), cs.duration().dt.to_string("iso")
     )
+    if not all(map(_is_finite, texts.iter_rows())):
+        notes = [*notes, "Infinities and NaN are null, because JSON has none."]
     answer: Answer = {
-        "columns": plain.columns,
-        "units": {name: units[name] for name in plain.columns if name in units},
-        "rows": [list(row) for row in plain.iter_rows()],
+        "columns": texts.columns,
+        "units": {name: units[name] for name in texts.columns if name in units},
+        "rows": msgspec.json.decode(msgspec.json.encode(texts.rows())),
         "notes": notes,
     }
     return answer if then is None else answer | {"as_of": to_text(then)}
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether a value and all of its parts are numbers that JSON has."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return all(map(_is_finite, parts))
 
 
 def _of_outcome(frame: pl.DataFrame, outcome: str | None) -> pl.DataFrame:

@@ -220,15 +220,22 @@ OUTSIDE = [
     "set enable_external_access = true",
     "load httpfs",
     "select * from queries",  # a variable of Python
+    "copy (select 1) to '.tmp/out.csv'",  # where DuckDB keeps what exceeds memory, in the working directory
+    "select * from read_text('.tmp/*')",
+    "attach '.tmp/other.db'",
+    "set temp_directory = '.'",
 ]
 
 
-def test_a_statement_sees_the_tables_of_the_archive_only(tmp_path: Path) -> None:
+def test_a_statement_sees_the_tables_of_the_archive_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes no file, reads no other, and cannot allow it; the archive stays as it was."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     archive = Archive(tmp_path / "a", frame="polars")
     archive.add(prices=prices(M, 0, 60))
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
+    (tmp_path / ".tmp").mkdir()
+    (tmp_path / ".tmp" / "secret.csv").write_text("a,b\n1,2\n")
+    monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     for statement in OUTSIDE:
         with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shutil
+import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +19,7 @@ from polars.testing import assert_frame_equal
 
 import marketdata as md
 from marketdata.archive import Archive
+from marketdata.mcp.tools import Tools
 
 M, N = MARKETS
 IDS = ["market_id", "token_id", "token_label"]
@@ -137,6 +140,64 @@ def test_sql_answers_in_columns_that_frames_have(filled: Archive) -> None:
     )  # fmt: skip
     with pytest.raises(md.errors.ConfigError, match="months"):
         filled.sql("select interval 1 month as span")
+
+
+# Values of every type of DuckDB 2; None where no frame has them.
+VALUES: dict[str, Any] = {
+    "timestamp 'infinity'": None,
+    "timestamptz '-infinity'": None,
+    "[date '12000-01-01']": None,
+    "map {'a': timestamp_ns 'infinity'}": None,
+    "{'a': timestamp '0044-03-15 (BC)'}": None,
+    "[interval 1 day]": None,
+    "union_value(k := 1)": None,
+    "{'a': [1::variant]}": None,
+    "map {[1]: 2}": None,
+    "12::varint": None,
+    "'101'::bit": None,
+    "[time '12:00:00+01'::timetz]": None,
+    "time_ns '12:00:00.123456789'": None,
+    "1::uhugeint": None,
+    "timestamp_ns '2026-01-01'": "2026-01-01T00:00:00Z",
+    "date '9999-12-31'": "9999-12-31",
+    "interval 26 hours": "P1DT2H",
+    "'a'::blob": "YQ==",
+    "time '12:00'": "12:00:00",
+    "[time '12:00', null]": ["12:00:00", None],
+    "{'a': date '2026-01-01', 'b': [timestamptz '2026-01-01']}": {"a": "2026-01-01", "b": ["2026-01-01T00:00:00Z"]},
+    "['inf'::double, 0.5]": [None, 0.5],
+    "[1, 2]::int[2]": [1, 2],
+    "sum(7::bigint)": "7",
+    "'a'::enum('a', 'b')": "a",
+}
+
+
+def test_every_type_of_duckdb_is_a_value_or_an_error(filled: Archive) -> None:
+    """Frames of both kinds and JSON have the value, or the error names the column and what to write."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
+    tools = Tools(filled)
+    for archive in (filled, Archive(filled.location)):
+        for text, value in VALUES.items():
+            if value is None:
+                with pytest.raises(md.errors.ConfigError, match=r"The column v .*no frame has; cast it: v::varchar"):
+                    archive.sql(f"select {text} as v")
+            else:
+                assert len(repr(archive.sql(f"select {text} as v"))) > 0
+                assert json.loads(json.dumps(tools.sql(f"select {text} as v")["rows"], allow_nan=False)) == [[value]]
+    assert any("null, because JSON has none" in note for note in tools.sql("select 'nan'::double")["notes"])
+
+
+def test_a_statement_ends_with_the_rows_that_are_wanted(filled: Archive) -> None:
+    """The first rows of more than memory could hold; no thread that keeps the connection is left."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
+    assert filled.sql("from range(20000000000)", max_rows=2).rows() == [(0,), (1,)]
+    answer = Tools(filled).sql("from range(20000000000)", rows=2)
+    assert answer["rows"] == [[0], [1]]
+    assert answer["notes"] == ["The first 2 rows; there are more."]
+    before = threading.active_count()
+    with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
+        filled.sql("from nowhere")
+    assert threading.active_count() <= before
 
 
 def test_arrow_rows_become_those_of_pandas_and_polars(filled: Archive) -> None:
