@@ -33,7 +33,8 @@ class Service(NamedTuple):
     """One service: ``resolutions`` that it has, records of a listing page, filters of its listings, its ``views``.
 
     None: nothing is known, so it is asked. A ``key_variable`` of None means that it takes no key. ``prefix`` is the
-    path before every other one. ``short`` is the name that `Client` takes.
+    path before every other one. ``short`` is the name that `Client` takes. ``live`` are the views that it has of the
+    present alone, which `Archive.follow` records.
     """
 
     name: str
@@ -46,6 +47,12 @@ class Service(NamedTuple):
     prefix: str = "/v1"
     views: tuple[str, ...] = ("books", "prices", "metrics")
     short: str = ""
+    live: tuple[str, ...] = ()
+
+    def lacks(self, what: str) -> ConfigError:
+        """The error about a kind of data that it does not have, with what it has."""
+        present = f"; archive.follow records its {' and '.join(self.live)} from now on" if what in self.live else ""
+        return ConfigError(f"{self.name} has no {what}; it has {', '.join(self.views)}{present}.")
 
 
 # The resolutions of the interface (2.1).
@@ -71,6 +78,9 @@ VENDORS = (
         short="polyorderbooks",
     ),
 )
+ADDRESSES = {vendor.short: vendor.base_url for vendor in VENDORS}
+# Venues with a public interface of their own. Each is a module of `fetch.sources` with HOSTS and `connect`.
+VENUES = ("polymarket", "kalshi")
 # Any other address, such as a service of this package.
 OTHER = Service("another service", None, API_KEY, None, 1000)
 # Records of a page of any listing.

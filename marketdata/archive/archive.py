@@ -19,6 +19,7 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading
 from marketdata.archive.storage.files import is_url, located
 from marketdata.archive.store import ArchiveStore
+from marketdata.clock import SYSTEM
 from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole, with_flags
@@ -379,13 +380,17 @@ class Archive(Generic[Frame]):
         all_markets: bool = False,
         file: Address | None = None,
         views: View | Sequence[View] | None = None,
-        start: TimeLike,
+        start: TimeLike | None = None,
         resolution: str | None = None,
         clamp: bool = False,
         every: str | float = "1m",
         stop: threading.Event | None = None,
     ) -> Iterator[Round]:
         """Yield one report per round of `pull`, from ``start`` to now every so often, until stopped.
+
+        Without ``start`` it begins now. A view that the service has of the present alone, such as the books of
+        "polymarket", is recorded: each round stores the points of its moment for its bucket. Buckets during which this
+        did not run stay missing.
 
         A report has ``at markets ranges points error``: the server's time [UTC], the number of markets, fetched ranges
         and new points, and the error that the next round repairs, or None. Leaving the loop or setting ``stop`` loses
@@ -415,7 +420,14 @@ class Archive(Generic[Frame]):
         step = to_duration(every, "every", least="1s", most="1d", numbers=True)
         pull = Pull(self._store, client, resolution, clamp, progress=False)
         chosen = checked_views(views, client)
-        return rounds(pull, selection, chosen, wanted_range(start, None), step, stop or threading.Event())
+        return rounds(
+            pull,
+            selection,
+            chosen,
+            wanted_range(SYSTEM.time() - 1 if start is None else start, None),
+            step,
+            stop or threading.Event(),
+        )
 
     def books(
         self,

@@ -157,6 +157,41 @@ class Pull:
         for without, rng, refusal in refused:
             self._leave_out(self._missing(stored, without, rng), refusal)
 
+    def record_now(self, markets: Sequence[str], views: Sequence[View]) -> None:
+        """Store the points of this moment as those of the present bucket, of venues without a history of a view.
+
+        A bucket of which a token is lacking is ``recorded``, not final. Where nothing came nothing is stored: that is
+        a gap for ever.
+        """
+        for view in views:
+            market_of = {
+                token: market for market in markets if self.is_stored(market) for token in self._tokens(market)
+            }
+            if not market_of:
+                continue
+            points = self.client.live_columns(view, list(market_of))
+            at = self._read_clock().now
+            bucket = Range(at // self.width * self.width, at // self.width * self.width + self.width)
+            named = [one._replace(market_id=market_of[one.token_id]) for one in points.tokens]
+            points = replace(points.with_tokens(named, points.bounds), ts=np.full(len(points), bucket.start)).sort()
+            arrived = {one.token_id for one in points.tokens}
+            records = {
+                market: [self._record_of(market, bucket, arrived, at)] for market in {t.market_id for t in named}
+            }
+            self.added += self.store.commit(view, points, records)
+            for market, (record,) in records.items():
+                rows = sum(one.market_id == market for one in points.tokens)
+                self.fetched.append(self._row(view, market, bucket, record.state, rows))
+
+    def _tokens(self, market: str) -> list[str]:
+        record = self.store.catalog["markets"].find(market) or {}
+        return [str(token["id"]) for token in record.get("tokens") or ()]
+
+    def _record_of(self, market: str, bucket: Range, arrived: set[str], at: int) -> CoverageRecord:
+        """The coverage of a bucket of which these tokens have arrived."""
+        is_whole = arrived.issuperset(self._tokens(market))
+        return CoverageRecord(*bucket, CoverageState.FINAL if is_whole else CoverageState.RECORDED, None, at)
+
     def _missing(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> list[Missing]:
         return [(view, market, gap) for market in markets for view in views for gap in self._gaps(view, market, wanted)]
 
@@ -292,6 +327,10 @@ class Pull:
 
     @cached_property
     def clock(self) -> ServerTime:
+        """The server's time at the beginning of the run."""
+        return self._read_clock()
+
+    def _read_clock(self) -> ServerTime:
         """The server's time, or the local one if earlier; without the server's nothing of the last day is final."""
         here = round(SYSTEM.time() * SECOND)
         try:
@@ -354,7 +393,9 @@ def rounds(
             is_due = listed is None or abs(now - listed) >= LISTED_AGAIN
             if is_due:
                 markets, listed = selection.ids(), now
-            run.fill(markets, views, wanted)
+            live = [view for view in views if view in getattr(run.client, "live_views", ())]
+            run.record_now(markets, live)  # first, as its moment passes
+            run.fill(markets, [view for view in views if view not in live], wanted)
             if is_due:
                 run.raise_unknown(markets)
         except MarketDataError as problem:

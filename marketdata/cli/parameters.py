@@ -12,6 +12,7 @@ import typer
 from marketdata.errors import ConfigError
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import Resolution
+from marketdata.vendors import ADDRESSES, VENUES
 
 if TYPE_CHECKING:
     from marketdata.archive import Archive
@@ -34,8 +35,10 @@ Bucket = Annotated[str | None, _width(help=_BUCKET, show_default="the finest fro
 _NEW_WIDTH = "Width of the points of a new archive."
 NewWidth = Annotated[str | None, _width(help=_NEW_WIDTH, show_default="the finest of the plan from 1m on")]
 Clamp = Annotated[bool, typer.Option("--clamp", help="Start at the earliest time that the plan allows.")]
+_NAMES = (*VENUES, *ADDRESSES)
+_SERVICE = f"Address of a service, or its name: {', '.join(_NAMES)}."
 BaseUrl = Annotated[
-    str | None, typer.Option("--service", "--base-url", help="Address of the service, or polymarket, kalshi, ...")
+    str | None, typer.Option("--service", "--base-url", help=_SERVICE, autocompletion=lambda: list(_NAMES))
 ]
 Address = Annotated[str | None, typer.Option("--base-url", help="Address of the service.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]

@@ -26,6 +26,7 @@ from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
 from marketdata.points.columns import Data, Trades, joined
+from marketdata.points.records import with_winner
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import records
@@ -85,7 +86,9 @@ class Client(Generic[Frame]):
         Archive that `books`, `prices` and `metrics` read through: what is missing is fetched into it once, at 1m
         whatever the resolution, and coarser buckets are derived from that.
     hosts : str or mapping of str, optional
-        Other addresses of a venue, such as those of a test: one for all of its hosts, or some by name.
+        Other addresses of a venue, such as those of a proxy or a test: one for all of its hosts, or some by name. By
+        default the environment variable MARKETDATA_POLYMARKET_URL or MARKETDATA_KALSHI_URL, if it is set, is the
+        address of all hosts of that venue.
 
     Examples
     --------
@@ -367,7 +370,8 @@ class Client(Generic[Frame]):
 
         One row per print: ``ts market_id token_id token_label side price size`` and what the venue says of it. ``side``
         is what the taker did, "buy" or "sell"; ``price`` is a probability 0 to 1, ``size`` shares; ``ts`` is the
-        time of the print [UTC]. A service without trades is a ConfigError.
+        time of the print [UTC]. A service without trades is a ConfigError. An error has the trades that arrived in
+        ``.partial``, and no ``.resume``.
 
         Parameters
         ----------
@@ -382,9 +386,23 @@ class Client(Generic[Frame]):
         Traceback (most recent call last):
         marketdata.errors.ConfigError: another service has no trades; it has books, prices, metrics.
         """
-        rng = to_range(start, end)
-        parts = [part for name in names("market", market, "an id or slug") for part in self._source.trades(name, rng)]
-        return cast("Frame", to_trades_frame(joined(parts) if parts else Trades.empty(), self.frame))
+        rng, given, parts = to_range(start, end), names("market", market, "an id or slug"), list[Trades]()
+
+        def fetch(name: str) -> None:
+            parts.extend(part.between(*rng) for part in self._source.trades(name, rng))
+
+        def frame() -> Frame:
+            filled = [part for part in parts if len(part)]
+            return cast("Frame", to_trades_frame(joined(filled) if filled else Trades.empty(), self.frame))
+
+        try:
+            run_all(self._source, [partial(fetch, name) for name in given])
+        except MarketDataError as error:
+            error.partial = frame()
+            if isinstance(error, NotFoundError):
+                self._history.markets.name_near_ones(error, given)
+            raise
+        return frame()
 
     def resume(self, resume: Resume, *, levels: int | None = None) -> Frame:
         """Fetch the rest after an error (``resume`` is ``error.resume``); parameters and errors as for `books`.
@@ -421,6 +439,18 @@ class Client(Generic[Frame]):
     def views(self) -> tuple[str, ...]:
         """The views that the source has, such as ``("books", "prices", "metrics")``; see `Archive.pull`."""
         return self._source.service.views
+
+    @property
+    def live_views(self) -> tuple[str, ...]:
+        """The views that the source has of the present alone; see `Archive.follow`."""
+        return self._source.service.live
+
+    def live_columns(self, view: View, tokens: Sequence[str]) -> Data:
+        """The points of tokens at this moment, for writing, without tokens that are not traded; for errors see `books`.
+
+        Times are those of the source.
+        """
+        return self._source.now(view, tokens)
 
     def plan(self, view: View, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None) -> Plan:
         """The cost of a fetch of a ``view``, without fetching; parameters and errors as for `books`.
@@ -581,7 +611,7 @@ class Client(Generic[Frame]):
         """
         (id_or_slug,) = names("id_or_slug", [id_or_slug])
         try:
-            return Record(self._source.record(id_or_slug))
+            return Record(with_winner(self._source.record(id_or_slug)))
         except NotFoundError as error:
             self._history.markets.name_near_ones(error, [id_or_slug])
             raise
@@ -592,7 +622,7 @@ class Client(Generic[Frame]):
 
         def fetch(name: str) -> None:
             with suppress(NotFoundError):
-                records_by_name[name] = Record(self._source.record(name))
+                records_by_name[name] = Record(with_winner(self._source.record(name)))
                 self._history.markets.remember(records_by_name[name])
 
         wanted = list(names)
@@ -600,10 +630,15 @@ class Client(Generic[Frame]):
         return [records_by_name[name] for name in wanted if name in records_by_name]
 
     def tokens(self, id_or_slug: str) -> Frame:
-        """One row per token of a market, ``market_id token_id token_label`` and further fields; see `market`."""
+        """One row per token of a market, ``market_id token_id token_label`` and further fields; see `market`.
+
+        Where the winner is known, ``winner`` says whether it is this token.
+        """
         market = self.market(id_or_slug)
+        won = market.get("resolved_token_id")
         rows = [
             {"market_id": market["id"], **{"token_label" if k == "label" else k: v for k, v in token.items()}}
+            | ({} if won is None else {"winner": token["id"] == won})
             for token in market["tokens"]
         ]
         return self._to_frame("tokens", rows)
@@ -752,7 +787,7 @@ class Client(Generic[Frame]):
         """One window of the whole range per id, each id once; ConfigError if there are none, or they are not text."""
         service = self._source.service
         if view not in service.views:
-            raise ConfigError(f"{service.name} has no {view}; it has {', '.join(service.views)}.")
+            raise service.lacks(view)
         name, what = ("market", "an id or slug") if kind == "market" else ("token_id", "an id")
         given = names(name, ids, what)
         if not given:
@@ -776,8 +811,10 @@ class Client(Generic[Frame]):
             whole("max_rows", max_rows, 0)
         query = {**check_filters(service, filters), **(params or {})}
         rows = self._source.records(kind, query, max_rows, size)
-        for row in rows if kind == "markets" else ():
-            self._history.markets.remember(row)
+        if kind == "markets":
+            rows = [with_winner(row) for row in rows]
+            for row in rows:
+                self._history.markets.remember(row)
         return self._to_frame(kind, rows)
 
     def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:

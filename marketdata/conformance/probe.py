@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +16,7 @@ from marketdata.fetch.source import Source
 from marketdata.fetch.sources.interface import Interface, keys_of
 from marketdata.fetch.windows import Window
 from marketdata.points.columns import Data, Page, joined
-from marketdata.points.views import INTERFACE_VIEWS, View
+from marketdata.points.views import INTERFACE_VIEWS, VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_text
 from marketdata.vendors import widths_in
@@ -25,29 +27,27 @@ from marketdata.wire.models import LARGEST_LIMIT
 def verify(source: Source, market: str, rng: Range, fine: Any, coarse: Any) -> Verification:
     """Compare two resolutions, with two whole coarse buckets at least, and name the readings that explain them.
 
-    A view that the plan of the key does not allow decides nothing. The finer one is 1m by default, or the finest that
-    the plan allows.
+    A view that the source lacks, or that the plan of the key does not allow, decides nothing. The finer one is 1m by
+    default, or the finest that the plan allows.
     """
-    if not isinstance(source, Interface):
-        raise ConfigError(f"verify compares a service with the interface; {source.service.name} has one of its own.")
     near, far = BucketWidth.of(fine or "1m", "fine"), BucketWidth.of(coarse or "1h", "coarse")
     if near.micros >= far.micros:
         raise ConfigError(f"coarse={str(far)!r} must be coarser than fine={str(near)!r}.")
     whole = Range(-(-rng.start // far.micros) * far.micros, rng.end // far.micros * far.micros)
     if whole.end - whole.start < 2 * far.micros:
         raise ConfigError(f"{rng} has less than two whole buckets of {far}; give a longer range.")
-
-    def page(view: View, resolution: BucketWidth, limit: int, cursor: str | None = None) -> Page:
-        window = Window(view, "market", market, whole, resolution, limit)
-        params = {**window.params, "cursor": cursor}
-        return source.transport.read(window.segments, params, lambda answer: decode_page(view, answer.body))
+    pages = partial(raw_pages, source) if isinstance(source, Interface) else source.pages
 
     def columns(view: View, resolution: BucketWidth) -> Data:
-        pages = paginate(partial(page, view, resolution, LARGEST_LIMIT), keys_of, f"the {view} of {market}")
-        return joined([page.columns for page in pages])
+        window = Window(view, "market", market, whole, resolution, LARGEST_LIMIT)
+        return joined([page.columns for page in pages(window)]).between(*whole)
 
     compare, refused = dict[View, list[Pair]](), dict[str, str]()
     for view in INTERFACE_VIEWS:
+        compare[view] = []
+        if view not in source.service.views:
+            refused[view] = str(source.service.lacks(view))
+            continue
         try:
             try:
                 points = columns(view, near)
@@ -58,14 +58,46 @@ def verify(source: Source, market: str, rng: Range, fine: Any, coarse: Any) -> V
                 points = columns(view, near)
             compare[view] = list(pairs(whole, near, far, (points, columns(view, far))))
         except PlanError as error:
-            compare[view], refused[view] = [], error.detail
+            refused[view] = error.detail
     findings = compared(compare["prices"], compare["metrics"], compare["books"])
-    if compare["prices"]:
-        findings.append(find_limit(compare["prices"][0].near, partial(page, "prices", near)))
-    else:
-        findings.append(Finding("limit", None, "no prices in this range"))
-    table = service_table(source, market, whole)
+    findings.append(_limit(source, market, compare["prices"]))
+    table = service_table(source, market, whole) if isinstance(source, Interface) else venue_table(source)
     return Verification(market, whole, str(near), str(far), tuple(findings), table, refused)
+
+
+def raw_pages(source: Interface, window: Window) -> Iterator[Page]:
+    """The pages of a window as a service sends them: nothing is repaired."""
+    return paginate(partial(_raw_page, source, window), keys_of, window)
+
+
+def _raw_page(source: Interface, window: Window, cursor: str | None = None) -> Page:
+    params = {**window.params, "cursor": cursor}
+    return source.transport.read(window.segments, params, lambda answer: decode_page(window.view, answer.body))
+
+
+def _limit(source: Source, market: str, prices: list[Pair]) -> Finding:
+    """What the limit of a page counts."""
+    if not isinstance(source, Interface):
+        return Finding("limit", None, f"{source.service.name} has no such limit")
+    if not prices:
+        return Finding("limit", None, "no prices in this range")
+    window = Window("prices", "market", market, prices[0].rng, prices[0].fine)
+    return find_limit(prices[0].near, lambda limit: _raw_page(source, replace(window, limit=limit)))
+
+
+def venue_table(source: Source) -> ServiceTable:
+    """The table of a venue with an interface of its own, by what is known about it."""
+    service, rate = source.service, source.pacer.requests_per_minute
+    rows = {
+        "service": f"{service.name} at {source.base_url}",
+        "requests": f"{rate:,} a minute" if rate else "not told",
+        "resolutions": ", ".join(service.resolutions or ()),
+        "views": ", ".join(service.views),
+        "of the present alone": ", ".join(service.live) or "nothing",
+        "lacks": ", ".join(view for view in VIEWS if view not in service.views) or "nothing",
+        "filters": ", ".join(service.filters or ()) or "not told",
+    }
+    return ServiceTable(rows)
 
 
 def service_table(source: Interface, market: str, rng: Range) -> ServiceTable:

@@ -91,4 +91,5 @@ def _info(record: Any) -> MarketInfo:
         ids = tuple(str(token["id"]) for token in fields.get("tokens") or ())
     except (KeyError, TypeError):
         ids = ()
-    return MarketInfo(ids, first_time(fields, "start_date"), first_time(fields, "end_date"))
+    ends = [end for name in ("end_date", "closed_at") if (end := first_time(fields, name)) is not None]
+    return MarketInfo(ids, first_time(fields, "start_date"), max(ends, default=None))

@@ -6,8 +6,8 @@ A record may have further fields, which are kept as they came.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 from marketdata.points.columns import Token
 
@@ -105,6 +105,25 @@ KNOWN_AT_OPENING = frozenset(
     | {"exclusive", "negRisk", "neg_risk", "open_list", "negRiskAugmented", "neg_risk_augmented"}
 )
 
+
+def with_winner(market: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with ``resolved_token_id`` and ``resolved_token_label``, however its service names the winner.
+
+    Services name it by either field, by ``winner`` or ``winning_outcome`` (a label or an id), or by ``winner`` of each
+    token. They stay as they are where the record names no token, or two.
+    """
+    record = dict(market)
+    tokens = [token for token in record.get("tokens") or () if isinstance(token, Mapping)]
+    named = {record.get(name) for name in _WINNER_FIELDS if isinstance(record.get(name), str)}
+    if record.get("resolved_token_id") is not None:
+        named = {record["resolved_token_id"]}
+    won = [t for t in tokens if t.get("winner") is True or not named.isdisjoint((t.get("id"), t.get("label")))]
+    if len(won) == 1 and record.get("is_resolved") is not False:
+        record |= {"resolved_token_id": won[0].get("id"), "resolved_token_label": won[0].get("label")}
+    return record
+
+
+_WINNER_FIELDS = ("resolved_token_label", "winner", "winning_outcome")
 _POST_RESOLUTION_COLUMNS = {field.name for _, field in _ALL if field.leaks} | {
     "ends_at", "time_to_resolution", "exit", "move", "net", "net_low",
 }  # fmt: skip

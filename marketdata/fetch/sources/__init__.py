@@ -13,11 +13,7 @@ from marketdata.fetch.http.auth import KeyProvider, veiled
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.source import Source
 from marketdata.fetch.sources.interface import Interface
-from marketdata.vendors import VENDORS, default_address
-
-# Venues with a public interface of their own. Each is a module of this folder with HOSTS and `connect`.
-VENUES = ("polymarket", "kalshi")
-ADDRESSES = {vendor.short: vendor.base_url for vendor in VENDORS}
+from marketdata.vendors import ADDRESSES, VENUES, default_address
 
 
 def connect(
@@ -34,6 +30,7 @@ def connect(
         if api_key is not None:
             raise ConfigError(f"is refused: {service} takes no key.", argument="api_key")
         venue: Any = import_module(f"{__name__}.{service}")
+        hosts = hosts if hosts is not None else os.environ.get(f"MARKETDATA_{service.upper()}_URL") or None
         source: Source = venue.connect(_chosen(service, venue.HOSTS, hosts), allow_insecure=allow_insecure)
         return source
     if hosts is not None:

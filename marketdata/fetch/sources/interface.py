@@ -94,7 +94,7 @@ class Interface:
 
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:  # noqa: ARG002
         """The interface has no prints."""
-        raise ConfigError(f"{self.service.name} has no trades; it has {', '.join(self.service.views)}.")
+        raise self.service.lacks("trades")
 
     def now(self, view: View, tokens: Sequence[str]) -> Data:  # noqa: ARG002
         """The interface has the buckets of the present as any others."""
