@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import gallery
 import pytest
 
 import marketdata
+from marketdata.archive.coverage.intervals import CoverageState
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("[!_]*/*.md"))]
@@ -40,6 +42,48 @@ def test_code_of_a_page_fits_its_column() -> None:
         lines = (line.removeprefix(indent) for indent, block in fences for line in block.splitlines())
         wide += [(name(page), line) for line in lines if len(line) > 78]
     assert wide == []
+
+
+OWNERS: dict[str, Any] = {
+    "md": marketdata, "md.plot": marketdata.plot, "md.errors": marketdata.errors, "md.testing": marketdata.testing,
+    "client": marketdata.Client, "archive": marketdata.Archive, "Fees": marketdata.Fees, "df.md": marketdata.Accessor,
+    "books.md": marketdata.Accessor, "prices.md": marketdata.Accessor,
+}  # fmt: skip
+CALL = re.compile(
+    rf"(?<![\w.])({'|'.join(map(re.escape, sorted(OWNERS, key=len, reverse=True)))})\.(\w+)(\([^()\n]*\))?"
+)
+
+
+def test_names_and_arguments_of_pages_exist() -> None:
+    """What a page says of a client, an archive, a frame or the package is a name, and takes the arguments shown."""
+    wrong = []
+    for page in PAGES:
+        if page.name in ("interface.md", "CONTRIBUTING.md"):  # paths of the service, and names to come
+            continue
+        for owner, attribute, call in CALL.findall(page.read_text("utf-8")):
+            value = getattr(OWNERS[owner], attribute, None)
+            if value is None and attribute != "md":  # a link to a page
+                wrong.append((name(page), f"{owner}.{attribute}"))
+            elif call and callable(value):
+                takes = inspect.signature(value).parameters.values()
+                given = re.findall(r"(?<![\w.=\"'])(\w+)=(?!=)", call)
+                known = {one.name for one in takes} | {"title", "theme", "backend", "moments"}
+                if not any(one.kind is one.VAR_KEYWORD and owner != "md.plot" for one in takes):
+                    wrong += [(name(page), f"{owner}.{attribute}({one}=)") for one in given if one not in known]
+    assert wrong == []
+
+
+def test_pages_list_every_warning_and_every_state() -> None:
+    """The page of errors has each warning of the code, the glossary each state; no list names one twice."""
+    errors = (ROOT / "docs/guides/errors.md").read_text("utf-8")
+    warned = {one for one in dir(marketdata.errors) if one.endswith("Warning")} - {"MarketDataWarning"}
+    assert set(re.findall(r"(?m)^\| `(\w+Warning)`", errors)) == warned
+    glossary = (ROOT / "docs/glossary.md").read_text("utf-8")
+    states = {state.value for state in CoverageState}
+    assert states <= set(re.findall(r"(?m)^(\w+)$", glossary))
+    for page in (ROOT / "docs/reference").glob("*.md"):
+        listed = re.findall(r"(?m)^   (\w+(?:\.\w+)*)$", page.read_text("utf-8"))
+        assert len(listed) == len(set(listed)), page
 
 
 def test_files_that_a_page_names_exist() -> None:
