@@ -21,6 +21,7 @@
       ContractError             an answer off the interface
         PaginationStalledError  the cursor does not advance
       NotTidyError              a frame without the columns a rule needs
+        GridError               times of no buckets of the width; also a ConfigError
       ArchiveError
         NotArchivedError        the archive does not have it: range
         ArchiveCorruptError     stored bytes are not what was written
@@ -28,7 +29,7 @@
         ArchiveFullError        no space, or no right, to write
     MarketDataWarning
       UnweightedMeanWarning     means of unknown weight were averaged again
-      CoarseGridWarning         all times look like buckets wider than those named
+      CoarseGridWarning         all times look like buckets wider than those named, but it may be chance
       LeftOutWarning            columns that cannot be averaged were left out
       ServiceOddityWarning      the data looks odd
       EmptyRangeWarning         the range lies before or after the life of the market
@@ -226,6 +227,10 @@ class NotTidyError(MarketDataError, ValueError):
         )
         error.missing = tuple(names)
         return error
+
+
+class GridError(ConfigError, NotTidyError):
+    """The times of rows are of no buckets of the width that they are said to have; ``argument`` is the one to give."""
 
 
 class ArchiveError(MarketDataError):

@@ -20,6 +20,7 @@ from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
 from marketdata.points.scores import Sampling
+from marketdata.resolution import Width
 from marketdata.tidy.forward import Duration, forward_returns
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
@@ -61,7 +62,7 @@ def study(
     fees: Any = None,
     outcomes: Any = None,
     tolerance: Duration | None = None,
-    width: str = "1m",
+    width: Width | None = None,
     cluster: str = "market_id",
     interval: float | None = 0.95,
     resamples: int = 1000,

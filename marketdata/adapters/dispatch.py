@@ -16,8 +16,10 @@ import polars as pl
 from marketdata.adapters import engines, frames, partitions
 from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.adapters.polars import ArrowFrame, PolarsFrame, table_of
+from marketdata.adapters.widths import carried_width, with_width
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Ints
+from marketdata.points.grids import RowWidth
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
 
 F = TypeVar("F")
@@ -43,6 +45,7 @@ def run(
     reduce: Callable[[Frame], Native] | None = None,
     finish: Callable[[Frame], Native] | None = None,
     on_times: Callable[[Ints], object] | None = None,
+    width: RowWidth | None = None,
 ) -> F:
     """Call a function of a `Frame` for a native frame of any kind, and give its result as that kind; lazy stays lazy.
 
@@ -53,16 +56,21 @@ def run(
     ``reduce`` shortens any part of the rows without changing the result. So a lazy frame larger than memory streams
     through it, and ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, the
     function gets all rows. ``on_times`` sees the times of a frame in memory first, for warnings that all rows decide.
+    A ``width`` is checked on all times of a frame of any kind. The result carries the width that the frame carries.
     """
     kinds = tuple(kinds)
     if is_in_memory(frame):
         opened = in_memory(frame, kinds)
-        if on_times is not None:
-            on_times(*opened.read("ts"))
-        return function(opened)  # type: ignore[no-any-return]
+        for check in (on_times, None if width is None else width.check):
+            if check is not None:
+                check(*opened.read("ts"))
+        return _with_width_of(frame, function(opened))  # type: ignore[no-any-return]
     refuse_narwhals(frame)
-    again: Callable[[Native], Native] = partial(run, function=function, kinds=kinds)
+    again: Callable[..., Native] = partial(run, function=function, kinds=kinds)
     names = names_of(frame)
+    if width is not None and not is_lazy(frame):
+        kind_of(names, kinds)
+        width.check(in_memory(distinct_rows(frame, ["ts"])).read("ts")[0])
     keys, all_rows = _KEYS.get(partition_by, ()), partition_by == "all"
     if is_dask(frame):
         if partition_by == "snapshot" and kind_of(names, kinds) == "nested":
@@ -73,11 +81,13 @@ def run(
     if not isinstance(frame, pl.LazyFrame):
         return engines.apply(engines.selected(frame, columns), again, keys, all_rows=all_rows)  # type: ignore[no-any-return]
     query = frame.select(columns)
+    if width is not None:  # all rows at once, as all times decide
+        return _with_width_of(frame, in_query(query, partial(again, width=width)))  # type: ignore[no-any-return]
     if kind == "nested" and partition_by in ("row", "snapshot"):
         parts = in_query(query, again, streamable=True)
-        return parts if partition_by == "row" else in_query(parts, _put_in_order)  # type: ignore[return-value]
+        return _with_width_of(frame, parts if partition_by == "row" else in_query(parts, _put_in_order))  # type: ignore[no-any-return]
     if reduce is None:
-        return in_query(query, again)  # type: ignore[return-value]
+        return _with_width_of(frame, in_query(query, again))  # type: ignore[no-any-return]
 
     def finished(parts: pl.DataFrame) -> pl.DataFrame:
         try:
@@ -86,7 +96,13 @@ def run(
             return again(query.collect())  # type: ignore[no-any-return]
 
     parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
-    return in_query(parts, finished)  # type: ignore[return-value]
+    return _with_width_of(frame, in_query(parts, finished))  # type: ignore[no-any-return]
+
+
+def _with_width_of(frame: Native, result: Native) -> Native:
+    """The result, which carries the width of the frame that it was made from."""
+    carried = carried_width(frame)
+    return result if carried is None else with_width(result, carried)
 
 
 def at_once(frame: F, function: Callable[[Native], Native]) -> F:

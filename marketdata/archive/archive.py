@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
 
+from marketdata.adapters.widths import with_width
 from marketdata.archive import imports, ingest, listings, maintenance, query, scan, sql
 from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
 from marketdata.archive.query import Missing, checked_views
@@ -606,7 +607,7 @@ class Archive(Generic[Frame]):
         wanted = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
         if engine in ("polars", "arrow", "duckdb"):
             lazy: Any = {"polars": scan.lazy, "arrow": scan.to_arrow, "duckdb": sql.relation}[engine]
-            return lazy(wanted)
+            return with_width(lazy(wanted), wanted.width)
         every = ids if ids is not None else [str(record["id"]) for record in store.catalog["markets"].records()]
         parts = scan.by_market(wanted, every)
         return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
@@ -849,7 +850,7 @@ class Archive(Generic[Frame]):
             records = store.records(view, ids, version)
             ranges = query.covered_ranges(view, records, ids, start, end, missing)
         points = query_of(store, view, ranges, ranges, width, levels=levels, version=version).columns()
-        return cast("Frame", to_frame(points, self._frame))
+        return cast("Frame", to_frame(points, self._frame, width=width))
 
     def _market_ids(self, market: Markets | None) -> dict[str, str] | None:
         """Ids of markets, each with the name that was given; None for all."""

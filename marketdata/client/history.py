@@ -94,7 +94,9 @@ class History:
                 is_later = every.ts >= target.floor(until)
                 batches.extend([every.take(np.flatnonzero(is_later))] if is_later.any() else [])
                 every = every.take(np.flatnonzero(~is_later))
-            return carry(to_frame(every if target is None else resample_columns(every, target), frame), fetch.report)
+            every = every if target is None else resample_columns(every, target)
+            width = windows[0].resolution if target is None else target
+            return carry(to_frame(every, frame, width=width), fetch.report)
 
         fetch = self.fetch(windows, in_order=not is_whole, buffer=None if is_whole else 64)
         look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
@@ -185,6 +187,7 @@ def read_pages(view: View, pages: Sequence[bytes], frame: FrameKind = "pandas") 
                 f"pages[{k}] is a {type(page).__name__}; each page is a body as bytes, as it was sent."
             )
     kind = frame_kind(frame)
-    columns = decode_pages(view, bodies)[0]
+    columns, resolution, _ = decode_pages(view, bodies)
     hint = "; pages of one resolution and one state of the service belong together"
-    return to_frame(deduplicate(columns, hint=hint).columns, kind)
+    width = BucketWidth.of(resolution) if resolution else None
+    return to_frame(deduplicate(columns, hint=hint).columns, kind, width=width)

@@ -8,7 +8,7 @@ import numpy as np
 
 from marketdata.points.arguments import whole
 from marketdata.points.columns import Books, Ints, Series, Token
-from marketdata.resolution import Resolution
+from marketdata.resolution import BucketWidth, Resolution
 from marketdata.tidy import records
 from marketdata.tidy.frames import FrameKind, to_frame
 from marketdata.times import to_micros, to_text
@@ -76,7 +76,7 @@ def books(
     size = np.broadcast_to(sizes, price.shape).ravel()
     counts = np.full(2 * len(tokens) * buckets, levels, np.int64)
     books = Books.of_levels(*_grid(tokens, buckets, resolution), counts, price.ravel(), size)
-    return to_frame(books, frame)
+    return to_frame(books, frame, width=BucketWidth.of(resolution))
 
 
 def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
@@ -85,7 +85,8 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
     One row per token and bucket: ``ts market_id token_id token_label price``.
     """
     tokens, mids = _tokens(markets), _mids(markets, buckets)
-    return to_frame(Series(*_grid(tokens, buckets, resolution), {"price": mids.ravel() / 100}), frame)
+    prices = Series(*_grid(tokens, buckets, resolution), {"price": mids.ravel() / 100})
+    return to_frame(prices, frame, width=BucketWidth.of(resolution))
 
 
 def quotes(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
@@ -107,7 +108,8 @@ def metrics(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, 
     market_tokens = tuple(Token(token.market_id) for token in _tokens(markets)[::2])
     volume = 100.0 + 10.0 * np.tile(_moves(buckets), markets)
     values = {"volume": volume, "liquidity": np.full(len(volume), 1000.0), "spread": np.full(len(volume), 0.02)}
-    return to_frame(Series(*_grid(market_tokens, buckets, resolution), values), frame)
+    metrics = Series(*_grid(market_tokens, buckets, resolution), values)
+    return to_frame(metrics, frame, width=BucketWidth.of(resolution))
 
 
 def markets(frame: FrameKind = "pandas", *, markets: int = 1) -> Any:

@@ -14,6 +14,7 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import (
     F,
     collected,
+    distinct_rows,
     in_memory,
     in_query,
     is_dask,
@@ -26,26 +27,28 @@ from marketdata.adapters.dispatch import (
 )
 from marketdata.adapters.engines import apply, apply_to_both, in_order_of, is_engine
 from marketdata.adapters.frame import Column, Frame, Native, Passed
+from marketdata.adapters.widths import carried_width, width_of, with_width
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import order
 from marketdata.points.arguments import text, texts, with_flags
 from marketdata.points.asof import latest
 from marketdata.points.columns import Ints
+from marketdata.points.grids import RowWidth
 from marketdata.points.records import TOKEN_LISTS, label_leaking
 from marketdata.points.schema import ID_COLUMNS, check_names, require
-from marketdata.resolution import BucketWidth, Width
-from marketdata.tidy.grids import check_width
+from marketdata.resolution import Width
 from marketdata.times import to_duration
 
 KNOWN = "available_at"
+_CHOSEN = "If they are some of the rows of narrower buckets, say when each was known in a column available_at."
 
 
-def available_at(frame: F, width: Width) -> F:
+def available_at(frame: F, width: Width | None = None) -> F:
     """Add when each row was known at the earliest: the end of its bucket.
 
     ``ts`` is the start of a bucket, and the row covers what happened until its end. Using it at ``ts`` looks ahead.
     Returns the tidy frame, rows as they were, with the column ``available_at`` [UTC] = ``ts`` + ``width``, the bucket
-    width of the rows. CoarseGridWarning if all times look like wider buckets.
+    width of the rows, by default the one that the frame carries. GridError if the times are of no such buckets.
 
     Examples
     --------
@@ -53,13 +56,12 @@ def available_at(frame: F, width: Width) -> F:
     >>> md.available_at(prices, "1h")["available_at"][0].isoformat()
     '2026-01-01T01:00:00+00:00'
     """
-    bucket = BucketWidth.of(width, "width")
+    rows = width_of(read(frame), width)
 
     def with_end(part: Frame) -> Native:
-        return frames.with_columns(part, {KNOWN: frames.times(part.times("ts") + bucket.micros)})
+        return frames.with_columns(part, {KNOWN: frames.times(part.times("ts") + rows.micros)})
 
-    on_times = partial(check_width, width=bucket)
-    return run(frame, with_end, ["books", "series"], partition_by="row", keep_extra=True, on_times=on_times)
+    return run(frame, with_end, ["books", "series"], partition_by="row", keep_extra=True, width=rows)
 
 
 @with_flags("allow_exact_matches")
@@ -88,8 +90,7 @@ def asof_join(
         Columns to match; by default the ids that both frames have. ``()`` matches by time alone, for data about no
         market such as an index, the weather or polls.
     width : str or timedelta, optional
-        Bucket width of ``right``, if it has no column ``available_at``. CoarseGridWarning if its times look like wider
-        buckets.
+        Bucket width of ``right``, if it has no column ``available_at``; by default the one that it carries.
     tolerance : str or timedelta, optional
         Greatest age of a match, ``on`` - ``available_at``: "30m", "2h", "1d".
     allow_exact_matches : bool
@@ -113,6 +114,8 @@ def asof_join(
         ``right`` has two different rows of one id and time.
     ConfigError
         ``right`` has market records with label-leaking columns.
+    GridError
+        The times of ``right`` are of no buckets of ``width``.
 
     Examples
     --------
@@ -125,7 +128,7 @@ def asof_join(
     how = _Join(
         text("on", on, "the name of a column"),
         None if by is None else tuple(texts("by", by, "the name of a column")),
-        None if width is None else BucketWidth.of(width, "width"),
+        None if KNOWN in names_of(right) else width_of(right, width, what="right", otherwise=_CHOSEN),
         None if tolerance is None else to_duration(tolerance, "tolerance"),
         allow_exact_matches,
         text("suffix", suffix, "what is added to a name"),
@@ -137,15 +140,16 @@ def asof_join(
             f"left is {kind_name(left)}, right is {kind_name(right)}; a join takes two frames of one kind."
         )
     if is_lazy(left):
-        return in_query(left, partial(_join, how=how), right)  # type: ignore[arg-type, return-value]
-    join = _join_in_engine if is_engine(left) else _join
-    return join(left, right, how=how)  # type: ignore[no-any-return]
+        out = in_query(left, partial(_checked_join, how=how), right)  # type: ignore[arg-type]
+    else:
+        out = (_join_in_engine if is_engine(left) else _checked_join)(left, right, how=how)
+    return with_width(out, carried_width(left))  # type: ignore[no-any-return]
 
 
 class _Join(NamedTuple):
     on: str
     by: tuple[str, ...] | None
-    width: BucketWidth | None
+    width: RowWidth | None
     tolerance: int | None
     exact: bool
     suffix: str
@@ -158,6 +162,8 @@ def _join_in_engine(left: Native, right: Native, how: _Join) -> Native:
         out = apply_to_both(left, right, partial(_join, how=how), keys)
     else:
         out = apply(left, partial(_join, right=collected(right), how=how), ids)
+    if how.width is not None:
+        how.width.check(in_memory(distinct_rows(right, ["ts"])).times("ts"))
     return out if ids and {*keys} <= {*ids} else in_order_of(out, [*ids, how.on])
 
 
@@ -177,12 +183,6 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
             f"right has market records with the label-leaking columns {', '.join(map(repr, later))}; pass "
             "md.without_answers(records) with available_at, or select the ids, available_at and the columns you need."
         )
-    if KNOWN not in others and how.width is None:
-        raise ConfigError(
-            "width is missing: the bucket width of right determines when its rows are known; or add it with "
-            "md.available_at(right, width). Rows that are no buckets, such as polls, are known at their own "
-            "time: rename their ts to available_at."
-        )
     return keys
 
 
@@ -200,15 +200,22 @@ def _added(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str
     return dict(zip(names, added, strict=True))
 
 
+def _checked_join(left: Native, right: Native, how: _Join) -> Native:
+    """Join two frames in memory, whose times are all there."""
+    known_rows = in_memory(right)
+    if how.width is not None and "ts" in known_rows.names:
+        how.width.check(known_rows.times("ts"))
+    return _join(left, right, how)
+
+
 def _join(left: Native, right: Native, how: _Join) -> Native:
-    """Join two frames in memory."""
+    """Join frames in memory, of whole tokens."""
     rows, known_rows = in_memory(left), in_memory(right)
     with missing_in_index_named(rows), missing_in_index_named(known_rows):
         keys = _keys(rows.names, known_rows.names, how)
     if how.width is not None and KNOWN not in known_rows.names:
-        ts = known_rows.times("ts")
-        check_width(ts, how.width)
-        known_rows = in_memory(frames.with_columns(known_rows, {KNOWN: frames.times(ts + how.width.micros)}))
+        ends = frames.times(known_rows.times("ts") + how.width.micros)
+        known_rows = in_memory(frames.with_columns(known_rows, {KNOWN: ends}))
     rows.check_numbers()
     known_rows.check_numbers()
     key, known_key = _codes(rows, known_rows, keys)
@@ -243,12 +250,12 @@ def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints
     return out[0], out[1]
 
 
-def gaps(frame: F, width: Width) -> F:
+def gaps(frame: F, width: Width | None = None) -> F:
     """Ranges of missing buckets between the first and the last row of each token.
 
     One row per gap of a token (market): ids and ``start end missing``, the half-open range [start, end) [UTC] and its
-    number of buckets. A row off the grid counts for the bucket that contains it. CoarseGridWarning if all times look
-    like buckets wider than ``width``.
+    number of buckets. A row off the grid counts for the bucket that contains it. ``width`` is by default the one that
+    the frame carries. GridError if all times are of wider buckets.
 
     Examples
     --------
@@ -256,19 +263,19 @@ def gaps(frame: F, width: Width) -> F:
     >>> gaps["missing"].to_list()
     [2]
     """
-    bucket = BucketWidth.of(width, "width")
+    buckets = width_of(read(frame), width)
 
     def missing(part: Frame) -> Native:
         rows = frames.rows(part)
-        ts = bucket.floor(rows.ts)
+        ts = buckets.width.floor(rows.ts)
         step = np.diff(ts, prepend=ts[:1])
         step[rows.starts] = 0
-        at = np.flatnonzero(step > bucket.micros)
+        at = np.flatnonzero(step > buckets.micros)
         values: dict[str, Column] = {
-            "start": frames.times(ts[at - 1] + bucket.micros),
+            "start": frames.times(ts[at - 1] + buckets.micros),
             "end": frames.times(ts[at]),
-            "missing": step[at] // bucket.micros - 1,
+            "missing": step[at] // buckets.micros - 1,
         }
         return frames.to_frame(part, rows.take(at), values, [*part.ids, *values])
 
-    return run(frame, missing, ["books", "series"], on_times=partial(check_width, width=bucket))
+    return run(frame, missing, ["books", "series"], on_times=buckets.check_coarser)

@@ -11,14 +11,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.adapters.dispatch import read
 from marketdata.adapters.frame import Native
+from marketdata.adapters.widths import width_of
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import choice, whole
 from marketdata.points.columns import Books, Data, Floats, Token
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import to_columns
-from marketdata.tidy.grids import check_starts
 from marketdata.times import to_datetime
 
 _DEPTH10 = 10
@@ -31,8 +32,8 @@ class Book(NamedTuple):
     asks: NDArray[np.float64]
 
 
-# Time, rank of the stream, view, token, data. The rank decides between equal times.
-Entry = tuple[int, int, View, Token, Any]
+# Time when it was known, rank of the stream, ts, view, token, data. The rank decides between equal times.
+Entry = tuple[int, int, int, View, Token, Any]
 Source = Native | Iterable[Native]
 Level = tuple[str, ...]
 
@@ -49,7 +50,9 @@ class ReplayEvent(NamedTuple):
     data: Any
 
 
-def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, width: Width) -> Iterator[ReplayEvent]:
+def replay(
+    *, books: Any = None, prices: Any = None, metrics: Any = None, width: Width | None = None
+) -> Iterator[ReplayEvent]:
     """Everything that became known, in that order, over all markets and tokens.
 
     Parameters
@@ -57,8 +60,8 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, width:
     books, prices, metrics
         Tidy frames of any kind. Or iterables of them in time order, as from `Client.iter_books`, of which one frame at
         a time is in memory.
-    width : str or timedelta
-        Bucket width of the frames.
+    width : str or timedelta, optional
+        Bucket width of all frames; by default the one that each carries.
 
     Yields
     ------
@@ -73,6 +76,8 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, width:
     ------
     NotTidyError
         Frames of an iterable go back in time or share a snapshot.
+    GridError
+        The times of a frame are of no buckets of ``width``.
 
     Examples
     --------
@@ -86,26 +91,26 @@ def replay(*, books: Any = None, prices: Any = None, metrics: Any = None, width:
     ... )
     ('books', 60, [[0.39, 100.0], [0.38, 200.0]])
     """
-    bucket = BucketWidth.of(width, "width")
     given: list[tuple[View, Source]] = [("books", books), ("prices", prices), ("metrics", metrics)]
-    streams = [_stream(rank, view, source, bucket) for rank, (view, source) in enumerate(given) if source is not None]
+    common = None if width is None else BucketWidth.of(width, "width")
+    streams = [_stream(rank, view, source, common) for rank, (view, source) in enumerate(given) if source is not None]
     if not streams:
         raise ConfigError("Nothing is given; allowed are books=, prices= and metrics=.")
     return (
-        ReplayEvent(to_datetime(ts + bucket.micros), to_datetime(ts), view, *token, data)
-        for ts, _, view, token, data in heapq.merge(*streams, key=lambda item: item[:2])
+        ReplayEvent(to_datetime(known), to_datetime(ts), view, *token, data)
+        for known, _, ts, view, token, data in heapq.merge(*streams, key=lambda item: item[:2])
     )
 
 
-def _stream(rank: int, view: View, source: Source, width: BucketWidth) -> Iterator[Entry]:
+def _stream(rank: int, view: View, source: Source, width: BucketWidth | None) -> Iterator[Entry]:
     last, seen = None, set[Token]()
     for frame in source if isinstance(source, Iterator | list | tuple) else [source]:
-        columns = to_columns(view, frame)
-        check_starts(columns.ts, width)
+        rows, columns = width_of(read(frame), width, what=view), to_columns(view, frame)
+        rows.check(columns.ts)
         order = np.argsort(columns.ts, kind="stable")
         if len(order) and last is not None and columns.ts[order[0]] < last:
             raise NotTidyError(f"The frames of {view} go back in time; give them in the order of ts.")
-        read = _reader(view, columns)
+        data = _reader(view, columns)
         for i in order.tolist():
             ts, token = int(columns.ts[i]), columns.tokens[columns.token[i]]
             if ts != last:
@@ -116,7 +121,7 @@ def _stream(rank: int, view: View, source: Source, width: BucketWidth) -> Iterat
                     "two times."
                 )
             seen.add(token)
-            yield ts, rank, view, token, read(i)
+            yield ts + rows.micros, rank, ts, view, token, data(i)
 
 
 def _reader(view: View, columns: Data) -> Callable[[int], Any]:
@@ -132,7 +137,7 @@ def _reader(view: View, columns: Data) -> Callable[[int], Any]:
 
 
 def to_nautilus(
-    frame: Any, instrument: Any, width: Width, *, kind: Literal["quotes", "depth"] = "quotes"
+    frame: Any, instrument: Any, width: Width | None = None, *, kind: Literal["quotes", "depth"] = "quotes"
 ) -> Iterator[dict[str, Any]]:
     """Quotes or books of one token for nautilus_trader (1.221), as its ``from_dict`` takes them.
 
@@ -148,8 +153,8 @@ def to_nautilus(
     frame : tidy books of one token, of any kind
     instrument : instrument of nautilus_trader
         Its ``id``, ``price_precision`` and ``size_precision`` are read.
-    width : str
-        Bucket width of the books.
+    width : str or timedelta, optional
+        Bucket width of the books; by default the one that they carry.
 
     Raises
     ------
@@ -166,10 +171,9 @@ def to_nautilus(
     ('0.39', '0.41', '100')
     """
     choice("kind", kind, ("quotes", "depth"))
-    bucket = BucketWidth.of(width, "width")
-    books = to_columns("books", frame)
+    rows, books = width_of(read(frame), width, what="the books"), to_columns("books", frame)
     assert isinstance(books, Books)
-    check_starts(books.ts, bucket)
+    rows.check(books.ts)
     if len(books.tokens) > 1:
         raise ConfigError("The frame has several tokens, an instrument is one; filter by token_id first.")
     # Texts of price and size, because nautilus_trader reads texts exactly; the last are those of a missing level.
@@ -180,7 +184,7 @@ def to_nautilus(
 
     def record(i: int) -> dict[str, Any]:
         bids, asks = levels[ends[2 * i] : ends[2 * i + 1]], levels[ends[2 * i + 1] : ends[2 * i + 2]]
-        at = int(books.ts[i] + bucket.micros) * 1000
+        at = int(books.ts[i] + rows.micros) * 1000
         values = _depth(bids, asks, no_level) if kind == "depth" else _quote(*bids[0], *asks[0])
         return {"instrument_id": str(instrument.id), **values, "ts_event": at, "ts_init": at}
 

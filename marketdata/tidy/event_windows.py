@@ -7,13 +7,15 @@ from functools import partial
 from typing import Any
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, run, series_of
+from marketdata.adapters.dispatch import F, read, run, series_of
 from marketdata.adapters.frame import Column, Frame, Native, Passed
 from marketdata.adapters.polars import made
+from marketdata.adapters.widths import width_of
 from marketdata.errors import ConfigError
 from marketdata.points import asof as rules
+from marketdata.points.grids import RowWidth
 from marketdata.points.schema import ID_COLUMNS, require
-from marketdata.resolution import BucketWidth, Width
+from marketdata.resolution import Width
 from marketdata.times import SECOND, to_duration
 
 
@@ -48,13 +50,13 @@ def around(
     [(-60.0, 0.41, 'forecast'), (0.0, 0.43, 'forecast'), (60.0, 0.42, 'forecast')]
     """
     reach = to_duration(before, "before"), to_duration(after, "after")
-    bucket = None if width is None else BucketWidth.of(width, "width")
+    rows = None if width is None else width_of(read(frame), width)
     table = series_of(moments, "A frame of moments", ["ts"])
-    windows = partial(_windows, moments=table, reach=reach, width=bucket)
-    return run(frame, windows, ("books", "series"), partition_by="token", keep_extra=True)
+    windows = partial(_windows, moments=table, reach=reach, width=rows)
+    return run(frame, windows, ("books", "series"), partition_by="token", keep_extra=True, width=rows)
 
 
-def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: BucketWidth | None) -> Native:
+def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: RowWidth | None) -> Native:
     keys = [c for c in ID_COLUMNS[:2] if c in moments.names]
     further = [c for c in moments.names if c not in (*ID_COLUMNS, "ts")]
     twice = sorted({*further, "moment", "offset"} & set(frame.names))

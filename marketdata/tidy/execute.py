@@ -5,23 +5,25 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import in_memory, series_of
+from marketdata.adapters.dispatch import in_memory, read, series_of
 from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.adapters.widths import width_of
 from marketdata.errors import NoBookWarning, NotTidyError, warn
 from marketdata.points import fills as rules
 from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
+from marketdata.points.grids import RowWidth
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
 from marketdata.resolution import BucketWidth, Width
-from marketdata.tidy.grids import check_starts, off_grid, refuse_off_grid
 from marketdata.tidy.outcomes import Key, Payoffs
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
@@ -52,7 +54,7 @@ class Account(NamedTuple):
 def execute(
     orders: Any,
     books: Any,
-    width: Width,
+    width: Width | None = None,
     *,
     fees: Any,
     outcomes: Any = None,
@@ -80,8 +82,8 @@ def execute(
           0.07.
     books
         Tidy books of any kind of frame; lazy ones are computed.
-    width : str or timedelta
-        Bucket width of orders and books, such as "1m".
+    width : str or timedelta, optional
+        Bucket width of orders and books, such as "1m"; by default the one that the books carry.
     fees : Fees, float or function
         What a taker pays, see `Fees`; 0 says that there are none.
     outcomes : frame or mapping, optional
@@ -122,7 +124,9 @@ def execute(
     Raises
     ------
     NotTidyError
-        A ``ts`` is off the grid, or a limit is outside of 0 to 1.
+        A limit is outside of 0 to 1.
+    GridError
+        The times of books or orders are of no buckets of the width.
     ConfigError
         The fee of a market is not known.
 
@@ -144,7 +148,8 @@ def execute(
     >>> done.markets["profit"].to_list()
     [86.37]
     """
-    bucket = BucketWidth.of(width, "width")
+    buckets = width_of(read(books), width, what="books")
+    bucket = buckets.width
     delay = whole("latency", latency, 0, _MOST_BUCKETS) * bucket.micros
     patience = whole("exit_tolerance", exit_tolerance, 0, _MOST_BUCKETS) * bucket.micros
     hold = None if exit_after is None else whole("exit_after", exit_after, 1, _MOST_BUCKETS) * bucket.micros
@@ -155,13 +160,8 @@ def execute(
     given = _orders(orders, delay)
     # An order is filled from the book of exactly its bucket.
     signals = np.array([order.signal_ts for of_token in given.values() for order in of_token], np.int64)
-    for name, times in (("books", snapshots.ts), ("orders", signals)):
-        off = off_grid(times, bucket)
-        if len(off):
-            raise NotTidyError(
-                f"ts of the {name} is {to_text(int(off[0]))} ({len(off)} rows are so), which is not the start of a "
-                f"bucket of {bucket}. md.resample(books, '{bucket}') puts books on it; orders have the ts of a book."
-            )
+    buckets.check(snapshots.ts)
+    replace(buckets, what="orders").check_starts(signals)
     resolved = Payoffs({} if outcomes is None else outcomes, snapshots.tokens)
     place = {token[:2]: (i, i + 1) for i, token in enumerate(snapshots.tokens)}
     ledgers = []
@@ -259,7 +259,7 @@ def _frames(ledgers: Sequence[Ledger], fills: Sequence[Fill], resolved: Payoffs,
 def account(
     fills: Any,
     prices: Any,
-    width: Width,
+    width: Width | None = None,
     *,
     outcomes: Any = None,
     cash: float = 0.0,
@@ -279,8 +279,8 @@ def account(
         and notional of a sale are positive.
     prices
         Tidy books, bbo or prices of any kind.
-    width : str or timedelta
-        Bucket width of fills and prices, such as "1m".
+    width : str or timedelta, optional
+        Bucket width of fills and prices, such as "1m"; by default the one that ``prices`` carries.
     outcomes : frame or mapping, optional
         What tokens pay, and when, as for `brier`; a mapping does not say when.
     cash : float
@@ -327,13 +327,13 @@ def account(
     >>> total.select("cash", "value", "sale", pl.col("profit").round(2)).rows()
     [(100.0, 0.0, 0.0, 0.0), (58.0, 41.0, 40.0, -1.0), (58.0, 43.0, 42.0, 1.0)]
     """
-    bucket, start = BucketWidth.of(width, "width"), number("cash", cash, least=-np.inf)
+    rows, start = width_of(read(prices), width, what="prices"), number("cash", cash, least=-np.inf)
     table = in_memory(prices, ("nested", "books", "bbo", "prices"))
     quotes = _quotes(table, None if fees is None else schedule(fees))
     times = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.ts for one in quotes.values())]))
-    check_starts(times, bucket)
+    rows.check(times)
     resolved = Payoffs({} if outcomes is None else outcomes, [(*token, None) for token in quotes])
-    tokens = _tokens(fills, quotes, resolved, bucket)
+    tokens = _tokens(fills, quotes, resolved, replace(rows, what="fills"))
     ends = [token.settled_at for token in tokens.values() if token.settled_at is not None]
     times = np.unique(np.concatenate([times, *(token.ts for token in tokens.values()), np.array(ends, np.int64)]))
     amounts = {
@@ -362,13 +362,11 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
     return out
 
 
-def _tokens(
-    fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, width: BucketWidth
-) -> dict[Key, rules.Holding]:
+def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: RowWidth) -> dict[Key, rules.Holding]:
     """The fills of each token, and when it pays what."""
     table = series_of(fills, "A frame of fills", _FILL_COLUMNS)
     ts, (shares, notional, fee) = table.times("ts"), (table.numbers(c) for c in ("shares", "notional", "fee"))
-    refuse_off_grid(ts, width, "give the bucket width of the fills")
+    rows.check_starts(ts)
     buys = sides_of(table, "fills") == "buy"
     for name, values, least in (("shares", shares, 0.0), ("notional", notional, 0.0), ("fee", fee, -np.inf)):
         # An order that was not filled has no shares, and need not say what they cost.
@@ -379,14 +377,14 @@ def _tokens(
         if shares[row]:
             rows_of_token[key].append(row)
     out: dict[Key, rules.Holding] = {}
-    for key, rows in sorted(rows_of_token.items()):
-        at = np.array(rows)[np.argsort(ts[rows], kind="stable")]
+    for key, numbers in sorted(rows_of_token.items()):
+        at = np.array(numbers)[np.argsort(ts[numbers], kind="stable")]
         sign = np.where(buys[at], 1.0, -1.0)
         moved, money = sign * shares[at], -sign * notional[at] - fee[at]
         if (np.cumsum(moved) < -TOLERANCE * np.cumsum(np.abs(moved))).any():
             raise NotTidyError(f"The fills sell more of token {key[1]!r} of market {key[0]!r} than they bought.")
         payoff, resolved_at = resolved.payoff.get(key), resolved.resolved_at.get(key[0])
-        end = None if payoff is None or resolved_at is None else int(width.floor(resolved_at))
+        end = None if payoff is None or resolved_at is None else int(rows.width.floor(resolved_at))
         if end is not None and ts[at[-1]] > end:
             raise NotTidyError(
                 f"Token {key[1]!r} of market {key[0]!r} has a fill at {to_text(int(ts[at[-1]]))}, after its market "

@@ -12,14 +12,14 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, read, run
 from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.adapters.widths import width_of
 from marketdata.errors import ConfigError
 from marketdata.points import forward as rules
 from marketdata.points.arguments import choice, number
 from marketdata.points.columns import Columns
 from marketdata.points.fees import schedule
 from marketdata.points.schema import refuse_cents
-from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import check_width
+from marketdata.resolution import Width
 from marketdata.tidy.measures import KINDS
 from marketdata.tidy.outcomes import Payoffs, for_tokens
 from marketdata.times import to_duration
@@ -41,7 +41,7 @@ def forward_returns(
     fees: Any = None,
     outcomes: Any = None,
     tolerance: Duration | None = None,
-    width: str = "1m",
+    width: Width | None = None,
 ) -> F:
     """The return of a taker who buys (or sells) after each snapshot and trades back one horizon later.
 
@@ -67,8 +67,8 @@ def forward_returns(
         What tokens pay, and when, as for `brier`. Without it nothing is settled; a mapping does not say when.
     tolerance : str or timedelta, optional
         How much later than the horizon the book of an exit may be; by default not at all.
-    width : str
-        Bucket width of the books. CoarseGridWarning if their times look like wider buckets.
+    width : str or timedelta, optional
+        Bucket width of the books; by default the one that they carry.
 
     Returns
     -------
@@ -90,6 +90,11 @@ def forward_returns(
           - "no_exit_book": there is no book within ``tolerance``. ``exit`` and ``net`` are null.
           - "no_exit_bid" (of a seller "no_exit_ask"): the book has too few shares. ``exit`` and ``net`` are null.
 
+    Raises
+    ------
+    GridError
+        The times of the books are of no buckets of ``width``.
+
     Examples
     --------
     >>> books = md.testing.books("polars", buckets=4)
@@ -98,11 +103,11 @@ def forward_returns(
     (0.42, 0.42, 0.0, 'exit')
     """
     books = read(books)
-    bucket = BucketWidth.of(width, "width")
+    buckets = width_of(books, width, what="the books")
     micros = _horizons(horizons)
     choice("side", side, STATUSES)
     shares = None if size is None else number("size", size)
-    delay = bucket.micros if latency is None else to_duration(latency, "latency")
+    delay = buckets.micros if latency is None else to_duration(latency, "latency")
     patience = 0 if tolerance is None else to_duration(tolerance, "tolerance")
     fee_schedule = None if fees is None else schedule(fees)
     payoffs = partial(Payoffs, {}) if outcomes is None else for_tokens(books, partial(Payoffs, outcomes))
@@ -125,8 +130,7 @@ def forward_returns(
         values["status"] = Texts(np.asarray(values["status"]), [*STATUSES[side]])
         return frames.to_frame(part, entries, values, ["ts", *part.ids, *values])
 
-    on_times = partial(check_width, width=bucket)
-    return run(books, trades, KINDS if shares is None else KINDS[:2], partition_by="token", on_times=on_times)
+    return run(books, trades, KINDS if shares is None else KINDS[:2], partition_by="token", width=buckets)
 
 
 def _horizons(given: Any) -> dict[str, int]:

@@ -9,11 +9,13 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, missing_in_index_named
 from marketdata.adapters.frame import Frame, Native, Texts
+from marketdata.adapters.widths import with_width
 from marketdata.errors import NotTidyError
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Floats, Series
 from marketdata.points.schema import ID_COLUMNS, LISTS, TOLERANCE, require
 from marketdata.points.views import VIEWS, View, view_of
+from marketdata.resolution import BucketWidth
 
 FrameKind = Literal["pandas", "polars"]
 
@@ -23,21 +25,24 @@ def frame_kind(value: object) -> FrameKind:
     return choice("frame", value, get_args(FrameKind), "'pandas' and 'polars'")
 
 
-def to_frame(columns: Data, frame: FrameKind | Frame = "pandas") -> Native:
-    """A tidy frame of columns, in tidy order; an empty side of a book is one sentinel row (null level, price, size)."""
+def to_frame(columns: Data, frame: FrameKind | Frame = "pandas", *, width: BucketWidth | None = None) -> Native:
+    """A tidy frame of columns, in tidy order; an empty side of a book is one sentinel row (null level, price, size).
+
+    It carries the ``width`` of its buckets, if that is known.
+    """
     like = frame if isinstance(frame, Frame) else frames.new(frame_kind(frame))
     columns = columns.sort()
     spec = VIEWS[view_of(columns)]
     if isinstance(columns, Series):
         series_values = spec.with_derived(columns.values)
-        return frames.to_frame(like, columns, series_values, ["ts", *spec.ids, *series_values])
+        return with_width(frames.to_frame(like, columns, series_values, ["ts", *spec.ids, *series_values]), width)
     rows = frames.expanded(columns)
     lengths = np.diff(rows.edges[::2])
     values = frames.level_values(rows.levels)
     for name, of_snapshots in columns.values.items():
         repeated = np.repeat(of_snapshots, lengths)
         values[name] = Texts.of(repeated.tolist()) if repeated.dtype.hasobject else repeated
-    return frames.to_frame(like, rows.entries, values, ["ts", *spec.ids, *values])
+    return with_width(frames.to_frame(like, rows.entries, values, ["ts", *spec.ids, *values]), width)
 
 
 def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:

@@ -15,15 +15,16 @@ from typing import Literal
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, Overlap, in_memory, is_in_memory, is_lazy, kind_name, run
+from marketdata.adapters.dispatch import F, Overlap, in_memory, is_in_memory, is_lazy, kind_name, read, run
 from marketdata.adapters.frame import Column, Frame, Native
+from marketdata.adapters.widths import optional_width, with_width
 from marketdata.errors import ConfigError, LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
 from marketdata.points import resample as rules
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Columns, Ints, Series
+from marketdata.points.grids import COARSE, RowWidth, Widths, coarser_grid, widths
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, is_count, value_columns
 from marketdata.resolution import BASES, BucketWidth, Width
-from marketdata.tidy.grids import COARSE, Widths, coarser_grid, refuse_off_grid, widths
 from marketdata.tidy.shapes import exploded, nested
 from marketdata.times import TimeLike, to_micros, to_range
 
@@ -56,8 +57,8 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
         A bucket without data between the first and the last row gets no row, nulls (sentinel rows of both sides of
         books), or the row (snapshot) before. pandas, polars and Arrow only.
     width : str or timedelta, optional
-        Bucket width of the rows of the frame. By default not wider than 1m, nor than ``resolution``. Rows wider than
-        ``resolution`` need ``fill``, which places each where its own bucket ends, when it was known.
+        Bucket width of the rows of the frame, by default the one that it carries. Rows wider than ``resolution`` need
+        ``fill``, which places each where its own bucket ends, when it was known.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
     >>> md.resample(prices, "1h").select("price", "price_count").rows()
     [(0.405, 2), (0.595, 2)]
     """
-    grid = widths(resolution, width, fill=fill is not None)
+    grid = widths(resolution, optional_width(read(frame), width), fill=fill is not None)
 
     def resampled(part: Frame) -> Native:
         out = _means(part, grid) if part.kind in _AVERAGED_KINDS else _last(part, grid)
@@ -76,7 +77,8 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
         _check_fill(frame, fill)
     else:
         reduce, finish = partial(_reduced, width=grid.target), partial(_of_parts, function=resampled)
-    return run(frame, resampled, KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
+    out = run(frame, resampled, KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
+    return with_width(out, grid.target)  # type: ignore[no-any-return]
 
 
 def align(
@@ -113,13 +115,14 @@ def align(
     [(0.4, True), (None, False), (0.43, True)]
     """
     _check_fill(frame, fill)
-    grid = widths(resolution, width, fill=fill is not None)
+    grid = widths(resolution, optional_width(read(frame), width), fill=fill is not None)
     first = None if start is None else to_micros(start, "start")
     last = None if end is None else to_micros(end, "end")
     if start is not None and end is not None:
         first, last = to_range(start, end)
     aligned = partial(_aligned, width=grid.target, start=first, end=last, fill=fill, later=grid.later)
-    return run(frame, aligned, ["series"], partition_by="all", keep_extra=True, on_times=grid.on_times)
+    out = run(frame, aligned, ["series"], partition_by="all", keep_extra=True, on_times=grid.on_times)
+    return with_width(out, grid.target)  # type: ignore[no-any-return]
 
 
 def _means(frame: Frame, grid: Widths) -> Native:
@@ -235,7 +238,7 @@ def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | Non
     frame.check_numbers()
     columns = frames.series(frame, same=[c for c in frame.names if c not in ("ts", *ID_COLUMNS)])
     ts = columns.ts + later
-    refuse_off_grid(ts, width, f"use md.resample(frame, '{width}') first")
+    RowWidth(width, "resolution").check_starts(ts)
     first, last = (int(ts.min()), int(ts.max())) if len(ts) else (0, -1)
     start, end = first if start is None else start, last + 1 if end is None else end
     begin = width.floor(start + width.micros - 1)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import get_args
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, run
+from marketdata.adapters.dispatch import F, read, run
 from marketdata.adapters.frame import Frame, Native
+from marketdata.adapters.widths import optional_width, width_of, with_width
 from marketdata.errors import ConfigError
 from marketdata.points import returns as rules
 from marketdata.points.arguments import text
 from marketdata.points.columns import Series
+from marketdata.points.grids import widths
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, refuse_cents, value_columns
-from marketdata.resolution import BucketWidth, Width
-from marketdata.tidy.grids import check_width, widths
+from marketdata.resolution import Width
 from marketdata.tidy.measures import top
 
 KINDS: tuple[Kind, ...] = ("nested", "books", "series")
@@ -62,13 +62,13 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
     >>> bars.select("open", "high", "low", "close", "points").row(0)
     (0.4, 0.43, 0.4, 0.43, 3)
     """
-    grid = widths(resolution, width)
+    grid = widths(resolution, optional_width(read(frame), width))
 
     def bars(part: Frame) -> Native:
         bars_of_part = rules.ohlc(*value_of(part, value), grid.target)
         return frames.to_frame(part, bars_of_part, bars_of_part.values)
 
-    return run(frame, bars, KINDS, keep_extra=True, on_times=grid.on_times)
+    return with_width(run(frame, bars, KINDS, keep_extra=True, on_times=grid.on_times), grid.target)  # type: ignore[no-any-return]
 
 
 def returns(frame: F, value: str | None = None, *, how: How = "simple", width: Width | None = None) -> F:
@@ -93,11 +93,11 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", width: W
     """
     if str(how) not in get_args(How):
         raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
-    bucket = None if width is None else BucketWidth.of(width, "width")
-    on_times = None if bucket is None else partial(check_width, width=bucket)
+    rows = None if width is None else width_of(read(frame), width)
+    neighbours = None if rows is None else rows.width
 
     def changes(part: Frame) -> Native:
         series, chosen = value_of(part, value)
-        return frames.to_frame(part, series, {"returns": rules.returns(series, chosen, how, bucket)})
+        return frames.to_frame(part, series, {"returns": rules.returns(series, chosen, how, neighbours)})
 
-    return run(frame, changes, KINDS, keep_extra=True, on_times=on_times)
+    return run(frame, changes, KINDS, keep_extra=True, width=rows)

@@ -7,6 +7,7 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, names_of, run
 from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.adapters.widths import with_width
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Trades
 from marketdata.points.resample import buckets, in_buckets
@@ -29,7 +30,7 @@ def to_frame(trades: Trades, frame: FrameKind = "pandas") -> Native:
     )
 
 
-def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:
+def effective_spread(trades: F, books: F, *, width: Width | None = None) -> F:
     """Twice the distance of each trade's price from the mid known before it, which is what takers paid.
 
     A book of a bucket is known at its end, so trades within a bucket have the mid of the bucket before. Books of
@@ -41,8 +42,8 @@ def effective_spread(trades: F, books: F, *, width: Width = "1m") -> F:
         A frame as `read_trades` gives it: ``ts``, ids, ``side`` ("buy" or "sell", of the taker) and ``price``.
     books
         Tidy books of the same kind of frame.
-    width : str or timedelta
-        Bucket width of the books.
+    width : str or timedelta, optional
+        Bucket width of the books; by default the one that they carry.
 
     Returns
     -------
@@ -118,4 +119,4 @@ def vwap(trades: F, resolution: Width) -> F:
         values = {"vwap": notional / shares, "size": shares, "trades": np.diff(edges)}
         return frames.to_frame(part, in_buckets(rows, edges, width, values), values, ["ts", *part.ids, *values])
 
-    return run(trades, averages, ("trades",), keep_extra=True)
+    return with_width(run(trades, averages, ("trades",), keep_extra=True), width)  # type: ignore[no-any-return]

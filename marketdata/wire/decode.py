@@ -148,8 +148,8 @@ def decode_page(view: View, body: bytes, *, checked: bool = True) -> Page:
     return Page(columns, page.market_id, page.resolution, labels, meta.count, meta.limit, meta.next_cursor, notes)
 
 
-def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str]]:
-    """Many answers as one batch in tidy order, with points of two pages twice, and counts of diagnostics.
+def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, str, Counter[str]]:
+    """Many answers as one batch in tidy order, with points of two pages twice, their resolution, and diagnostics.
 
     ContractError names the page off the interface, or the resolutions that differ.
     """
@@ -166,7 +166,8 @@ def decode_pages(view: View, bodies: Sequence[bytes]) -> tuple[Data, Counter[str
     if len(resolutions) > 1:
         raise ContractError(f"The pages have the resolutions {sorted(resolutions)}; a frame has one.")
     columns = joined(batches).sort() if batches else empty(view)
-    return _check(columns, next(iter(resolutions), ""), notes), notes
+    resolution = next(iter(resolutions), "")
+    return _check(columns, resolution, notes), resolution, notes
 
 
 def _grouped(

@@ -158,7 +158,7 @@ def test_fills_that_cannot_be_are_refused() -> None:
     with pytest.raises(md.errors.NotTidyError, match="notional"):
         md.account(fills.drop("notional"), books, "1m")
     hours = md.testing.books("polars", buckets=8, resolution="1h")
-    with pytest.warns(md.errors.CoarseGridWarning, match="look 1h wide"):
+    with pytest.raises(md.errors.GridError, match="on a grid of 1h"):
         md.account(fills, hours, "1m")
     with pytest.raises(md.errors.ConfigError, match="off the grid"):
         md.account(fills, hours, "1h")

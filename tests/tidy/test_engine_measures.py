@@ -33,7 +33,14 @@ MOMENTS = pl.DataFrame({"ts": [TS, "2026-01-01T10:30"], "market_id": ["0xm", "0x
 def forward_returns(books: Any) -> Any:
     """The returns over two horizons, with every option."""
     return md.forward_returns(
-        books, ["1h", "5h"], latency="0s", size=10, fees=md.Fees.flat(0.01), tolerance="2h", outcomes=RECORDS
+        books,
+        ["1h", "5h"],
+        latency="0s",
+        size=10,
+        fees=md.Fees.flat(0.01),
+        tolerance="2h",
+        outcomes=RECORDS,
+        width="1h",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -45,14 +46,15 @@ def test_windows_equal_a_plain_loop(
     types = {"ts": pl.Int64, "market_id": pl.String, "news": pl.String}
     given_ = pl.DataFrame(told, schema=types, orient="row").with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
     given_ = given_ if each else given_.drop("market_id")
+    micros = {None: 1, "1m": MINUTE, "1h": 60 * MINUTE}[clock]
+    columns = replace(columns, ts=columns.ts // micros * micros)
     ordered = rows(of_kind(columns, "polars"))
     want = []
     for moment, market, news in told:
         for row in ordered:
             distance = row[0] - moment
             if (not each or row[1] == market) and -before[1] * 10**6 <= distance < after[1] * 10**6:
-                width = {None: 1, "1m": MINUTE, "1h": 60 * MINUTE}[clock]
-                want.append((*row, news, to_datetime(moment), distance // width * width / 10**6))
+                want.append((*row, news, to_datetime(moment), distance // micros * micros / 10**6))
     got = rows(md.around(of_kind(columns, kind), given_, before=before[0], after=after[0], width=clock))
     assert got == want
 

@@ -42,21 +42,34 @@ OF_MINUTES = {
     "available_at": lambda f: md.available_at(f, "1m"),
     "asof_join": lambda f: md.asof_join(f, f, width="1m"),
     "replay": lambda f: list(md.replay(prices=f, width="1m")),
-    "resample": lambda f: md.resample(f, "1m"),
-    "align": lambda f: md.align(f, "1m", fill="forward"),
     "gaps": lambda f: md.gaps(f, "1m"),
     "returns": lambda f: md.returns(f, width="1m"),
+    "around": lambda f: md.around(f, f.head(0)[["ts", "market_id"]], before="1h", after="1h", width="1m"),
+}
+TO_MINUTES: dict[str, Callable[[Any], Any]] = {
+    "resample": lambda f: md.resample(f, "1m"),
+    "align": lambda f: md.align(f, "1m", fill="forward"),
     "ohlc": lambda f: md.ohlc(f, "10m"),
 }
 
 
 @pytest.mark.fault("FR3")
-def test_hours_called_minutes_are_warned_of_with_the_evidence() -> None:
-    """If all times look like wider buckets, the warning has their number, their grid and the argument to give."""
-    for frame in (hourly(), hourly().to_pandas(), hourly().to_arrow()):
+def test_hours_called_minutes_are_refused_with_the_evidence() -> None:
+    """If all times are of wider buckets, the error has their number, their grid and the argument to give."""
+    for frame in (hourly(), hourly().to_pandas()):
         for function in OF_MINUTES.values():
-            with pytest.warns(md.errors.CoarseGridWarning, match="All 4 distinct times.* grid of 1h,.*Give width='1h'"):
+            with pytest.raises(
+                md.errors.GridError, match=r"all 4 distinct times .* grid of 1h,.*Give width='1h'"
+            ) as error:
                 function(frame)
+            assert error.value.argument == "width"
+        for function in TO_MINUTES.values():
+            with pytest.warns(
+                md.errors.CoarseGridWarning, match=r"All 4 distinct times.* grid of 1h,.*Give width='1h'"
+            ):
+                function(frame)
+    with pytest.warns(md.errors.CoarseGridWarning, match=r"All 3 distinct times .* grid of 10m"):
+        md.gaps(prices([0, 10, 20]), "1m")
 
 
 @pytest.mark.fault("FR5")
@@ -69,7 +82,7 @@ def test_one_sparse_token_changes_nothing_for_the_others() -> None:
             return [e for e in rows if e.token_id == "1"]
         return rows.filter(token_id="1", **({"observed": True} if "observed" in rows.columns else {})).rows()
 
-    for function in OF_MINUTES.values():
+    for function in (OF_MINUTES | TO_MINUTES).values():
         assert of_first(function(pl.concat([dense, sparse]))) == of_first(function(dense))
 
 
@@ -80,11 +93,11 @@ def test_events_have_the_width_of_the_rows() -> None:
         return md.to_nautilus(frame, SimpleNamespace(id="1.X", price_precision=9, size_precision=9), width)
 
     frame = pl.concat([book(60 * i) for i in range(3)])
-    with pytest.warns(md.errors.CoarseGridWarning, match="grid of 1h"):
+    with pytest.raises(md.errors.GridError, match="grid of 1h"):
         list(export(frame, "1m"))
     assert len(list(export(frame, "1h"))) > 0
     seconds = pl.concat([book(i / 60) for i in (0, 1, 7)])
-    with pytest.raises(md.errors.ConfigError, match="off the grid of 1m; give the bucket width of the rows"):
+    with pytest.raises(md.errors.ConfigError, match=r"off the grid of 1m.*Give the bucket width of the rows"):
         list(export(seconds, "1m"))
     events = list(export(seconds, "1s"))
     assert events[0]["ts_event"] == (int(T0.timestamp()) + 1) * 10**9

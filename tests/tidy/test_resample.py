@@ -12,8 +12,8 @@ from reference.rows import book, prices
 
 import marketdata as md
 from marketdata.adapters.dispatch import Overlap, run
+from marketdata.points.grids import widths
 from marketdata.resolution import BucketWidth
-from marketdata.tidy.grids import widths
 from marketdata.tidy.resample import _means, _of_parts, _reduced
 
 

@@ -98,7 +98,7 @@ def test_metrics_equal_a_plain_json_loop(points, is_map, other) -> None:
 def test_pages_read_together_are_the_rows_of_each(pages) -> None:
     """Pages decoded as one batch have the rows of all, in tidy order."""
     rows = [row for body in pages for row in rows_by_loop(body)]
-    columns, _ = decode_pages("books", pages)
+    columns, _, _ = decode_pages("books", pages)
     decoded = rows_of(Page(columns, "m", "1m", {}, 0, 0, None))
     assert sorted(decoded, key=repr) == sorted(rows, key=repr)
     assert columns.is_sorted

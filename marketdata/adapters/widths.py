@@ -1,0 +1,71 @@
+"""The bucket width that a frame carries: plain data in pandas and Arrow, an attribute in polars, nothing in engines.
+
+Nothing depends on it alone. A copy may lose it, and then ``width=`` is asked for; where it no longer holds, the times
+of the rows contradict it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marketdata.adapters import frames
+from marketdata.adapters.frame import Native
+from marketdata.errors import ConfigError
+from marketdata.points.grids import RowWidth
+from marketdata.resolution import BucketWidth, Width
+
+_NAME = "marketdata_width"
+_POLARS = ("polars.DataFrame", "polars.LazyFrame")
+
+
+def with_width(frame: Any, width: BucketWidth | None) -> Any:
+    """The frame, which carries this width of its buckets from now on, or none; an engine's frame carries none."""
+    text = None if width is None else str(width)
+    if frames.is_a(frame, "pandas.DataFrame"):
+        frame.attrs = {name: value for name, value in frame.attrs.items() if name != _NAME}
+        frame.attrs |= {} if text is None else {_NAME: text}
+    elif frames.is_a(frame, *_POLARS):
+        setattr(frame, f"_{_NAME}", text)
+    elif frames.is_a(frame, "pyarrow.Table"):
+        others = {name: value for name, value in (frame.schema.metadata or {}).items() if name != _NAME.encode()}
+        return frame.replace_schema_metadata(others | ({} if text is None else {_NAME: text}))
+    return frame
+
+
+def carried_width(frame: Any) -> BucketWidth | None:
+    """The bucket width that the frame carries, None if it carries none."""
+    text: Any = None
+    if frames.is_a(frame, "pandas.DataFrame"):
+        text = frame.attrs.get(_NAME)
+    elif frames.is_a(frame, *_POLARS):
+        text = getattr(frame, f"_{_NAME}", None)
+    elif frames.is_a(frame, "pyarrow.Table"):
+        text = (frame.schema.metadata or {}).get(_NAME.encode(), b"").decode() or None
+    return None if text is None else BucketWidth.of(text, "width")
+
+
+def width_of(
+    frame: Native,
+    width: Width | BucketWidth | None,
+    argument: str = "width",
+    what: str = "the frame",
+    otherwise: str = "",
+) -> RowWidth:
+    """The bucket width of a frame: what the argument says, else what the frame carries, else a ConfigError."""
+    carried = carried_width(frame)
+    if width is not None:
+        return RowWidth(BucketWidth.of(width, argument), argument, what, carried, otherwise=otherwise)
+    if carried is None:
+        raise ConfigError(
+            f"is missing: it says how wide the buckets of {what} are, and so when a row is known. Frames of a client, "
+            "an archive and md.resample carry their width, but not through the functions of polars, and not in an "
+            "engine.",
+            argument=argument,
+            hint=f"Give {argument}='1m' for rows of minutes.",
+        )
+    return RowWidth(carried, argument, what, carried, is_carried=True, otherwise=otherwise)
+
+
+def optional_width(frame: Native, width: Width | None) -> RowWidth | None:
+    """`width_of` for a function that needs no width: None if neither argument nor frame says it."""
+    return None if width is None and carried_width(frame) is None else width_of(frame, width)
