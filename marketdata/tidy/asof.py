@@ -56,7 +56,8 @@ def available_at(frame: F, width: Width | None = None) -> F:
     >>> md.available_at(prices, "1h")["available_at"][0].isoformat()
     '2026-01-01T01:00:00+00:00'
     """
-    rows = width_of(read(frame), width)
+    frame = read(frame)
+    rows = width_of(frame, width)
 
     def with_end(part: Frame) -> Native:
         return frames.with_columns(part, {KNOWN: frames.times(part.times("ts") + rows.micros)})
@@ -263,7 +264,8 @@ def gaps(frame: F, width: Width | None = None) -> F:
     >>> gaps["missing"].to_list()
     [2]
     """
-    buckets = width_of(read(frame), width)
+    frame = read(frame)
+    buckets = width_of(frame, width)
 
     def missing(part: Frame) -> Native:
         rows = frames.rows(part)

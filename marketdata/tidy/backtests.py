@@ -105,7 +105,8 @@ def replay(
 def _stream(rank: int, view: View, source: Source, width: BucketWidth | None) -> Iterator[Entry]:
     last, seen = None, set[Token]()
     for frame in source if isinstance(source, Iterator | list | tuple) else [source]:
-        rows, columns = width_of(read(frame), width, what=view), to_columns(view, frame)
+        table = read(frame)
+        rows, columns = width_of(table, width, what=view), to_columns(view, table)
         rows.check(columns.ts)
         order = np.argsort(columns.ts, kind="stable")
         if len(order) and last is not None and columns.ts[order[0]] < last:
@@ -171,7 +172,8 @@ def to_nautilus(
     ('0.39', '0.41', '100')
     """
     choice("kind", kind, ("quotes", "depth"))
-    rows, books = width_of(read(frame), width, what="the books"), to_columns("books", frame)
+    table = read(frame)
+    rows, books = width_of(table, width, what="the books"), to_columns("books", table)
     assert isinstance(books, Books)
     rows.check(books.ts)
     if len(books.tokens) > 1:

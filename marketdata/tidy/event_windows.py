@@ -50,7 +50,8 @@ def around(
     [(-60.0, 0.41, 'forecast'), (0.0, 0.43, 'forecast'), (60.0, 0.42, 'forecast')]
     """
     reach = to_duration(before, "before"), to_duration(after, "after")
-    rows = None if width is None else width_of(read(frame), width)
+    frame = read(frame)
+    rows = None if width is None else width_of(frame, width)
     table = series_of(moments, "A frame of moments", ["ts"])
     windows = partial(_windows, moments=table, reach=reach, width=rows)
     return run(frame, windows, ("books", "series"), partition_by="token", keep_extra=True, width=rows)

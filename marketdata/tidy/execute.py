@@ -148,7 +148,8 @@ def execute(
     >>> done.markets["profit"].to_list()
     [86.37]
     """
-    buckets = width_of(read(books), width, what="books")
+    books = read(books)
+    buckets = width_of(books, width, what="books")
     bucket = buckets.width
     delay = whole("latency", latency, 0, _MOST_BUCKETS) * bucket.micros
     patience = whole("exit_tolerance", exit_tolerance, 0, _MOST_BUCKETS) * bucket.micros
@@ -327,7 +328,8 @@ def account(
     >>> total.select("cash", "value", "sale", pl.col("profit").round(2)).rows()
     [(100.0, 0.0, 0.0, 0.0), (58.0, 41.0, 40.0, -1.0), (58.0, 43.0, 42.0, 1.0)]
     """
-    rows, start = width_of(read(prices), width, what="prices"), number("cash", cash, least=-np.inf)
+    prices = read(prices)
+    rows, start = width_of(prices, width, what="prices"), number("cash", cash, least=-np.inf)
     table = in_memory(prices, ("nested", "books", "bbo", "prices"))
     quotes = _quotes(table, None if fees is None else schedule(fees))
     times = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.ts for one in quotes.values())]))

@@ -66,7 +66,8 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
     >>> md.resample(prices, "1h").select("price", "price_count").rows()
     [(0.405, 2), (0.595, 2)]
     """
-    grid = widths(resolution, optional_width(read(frame), width), fill=fill is not None)
+    frame = read(frame)
+    grid = widths(resolution, optional_width(frame, width), fill=fill is not None)
 
     def resampled(part: Frame) -> Native:
         out = _means(part, grid) if part.kind in _AVERAGED_KINDS else _last(part, grid)
@@ -115,7 +116,8 @@ def align(
     [(0.4, True), (None, False), (0.43, True)]
     """
     _check_fill(frame, fill)
-    grid = widths(resolution, optional_width(read(frame), width), fill=fill is not None)
+    frame = read(frame)
+    grid = widths(resolution, optional_width(frame, width), fill=fill is not None)
     first = None if start is None else to_micros(start, "start")
     last = None if end is None else to_micros(end, "end")
     if start is not None and end is not None:

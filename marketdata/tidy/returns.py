@@ -62,7 +62,8 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
     >>> bars.select("open", "high", "low", "close", "points").row(0)
     (0.4, 0.43, 0.4, 0.43, 3)
     """
-    grid = widths(resolution, optional_width(read(frame), width))
+    frame = read(frame)
+    grid = widths(resolution, optional_width(frame, width))
 
     def bars(part: Frame) -> Native:
         bars_of_part = rules.ohlc(*value_of(part, value), grid.target)
@@ -93,7 +94,8 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", width: W
     """
     if str(how) not in get_args(How):
         raise ConfigError(f"how={how!r} does not exist; allowed are {', '.join(map(repr, get_args(How)))}.")
-    rows = None if width is None else width_of(read(frame), width)
+    frame = read(frame)
+    rows = None if width is None else width_of(frame, width)
     neighbours = None if rows is None else rows.width
 
     def changes(part: Frame) -> Native:

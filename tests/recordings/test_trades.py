@@ -91,7 +91,7 @@ def test_effective_spread_and_vwap_equal_a_loop(moments: list[tuple[int, Any, in
     given: Any = in_kind(trades, kind)
     result, averages = (
         frame.collect() if isinstance(frame, pl.LazyFrame) else pl.DataFrame(frame)
-        for frame in (md.effective_spread(given, in_kind(books, kind)), md.vwap(given, "1m"))
+        for frame in (md.effective_spread(given, in_kind(books, kind), width="1m"), md.vwap(given, "1m"))
     )
     assert result["effective_spread"].fill_nan(None).to_list() == pytest.approx(spreads)
     groups: dict[int, list[tuple[float, float]]] = {}
@@ -109,7 +109,7 @@ def test_another_side_is_refused() -> None:
     books = md.testing.books("polars")
     trades = md.bbo(books).select("ts", "market_id", "token_id", side=pl.lit("bid"), price="mid")
     with pytest.raises(NotTidyError, match="side of a trade is buy or sell"):
-        md.effective_spread(trades, books)
+        md.effective_spread(trades, books, width="1m")
 
 
 def test_an_average_of_trades_refuses_levels_of_books() -> None:

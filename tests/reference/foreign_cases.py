@@ -135,8 +135,8 @@ CASES: dict[str, Case] = {
     ),
     "asof_join near": Case(
         "prices",
-        lambda f: once(md.asof_join(f, f, width="10m", tolerance="1h", allow_exact_matches=True, suffix="_r")),
-        lambda r: plain.joined(r, r, 600, "price", exact=True, tolerance=3600),
+        lambda f: once(md.asof_join(f, f, width="1m", tolerance="1h", allow_exact_matches=True, suffix="_r")),
+        lambda r: plain.joined(r, r, 60, "price", exact=True, tolerance=3600),
     ),
     "ohlc": Case("prices", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(r, 3600, "price")),
     "ohlc of books": Case("books", lambda f: md.ohlc(f, "1h"), lambda r: plain.ohlc(plain.bbo(r), 3600, "mid")),
