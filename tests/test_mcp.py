@@ -43,6 +43,15 @@ def test_an_answer_is_plain_data_with_units_and_range(archive, market) -> None:
     assert answer["tokens"] == dict(frame.select(pl.col("token_label", "token_id").cast(str)).unique().rows())
 
 
+def test_quotes_are_the_last_of_each_bucket(archive, market) -> None:
+    """As the archive has them, with a unit for each number."""
+    answer = Tools(archive).quotes(market, START, END, "6h", outcome="Yes")
+    frame = archive.quotes(market, START, END, "6h", on_missing="partial").filter(pl.col("token_label") == "Yes")
+    place = answer["columns"].index("best_bid")
+    assert [row[place] for row in answer["rows"]] == pytest.approx(frame["best_bid"].to_list())
+    assert set(answer["units"]) >= {"best_bid", "best_ask", "best_bid_size", "mid"}
+
+
 def test_a_list_of_markets_tells_them_apart_and_what_is_stored_and_missing(archive, market) -> None:
     """The slug is first, without ids and descriptions; the range of points and the ranges without any follow."""
     answer = Tools(archive).markets()
@@ -200,6 +209,23 @@ def test_wrong_arguments_are_refused_in_plain_words(archive, market) -> None:
         assert getattr(Tools, name).__doc__
 
 
+def test_an_unforeseen_failure_is_an_answer(archive, monkeypatch) -> None:
+    """A panic in a library, which is no Exception, ends its call only, and so does a cell that is too large."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
+    from marketdata.mcp.server import Server
+
+    server = Server(archive)
+    large = {"statement": "select repeat('x', 20000000)"}
+    assert "at most 10,000,000 are allowed" in server.answer("sql", large, threading.Event())[1]
+
+    def panic(*_: object, **__: object) -> None:
+        raise BaseException("the inner text")  # noqa: TRY002
+
+    monkeypatch.setattr(archive, "sql", panic)
+    answer, problem = server.answer("sql", {"statement": "select 1"}, threading.Event())
+    assert (answer, problem) == (None, "The tool sql failed (BaseException); the log of the server has more.")
+
+
 def test_a_statement_ends_once_it_is_stopped(archive) -> None:
     """A statement without end stops when its event is set, and says so."""
     tools = Tools(archive)
@@ -218,7 +244,18 @@ def test_a_program_calls_the_tools_of_a_process(archive, market) -> None:
     async def talk() -> None:
         async with mcp.Client(process, read_timeout_seconds=60) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert {"markets", "order_book", "books", "prices", "metrics", "features", "coverage", "sql"} == set(tools)
+            assert {
+                "markets",
+                "order_book",
+                "books",
+                "prices",
+                "quotes",
+                "metrics",
+                "features",
+                "coverage",
+                "sql",
+            } == set(tools)
+            assert client.server_info.version == md.__version__
             assert all(tool.annotations.read_only_hint for tool in tools.values())
             with anyio.move_on_after(0.3):
                 await client.call_tool("sql", {"statement": "select count(*) from range(1000000) a, range(1000000) b"})

@@ -668,7 +668,7 @@ class Archive(Generic[Frame]):
         event_slug : str, optional
             Only the markets of this event.
         search : str, optional
-            Only markets with this text in id, slug or question, in any case.
+            Only markets with each of these words in id, slug or question, in any case.
         at : time, optional
             Only markets that had begun by then, also the closed ones, with the columns that were known when they
             opened (see `marketdata.without_answers`); what was open then is in `universe`.

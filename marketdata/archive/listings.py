@@ -13,15 +13,15 @@ from marketdata.archive.storage.files import FAR
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import EmptyRangeWarning, MarketDataError, warn
 from marketdata.points.arguments import text
-from marketdata.points.records import SEARCHED, RecordKind
+from marketdata.points.records import RecordKind, searched_text, searched_words
 from marketdata.points.views import View
 from marketdata.times import first_time, to_datetime
 from marketdata.typing import FrameKind
 
 
 def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[Record]:
-    """Records with these values of fields, and with a text in id, slug, question or title; warns if none has them."""
-    words = "" if search is None else text("search", search, "words").casefold()
+    """Records with these values of fields, and with all words in their texts; warns if none has them."""
+    words = [] if search is None else searched_words(text("search", search, "words"))
     records = catalog.records()
     for name, value in filters.items():
         if value is None:
@@ -36,7 +36,7 @@ def listed(catalog: Catalog, search: str | None, **filters: str | None) -> list[
                 hint = f"Similar: {', '.join(map(repr, similar))}. {hint}"
             warn(f"No {catalog.kind} of the archive have {name}={value!r}.", EmptyRangeWarning, hint=hint)
         records = chosen
-    return [r for r in records if not words or any(words in str(r.get(name) or "").casefold() for name in SEARCHED)]
+    return [record for record in records if all(word in searched_text(record) for word in words)]
 
 
 def records_frame(kind: RecordKind, records: Sequence[Record], frame: FrameKind) -> Any:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import inspect
-import json
+import logging
 import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pydantic import ValidationError
 from pydantic_core import ArgsKwargs
 
 from marketdata.errors import MarketDataError, not_installed
 from marketdata.mcp.tools import Answer, Tools
 from marketdata.times import TimeLike
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+    from mcp.types import CallToolResult
 
 _INSTRUCTIONS = (
     "Historical prediction-market data, read only. Begin with `markets`: it lists markets, and of an archive the range "
@@ -23,6 +29,8 @@ _INSTRUCTIONS = (
     "With `as_of` nothing is shown that was known only later. Ask for one `outcome` and few `rows` where that suffices."
 )
 TIME_LIMIT = 60.0  # of a call [s]
+_MOST_BYTES = 10_000_000  # of an answer: one cell of a statement may have more than a program can read
+_log = logging.getLogger("marketdata.mcp")
 
 
 class Server:
@@ -31,68 +39,85 @@ class Server:
     def __init__(self, source: Any, as_of: TimeLike | None = None) -> None:
         self.tools = Tools(source, as_of)
         self.calls = self.tools.offered
+        # One call at a time: the warnings of a call are its notes, and Python's filters of warnings are global.
+        self._running = threading.Lock()
 
     def run(self) -> None:
         """Serve until the input ends; ModuleNotFoundError without the extra ``mcp``."""
         try:
-            import anyio
-            import mcp  # noqa: F401  the server needs it
+            self._protocol().run()
+        finally:
+            # A thread that computes while the interpreter ends would abort the process.
+            with self._running:
+                pass
+
+    def _protocol(self) -> MCPServer[Any]:
+        """The tools in the server of the protocol's own library."""
+        try:
+            from mcp.server.mcpserver import MCPServer
+            from mcp.server.mcpserver.tools import Tool
+            from mcp.types import ToolAnnotations
         except ModuleNotFoundError as problem:
             raise not_installed("marketdata mcp", "mcp", "mcp") from problem
-        anyio.run(self._serve)
 
-    async def _serve(self) -> None:
-        import anyio
-        from mcp import types
-        from mcp.server.lowlevel import Server as ProtocolServer
-        from mcp.server.stdio import stdio_server
+        call = self._call
 
-        # One call at a time: the warnings of a call are its notes, and Python's filters of warnings are global.
-        limiter = anyio.CapacityLimiter(1)
+        class Protocol(MCPServer[Any]):
+            async def call_tool(self, name: str, arguments: Mapping[str, Any], *_: object) -> CallToolResult:
+                return await call(name, arguments)
 
-        async def list_tools(*_: object) -> types.ListToolsResult:
-            read_only = types.ToolAnnotations(read_only_hint=True)
-            listed = [
-                types.Tool(name=name, description=inspect.getdoc(getattr(self.tools, name)), annotations=read_only,
-                           input_schema=call.json_schema())
-                for name, call in self.calls.items()
-            ]  # fmt: skip
-            return types.ListToolsResult(tools=listed)
-
-        async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
-            stop = threading.Event()
-            call = partial(self.answer, params.name, params.arguments or {}, stop)
-            try:
-                with anyio.move_on_after(TIME_LIMIT):
-                    answer, problem = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=limiter)
-                    text = problem or json.dumps(answer, separators=(",", ":"), ensure_ascii=False)
-                    content = [types.TextContent(type="text", text=text)]
-                    return types.CallToolResult(content=content, structured_content=answer, is_error=bool(problem))
-                text = f"The call took more than {TIME_LIMIT:g} s and was stopped; ask for less."
-                return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
-            finally:
-                # Also if the client cancels: a statement that nobody waits for ends.
-                stop.set()
-
-        server: Any = ProtocolServer(
-            "marketdata", instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+        tools = []
+        for name, checked in self.calls.items():
+            function, read_only = getattr(self.tools, name), ToolAnnotations(read_only_hint=True)
+            tool = Tool.from_function(
+                function, description=inspect.getdoc(function), annotations=read_only, structured_output=False
+            )
+            tool.parameters = checked.json_schema()  # which refuses further arguments, as the call does
+            tools.append(tool)
+        return Protocol(
+            "marketdata",
+            instructions=_INSTRUCTIONS,
+            version=version("prediction-marketdata"),
+            tools=tools,
+            log_level="WARNING",
         )
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
 
-    def answer(
-        self, name: str, arguments: Mapping[str, Any], stop: threading.Event
-    ) -> tuple[Answer | None, str | None]:
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        """The answer of a tool, or the error; a call ends after the time limit, or once its sender cancels it."""
+        import anyio
+        from mcp.types import CallToolResult, TextContent
+
+        stop = threading.Event()
+        answer, problem = None, f"The call took more than {TIME_LIMIT:g} s and was stopped; ask for less."
+        try:
+            with anyio.move_on_after(TIME_LIMIT):
+                answer, problem = await anyio.to_thread.run_sync(
+                    partial(self.answer, name, arguments, stop), abandon_on_cancel=True
+                )
+        finally:
+            stop.set()  # a statement that nobody waits for ends
+        text = problem or msgspec.json.encode(answer).decode()
+        content = [TextContent(type="text", text=text)]
+        return CallToolResult(content=content, structured_content=answer, is_error=bool(problem))
+
+    def answer(self, name: str, arguments: Mapping[str, Any], stop: threading.Event) -> tuple[Answer | None, str]:
         """The answer of a tool, or what was wrong: errors name what to do, and never a key."""
         if name not in self.calls:
             return None, f"The tool {name!r} does not exist; there are {', '.join(self.calls)}."
-        self.tools.stop = stop
-        try:
-            return self.calls[name].validate_python(ArgsKwargs((), dict(arguments))), None
-        except ValidationError as problem:
-            return None, _problem(problem, self.calls[name].json_schema()["properties"])
-        except MarketDataError as problem:
-            return None, str(problem)
+        with self._running:
+            self.tools.stop = stop
+            try:
+                answer = self.calls[name].validate_python(ArgsKwargs((), dict(arguments)))
+            except ValidationError as problem:
+                return None, _problem(problem, self.calls[name].json_schema()["properties"])
+            except MarketDataError as problem:
+                return None, str(problem)
+            except BaseException as problem:  # a panic of a library in Rust is no Exception, and would end the server
+                _log.exception("the tool %s failed", name)
+                return None, f"The tool {name} failed ({type(problem).__name__}); the log of the server has more."
+        if (size := len(msgspec.json.encode(answer))) > _MOST_BYTES:
+            return None, f"The answer has {size:,} bytes; at most {_MOST_BYTES:,} are allowed: ask for less."
+        return answer, ""
 
 
 def _problem(error: ValidationError, allowed: Iterable[str]) -> str:

@@ -76,7 +76,8 @@ class Tools:
     @property
     def offered(self) -> dict[str, TypeAdapter[Answer]]:
         """The tools by name, each with checks of its arguments; a service has no coverage and no SQL."""
-        tools: list[Any] = [self.markets, self.order_book, self.books, self.prices, self.metrics, self.features]
+        tools: list[Any] = [self.markets, self.order_book, self.books, self.prices]
+        tools += [self.quotes, self.metrics, self.features]
         tools += [self.coverage] if self._is_archive else []
         tools += [self.sql] if self.has_sql else []
         return {tool.__name__: TypeAdapter(tool) for tool in tools}
@@ -171,6 +172,16 @@ class Tools:
         """
         return self._history("prices", market, (start, end), resolution, rows, as_of, outcome)
 
+    def quotes(
+        self, market: Market, start: Start, end: End, resolution: Width = "1h", outcome: Outcome = None,
+        rows: Rows = 500, as_of: AsOf = None,
+    ) -> Answer:  # fmt: skip
+        """Best bid and ask of a market through time: the last quote of each bucket; sizes are null where unknown.
+
+        One row per outcome and bucket that has a quote.
+        """
+        return self._history("quotes", market, (start, end), resolution, rows, as_of, outcome)
+
     def metrics(
         self, market: Market, start: Start, end: End, resolution: Width = "1h", rows: Rows = 500, as_of: AsOf = None
     ) -> Answer:
@@ -221,7 +232,7 @@ class Tools:
     def sql(
         self, statement: Annotated[str, Field(description="A SELECT in the dialect of DuckDB.")], rows: Rows = 200
     ) -> Answer:
-        """Run a SELECT of DuckDB over an archive: tables books, snapshots, prices, metrics, markets, events, coverage.
+        """Run a SELECT of DuckDB over an archive: `books snapshots prices quotes metrics markets events coverage`.
 
         Times are UTC, prices probabilities, sizes shares. `show tables` and `describe books` help. Durations are ISO
         8601, blobs base64, and decimals text.

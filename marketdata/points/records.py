@@ -96,7 +96,7 @@ TEXT_LISTS = tuple(
     dict.fromkeys(n for kind, field in _ALL if field.type in ("texts", "tokens") for n in columns(kind, field))
 )
 NUMBER_LISTS = tuple(field.name for _, field in _ALL if field.type == "numbers")
-SEARCHED = tuple(dict.fromkeys(field.name for _, field in _ALL if field.searched))
+_SEARCHED = tuple(dict.fromkeys(field.name for _, field in _ALL if field.searched))
 
 # A market has these columns when it opens, and keeps them. Any other column may tell the outcome.
 KNOWN_AT_OPENING = frozenset(
@@ -129,6 +129,16 @@ _POST_RESOLUTION_COLUMNS = {field.name for _, field in _ALL if field.leaks} | {
 }  # fmt: skip
 _LEAKING_WORDS = {"outcome", "outcomes", "payoff", "payoffs", "payout", "resolved", "resolution", "settled",
                   "settlement", "winner", "winning", "won"}  # fmt: skip
+
+
+def searched_text(record: Mapping[str, object]) -> str:
+    """What a search for words looks into, without case."""
+    return " ".join(str(record[name]) for name in _SEARCHED if record.get(name) is not None).casefold()
+
+
+def searched_words(search: str) -> list[str]:
+    """The words of a search, without case; a record that is found has each of them."""
+    return search.casefold().split()
 
 
 def label_leaking(names: Iterable[str], keep: Iterable[str] = ()) -> list[str]:

@@ -77,7 +77,7 @@ class State:
         """The key and plan of the sender; HTTPException 401 without one valid key, 429 beyond its rate."""
         if self.keys.is_stale:
             await asyncio.to_thread(self.keys.refresh)
-        sent = headers.getlist("x-api-key")
+        sent = _sent_keys(headers)
         grant = self.keys.find(sent[0].encode("latin-1")) if len(sent) == 1 else None
         if grant is None:
             raise HTTPException(401, "Invalid or expired API key.")
@@ -86,6 +86,12 @@ class State:
         if wait is not None:
             raise HTTPException(429, "Rate limit exceeded. Please try again later.", {"Retry-After": str(wait)})
         return key, plan
+
+
+def _sent_keys(headers: Headers) -> list[str]:
+    """The keys of a request, in X-API-Key or as a bearer token; two are refused, also if they are equal."""
+    bearers = (value.partition(" ") for value in headers.getlist("authorization"))
+    return [*headers.getlist("x-api-key"), *(key.strip() for kind, _, key in bearers if kind.lower() == "bearer")]
 
 
 def read_resolutions(given: Sequence[str] | None, archive: Reader) -> list[str]:

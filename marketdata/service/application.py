@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,6 @@ from email.utils import formatdate
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -137,10 +137,8 @@ async def _guard(state: State, request: Request, call_next: RequestResponseEndpo
 
 def _check_host(headers: Headers, host_names: set[str]) -> None:
     """HTTPException 400 for another name in the Host header; without names any is accepted."""
-    try:
-        name = urlsplit(f"//{headers.get('host', '')}").hostname
-    except ValueError:
-        name = None
+    host = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@?#\\\s]+))(?::\d*)?", headers.get("host", "").lower())
+    name = host and (host[1] or host[2])
     if host_names and (name not in host_names or len(headers.getlist("host")) > 1):
         raise HTTPException(400, "Invalid host header")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import polars as pl
 
-from marketdata.points.records import KINDS, SEARCHED, RecordKind
+from marketdata.points.records import KINDS, RecordKind, searched_text, searched_words
 from marketdata.service.cursors import Cursors, Facts, invalid_cursor
 from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery, SortField
 from marketdata.times import first_time
@@ -22,7 +22,7 @@ _TEXTS = (*get_args(SortField), "question", "category", "series_id", "series_slu
 _DATES = {"start_date": "start", "end_date": "end", "closed_at": "closed"}
 # What records are chosen and sorted by; ids may be too long for a cursor, so each has a short mark.
 _SCHEMA: dict[str, Any] = {
-    **dict.fromkeys((*_TEXTS, "mark"), pl.String),
+    **dict.fromkeys((*_TEXTS, "mark", "searched"), pl.String),
     **dict.fromkeys(_DATES.values(), pl.Int64),
     "tags": pl.List(pl.String),
     "liquidity": pl.Float64,
@@ -63,16 +63,18 @@ class Listings:
     def _read(self, kind: RecordKind, _version: int) -> tuple[list[Record], pl.DataFrame]:
         """All records of a kind, and a table with a row for each."""
         records = self._archive.records(kind)
-        if kind != "markets":
+        if kind == "markets":
+            records = list(map(with_outcome, records))
+        else:
             # Derived from markets that name only a slug they have no title, which clients expect.
             records = [{**r, "title": r.get("title") or r.get("slug") or r.get("id")} for r in records]
-        searched = pl.concat_str(SEARCHED, separator=" ", ignore_nulls=True).str.to_lowercase().alias("searched")
-        return records, pl.DataFrame(list(map(_row, records)), _SCHEMA).with_columns(searched).with_row_index("row")
+        return records, pl.DataFrame(list(map(_row, records)), _SCHEMA).with_row_index("row")
 
     def _conditions(self, query: ListingQuery) -> Iterator[pl.Expr]:
         """The conditions that a listed record meets."""
         compared: list[tuple[Callable[[Any], pl.Expr], Any]] = [
             (pl.col("status").eq, query.status),
+            (pl.col("category").eq, query.category),
             (pl.col("start").ge, query.start_date_min),
             (pl.col("start").le, query.start_date_max),
             (pl.col("end").ge, query.end_date_min),
@@ -82,7 +84,7 @@ class Listings:
             yield from self._of_parent("series", "series_", query.series_id, query.series_slug)
         if isinstance(query, MarketQuery):
             yield from self._of_parent("events", "event_", query.event_id, query.event_slug)
-            compared += [(pl.col("category").eq, query.category), (pl.col("liquidity").ge, query.min_liquidity)]
+            compared += [(pl.col("liquidity").ge, query.min_liquidity)]
             if not query.include_closed:
                 has_closed = pl.col("closed").le(self._clock() * 1e6) | pl.col("status").is_in(["closed", "resolved"])
                 yield ~has_closed.fill_null(value=False)
@@ -90,7 +92,7 @@ class Listings:
         if wanted := {tag.strip() for text in query.tags for tag in text.split(",")} - {""}:
             least = len(wanted) if query.tags_match == "all" else 1
             yield pl.col("tags").list.set_intersection(sorted(wanted)).list.len() >= least
-        for word in (query.search or "").lower().split():
+        for word in searched_words(query.search or ""):
             yield pl.col("searched").str.contains(word, literal=True)
 
     def _of_parent(self, kind: RecordKind, prefix: str, parent_id: str | None, slug: str | None) -> Iterator[pl.Expr]:
@@ -103,11 +105,26 @@ class Listings:
                     yield pl.coalesce(pl.col(name) == text, pl.col(other).is_in(parents[other].drop_nulls().to_list()))
 
 
+def with_outcome(record: Record) -> Record:
+    """The record of a market with the names that some clients read its outcome by; its own values stay."""
+    won = record.get("resolved_token_id")
+    labels = {str(token["id"]): token.get("label") for token in record.get("tokens") or ()}
+    is_resolved = won is not None or record.get("status") == "resolved" or record.get("payoffs") is not None
+    named = {
+        "public_id": record.get("id"),
+        "is_resolved": is_resolved,
+        "winner": record.get("resolved_token_label") or labels.get(str(won)),
+        "volume": None,
+    }
+    return named | {name: value for name, value in record.items() if value is not None or name not in named}
+
+
 def _row(record: Record) -> dict[str, Any]:
     tags, liquidity = record.get("tags"), record.get("liquidity")
     return {
         **{name: None if record.get(name) is None else str(record[name]) for name in _TEXTS},
         **{column: first_time(record, name) for name, column in _DATES.items()},
+        "searched": searched_text(record),
         "mark": hashlib.sha256(str(record.get("id")).encode()).hexdigest()[:24],
         "tags": [str(tag) for tag in tags] if isinstance(tags, list | tuple) else [],
         "liquidity": liquidity if isinstance(liquidity, int | float) else None,

@@ -133,6 +133,7 @@ class ListingQuery(BaseModel):
     sort: SortField = Field("updated_at", description="Field to sort by; records without it come last.")
     order: Literal["asc", "desc"] = "desc"
     status: str | None = Field(None, max_length=100, description="Status of the record.")
+    category: str | None = Field(None, max_length=100, description="Category of the record, such as `crypto`.")
     tags: list[str] = Field([], description="Tags, repeated or separated by commas.")
     tags_match: Literal["any", "all"] = "any"
     start_date_min: _Time | None = None
@@ -154,7 +155,6 @@ class MarketQuery(ListingQuery):
     event_id: str | None = None
     event_slug: str | None = None
     include_closed: bool = Field(default=True, description="Whether closed and resolved markets are listed.")
-    category: str | None = Field(None, max_length=100, description="Category of the market, such as `crypto`.")
     min_liquidity: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = Field(
         None, description="Least liquidity; markets without it are left out."
     )

@@ -13,6 +13,7 @@ from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.service import responses
 from marketdata.service.access import Context, RequestContext
+from marketdata.service.listings import with_outcome
 from marketdata.service.pages import Subject, limit_too_small
 from marketdata.service.parameters import (
     EventQuery,
@@ -92,7 +93,7 @@ def list_markets(query: Annotated[MarketQuery, Query()], context: Context) -> Re
 @discovery.get("/markets/{id_or_slug}", response_model=models.MarketDetail, responses=refusals(404))
 def get_market(id_or_slug: IdOrSlug, context: Context) -> Response:
     """One market, with the fields that listings lack."""
-    return json_response({**dict.fromkeys(names("markets", "market")), **_market(id_or_slug, context)})
+    return json_response({**dict.fromkeys(names("markets", "market")), **with_outcome(_market(id_or_slug, context))})
 
 
 @discovery.get("/tags", response_model=models.Tags)

@@ -29,9 +29,7 @@ RECORD = {
     "end_date": "2026-01-05T01:00:00Z",
     "status": "resolved",
     "closed_at": "2026-01-05T01:00:00Z",
-    "is_resolved": True,
-    "winner": "Up",
-    "public_id": "p1",
+    "resolved_token_id": "1",
     "tags": ["crypto"],
 }
 
