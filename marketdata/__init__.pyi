@@ -32,6 +32,7 @@ from marketdata.tidy.book_measures import mid as mid
 from marketdata.tidy.book_measures import spread as spread
 from marketdata.tidy.book_measures import spread_bps as spread_bps
 from marketdata.tidy.book_measures import sweep as sweep
+from marketdata.tidy.cluster_mean import cluster_mean as cluster_mean
 from marketdata.tidy.concat import concat as concat
 from marketdata.tidy.cross_token import arbitrage as arbitrage
 from marketdata.tidy.cross_token import complement as complement
@@ -58,7 +59,6 @@ from marketdata.tidy.returns import ohlc as ohlc
 from marketdata.tidy.returns import returns as returns
 from marketdata.tidy.scores import brier as brier
 from marketdata.tidy.scores import calibration as calibration
-from marketdata.tidy.scores import cluster_mean as cluster_mean
 from marketdata.tidy.scores import log_score as log_score
 from marketdata.tidy.shapes import explode as explode
 from marketdata.tidy.shapes import nest as nest

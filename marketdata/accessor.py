@@ -9,6 +9,7 @@ import marketdata.recordings.rebuild
 import marketdata.tidy.asof
 import marketdata.tidy.backtests
 import marketdata.tidy.book_measures
+import marketdata.tidy.cluster_mean
 import marketdata.tidy.cross_token
 import marketdata.tidy.event_windows
 import marketdata.tidy.execute
@@ -172,7 +173,7 @@ class Accessor(_Suggestions, Generic[F]):
     to_nautilus = _result(marketdata.tidy.backtests.to_nautilus, *_TOP)
     effective_spread = _method(marketdata.tidy.trades.effective_spread, "trades")
     vwap = _method(marketdata.tidy.trades.vwap, "trades")
-    cluster_mean = _method(marketdata.tidy.scores.cluster_mean)
+    cluster_mean = _method(marketdata.tidy.cluster_mean.cluster_mean)
     brier = _method(marketdata.tidy.scores.brier, *_PRICES)
     log_score = _method(marketdata.tidy.scores.log_score, *_PRICES)
     calibration = _method(marketdata.tidy.scores.calibration, *_PRICES)

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import as_kind_of, in_memory, read
 from marketdata.adapters.frame import Column, Frame, Native
+from marketdata.adapters.polars import typed
 from marketdata.errors import ConfigError
 from marketdata.points import forward as rules
-from marketdata.points import scores
-from marketdata.points.arguments import whole
+from marketdata.points.arguments import choice, whole
 from marketdata.points.asof import first_from
-from marketdata.points.columns import Series
+from marketdata.points.columns import Floats, Ints, Series
+from marketdata.points.intervals import Interval, Sampling, Sums, adjusted, of_rows
 from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
-from marketdata.points.scores import Sampling
 from marketdata.resolution import Width
 from marketdata.tidy.forward import Duration, forward_returns
+from marketdata.tidy.groups import Cluster, Keys, Rows
+from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
-from marketdata.tidy.scores import groups_of_markets, numbers_of_distinct, warn_of_means
+
+Adjust = Literal["holm", "benjamini-hochberg"]
 
 
 @dataclass(frozen=True)
 class Study:
-    """The result of a study, see `study`: its ``table`` and what was asked."""
+    """The result of a study, see `study`: its ``table``, what was asked, and the studies of several signals."""
 
     table: Any
     signal: str
     horizon: str
     side: str
+    studies: tuple[Study, ...] = ()
 
     def plot(self, ax: Any = None, **look: Any) -> Any:
         """Draw the forward return of each quantile, gross, net and net with missing exits at their worst."""
+        if self.studies:
+            raise ConfigError("A study of several signals has no chart; plot one of its .studies.")
         from marketdata.plot.study_chart import study as draw  # only who draws loads it
 
         title = f"{self.signal}: what a {self.side} earns in {self.horizon}"
@@ -63,7 +71,8 @@ def study(
     outcomes: Any = None,
     tolerance: Duration | None = None,
     width: Width | None = None,
-    cluster: str = "market_id",
+    cluster: Cluster = "market_id",
+    adjust: Adjust = "holm",
     interval: float | None = 0.95,
     resamples: int = 1000,
     seed: int = 0,
@@ -77,25 +86,32 @@ def study(
     ----------
     books
         Tidy or nested books of any kind of frame.
-    signal : str, pair or frame
+    signal : str, pair, frame or list of them
         A measure of books by name, if it has one column: "imbalance", or ("depth", {"levels": 5}) as for `features`.
-        Or a frame with ``ts market_id token_id`` and one more column of numbers, known at the end of its bucket.
+        Or a frame with ``ts market_id token_id`` and one more column of numbers, known at the end of its bucket. A
+        list of signals gives one table of all.
     horizon : str or timedelta
         From the entry to the exit.
     quantiles : int
         Number of groups of equal size [2 or more].
     side, size, latency, fees, outcomes, tolerance, width
         As for `forward_returns`.
-    cluster : str
-        "market_id", or a column of the frame ``outcomes`` whose markets share their luck, such as "event_slug".
+    cluster : str or pair of str
+        "market_id", or rows that share their luck: "day" (the UTC day of ``ts``), a column of the frame ``signal`` or
+        of the frame ``outcomes``, such as "event_slug". A pair, such as ("market_id", "day"), allows for both.
+    adjust : {"holm", "benjamini-hochberg"}
+        How the p-values of a list of signals allow for their number: Holm bounds the probability of any false find,
+        Benjamini and Hochberg the share of false ones among the finds.
     interval, resamples, seed
         As for `cluster_mean`.
 
     Returns
     -------
     Study
-        Its ``table`` has one row per quantile. Equal values of the signal are in one quantile. Where both tokens of a
-        market have a signal at one time, one of them counts, as for `cluster_mean`.
+        Its ``table`` has one row per quantile, and as last row the difference of the highest and the lowest one, with
+        the interval of paired clusters: the test of the signal itself. There ``quantile`` is null. Equal values of the
+        signal are in one quantile. Where both tokens of a market have a signal at one time, one of them counts, as for
+        `cluster_mean`.
 
         - ``quantile signal_from signal_to``: quantile 1 has the smallest values of the signal.
         - ``rows tokens markets effective``: how many there are, and `cluster_mean` says what is effective.
@@ -104,6 +120,10 @@ def study(
         - ``net_worst net_worst_low net_worst_high``: the same, with missing exits at their worst.
         - ``no_entry missing_exits``: rows that could not be entered, and rows that were entered and have no exit.
         - ``left_out``: rows of the other token that repeat them.
+
+        For a list of signals ``table`` has one row per signal, the difference of its highest and lowest quantile, with
+        ``signal`` and the columns from ``rows`` on. Then come ``p_value``, how likely such a gross difference is by
+        luck, and ``p_adjusted``, the same for that many signals. ``studies`` has the `Study` of each.
 
     Raises
     ------
@@ -122,61 +142,193 @@ def study(
     >>> study = md.study(books, first, "1m", quantiles=2, interval=None)
     >>> table = study.table.select("quantile", "markets", pl.col("gross").round(4))
     >>> table.rows()
-    [(1, 2, 0.02), (2, 2, 0.02)]
+    [(1, 2, 0.02), (2, 2, 0.02), (None, 4, -0.0)]
     """
     books = read(books)
     count, sampling = whole("quantiles", quantiles, least=2), Sampling.of(interval, resamples, seed)
-    clusters = groups_of_markets("cluster", cluster, outcomes)
-    name, signals = _signal(books, signal)
+    choice("adjust", adjust, ("holm", "benjamini-hochberg"))
+    given = signal if isinstance(signal, list) else [signal]
+    _check_resamples(given, sampling)
+    signals = [_signal(books, one, cluster, outcomes) for one in given]
     returns = forward_returns(
         books, horizon, side=side, size=size, latency=latency, fees=fees, outcomes=outcomes, tolerance=tolerance,
         width=width,
     )  # fmt: skip
     results = frames.series(in_memory(returns), rules.Forward._fields[:-1])
-    # A frame of signals may have no labels, which say what token counts for its market.
-    labels = {token[:2]: token.token_label for token in results.tokens}
-    tokens = [token._replace(token_label=labels.get(token[:2], token.token_label)) for token in signals.tokens]
-    resolved = Payoffs({} if outcomes is None else outcomes, tokens)
-    _refuse_payoffs(name, signals, resolved)
-    number_of_result = {token[:2]: i for i, token in enumerate(results.tokens)}
-    token_of_result = np.array([number_of_result.get(token[:2], -1) for token in tokens], np.int64)
-    place = first_from(token_of_result[signals.token], signals.ts, results.token, results.ts, tolerance=0)
-    counts = np.flatnonzero(~np.isnan(signals.values[name]) & (place >= 0))
-    mirrored = mirrors(tokens, signals.token[counts], signals.ts[counts], resolved.records)
-    standing = np.unique(signals.token[counts[mirrored.repeated]]).tolist()
-    warn_of_mixed_labels([tokens[i].token_label for i in standing])
-    counts, repeated = counts[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
-    values, place, token = signals.values[name][counts], place[counts], signals.token[counts]
-    quantile = rules.quantile_of(values, count)
-    signal_from, signal_to = np.full((2, count), np.nan)
-    np.fmin.at(signal_from, quantile, values)
-    np.fmax.at(signal_to, quantile, values)
-    markets = [market for market, *_ in tokens]
-    cluster_codes = clusters.as_clusters(markets)[token]
-    market_codes = np.unique(markets, return_inverse=True)[1][token]
-    no_entry = np.isnan(results.values["entry"][place])
-    table: dict[str, Column] = {
-        "quantile": np.arange(1, count + 1), "signal_from": signal_from, "signal_to": signal_to,
-        "rows": np.bincount(quantile, minlength=count), "tokens": numbers_of_distinct(token, quantile, count),
-        "markets": numbers_of_distinct(market_codes, quantile, count), "effective": np.zeros(count),
-    }  # fmt: skip
-    for what, column in (("gross", "move"), ("net", "net"), ("net_worst", "net_low")):
-        outcome = results.values[column][place] * (-1 if what == "gross" and side == "sell" else 1)
-        means = scores.means(outcome, quantile, count, cluster_codes, sampling)
-        table |= {"effective": means["effective"], what: means["mean"]}
-        table |= {f"{what}_{end}": means[end] for end in ("low", "high") if end in means}
-    missing = np.bincount(quantile[~no_entry & np.isnan(results.values["net"][place])], minlength=count)
-    table |= {"no_entry": np.bincount(quantile[no_entry], minlength=count), "missing_exits": missing}
-    table |= {"left_out": np.bincount(quantile[repeated], minlength=count)}
-    warn_of_means("net", sampling, means["effective"], missing, np.bincount(quantile[~no_entry], minlength=count))
-    return Study(as_kind_of(books, table, count), name, str(horizon), side)
+    trades = _Trades(results, outcomes, side, count, sampling)
+    tables = [trades.table(one) for one in signals]
+    studies = [
+        Study(as_kind_of(books, table, count + 1), one.name, str(horizon), side)
+        for one, table in zip(signals, (_columns(rows) for rows, _ in tables), strict=True)
+    ]
+    if not isinstance(signal, list):
+        return studies[0]
+    table = _of_many([one.name for one in signals], tables, adjust)
+    names = ", ".join(one.name for one in signals)
+    return Study(as_kind_of(books, table, len(signals)), names, str(horizon), side, tuple(studies))
 
 
-def _signal(books: Native, signal: Any) -> tuple[str, Series]:
-    """The name and the values of a signal."""
+class _Signal(NamedTuple):
+    """A signal: its name, its values, and the cluster of each, a line for each way to cluster."""
+
+    name: str
+    values: Series
+    clusters: Ints
+
+
+class _Row(NamedTuple):
+    """A row of a table: what is counted, then the means and intervals of gross, net and net_worst."""
+
+    counts: dict[str, float]
+    means: dict[str, float]
+    intervals: dict[str, Interval]
+
+
+class _Trades(NamedTuple):
+    """The results of trades at every book, and how they are put together."""
+
+    results: Series
+    outcomes: Any
+    side: str
+    quantiles: int
+    sampling: Sampling | None
+
+    def table(self, signal: _Signal) -> tuple[list[_Row], float]:
+        """A row for each quantile and one for the difference of the last and the first, with its p-value."""
+        signals, results = signal.values, self.results
+        # A frame of signals may have no labels, which say what token counts for its market.
+        labels = {token[:2]: token.token_label for token in results.tokens}
+        tokens = [token._replace(token_label=labels.get(token[:2], token.token_label)) for token in signals.tokens]
+        resolved = Payoffs({} if self.outcomes is None else self.outcomes, tokens)
+        _refuse_payoffs(signal.name, signals, resolved)
+        number_of_result = {token[:2]: i for i, token in enumerate(results.tokens)}
+        token_of_result = np.array([number_of_result.get(token[:2], -1) for token in tokens], np.int64)
+        place = first_from(token_of_result[signals.token], signals.ts, results.token, results.ts, tolerance=0)
+        counts = np.flatnonzero(~np.isnan(signals.values[signal.name]) & (place >= 0))
+        mirrored = mirrors(tokens, signals.token[counts], signals.ts[counts], resolved.records)
+        standing = np.unique(signals.token[counts[mirrored.repeated]]).tolist()
+        warn_of_mixed_labels([tokens[i].token_label for i in standing])
+        counts, repeated = counts[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
+        market = np.unique([token.market_id for token in tokens], return_inverse=True)[1]
+        sample = _Sample(
+            signals.values[signal.name][counts], signals.token[counts].astype(np.int64),
+            market[signals.token[counts]].astype(np.int64), place[counts], repeated, signal.clusters[:, counts],
+        )  # fmt: skip
+        quantile = rules.quantile_of(sample.values, self.quantiles)
+        rows = [self._row(sample, quantile == number) for number in range(self.quantiles)]
+        top, bottom = quantile == self.quantiles - 1, quantile == 0
+        rows.append(self._row(sample, top | bottom, np.where(top, 0, 1)))
+        entered = np.array([row.counts["rows"] - row.counts["no_entry"] for row in rows[:-1]])
+        missing = np.array([row.counts["missing_exits"] for row in rows[:-1]], np.int64)
+        if self.sampling is not None:
+            warn_of_intervals("net", self.sampling, [row.intervals["net"] for row in rows])
+        warn_of_missing("net", missing, entered.astype(np.int64))
+        return rows, rows[-1].intervals["gross"].p_value if self.sampling else np.nan
+
+    def _row(self, sample: _Sample, chosen: NDArray[np.bool_], part: Ints | None = None) -> _Row:
+        """The row of chosen trades; with ``part`` of the mean of part 0 less that of part 1."""
+        inside = np.flatnonzero(chosen)
+        place, values = sample.place[inside], sample.values[inside]
+        no_entry, no_exit = (np.isnan(self.results.values[name][place]) for name in ("entry", "net"))
+        counts: dict[str, float] = {
+            "signal_from": np.nan if part is not None or not len(values) else values.min(),
+            "signal_to": np.nan if part is not None or not len(values) else values.max(),
+            "rows": len(inside), "tokens": len(np.unique(sample.token[inside])),
+            "markets": len(np.unique(sample.market[inside])), "no_entry": int(no_entry.sum()),
+            "missing_exits": int((no_exit & ~no_entry).sum()), "left_out": int(sample.repeated[inside].sum()),
+        }  # fmt: skip
+        parts = np.zeros(len(inside), np.int64) if part is None else part[inside]
+        means, intervals = {}, {}
+        for name, column in (("gross", "move"), ("net", "net"), ("net_worst", "net_low")):
+            earned = self.results.values[column][place] * (-1 if name == "gross" and self.side == "sell" else 1)
+            known = ~np.isnan(earned)
+            clusters = sample.clusters[:, inside[known]]
+            sums = [Sums.of(earned[known], np.ones(known.sum()), way, None if part is None else parts[known])
+                    for way in clusters]  # fmt: skip
+            means[name] = sums[0].difference
+            counts["effective"] = min(one.effective for one in sums)
+            if self.sampling is not None:
+                bounds = self._possible(name, place[known], parts[known])
+                of_parts = None if part is None else parts[known]
+                intervals[name] = of_rows(
+                    earned[known], np.ones(known.sum()), clusters, self.sampling, part=of_parts, bounds=bounds
+                )
+        return _Row(counts, means, intervals)
+
+    def _possible(self, name: str, place: Ints, part: Ints) -> tuple[float, float]:
+        """What a mean of these trades can be: a share is worth 0 to 1 in the end, less what its trades cost."""
+        if part.any():
+            return -2.0, 2.0
+        entry, exits, net = (self.results.values[column][place] for column in ("entry", "exit", "net"))
+        if name == "gross" or not len(place):
+            return -1.0, 1.0
+        sign = 1.0 if self.side == "buy" else -1.0
+        costs = np.nan_to_num(sign * (exits - entry) - net).max(initial=0.0)
+        worst, best = (0.0, 1.0) if self.side == "buy" else (1.0, 0.0)
+        return float((sign * (worst - entry)).mean() - costs), float((sign * (best - entry)).mean())
+
+
+class _Sample(NamedTuple):
+    """The rows of a signal that count: value, token, market, row of the result, whether repeated, and clusters."""
+
+    values: Floats
+    token: Ints
+    market: Ints
+    place: Ints
+    repeated: NDArray[np.bool_]
+    clusters: Ints
+
+
+_COUNTS = ("rows", "tokens", "markets")
+_ENDS = ("no_entry", "missing_exits", "left_out")
+
+
+def _columns(rows: Sequence[_Row]) -> dict[str, Column]:
+    """The table of a study; the row of the difference has no quantile."""
+    out: dict[str, Column] = {"quantile": typed("int", [*range(1, len(rows)), None])}
+    out |= {name: np.array([row.counts[name] for row in rows], float) for name in ("signal_from", "signal_to")}
+    return out | _results(rows)
+
+
+def _results(rows: Sequence[_Row]) -> dict[str, Column]:
+    """Counts, means and intervals of rows."""
+    out: dict[str, Column] = {name: np.array([row.counts[name] for row in rows], np.int64) for name in _COUNTS}
+    out["effective"] = np.array([row.counts["effective"] for row in rows], float)
+    for name in ("gross", "net", "net_worst"):
+        out[name] = np.array([row.means[name] for row in rows], float)
+        if rows[0].intervals:
+            out |= ends(f"{name}_", [row.intervals[name] for row in rows])
+    return out | {name: np.array([row.counts[name] for row in rows], np.int64) for name in _ENDS}
+
+
+def _of_many(names: list[str], tables: Sequence[tuple[list[_Row], float]], adjust: Adjust) -> dict[str, Column]:
+    """The differences of several signals, with p-values for as many questions as there are."""
+    p_values = np.array([p_value for _, p_value in tables], float)
+    table: dict[str, Column] = {"signal": list(names), **_results([rows[-1] for rows, _ in tables])}
+    return table | {"p_value": p_values, "p_adjusted": adjusted(p_values, adjust)}
+
+
+def _check_resamples(signals: Sequence[Any], sampling: Sampling | None) -> None:
+    """ConfigError if the least p-value of so few samples is too great for so many signals."""
+    if not signals:
+        raise ConfigError("is empty; allowed are a signal and a list of them.", argument="signal", value=signals)
+    if sampling is not None and len(signals) > 1:
+        enough = int(np.ceil(2 * len(signals) / (1 - sampling.share) - 1e-9))
+        if sampling.resamples < enough:
+            raise ConfigError(
+                f"is refused for {len(signals)} signals: no adjusted p-value could be below {1 - sampling.share:.2g}; "
+                f"allowed are {enough} and more.",
+                argument="resamples",
+                value=sampling.resamples,
+            )
+
+
+def _signal(books: Native, signal: Any, cluster: Cluster, outcomes: Any) -> _Signal:
+    """The name, the values and the clusters of a signal."""
     table: Frame = in_memory(features(books, [signal]) if isinstance(signal, str | tuple) else signal)
     require("A frame of signals", ["ts", "market_id", "token_id"], table.names)
-    columns = [name for name in value_columns(table.names) if name != "observed"]
+    keys = Keys.of(None, cluster, table.names, outcomes)
+    columns = [name for name in value_columns(table.names) if name not in ("observed", *keys.cluster)]
     leaking = [name for name in columns if leaks_outcome(name)]
     if leaking:
         raise ConfigError(
@@ -185,9 +337,10 @@ def _signal(books: Native, signal: Any) -> tuple[str, Series]:
     if len(columns) != 1 or not table.is_number(columns[0]):
         raise ConfigError(
             f"signal has the columns {', '.join(map(repr, columns)) or 'of ids alone'}; allowed is one column of "
-            "numbers beside ts and ids."
+            "numbers beside ts, ids and columns of cluster. Pass several signals as a list of frames."
         )
-    return columns[0], frames.series(table, columns)
+    values = frames.series(table, columns)
+    return _Signal(columns[0], values, Rows(table, keys).clusters())
 
 
 def _refuse_payoffs(name: str, signals: Series, outcomes: Payoffs) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from marketdata.adapters.dispatch import collected, series_of
+from marketdata.adapters.dispatch import collected, in_memory, series_of
 from marketdata.plot.chart import ASK, FAINT, PALETTE, Array, Band, Bars, Detail, Line, Look, Panel, draw
 from marketdata.plot.tokens import broken_at_gaps
 from marketdata.tidy import scores
@@ -101,17 +101,19 @@ def calibration(
 
 def study(table: Any, ax: Any = None, **look: Unpack[Look]) -> Any:
     """Draw the mean return of each quantile with its interval [probability per share]. Returns the chart."""
-    rows = collected(table)
-    quantile, count = (np.asarray(rows[name], np.float64) for name in ("quantile", "rows"))
+    rows = in_memory(table)
+    # The row of the difference is of no quantile.
+    shown = np.flatnonzero(~np.isnan(rows.numbers("quantile")))
+    quantile, count = (rows.numbers(name)[shown] for name in ("quantile", "rows"))
     panel = Panel("forward return [probability per share]", "quantile of the signal", time=False)
     panel.x_ticks = [(float(one), f"{one:.0f}") for one in quantile]
     panel.marks.append(Line(quantile, 0 * quantile, "zero", FAINT, dashed=True))
     for place, (name, colour) in enumerate(zip(("gross", "net", "net_worst"), PALETTE, strict=False)):
         at, details = quantile + 0.12 * (place - 1), [Detail("rows", count, ",.0f")]
-        mean, legend = np.asarray(rows[name], np.float64), name.replace("_", ", missing exits at their ")
+        mean, legend = rows.numbers(name)[shown], name.replace("_", ", missing exits at their ")
         panel.marks.append(Line(at, mean, name, colour, legend=legend, details=details, dots=np.full(len(at), 30.0)))
-        if f"{name}_low" in rows:
-            low, high = (np.asarray(rows[f"{name}_{end}"], np.float64) for end in ("low", "high"))
+        if f"{name}_low" in rows.names:
+            low, high = (rows.numbers(f"{name}_{end}")[shown] for end in ("low", "high"))
             panel.marks.append(_intervals(at, low, high, f"{name}, interval", colour))
     return draw([[panel]], ax, size=(7.0, 4.5), **look)
 

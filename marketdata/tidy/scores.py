@@ -1,53 +1,36 @@
-"""Means and scores of prices as forecasts, with intervals over clusters of markets."""
+"""Scores of prices as forecasts, with intervals over clusters of markets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import (
-    F,
-    as_kind_of,
-    at_once,
-    in_memory,
-    is_in_memory,
-    is_lazy,
-    names_of,
-    read,
-    run,
-    selected,
-)
-from marketdata.adapters.frame import Column, Frame, Native, Passed, Texts
-from marketdata.adapters.normalization import is_missing
-from marketdata.errors import (
-    ConfigError,
-    FewMarketsWarning,
-    MissingValuesWarning,
-    NotTidyError,
-    OpenMarketsWarning,
-    warn,
-)
+from marketdata.adapters.dispatch import F, at_once, in_memory, is_in_memory, is_lazy, names_of, read, run
+from marketdata.adapters.frame import Column, Frame, Native, Texts
+from marketdata.errors import ConfigError, OpenMarketsWarning, warn
 from marketdata.points import scores
-from marketdata.points.arguments import choice, number, text, texts, whole
-from marketdata.points.columns import Floats, Ints, Token
-from marketdata.points.mirrors import Records, mirrors, warn_of_mixed_labels
-from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind, require
-from marketdata.points.scores import Forecasts, Sampling
+from marketdata.points.arguments import choice, number, whole
+from marketdata.points.columns import Floats, Ints
+from marketdata.points.intervals import Sampling
+from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
+from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
+from marketdata.points.scores import Forecasts
+from marketdata.tidy.groups import By, Cluster, Keys, Rows, codes_of, combined
+from marketdata.tidy.intervals import ends, warn_of_intervals
 from marketdata.tidy.measures import KINDS
-from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, for_tokens, orders_of
-from marketdata.tidy.records import columns_of
+from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, for_tokens
 from marketdata.tidy.returns import probability_of
 
 Of = Literal["market", "token", "all"]
-By = str | Iterable[str] | None
-_WHOLE = ("markets", "points", "left_out")
-_PROBABILITY_KINDS: tuple[Kind, ...] = ("prices", *KINDS)
+Bins = int | Iterable[float] | Literal["equal counts"]
+FORECAST_KINDS: tuple[Kind, ...] = ("prices", *KINDS, "series")
+_IDS: dict[str, Sequence[str]] = {"market": ID_COLUMNS[:1], "token": ID_COLUMNS, "all": ()}
+_EQUAL_COUNTS = 10
 
 
 def brier(
@@ -56,7 +39,7 @@ def brier(
     *,
     of: Of = "market",
     by: By = None,
-    cluster: str = "market_id",
+    cluster: Cluster = "market_id",
     interval: float | None = 0.95,
     resamples: int = 1000,
     seed: int = 0,
@@ -80,9 +63,11 @@ def brier(
     of : {"market", "token", "all"}
         What a row is about.
     by : str or list of str, optional
-        Columns of the frame ``outcomes`` to group markets by, such as "topic".
-    cluster : str
-        Of "all": "market_id", or a column of the frame ``outcomes`` whose markets share their luck: "event_slug".
+        Columns of the frame to group by, such as the hours before the end, or of the frame ``outcomes``, such as
+        "topic". "day" is the UTC day of ``ts``.
+    cluster : str or pair of str
+        Of "all": "market_id", or such a column of forecasts that share their luck: "event_slug", "day". A pair allows
+        for both.
     interval : float or None
         Of "all": probability that the interval covers [0 to 1]; None leaves it out.
     resamples, seed : int
@@ -105,12 +90,13 @@ def brier(
         - ``outcome``: the payoff.
         - ``left_out``: forecasts of the other token that repeat them.
         - ``brier_low``, ``brier_high``: a studentized bootstrap interval over clusters of markets. It is null with
-          fewer than two clusters, and where all payoffs are alike.
+          fewer than five clusters, where all payoffs or all clusters are alike, and where the score hangs on a few
+          clusters.
 
     Warns
     -----
     FewMarketsWarning
-        An interval rests on fewer than ten effective clusters, or is null as all payoffs are alike.
+        An interval rests on fewer than ten effective clusters, or clusters of the rarer outcome, or is null.
     OpenMarketsWarning
         Markets of the frame are open, with "all".
     MixedLabelsWarning
@@ -132,14 +118,10 @@ def brier(
     >>> scores.select("token_label", "outcome", "points", "brier").rows()
     [('Yes', 1.0, 1, 0.36), ('No', 0.0, 1, 0.36)]
     """
-    scoring = _Scoring(
-        choice("of", of, get_args(Of)),
-        outcomes,
-        groups_of_markets("by", by, outcomes),
-        groups_of_markets("cluster", cluster, outcomes),
-        Sampling.of(interval, resamples, seed),
-    )
-    return scoring.score(frame, "brier", scores.squared_error)
+    return _scored(
+        frame, _Question.of(frame, outcomes, of, by, cluster, Sampling.of(interval, resamples, seed)), "brier",
+        scores.squared_error,
+    )  # fmt: skip
 
 
 def log_score(
@@ -148,7 +130,7 @@ def log_score(
     *,
     of: Of = "market",
     by: By = None,
-    cluster: str = "market_id",
+    cluster: Cluster = "market_id",
     clip: float = 1e-6,
     interval: float | None = 0.95,
     resamples: int = 1000,
@@ -160,27 +142,19 @@ def log_score(
     logarithm; prices that are always 0.5 have 0.693. Prices are clipped to ``clip`` and 1 - ``clip`` [above 0, below
     0.5], as 0 for the winner would score infinity. Good (1952), "Rational decisions".
     """
-    least = number("clip", clip)
-    if least >= 0.5:
-        raise ConfigError(f"clip={clip!r} is refused; allowed are numbers above 0 and below 0.5.")
-    scoring = _Scoring(
-        choice("of", of, get_args(Of)),
-        outcomes,
-        groups_of_markets("by", by, outcomes),
-        groups_of_markets("cluster", cluster, outcomes),
-        Sampling.of(interval, resamples, seed),
-    )
-    return replace(scoring, clip=least).score(frame, "log_score", scores.log_loss)
+    sampling = Sampling.of(interval, resamples, seed)
+    question = _Question.of(frame, outcomes, of, by, cluster, sampling, clip=clip_of(clip))
+    return _scored(frame, question, "log_score", scores.log_loss)
 
 
 def calibration(
     frame: F,
     outcomes: Any,
-    bins: int = 10,
+    bins: Bins = 10,
     *,
     of: Literal["market", "token"] = "market",
     by: By = None,
-    cluster: str = "market_id",
+    cluster: Cluster = "market_id",
     interval: float | None = None,
 ) -> F:
     """How often tokens priced at p won.
@@ -189,8 +163,9 @@ def calibration(
 
     Parameters
     ----------
-    bins : int
-        Number of equal bins from 0 to 1.
+    bins : int, list of float or "equal counts"
+        Number of bins of equal width from 0 to 1; or their borders, from 0 to 1; or ten bins with about as many
+        forecasts each. Equal prices are in one bin.
     interval : float, optional
         Probability that the interval of a share covers [0 to 1].
 
@@ -219,74 +194,45 @@ def calibration(
     >>> bins.select("bin_start", "points", "forecast", "outcome").rows()
     [(0.4, 2, 0.45, 0.5)]
     """
-    count = whole("bins", bins)
-    scoring = _Scoring(
-        choice("of", of, ("market", "token")),
-        outcomes,
-        groups_of_markets("by", by, outcomes),
-        groups_of_markets("cluster", cluster, outcomes),
-        Sampling.of(interval),
-    )
-    return scoring.in_two_steps(frame, partial(scoring.curves, bins=count))
+    borders = bins if isinstance(bins, str) else _borders(bins)
+    if isinstance(borders, str):
+        choice("bins", borders, ("equal counts",), "whole numbers, lists of borders, and 'equal counts'")
+    choice("of", of, ("market", "token"))
+    question = _Question.of(frame, outcomes, of, by, cluster, Sampling.of(interval))
+    return _pooled(frame, question, partial(_curves, question=question, borders=borders))
 
 
-class _Groups(NamedTuple):
-    """Groups of markets with equal values in columns of the outcomes: their numbers, in order, and a row of each."""
-
-    by: Sequence[str] = ()
-    outcomes: Frame | None = None
-    number: Mapping[str, int] = {}
-    rows: Ints = np.zeros(0, np.int64)
-
-    def of(self, markets: Iterable[str]) -> Ints:
-        """The group of each market; one that the outcomes lack is in the first, where it has no payoff."""
-        return np.array([self.number.get(market, 0) for market in markets], np.int64)
-
-    def as_clusters(self, markets: Sequence[str]) -> Ints:
-        """The group of each market; without columns each market is its own."""
-        return self.of(markets) if self.by else np.unique(markets, return_inverse=True)[1]
-
-    def columns(self, group: Ints) -> dict[str, Column]:
-        """The columns that name the groups."""
-        return {name: Passed(self.outcomes, name, self.rows[group]) for name in self.by} if self.outcomes else {}
+def clip_of(clip: float) -> float:
+    """The least distance of prices from 0 and 1 in a logarithm; ConfigError for no number below 0.5."""
+    if number("clip", clip) >= 0.5:
+        raise ConfigError("is refused; allowed are numbers above 0 and below 0.5.", argument="clip", value=clip)
+    return float(clip)
 
 
 @dataclass(frozen=True)
-class _Scoring:
-    """The arguments of a score; prices are taken not closer to 0 and 1 than ``clip``."""
+class _Question:
+    """The arguments of a score of a frame with columns ``present``; prices are ``clip`` or more from 0 and 1."""
 
-    unit: str
+    unit: Of
     outcomes: Outcomes
-    groups: _Groups
-    clusters: _Groups
+    keys: Keys
+    present: Sequence[str]
     sampling: Sampling | None
-    clip: float = 0.0
+    clip: float
 
-    def score(self, frame: F, name: str, loss: scores.Loss) -> F:
-        """A score by market, token or over all."""
-        if self.unit == "all":
-            return self.in_two_steps(frame, partial(self.overall, name=name, loss=loss))
-        frame = read(frame)
-        payoffs = self.payoffs_in(frame, pooled=False)
+    @classmethod
+    def of(
+        cls, frame: Any, outcomes: Outcomes, unit: Any, by: By, cluster: Cluster, sampling: Sampling | None,
+        clip: float = 0.0,
+    ) -> Self:  # fmt: skip
+        """The arguments, checked."""
+        unit, present = choice("of", unit, get_args(Of)), names_of(read(frame))
+        return cls(unit, outcomes, Keys.of(by, cluster, present, outcomes), present, sampling, clip)
 
-        def means(part: Frame) -> Native:
-            tokens, token, forecasts = self.forecasts(part, payoffs)
-            by_token = self.unit == "token"
-            _, first, which = np.unique(token if by_token else forecasts.market, return_index=True, return_inverse=True)
-            points = np.bincount(which)
-            outcome, score = (
-                np.bincount(which, values) / points for values in (forecasts.paid, loss(forecasts.p, forecasts.paid))
-            )
-            left_out = np.bincount(which, forecasts.left_out).astype(np.int64)
-            ids = ID_COLUMNS if by_token else ID_COLUMNS[:1]
-            columns: dict[str, Column] = {c: Texts(token[first], [getattr(one, c) for one in tokens]) for c in ids}
-            columns |= self.groups.columns(self.groups.of(tokens[i].market_id for i in token[first].tolist()))
-            columns |= {"outcome": outcome} if by_token else {}
-            columns |= {"points": points, name: score}
-            columns |= {} if by_token else {"left_out": left_out}
-            return part.build(columns, len(first))
-
-        return run(frame, means, _PROBABILITY_KINDS, partition_by="market")
+    @property
+    def carried(self) -> list[str]:
+        """The columns of the frame that come along with its forecasts."""
+        return self.keys.carried(self.present)
 
     def payoffs_in(self, frame: Native, *, pooled: bool) -> Callable[[Tokens], Payoffs]:
         """The payoffs of the tokens of a frame."""
@@ -300,84 +246,154 @@ class _Scoring:
 
         return for_tokens(frame, payoffs)
 
-    def forecasts(self, frame: Frame, payoffs: Callable[[Tokens], Payoffs]) -> tuple[Sequence[Token], Ints, Forecasts]:
-        """The tokens of a frame, and its forecasts that count with the number of their token."""
-        series, value = probability_of(frame)
-        resolved = payoffs(series.tokens)
-        payoff = resolved.of(series.tokens)
-        # Tokens are in order, and so are the numbers of their markets.
-        market = np.unique([token.market_id for token in series.tokens], return_inverse=True)[1]
-        known = np.flatnonzero(~np.isnan(series.values[value]) & ~np.isnan(payoff)[series.token])
-        repeated = np.zeros(len(known), bool)
-        if self.unit != "token":
-            mirrored = mirrors(series.tokens, series.token[known], series.ts[known], resolved.records)
-            known, repeated = known[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
-        token, p = series.token[known].astype(np.int64), series.values[value][known].clip(self.clip, 1 - self.clip)
-        return series.tokens, token, Forecasts(market[token], p, payoff[token], np.ones(len(p)), repeated.astype(float))
 
-    def in_two_steps(self, frame: F, finish: Callable[[Native], Native]) -> F:
-        """The forecasts of each market where the frame is, and what is computed from all of them in one place."""
-        frame = read(frame)
-        payoffs = self.payoffs_in(frame, pooled=True)
+def _scored(frame: F, question: _Question, name: str, loss: scores.Loss) -> F:
+    """A score by market, token or over all."""
+    finish = _overall if question.unit == "all" else _means
+    return _pooled(frame, question, partial(finish, question=question, name=name, loss=loss))
 
-        def merged(part: Frame) -> Native:
-            tokens, token, forecasts = self.forecasts(part, payoffs)
-            prices, price = np.unique(forecasts.p, return_inverse=True)
-            _, first, which = np.unique(token * len(prices) + price, return_index=True, return_inverse=True)
-            columns: dict[str, Column] = {
-                c: Texts(token[first], [getattr(one, c) for one in tokens]) for c in ("market_id", "token_label")
-            }
-            columns |= {"p": forecasts.p[first], "paid": forecasts.paid[first], "points": np.bincount(which)}
-            columns |= {"left_out": np.bincount(which, forecasts.left_out).astype(np.int64)}
-            return part.build(columns, len(first))
 
-        if is_in_memory(frame) or is_lazy(frame):
-            return run(frame, lambda part: finish(merged(part)), _PROBABILITY_KINDS, partition_by="all")
-        return at_once(run(frame, merged, _PROBABILITY_KINDS, partition_by="market"), finish)
+def _pooled(frame: F, question: _Question, finish: Callable[[Native], Native]) -> F:
+    """The forecasts where the frame is, and what is computed from all of them in one place."""
+    frame = read(frame)
+    # A score of a market says nothing of the markets that are open.
+    payoffs = question.payoffs_in(frame, pooled=finish.func is not _means)  # type: ignore[attr-defined]
 
-    def overall(self, part: Native, *, name: str, loss: scores.Loss) -> Native:
-        """The score of each group, from the forecasts of the first step."""
-        frame, forecasts, group, clusters = self.grouped(part)
-        # Without columns to group by there is one group, even if it has no forecast.
-        numbers = np.unique(group) if self.groups.by else np.zeros(1, np.int64)
-        worst = float(loss(np.array(self.clip), np.array(1.0)))
-        rows = [scores.overall(forecasts.take(group == n), loss, clusters, self.sampling, worst) for n in numbers]
-        names = ["markets", "points", name, f"{name}_low", f"{name}_high"]
-        names += ["miscalibration", "discrimination", "uncertainty", "left_out", "effective"]
-        columns = _columns(names, rows)
-        effective = columns.pop("effective")
-        if self.sampling:
-            alike = int(((columns["markets"] > 1) & (effective == 0)).sum())
-            problem = f"is null in {alike} of {len(rows)} rows, whose markets all paid the same" if alike else ""
-            warn_of_few(name, self.sampling, effective, problem)
-        else:
-            del columns[f"{name}_low"], columns[f"{name}_high"]
-        return frame.build(self.groups.columns(numbers) | columns, len(rows))
+    def merged(part: Frame) -> Native:
+        return _merged(part, question, payoffs)
 
-    def curves(self, part: Native, *, bins: int) -> Native:
-        """The bins of each group, from the forecasts of the first step."""
-        frame, forecasts, group, clusters = self.grouped(part)
-        bin_of_group = group * bins + np.clip(np.floor(forecasts.p * bins + TOLERANCE), 0, bins - 1).astype(np.int64)
-        numbers = np.unique(bin_of_group)
-        rows = [scores.bin_summary(forecasts.take(bin_of_group == n), clusters, self.sampling) for n in numbers]
-        at = numbers % bins
-        keys = {**self.groups.columns(numbers // bins), "bin_start": at / bins, "bin_end": (at + 1) / bins}
-        ends = ["markets", "outcome_low", "outcome_high"] if self.sampling else []
-        names = ["points", "forecast", "outcome", *ends, "left_out"]
-        return frame.build(keys | _columns(names, rows), len(rows))
+    keep = bool(question.carried)
+    if is_in_memory(frame) or is_lazy(frame):
+        both = lambda part: finish(merged(part))  # noqa: E731
+        return run(frame, both, FORECAST_KINDS, partition_by="all", keep_extra=keep)
+    return at_once(run(frame, merged, FORECAST_KINDS, partition_by="market", keep_extra=keep), finish)
 
-    def grouped(self, part: Native) -> tuple[Frame, Forecasts, Ints, Ints]:
-        """The forecasts by market, price and payoff; the group of each, and the cluster of each market."""
-        frame = in_memory(part)
-        ids, which = frames.distinct_ids(frame, ["market_id"])
-        markets, number_of_id = np.unique([str(market) for (market,) in ids], return_inverse=True)
-        forecasts = Forecasts(number_of_id[which], *(frame.numbers(c) for c in Forecasts._fields[1:]))
-        forecasts = forecasts.take(np.lexsort((forecasts.paid, forecasts.p, forecasts.market)))
-        stands = frame.numbers("left_out") > 0
-        labels = frame.texts("token_label", np.flatnonzero(stands))
-        warn_of_mixed_labels(dict(zip(number_of_id[which[stands]].tolist(), labels, strict=True)).values())
-        group = self.groups.of(markets.tolist())[forecasts.market]
-        return frame, forecasts, group, self.clusters.as_clusters(markets.tolist())
+
+def _merged(part: Frame, question: _Question, payoffs: Callable[[Tokens], Payoffs]) -> Native:
+    """The forecasts that count with the columns that come along; equal ones of a token are one row and their number."""
+    series, value = probability_of(part)
+    resolved = payoffs(series.tokens)
+    payoff, p = resolved.of(series.tokens)[series.token], series.values[value]
+    known = np.flatnonzero(~np.isnan(p) & ~np.isnan(payoff))
+    repeated = np.zeros(len(known), bool)
+    if question.unit != "token":
+        mirrored = mirrors(series.tokens, series.token[known], series.ts[known], resolved.records)
+        known, repeated = known[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
+    # Rows of levels repeat the columns of their snapshot.
+    row = frames.snapshots(part, all_levels=False)[1].begins if part.kind == "books" else np.arange(len(series))
+    table = Rows(part, Keys(question.carried, [], question.keys.records))
+    codes = [table.codes(name)[row[known]] for name in question.carried]
+    first, which = combined([series.token[known].astype(np.int64), _place(p[known]), *codes])
+    at, token = known[first], series.token[known[first]].astype(np.int64)
+    columns: dict[str, Column] = {c: Texts(token, [getattr(one, c) for one in series.tokens]) for c in ID_COLUMNS}
+    columns |= {name: table.column(name, row[at]) for name in question.carried}
+    columns |= {"p": p[at].clip(question.clip, 1 - question.clip), "paid": payoff[at]}
+    columns |= {"points": np.bincount(which, minlength=len(first))}
+    columns |= {"left_out": np.bincount(which, repeated, len(first)).astype(np.int64)}
+    return part.build(columns, len(first))
+
+
+def _place(values: Floats) -> Ints:
+    """The place of each value among all that there are."""
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def _opened(part: Native, question: _Question) -> tuple[Rows, Forecasts]:
+    """The forecasts of the first step in an order of their own, and their rows."""
+    rows = Rows(in_memory(part), question.keys)
+    table = rows.table
+    market = codes_of(table, "market_id")
+    p, paid, points, left_out = (table.numbers(name) for name in ("p", "paid", "points", "left_out"))
+    forecasts = Forecasts(market, p, paid, points, left_out, rows.clusters())
+    stands = np.flatnonzero(forecasts.left_out > 0)
+    if question.unit != "token":
+        labels = table.texts("token_label", stands)
+        warn_of_mixed_labels(dict(zip(market[stands].tolist(), labels, strict=True)).values())
+    return rows, forecasts
+
+
+def _means(part: Native, *, question: _Question, name: str, loss: scores.Loss) -> Native:
+    """The score of each market or token, and group."""
+    rows, forecasts = _opened(part, question)
+    names = [*_IDS[question.unit], *question.keys.by]
+    first, group = rows.groups(names)
+    points = np.bincount(group, forecasts.points, len(first))
+    outcome, score = (
+        np.bincount(group, values * forecasts.points, len(first)) / points
+        for values in (forecasts.paid, loss(forecasts.p, forecasts.paid))
+    )
+    columns: dict[str, Column] = {c: rows.column(c, first) for c in names}
+    columns |= {"outcome": outcome} if question.unit == "token" else {}
+    columns |= {"points": points.astype(np.int64), name: score}
+    if question.unit == "market":
+        columns["left_out"] = np.bincount(group, forecasts.left_out, len(first)).astype(np.int64)
+    return rows.table.build(columns, len(first))
+
+
+def _overall(part: Native, *, question: _Question, name: str, loss: scores.Loss) -> Native:
+    """The score of each group, its interval and its parts."""
+    rows, forecasts = _opened(part, question)
+    first, group = rows.groups(question.keys.by)
+    each = [forecasts.take(group == number) for number in range(len(first))]
+    columns: dict[str, Column] = {c: rows.column(c, first) for c in question.keys.by}
+    columns |= {"markets": np.array([one.markets for one in each], np.int64), "points": _total(each, "points")}
+    parts = np.array([scores.parts(one, loss) for one in each], float).reshape(-1, 4).T
+    columns[name] = parts[0]
+    if question.sampling is not None:
+        sampling, worst = question.sampling, float(loss(np.array(question.clip), np.array(1.0)))
+        intervals = [one.interval(loss(one.p, one.paid), sampling, (0.0, worst)) for one in each]
+        columns |= ends(f"{name}_", intervals)
+        warn_of_intervals(name, sampling, [one for one, some in zip(intervals, each, strict=True) if len(some.p)])
+    columns |= dict(zip(scores.Parts._fields[1:], parts[1:], strict=True))
+    return rows.table.build(columns | {"left_out": _total(each, "left_out")}, len(first))
+
+
+def _total(each: Sequence[Forecasts], name: str) -> Ints:
+    return np.array([getattr(one, name).sum() for one in each], np.int64)
+
+
+def _curves(part: Native, *, question: _Question, borders: Floats | str) -> Native:
+    """The bins of each group."""
+    rows, forecasts = _opened(part, question)
+    edges, at = _binned(forecasts, borders)
+    first, group = combined([rows.groups(question.keys.by)[1], at])
+    each = [forecasts.take(group == number) for number in range(len(first))]
+    columns: dict[str, Column] = {c: rows.column(c, first) for c in question.keys.by}
+    columns |= {"bin_start": edges[at[first]], "bin_end": edges[at[first] + 1]}
+    known = ["markets", "outcome_low", "outcome_high"] if question.sampling else []
+    names = ["points", "forecast", "outcome", *known, "left_out"]
+    table = np.array([scores.bin_summary(one, question.sampling) for one in each], float).reshape(-1, len(names)).T
+    whole_numbers = ("points", "markets", "left_out")
+    for name, values in zip(names, table, strict=True):
+        columns[name] = values.astype(np.int64) if name in whole_numbers else values
+    return rows.table.build(columns, len(first))
+
+
+def _binned(forecasts: Forecasts, borders: Floats | str) -> tuple[Floats, Ints]:
+    """The borders of bins, and the bin of each forecast."""
+    if isinstance(borders, str):
+        return scores.equal_counts(forecasts.p, forecasts.points, _EQUAL_COUNTS)
+    at = np.searchsorted(borders, forecasts.p + TOLERANCE, side="right") - 1
+    return borders, np.clip(at, 0, len(borders) - 2)
+
+
+def _borders(bins: Any) -> Floats:
+    """The borders of bins from 0 to 1; ConfigError for others."""
+    if not isinstance(bins, Iterable):
+        count = whole("bins", bins)
+        return np.arange(count + 1) / count
+    try:
+        borders = np.array([*bins], float)
+    except (TypeError, ValueError):
+        borders = np.zeros(0)
+    if len(borders) < 2 or borders[0] != 0 or borders[-1] != 1 or not (np.diff(borders) > 0).all():
+        raise ConfigError(
+            "is refused; allowed are a whole number, 'equal counts', and rising borders from 0 to 1, such as "
+            "[0, 0.1, 0.5, 1].",
+            argument="bins",
+            value=bins,
+        )
+    return borders
 
 
 def _warn_of_open(markets: set[str], unresolved: set[str]) -> None:
@@ -388,206 +404,4 @@ def _warn_of_open(markets: set[str], unresolved: set[str]) -> None:
             OpenMarketsWarning,
             hint="Score only markets whose scheduled end (ends_at of md.outcomes) has passed, whether they ended early "
             "or not.",
-        )
-
-
-def groups_of_markets(argument: str, given: By, outcomes: Outcomes) -> _Groups:
-    """Markets grouped by columns of a frame of outcomes or records; by none if they are None or "market_id" itself."""
-    names = [] if given is None else texts(argument, given, "a column of market records")
-    if not names or (argument == "cluster" and names == ["market_id"]):
-        return _Groups()
-    if isinstance(outcomes, Mapping):
-        raise ConfigError(
-            f"{argument}={names!r} names columns of market records, and outcomes is a mapping; pass a frame of records."
-        )
-    data = columns_of(outcomes, ["market_id", *names], f"a frame of market records with the columns of {argument}")
-    if lacking := sorted({"market_id", *names} - data.keys()):
-        raise NotTidyError(f"outcomes has no column {', '.join(map(repr, lacking))}, which {argument}={names!r} needs.")
-    first_row: dict[str, int] = {}
-    for row, market in enumerate(data["market_id"]):
-        first = first_row.setdefault(market, row)
-        for name in names:
-            was, value = data[name][first], data[name][row]
-            if name in ID_COLUMNS or isinstance(value, list | tuple | dict | np.ndarray):
-                raise ConfigError(f"{argument}={name!r} is refused; allowed are columns with one value per market.")
-            if was != value:
-                raise NotTidyError(f"{name} has two values for market {market!r}: {was!r} and {value!r}.")
-    values = {m: tuple((data[c][row] is None, data[c][row]) for c in names) for m, row in first_row.items()}
-    row_of_group = {values[market]: row for market, row in first_row.items()}
-    number = {value: i for i, value in enumerate(sorted(row_of_group))}
-    rows = np.array([row_of_group[value] for value in number], np.int64)
-    return _Groups(names, in_memory(outcomes), {market: number[value] for market, value in values.items()}, rows)
-
-
-def _columns(names: Sequence[str], rows: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The numbers of rows as columns."""
-    columns = zip(names, np.array(rows, float).reshape(-1, len(names)).T, strict=True)
-    return {name: values.astype(np.int64) if name in _WHOLE else values for name, values in columns}
-
-
-def cluster_mean(
-    frame: F,
-    value: str,
-    *,
-    cluster: str = "market_id",
-    by: str | Iterable[str] | None = None,
-    markets: Any = None,
-    interval: float | None = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> F:
-    """The mean of a column, with an interval for rows that depend on each other within a market.
-
-    Rows of one market, or of one event, share their luck, so the bootstrap draws whole clusters. Where both tokens of a
-    market have a row of one ``ts``, one of them counts, because Yes and No cancel each other. It is the first of the
-    record of the market in ``markets``, else the one whose label is first: Yes before No, Up before Down, others by the
-    alphabet. Markets of three tokens count all.
-
-    Parameters
-    ----------
-    frame
-        Rows with ``market_id``, of any kind of frame; the columns that are needed are read into memory.
-    value : str
-        A column of numbers, such as ``net`` of `forward_returns`. Rows without a value are left out.
-    cluster : str
-        Column of rows that share their luck: "market_id", or "event_slug" where markets of one event do.
-    by : str or list of str, optional
-        Columns to group by, such as "horizon".
-    markets : frame, optional
-        Market records, whose order of tokens says which one counts.
-    interval : float or None
-        Probability that the interval covers [0 to 1]; None leaves ``low`` and ``high`` out.
-    resamples, seed : int
-        Number of bootstrap samples, and their seed.
-
-    Returns
-    -------
-    frame
-        One row per group, by the values of the columns ``by``, which come first.
-
-        - ``markets``, ``points``: markets and rows that have a value.
-        - ``effective``: the number of equal clusters with as much information, (sum w)^2 / sum w^2. A cluster has w
-          rows.
-        - ``mean``: the mean over rows.
-        - ``low``, ``high``: a studentized bootstrap interval over clusters, null with fewer than two.
-        - ``left_out``: rows of the other token that repeat a row of the one that counts.
-
-    Raises
-    ------
-    NotTidyError
-        Neither a record nor labels say which of two tokens counts.
-
-    Warns
-    -----
-    FewMarketsWarning
-        Fewer than ten clusters are effective.
-    MixedLabelsWarning
-        The tokens that count have different labels, so that the sign of the mean has no one meaning.
-    MissingValuesWarning
-        More than 5 percent of the rows have no value.
-
-    References
-    ----------
-    Cameron, Gelbach, Miller (2008), "Bootstrap-based improvements for inference with clustered errors".
-
-    Examples
-    --------
-    >>> books = md.testing.books("polars", markets=4, buckets=4)
-    >>> rows = md.forward_returns(books, "1m").filter(pl.col("move").is_not_null())
-    >>> mean = md.cluster_mean(rows, "move", by="horizon", interval=None)
-    >>> mean.select("horizon", "markets", "points", pl.col("mean").round(4)).rows()
-    [('1m', 4, 8, 0.005)]
-    """
-    frame = read(frame)
-    chosen = text("value", value, "the name of a column")
-    groups = [] if by is None else texts("by", by, "the name of a column")
-    unit = text("cluster", cluster, "the name of a column")
-    sampling = Sampling.of(interval, resamples, seed)
-    present = names_of(frame)
-    wanted = list(dict.fromkeys(["market_id", chosen, unit, *groups]))
-    require("A frame with a mean over markets", wanted, present)
-    ids = [name for name in ID_COLUMNS if name in present]
-    times = [name for name in ("ts",) if name in present]
-    rows = in_memory(selected(frame, list(dict.fromkeys([*wanted, *ids, *times]))))
-    if not rows.is_number(chosen) and len(rows):
-        raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
-    left_out = _mirrored(rows, ids, {} if markets is None else orders_of(markets))
-    values, market, clusters = rows.numbers(chosen), rows.codes("market_id"), _codes(rows, unit, nullable=False)
-    first, group = _groups(rows, groups)
-    repeats, group = np.bincount(group[left_out], minlength=len(first)), np.where(left_out, -1, group)
-    means = scores.means(values, group, len(first), clusters, sampling)
-    points = np.bincount(group[group >= 0], minlength=len(first))
-    warn_of_means(chosen, sampling, means["effective"], points - means["points"], points)
-    columns: dict[str, Column] = {name: Passed(rows, name, first) for name in groups}
-    columns["markets"] = numbers_of_distinct(market, np.where(np.isnan(values), -1, group), len(first))
-    return as_kind_of(frame, columns | means | {"left_out": repeats}, len(first))  # type: ignore[no-any-return]
-
-
-def _mirrored(rows: Frame, ids: Sequence[str], records: Records) -> NDArray[np.bool_]:
-    """The rows of a token that repeat a row of the other token of their market, which stands for it."""
-    if "token_id" not in ids:
-        return np.zeros(len(rows), bool)
-    tokens, token = frames.distinct_ids(rows, ids)
-    named = [(*of_token, None)[:3] for of_token in tokens]
-    ts = rows.times("ts") if "ts" in rows.names else np.zeros(len(rows), np.int64)
-    mirrored = mirrors(named, token, ts, records)
-    standing = np.unique(token[mirrored.repeated]).tolist()
-    warn_of_mixed_labels({named[i][0]: named[i][2] for i in standing}.values())
-    return mirrored.left_out
-
-
-def numbers_of_distinct(codes: NDArray[np.integer], group: Ints, count: int) -> Ints:
-    """How many different codes each of the groups has."""
-    return np.array([len(np.unique(codes[group == number])) for number in range(count)], np.int64)
-
-
-def _codes(rows: Frame, name: str, *, nullable: bool) -> Ints:
-    """A column as whole numbers in the order of its values, null last."""
-    _, first, which = np.unique(rows.comparable(name), return_index=True, return_inverse=True)
-    raw = rows.raw(name, first)
-    values = [None if is_missing(value) else value for value in raw]
-    if None in values and not nullable:
-        raise NotTidyError(f"{name} has missing values; fill them, or drop these rows.")
-    order = sorted(range(len(values)), key=lambda i: (values[i] is None, values[i] if values[i] is not None else ""))
-    rank = np.empty(len(values), np.int64)
-    rank[order] = np.arange(len(values))
-    return rank[which]
-
-
-def _groups(rows: Frame, names: Sequence[str]) -> tuple[Ints, Ints]:
-    """A row of each group, in the order of its values, and the group of each row."""
-    if not names:
-        return np.zeros(1, np.int64), np.zeros(len(rows), np.int64)
-    codes = np.stack([_codes(rows, name, nullable=True) for name in names])
-    _, first, group = np.unique(codes, axis=1, return_index=True, return_inverse=True)
-    return first, group
-
-
-def warn_of_means(name: str, sampling: Sampling | None, effective: Floats, missing: Ints, rows: Ints) -> None:
-    """Warnings for intervals over few clusters, and for means that leave out many ``missing`` of the rows."""
-    warn_of_few(name, sampling, effective)
-    shares = missing / np.maximum(rows, 1)
-    often = shares[shares > 0.05]
-    if len(often):
-        warn(
-            f"Up to {often.max():.0%} of the rows have no {name}, in {len(often)} of {len(shares)} groups; the mean "
-            "leaves them out.",
-            MissingValuesWarning,
-            hint="Rows without an exit are not missing at random: give the mean of net_low beside it.",
-        )
-
-
-def warn_of_few(name: str, sampling: Sampling | None, effective: Floats, problem: str = "") -> None:
-    """FewMarketsWarning for intervals over few clusters, and for another ``problem`` of the scores."""
-    few = effective[(effective > 0) & (effective < scores.ENOUGH)]
-    problems = [problem] if problem else []
-    if len(few):
-        least = f"rests on as few as {few.min():.3g} effective clusters in {len(few)} of {len(effective)} rows"
-        problems.insert(0, least)
-    if problems and sampling is not None:
-        warn(
-            f"The {sampling.share:.0%} interval of {name} {', and '.join(problems)}. Below {scores.ENOUGH} clusters "
-            "an interval covers less often than it says.",
-            FewMarketsWarning,
-            hint="Add markets, or leave the interval out with interval=None.",
         )

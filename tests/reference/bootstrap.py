@@ -28,8 +28,10 @@ def studentized(
         squares = sum(k * (t - mean * w) ** 2 for k, (t, w) in zip(times, sums, strict=True))
         off, own_error = mean - ratio, math.sqrt(squares) / weight
         is_same = abs(off) <= 1e-12 * sum(abs(t) for t, _ in sums) / weights
-        pivots.append(0.0 if is_same else off / own_error if own_error > 1e-9 else math.copysign(math.inf, off))
+        pivots.append(0.0 if is_same else off / own_error if own_error > 0.1 * error else math.copysign(math.inf, off))
     pivots.sort()
     low, high = (pivots[max(math.ceil(draws * q) - 1, 0)] for q in ((1 - share) / 2, (1 + share) / 2))
+    if math.isinf(low) or math.isinf(high) or error < 1e-9:
+        return math.nan, math.nan
     first, last = (min(max(ratio - pivot * error, bounds[0]), bounds[1]) for pivot in (high, low))
     return first, last

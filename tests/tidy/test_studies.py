@@ -16,7 +16,7 @@ from reference.kinds import close
 from reference.markets import books_of, in_kind, plain
 
 import marketdata as md
-from marketdata.points.scores import Sampling, mean_interval
+from marketdata.points.intervals import Sampling, of_rows
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::marketdata.errors.{name}")
@@ -58,7 +58,7 @@ def test_a_cluster_mean_equals_a_plain_loop(drawn: list[Any], kind: str, by: boo
         held = {market: values for market, values in groups[key].items() if values}
         weight = np.array([len(held[m]) for m in sorted(held)], float)
         total = np.array([sum(held[m]) for m in sorted(held)], float)
-        ends = mean_interval(total, weight, Sampling(0.9, 30, 2)) if held else (math.nan, math.nan)
+        ends = of_rows(total / weight, weight, np.arange(len(total))[None], Sampling(0.9, 30, 2))[:2]
         points = int(weight.sum())
         mean = total.sum() / points if points else None
         effective = points**2 / float((weight**2).sum()) if points else 0.0
@@ -117,7 +117,9 @@ def test_a_study_equals_the_means_of_its_rows(kind: str, side: str) -> None:
     sign = 1 if side == "buy" else -1  # a seller earns the fall of the mid
     returns = returns.with_columns(pl.col("move") * sign, number=(below / pl.len() * 3).floor())
     got = (table.collect() if kind == "lazy" else pl.DataFrame(table)).rows(named=True)
-    for number, row in enumerate(got):
+    assert got[-1]["quantile"] is None
+    assert got[-1]["gross"] == pytest.approx(got[-2]["gross"] - got[0]["gross"])
+    for number, row in enumerate(got[:-1]):
         part = returns.filter(number=number)
         assert (row["quantile"], row["rows"], row["markets"]) == (number + 1, len(part), part["market_id"].n_unique())
         assert row["no_entry"] == len(part.filter(status="no_entry"))
@@ -141,7 +143,7 @@ def test_a_signal_without_labels_counts_the_token_that_the_books_label_yes() -> 
     both = md.study(pl.concat([books, no]), signal, "1m", quantiles=2, interval=None, width="1m").table
     one = md.study(books, signal, "1m", quantiles=2, interval=None, width="1m").table
     assert both.drop("left_out").equals(one.drop("left_out"))
-    assert both["left_out"].sum() == one["rows"].sum()
+    assert both["left_out"].to_list() == one["rows"].to_list()
 
 
 def test_a_planted_edge_is_found_and_none_where_there_is_none() -> None:
@@ -149,7 +151,8 @@ def test_a_planted_edge_is_found_and_none_where_there_is_none() -> None:
     for edge, is_found in ((0.0, False), (0.02, True)):
         books, signal = walk(30, edge=edge)
         study = md.study(books, signal, "1m", quantiles=2, latency="0s", width="1m")
-        best = study.table.row(-1, named=True)
+        best = study.table.row(1, named=True)
+        assert (study.table.row(-1, named=True)["gross_low"] > 0) is is_found
         assert (best["gross_low"] > 0) is is_found
         assert (best["net_low"] > 0) is is_found
         assert "signal" in repr(study)

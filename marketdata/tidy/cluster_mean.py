@@ -1,0 +1,173 @@
+"""The mean of a column with an interval over clusters of markets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import F, as_kind_of, in_memory, names_of, read, selected
+from marketdata.adapters.frame import Column, Frame
+from marketdata.errors import ConfigError
+from marketdata.points.arguments import text
+from marketdata.points.columns import Floats, Ints
+from marketdata.points.intervals import UNBOUNDED, Sampling, effective, of_rows
+from marketdata.points.mirrors import Records, mirrors, warn_of_mixed_labels
+from marketdata.points.schema import ID_COLUMNS, require
+from marketdata.tidy.groups import By, Cluster, Keys, Rows, numbers_of_distinct
+from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
+from marketdata.tidy.outcomes import orders_of
+
+
+def cluster_mean(
+    frame: F,
+    value: str,
+    *,
+    cluster: Cluster = "market_id",
+    by: By = None,
+    bounds: tuple[float, float] | None = None,
+    markets: Any = None,
+    interval: float | None = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> F:
+    """The mean of a column, with an interval for rows that depend on each other within a market.
+
+    Rows of one market, or of one event, share their luck, so the bootstrap draws whole clusters. Where both tokens of a
+    market have a row of one ``ts``, one of them counts, because Yes and No cancel each other. It is the first of the
+    record of the market in ``markets``, else the one whose label is first: Yes before No, Up before Down, others by the
+    alphabet. Markets of three tokens count all.
+
+    Parameters
+    ----------
+    frame
+        Rows with ``market_id``, of any kind of frame; the columns that are needed are read into memory.
+    value : str
+        A column of numbers, such as ``net`` of `forward_returns`. Rows without a value are left out.
+    cluster : str or pair of str
+        Column of rows that share their luck: "market_id", "event_slug" where markets of one event do, "day" where
+        shocks of a day are common. A pair, such as ("market_id", "day"), allows for both.
+    by : str or list of str, optional
+        Columns to group by, such as "horizon". Columns that the frame lacks may be in ``markets``, and "day" is the
+        UTC day of ``ts``; ``cluster`` too.
+    bounds : pair of float, optional
+        The least and the greatest mean there can be; the interval is within. By default -1 and 1, what a share can
+        earn, if no value is outside.
+    markets : frame, optional
+        Market records, whose order of tokens says which one counts.
+    interval : float or None
+        Probability that the interval covers [0 to 1]; None leaves ``low`` and ``high`` out.
+    resamples, seed : int
+        Number of bootstrap samples, and their seed.
+
+    Returns
+    -------
+    frame
+        One row per group, by the values of the columns ``by``, which come first.
+
+        - ``markets``, ``points``: markets and rows that have a value.
+        - ``effective``: the number of equal clusters with as much information, (sum w)^2 / sum w^2. A cluster has w
+          rows.
+        - ``mean``: the mean over rows.
+        - ``low``, ``high``: a studentized bootstrap interval over clusters. It is null with fewer than five, where all
+          are alike, and where the mean hangs on a few of them.
+        - ``left_out``: rows of the other token that repeat a row of the one that counts.
+
+    Raises
+    ------
+    NotTidyError
+        Neither a record nor labels say which of two tokens counts.
+
+    Warns
+    -----
+    FewMarketsWarning
+        Fewer than ten clusters are effective, or are of the rarer outcome, or an interval is null.
+    MixedLabelsWarning
+        The tokens that count have different labels, so that the sign of the mean has no one meaning.
+    MissingValuesWarning
+        More than 5 percent of the rows have no value.
+
+    References
+    ----------
+    Cameron, Gelbach, Miller (2008), "Bootstrap-based improvements for inference with clustered errors".
+
+    Examples
+    --------
+    >>> books = md.testing.books("polars", markets=4, buckets=4)
+    >>> rows = md.forward_returns(books, "1m").filter(pl.col("move").is_not_null())
+    >>> mean = md.cluster_mean(rows, "move", by="horizon", interval=None)
+    >>> mean.select("horizon", "markets", "points", pl.col("mean").round(4)).rows()
+    [('1m', 4, 8, 0.005)]
+    """
+    frame = read(frame)
+    chosen, present = text("value", value, "the name of a column"), names_of(frame)
+    keys, sampling = Keys.of(by, cluster, present, markets), Sampling.of(interval, resamples, seed)
+    require("A frame with a mean over markets", ["market_id", chosen], present)
+    wanted = ["market_id", chosen, *keys.carried(present), *ID_COLUMNS, "ts"]
+    rows = Rows(in_memory(selected(frame, [name for name in dict.fromkeys(wanted) if name in present])), keys)
+    table = rows.table
+    if not table.is_number(chosen) and len(table):
+        raise ConfigError("is refused; allowed is a column of numbers.", argument="value", value=value)
+    left_out = _mirrored(table, {} if markets is None else orders_of(markets))
+    values, clusters = table.numbers(chosen), rows.clusters()
+    first, group = rows.groups(keys.by)
+    repeats, counted = np.bincount(group[left_out], minlength=len(first)), np.where(left_out, -1, group)
+    given = np.bincount(counted[counted >= 0], minlength=len(first))
+    has_value = np.where(np.isnan(values), -1, counted)
+    limits = _bounds(bounds, values)
+    columns: dict[str, Column] = {name: rows.column(name, first) for name in keys.by}
+    columns["markets"] = numbers_of_distinct(rows.codes("market_id"), has_value, len(first))
+    columns |= means(values, has_value, len(first), clusters)
+    if sampling is not None:
+        intervals = [
+            of_rows(values[inside], np.ones(int(inside.sum())), clusters[:, inside], sampling, bounds=limits)
+            for inside in (has_value == number for number in range(len(first)))
+        ]
+        columns |= ends("", intervals)
+        warn_of_intervals(chosen, sampling, [one for one in intervals if one.effective or one.reason != "few"])
+    warn_of_missing(chosen, given - np.asarray(columns["points"]), given)
+    return as_kind_of(frame, columns | {"left_out": repeats}, len(first))  # type: ignore[no-any-return]
+
+
+def means(values: Floats, group: Ints, count: int, clusters: Ints) -> dict[str, Any]:
+    """Number of values, effective number of clusters, and mean, of each group; a row of no group has -1."""
+    inside = np.flatnonzero(group >= 0)
+    points = np.bincount(group[inside], minlength=count)
+    with np.errstate(invalid="ignore"):
+        mean = np.bincount(group[inside], values[inside], count) / points
+    known = [min(_effective(way[group == number]) for way in clusters) for number in range(count)]
+    return {"points": points, "effective": np.array(known, float), "mean": mean}
+
+
+def _effective(clusters: Ints) -> float:
+    return effective(np.unique(clusters, return_counts=True)[1].astype(float))
+
+
+def _bounds(given: tuple[float, float] | None, values: Floats) -> tuple[float, float]:
+    """What a mean can be: from -1 to 1 if nothing else is said and no value is outside."""
+    if given is None:
+        return (-1.0, 1.0) if not (np.abs(values) > 1).any() else UNBOUNDED
+    try:
+        low, high = (float(end) for end in given)
+    except (TypeError, ValueError):
+        low, high = 0.0, 0.0
+    if not low < high or (values < low).any() or (values > high).any():
+        raise ConfigError(
+            "is refused; allowed is a pair of rising numbers, with no value outside.", argument="bounds", value=given
+        )
+    return low, high
+
+
+def _mirrored(rows: Frame, records: Records) -> NDArray[np.bool_]:
+    """The rows of a token that repeat a row of the other token of their market, which stands for it."""
+    if "token_id" not in rows.names:
+        return np.zeros(len(rows), bool)
+    tokens, token = frames.distinct_ids(rows, [name for name in ID_COLUMNS if name in rows.names])
+    named = [(*of_token, None)[:3] for of_token in tokens]
+    ts = rows.times("ts") if "ts" in rows.names else np.zeros(len(rows), np.int64)
+    mirrored = mirrors(named, token, ts, records)
+    standing = np.unique(token[mirrored.repeated]).tolist()
+    warn_of_mixed_labels({named[i][0]: named[i][2] for i in standing}.values())
+    return mirrored.left_out
