@@ -11,6 +11,7 @@
           CursorRejectedError   the cursor is expired or unknown
         AuthenticationError     401
         PlanError               403: minimum_resolution, view, history_days, earliest
+          ExpiredError          the venue no longer keeps data as fine as this
         NotFoundError           404
         ParameterError          422: problems
         RateLimitError          429: retry_at
@@ -154,6 +155,13 @@ class PlanError(RequestError):
     view: str | None = None
     history_days: float | None = None
     earliest: datetime | None = None
+
+
+class ExpiredError(PlanError):
+    """The venue no longer keeps data as fine as this from before ``earliest``, whatever the key.
+
+    ``view`` is the one that it said so of, None if it is all of them. A pull records such a range as ``expired``.
+    """
 
 
 class NotFoundError(RequestError):

@@ -31,7 +31,7 @@ from marketdata.recordings.columns import renamed_columns
 from marketdata.recordings.files import ReadOptions, files_of
 from marketdata.recordings.format import kept_fields
 from marketdata.resolution import UNITS, BucketWidth
-from marketdata.tidy.frames import frame_kind, to_frame
+from marketdata.tidy.frames import carry_counts, frame_kind, to_frame
 from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range
 from marketdata.typing import Frame, FrameKind
 
@@ -315,7 +315,8 @@ class Archive(Generic[Frame]):
         Ranges without points near now are fetched again after an hour, a day and a week.
 
         A view that the plan lacks is left out, with a warning. Its rows in the report, and ranges that ``clamp`` leaves
-        out, have the state ``not_allowed``.
+        out, have the state ``not_allowed``. What the venue no longer keeps is left out with a warning, ``expired``, and
+        not asked for again.
 
         Parameters
         ----------
@@ -763,14 +764,14 @@ class Archive(Generic[Frame]):
         store, view, wanted = self._opened(), choice("view", view, VIEWS), _range(start, end)
         ids = self._market_ids(market)
         records = {} if ids is None else store.records(view, ids)
-        ranges = query.covered_ranges(view, records, ids, start, end, "warn") if ids else None
+        ranges = query.covered_ranges(view, records, ids, start, end, "warn", self._active) if ids else None
         scan.export(query_of(store, view, ranges, ranges or wanted, resolution), Path(path))
 
     def coverage(self) -> Frame:
         """The ranges that are stored: one row per range of a market's view.
 
         Columns: ``view market_id start end state rows fetched_at``. Times are UTC and ``end`` is exclusive. ``state``
-        is final, provisional, recorded, unverified or not_allowed.
+        is final, provisional, recorded, unverified, not_allowed or expired.
 
         Examples
         --------
@@ -848,9 +849,14 @@ class Archive(Generic[Frame]):
         if not ranges:
             ids = self._market_ids(market)
             records = store.records(view, ids, version)
-            ranges = query.covered_ranges(view, records, ids, start, end, missing)
-        points = query_of(store, view, ranges, ranges, width, levels=levels, version=version).columns()
-        return cast("Frame", to_frame(points, self._frame, width=width))
+            ranges = query.covered_ranges(view, records, ids, start, end, missing, self._active)
+        more: dict[str, Any] = {"levels": levels, "version": version, "counts": VIEWS[view].is_mean}
+        points, counts = query.apart(query_of(store, view, ranges, ranges, width, **more), store.base)
+        return cast("Frame", carry_counts(to_frame(points, self._frame, width=width), counts))
+
+    def _active(self, market: str) -> Range:
+        """The buckets in which a market was active, as far as its record tells."""
+        return query.active_range(self._store.catalog["markets"].of_id(market) or {}, self._store.base)
 
     def _market_ids(self, market: Markets | None) -> dict[str, str] | None:
         """Ids of markets, each with the name that was given; None for all."""

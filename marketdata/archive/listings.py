@@ -8,14 +8,14 @@ from functools import cache
 from typing import Any
 
 from marketdata.archive.coverage.buckets import Coverage
-from marketdata.archive.records import Catalog, Record
+from marketdata.archive.records import Catalog, Record, active_times
 from marketdata.archive.storage.files import FAR
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import EmptyRangeWarning, MarketDataError, warn
 from marketdata.points.arguments import text
 from marketdata.points.records import RecordKind, searched_text, searched_words
 from marketdata.points.views import View
-from marketdata.times import first_time, to_datetime
+from marketdata.times import to_datetime
 from marketdata.typing import FrameKind
 
 
@@ -56,11 +56,8 @@ def existed(
     first = cache(stored)
     out = []
     for record in records:
-        began = first_time(record, "start_date", "created_at")
+        began, closed = active_times(record)
         began = first().get(str(record["id"])) if began is None else began
-        # A market that is over and does not say when had its scheduled end.
-        over = record.get("status") in ("closed", "resolved") or record.get("resolved_token_id") is not None
-        closed = first_time(record, "closed_at", "resolved_at", *(("end_date",) if over else ()))
         if began is not None and began <= at and not (is_open and closed is not None and closed <= at):
             out.append(record)
     return out

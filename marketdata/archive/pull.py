@@ -8,7 +8,7 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
-from marketdata.errors import ConfigError, MarketDataError, NotFoundError, PlanError, PlanWarning, warn
+from marketdata.errors import ConfigError, ExpiredError, MarketDataError, NotFoundError, PlanError, PlanWarning, warn
 from marketdata.points.columns import Books, Data, Ints, joined
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
@@ -128,9 +128,9 @@ class Pull:
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
         """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out."""
         stored = list(filter(self.is_stored, markets))
-        chosen, allowed = list(views), wanted
-        refused: list[tuple[list[View], Range, PlanError]] = []
-        while todo := self._missing(stored, chosen, allowed):
+        allowed = dict.fromkeys(views, wanted)
+        refused: list[tuple[dict[View, Range], PlanError]] = []
+        while todo := self._missing(stored, allowed):
             if self.dry_run:
                 self.fetched += [self._row(view, m, gap.range, CoverageState.MISSING) for view, m, gap in todo]
                 return
@@ -138,24 +138,10 @@ class Pull:
                 self._fetch(todo)
                 break
             except PlanError as problem:
-                if problem.view in chosen and not self.must_have_views:
-                    chosen.remove(problem.view)
-                    refused.append(([problem.view], wanted, problem))
-                elif (finest := self._finest_allowed(problem)) is not None:
-                    self.store.given_base = finest
-                    self.__dict__.pop("clock", None)
-                    warn(
-                        f"The plan allows {finest} at finest, so that is the base of the new archive.",
-                        PlanWarning,
-                    )
-                elif (earliest := self._earliest_allowed(problem, allowed)) is not None:
-                    refused.append((chosen, Range(allowed.start, earliest), problem))
-                    allowed = Range(earliest, allowed.end)
-                else:
-                    raise
+                refused.append((self._refused_by(problem, allowed), problem))
         # Recorded at the end, because a record fixes the base of a new archive.
-        for without, rng, refusal in refused:
-            self._leave_out(self._missing(stored, without, rng), refusal)
+        for ranges, refusal in refused:
+            self._leave_out(self._missing(stored, ranges), refusal)
 
     def record_now(self, markets: Sequence[str], views: Sequence[View]) -> None:
         """Store the points of this moment as those of the present bucket, of venues without a history of a view.
@@ -192,8 +178,31 @@ class Pull:
         is_whole = arrived.issuperset(self._tokens(market))
         return CoverageRecord(*bucket, CoverageState.FINAL if is_whole else CoverageState.RECORDED, None, at)
 
-    def _missing(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> list[Missing]:
-        return [(view, market, gap) for market in markets for view in views for gap in self._gaps(view, market, wanted)]
+    def _refused_by(self, problem: PlanError, allowed: dict[View, Range]) -> dict[View, Range]:
+        """The ranges that an error refuses, which are taken from those that are ``allowed``; else the error itself.
+
+        A plan may lack a view, or the base of a new archive, which is then the finest that it has. A part of a range is
+        left out if the venue no longer keeps it, or with ``clamp``.
+        """
+        view: Any = problem.view
+        is_expired = isinstance(problem, ExpiredError)
+        if view in allowed and not is_expired and not self.must_have_views:
+            return {view: allowed.pop(view)}
+        if (finest := self._finest_allowed(problem)) is not None:
+            self.store.given_base = finest
+            self.__dict__.pop("clock", None)
+            warn(f"The plan allows {finest} at finest, so that is the base of the new archive.", PlanWarning)
+            return {}
+        chosen = [view] if is_expired and view in allowed else list(allowed)
+        earliest = self._earliest_allowed(problem, allowed[chosen[0]])
+        if earliest is None:
+            raise problem
+        out = {one: Range(allowed[one].start, earliest) for one in chosen}
+        allowed.update({one: Range(earliest, allowed[one].end) for one in chosen})
+        return out
+
+    def _missing(self, markets: Sequence[str], wanted: Mapping[View, Range]) -> list[Missing]:
+        return [(view, m, gap) for m in markets for view, rng in wanted.items() for gap in self._gaps(view, m, rng)]
 
     def _row(self, view: View, market: str, rng: Range, state: CoverageState, rows: int | None = None) -> FetchedRange:
         return FetchedRange(view, market, *rng, state, rows, self.store.base.text)
@@ -219,22 +228,29 @@ class Pull:
         else:
             return None
         start = policy.whole_buckets(Range(earliest, earliest), self.width).start
-        if not self.clamp:
+        if not (self.clamp or isinstance(problem, ExpiredError)):
             _give_hint(problem, f"Pull with clamp=True to start at {to_text(start)}, the earliest time it allows.")
             return None
+        if isinstance(problem, ExpiredError) and start >= wanted.end > wanted.start:
+            return wanted.end
         return start if wanted.start < start < wanted.end else None
 
     def _leave_out(self, refused: Sequence[Missing], problem: PlanError) -> None:
-        """Record ranges that the plan refused, where nothing is stored, and report them."""
+        """Record ranges that the plan refused, or the venue no longer keeps, where nothing is stored; report them."""
+        if not refused:
+            return
+        is_expired = isinstance(problem, ExpiredError)
+        state = CoverageState.EXPIRED if is_expired else CoverageState.NOT_ALLOWED
         views = sorted({view for view, _, _ in refused})
-        self.fetched += [self._row(view, m, gap.range, CoverageState.NOT_ALLOWED) for view, m, gap in refused]
+        self.fetched += [self._row(view, m, gap.range, state) for view, m, gap in refused]
         # A record would fix the base of a new archive before the plan has said which it allows.
         for view in views if not self._is_base_open or self.store.stored_base is not None else ():
             ranges: dict[str, list[Range]] = defaultdict(list)
             for _, market, gap in (one for one in refused if one[0] == view):
                 ranges[market].append(gap.range)
-            self.store.refuse(view, ranges, self.clock.now)
-        warn(f"The plan does not allow {', '.join(views)} of a part of this pull: {problem.problem}", PlanWarning)
+            self.store.refuse(view, ranges, state, self.clock.now)
+        why = "The venue no longer keeps" if is_expired else "The plan does not allow"
+        warn(f"{why} {', '.join(views)} of a part of this pull: {problem.problem}", PlanWarning)
 
     def raise_unknown(self, markets: Sequence[str]) -> None:
         """NotFoundError for names that were not found, with the service's message and similar names."""

@@ -14,16 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from marketdata.archive.coverage.buckets import Coverage
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, covered, gaps, union, within
+from marketdata.archive.coverage.intervals import STATES, CoverageRecord, CoverageState, covered, gaps, union, within
+from marketdata.archive.records import active_times
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import LAST_NAME, DataFile, cuts, holding, hull
 from marketdata.archive.storage.tables import Table, Version
 from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Data, Token, joined
+from marketdata.points.columns import Books, Data, Series, Token, joined
+from marketdata.points.schema import is_count
 from marketdata.points.views import INTERFACE_VIEWS, VIEWS, View, empty, quotes_of
 from marketdata.resolution import BucketWidth
-from marketdata.times import Range, TimeLike, to_datetime, to_micros, to_range
+from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
 from marketdata.wire.arrow import from_tables, tokens_of
 
@@ -37,6 +39,7 @@ Labels = Mapping[tuple[str, str], str]  # by market_id and token_id
 Records = Mapping[str, Sequence[CoverageRecord]]  # by market_id
 ALL_TIME = Range(-(2**61), 2**61)
 _NEVER = Range(0, 0)
+_EXPIRED = "The venue no longer keeps points as fine as these: import a recording, or pull a coarser base."
 # Memory stays bounded: points to aggregate are read by parts of files [bytes], and a larger market by ranges of time.
 _PART = 4_000_000
 _LARGEST_PART = 16_000_000
@@ -167,6 +170,19 @@ def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> lis
         return [one for part in pool.map(made, files) for one in part]
 
 
+def apart(query: Query, base: BucketWidth) -> tuple[Data, Series | None]:
+    """The points of a query, and the numbers of base points behind its means where frames do not show them.
+
+    Frames of seconds show them, because nothing else tells their means from points of 1m.
+    """
+    points = query.columns()
+    if isinstance(points, Books) or not query.counts or base.micros < _MINUTES.micros:
+        return points, None
+    counts = {name: values for name, values in points.values.items() if is_count(name, points.values)}
+    shown = {name: values for name, values in points.values.items() if name not in counts}
+    return replace(points, values=shown), replace(points, values=counts)
+
+
 def pruned(version: Version, markets: Sequence[str] | None, wanted: Range) -> Version:
     """The version with only the files that may have points of the (sorted) markets, or of any (None), in a range."""
     files = sorted(holding(version.files, markets, wanted), key=lambda f: (f.market_min, f.ts_min))
@@ -181,65 +197,89 @@ def stored_ranges(table: Table, market: str, wanted: Range) -> list[Range]:
 
 
 def covered_ranges(
-    view: View, records: Records, names: Mapping[str, str] | None, start: Any, end: Any, on_missing: Missing
+    view: View,
+    records: Records,
+    names: Mapping[str, str] | None,
+    start: Any,
+    end: Any,
+    on_missing: Missing,
+    active: Callable[[str], Range] = lambda _: ALL_TIME,
 ) -> dict[str, Range]:
     """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is.
 
-    ``records`` are those of the wanted markets, or of all; ``names`` are of markets in messages.
+    ``records`` are those of the wanted markets, or of all; ``names`` are of markets in messages. Nothing is missing
+    beside the range in which a market was ``active``. One warning says what is missing of all of them.
     """
-    out, lacking = dict[str, Range](), list[NotArchivedError]()
+    out, lacking, incomplete = dict[str, Range](), list[NotArchivedError](), list[NotArchivedError]()
     for market in records:
         what = f"{view} of market {(names or {}).get(market, market)[:200]!r}"
         try:
-            out[market] = _covered_range(records[market], what, start, end, on_missing)
-        except NotArchivedError as problem:
+            out[market], problem = _covered_range(records[market], what, start, end, partial(active, market))
+        except NotArchivedError as nothing:
             if on_missing == "raise":
                 raise
-            lacking.append(problem)
+            lacking.append(nothing)
+            continue
+        incomplete += [problem] if problem is not None else []
     if not out:
         raise lacking[0] if lacking else NotArchivedError(f"no {view} are stored; pull or add them first.")
-    if lacking and names is not None and on_missing == "warn":
-        warn(
-            f"Of {len(lacking)} of {len(records)} markets nothing is stored there: {lacking[0]}",
-            PartialCoverageWarning,
-            hint="Pull them, or pass on_missing='partial' to read the others without this warning.",
-        )
+    if incomplete and on_missing == "raise":
+        raise incomplete[0]
+    for problems, what in ((lacking, "nothing is stored there"), (incomplete, "not all is surely stored")):
+        if problems and on_missing == "warn" and (names is not None or problems is incomplete):
+            one = problems is incomplete and len(problems) == 1
+            said = "" if one else f"Of {len(problems)} of {len(records)} markets {what}: "
+            is_over = all(problem.hint == _EXPIRED for problem in problems)
+            hint = _EXPIRED if is_over else "Pull the range."
+            warn(
+                f"{said}{problems[0].problem} The answer has what is stored.",
+                PartialCoverageWarning,
+                hint=f"{hint} Or pass on_missing='partial' to read what is there without this warning.",
+            )
     return out
 
 
 def _covered_range(
-    records: Sequence[CoverageRecord], name: str, start: TimeLike | None, end: TimeLike | None, on_missing: Missing
-) -> Range:
-    """The range to read, after ``on_missing`` for what is missing or uncertain; NotArchivedError if all is missing."""
+    records: Sequence[CoverageRecord], name: str, start: Any, end: Any, active: Callable[[], Range]
+) -> tuple[Range, NotArchivedError | None]:
+    """The range to read, and what is missing or uncertain of it; NotArchivedError if nothing of it is stored."""
     stored = covered(records)
     if not stored:
         raise NotArchivedError(f"no {name} are stored; pull or add them first.")
     first = stored[0].start if start is None else to_micros(start, "start")
     last = stored[-1].end if end is None else to_micros(end, "end")
     wanted = Range(first, last) if start is None or end is None else to_range(start, end)
-    missing = gaps(stored, wanted) if wanted.start < wanted.end else [wanted]
-    if missing == [wanted]:
-        raise _not_archived(f"{name} are not stored in {wanted}; stored: {_show(stored)}.", wanted)
-    # A range that is only to be asked again, as empty ones are, is complete as far as is known.
-    open_ = [p for p in within(records, wanted) if p.state != CoverageState.PROVISIONAL or not p.tries]
-    uncertain = (CoverageState.UNVERIFIED, CoverageState.PROVISIONAL, CoverageState.NOT_ALLOWED)
-    problems = {"missing": missing} | {str(s): union(p.range for p in open_ if p.state == s) for s in uncertain}
-    reasons = {f"are {what} in {_show(ranges)}": ranges for what, ranges in problems.items() if ranges}
-    what = " and ".join(reasons)
-    if reasons and on_missing == "raise":
-        raise _not_archived(f"{name} {what}.", next(iter(reasons.values()))[0])
-    if reasons and on_missing == "warn":
-        warn(
-            f"{name} {what}; the answer has what is stored.",
-            PartialCoverageWarning,
-            hint="Pull the range, or pass on_missing='partial' to read what is there without this warning.",
-        )
-    return wanted
+    inside = within(records, wanted)
+    problems = {"missing": gaps([r.range for r in inside], wanted) if wanted.start < wanted.end else [wanted]}
+    for record in inside:
+        # A range that is only to be asked again, as empty ones are, is complete as far as is known.
+        is_answered = record.state == CoverageState.PROVISIONAL and record.tries
+        if not (STATES[record.state].is_certain or is_answered):
+            problems.setdefault(str(record.state), []).append(record.range)
+    if not covered(inside):
+        raise _not_archived(f"{name} are not stored in {wanted}; stored: {_show(stored)}.", wanted, problems)
+    if problems["missing"]:
+        life = active()
+        cut = (Range(max(one.start, life.start), min(one.end, life.end)) for one in problems["missing"])
+        problems["missing"] = [one for one in cut if one.start < one.end]
+    problems = {what: union(ranges) for what, ranges in problems.items() if ranges}
+    if not problems:
+        return wanted, None
+    what = " and ".join(f"are {what} in {_show(ranges)}" for what, ranges in problems.items())
+    return wanted, _not_archived(f"{name} {what}.", next(iter(problems.values()))[0], problems)
 
 
-def _not_archived(message: str, missing: Range) -> NotArchivedError:
-    """The error that names the missing range."""
-    error = NotArchivedError(message)
+def active_range(record: Mapping[str, Any], width: BucketWidth) -> Range:
+    """The buckets in which a market was active, by its record; from or to any time where that is not known."""
+    began, closed = active_times(record)
+    first = ALL_TIME.start if began is None else width.floor(began)
+    return Range(first, ALL_TIME.end if closed is None else width.floor(closed - 1) + width.micros)
+
+
+def _not_archived(message: str, missing: Range, problems: Mapping[str, object]) -> NotArchivedError:
+    """The error that names the missing range, with a hint where no pull can fetch it."""
+    is_over = {what for what, ranges in problems.items() if ranges} == {str(CoverageState.EXPIRED)}
+    error = NotArchivedError(message, hint=_EXPIRED if is_over else "")
     error.range = (to_datetime(missing.start), to_datetime(missing.end))
     return error
 

@@ -17,6 +17,7 @@ from marketdata.archive.storage.files import DataFile
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
 from marketdata.points.records import FIELDS, ID_NAMES, KINDS, TOKEN_LISTS, RecordKind, columns, names
+from marketdata.times import first_time
 
 Record = dict[str, Any]
 # Files are joined at this number. In an object store one file is enough, because each takes requests to read.
@@ -194,6 +195,14 @@ class _RecordFile(NamedTuple):
     texts: dict[str, str]
     by_slug: dict[str, str]
     by_token: dict[str, list[str]]
+
+
+def active_times(record: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """When a market began and closed, by its record [microseconds]; None where it does not say, or is open."""
+    # A market that is over and does not say when had its scheduled end.
+    is_over = record.get("status") in ("closed", "resolved") or record.get("resolved_token_id") is not None
+    closed = first_time(record, "closed_at", "resolved_at", *(("end_date",) if is_over else ()))
+    return first_time(record, "start_date", "created_at"), closed
 
 
 class Catalog:

@@ -170,7 +170,7 @@ def query_of(
     version = pruned(version, ids, span)
     labels = store.catalog["markets"].labels(ids) if VIEWS[view].has_tokens else None
     # Means of seconds come with the number of their points, because nothing else tells them from 1m points.
-    more["counts"] = more.get("counts", True) and base.micros < MINUTE and width != base
+    more["counts"] = more.get("counts", base.micros < MINUTE) and width != base
     return Query(view, store.points[view], version, ids, span, ranges, width, base, labels, **more)
 
 

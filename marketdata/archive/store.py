@@ -185,12 +185,11 @@ class ArchiveStore:
 
         return self.replace(view, columns, {market: [hull] for market, hull in hulls.items()}, after, whole=whole)
 
-    def refuse(self, view: View, ranges: Ranges, now: int) -> None:
-        """Record ranges that a plan did not allow, where nothing is stored."""
+    def refuse(self, view: View, ranges: Ranges, state: CoverageState, now: int) -> None:
+        """Record ranges that a service did not give, where nothing is stored."""
 
         def after(market: str, before: Sequence[CoverageRecord], _: Change) -> list[CoverageRecord]:
-            free = subtract(ranges[market], [r.range for r in before if r.state != CoverageState.NOT_ALLOWED])
-            return [CoverageRecord(*one, CoverageState.NOT_ALLOWED, 0, now) for one in free]
+            return [CoverageRecord(*free, state, 0, now) for free in subtract(ranges[market], covered(before))]
 
         self.replace(view, empty(view), ranges, after)
 

@@ -11,7 +11,15 @@ from marketdata.adapters.dispatch import series_of
 from marketdata.plot.chart import ASK, BID, FAINT, Bars, Detail, Look, Panel, draw
 from marketdata.plot.tokens import Questions, market_name, questions_of
 
-_STATES = {"final": BID, "recorded": "#7fb8d6", "provisional": "#f0c419", "unverified": "#8957e5", "missing": ASK}
+_STATES = {
+    "final": BID,
+    "recorded": "#7fb8d6",
+    "provisional": "#f0c419",
+    "unverified": "#8957e5",
+    "not_allowed": "#b08968",
+    "expired": FAINT,
+    "missing": ASK,
+}
 
 
 def coverage(frame: Any, ax: Any = None, *, markets: Questions = None, **look: Unpack[Look]) -> Any:

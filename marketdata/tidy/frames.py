@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 import numpy as np
@@ -12,11 +13,12 @@ from marketdata.adapters.frame import Frame, Native, Texts
 from marketdata.adapters.widths import with_width
 from marketdata.errors import NotTidyError
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Data, Floats, Series
+from marketdata.points.columns import Books, Columns, Data, Floats, Series
 from marketdata.points.schema import ID_COLUMNS, LISTS, TOLERANCE, require
 from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import BucketWidth
 
+_COUNTS = "_marketdata_counts"
 FrameKind = Literal["pandas", "polars"]
 
 
@@ -43,6 +45,20 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas", *, width: Bucke
         repeated = np.repeat(of_snapshots, lengths)
         values[name] = Texts.of(repeated.tolist()) if repeated.dtype.hasobject else repeated
     return with_width(frames.to_frame(like, rows.entries, values, ["ts", *spec.ids, *values]), width)
+
+
+def carry_counts(frame: Native, counts: Series | None) -> Native:
+    """The frame, whose means weigh as much as these counts say; copies of the frame carry none."""
+    # pandas takes other attributes for columns.
+    object.__setattr__(frame, _COUNTS, counts)
+    return frame
+
+
+def carried_counts(frame: Native, rows: Columns) -> Mapping[str, Floats]:
+    """The counts that a frame carries for its rows; none if these are others than those that it was made with."""
+    counts: Series | None = getattr(frame, _COUNTS, None)
+    is_same = counts is not None and counts.tokens == rows.tokens and np.array_equal(counts.ts, rows.ts)
+    return counts.values if counts is not None and is_same and np.array_equal(counts.bounds, rows.bounds) else {}
 
 
 def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:

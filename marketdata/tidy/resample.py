@@ -25,6 +25,7 @@ from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.grids import COARSE, RowWidth, Widths, coarser_grid, widths
 from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, is_count, value_columns
 from marketdata.resolution import BASES, BucketWidth, Width
+from marketdata.tidy.frames import carried_counts
 from marketdata.tidy.shapes import exploded, nested
 from marketdata.times import TimeLike, to_micros, to_range
 
@@ -197,7 +198,10 @@ def _averaged(frame: Frame) -> tuple[Series, list[str]]:
     other = sorted(set(values) - set(numbers))
     if other:
         warn(f"{other} have no numbers and are left out of the means.", LeftOutWarning)
-    return frames.series(frame, [*numbers, *(v + COUNT for v in numbers if v + COUNT in frame.names)]), numbers
+    series = frames.series(frame, [*numbers, *(v + COUNT for v in numbers if v + COUNT in frame.names)])
+    carried = carried_counts(frame.native, series)
+    counts = {v + COUNT: carried[v + COUNT] for v in numbers if v + COUNT in carried}
+    return replace(series, values={**counts, **series.values}), numbers
 
 
 def _warn_unweighted(ts: Ints, width: BucketWidth | None) -> None:

@@ -22,6 +22,7 @@ from reference.columns import coded_books, coded_series, levels_of
 
 import marketdata as md
 from marketdata.archive import Archive
+from marketdata.archive.coverage.intervals import STATES
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import Store, read_footer
 from marketdata.errors import (
@@ -32,6 +33,7 @@ from marketdata.errors import (
     NotTidyError,
     PartialCoverageWarning,
 )
+from marketdata.plot import coverage_chart
 from marketdata.points.columns import Token
 
 M, N = MARKETS
@@ -278,6 +280,64 @@ def test_a_list_of_markets_is_read_where_one_has_nothing(archive: Archive) -> No
     for asked, how in (([N, M], "raise"), ([N], "partial"), (N, "partial")):
         with pytest.raises(NotArchivedError, match="no prices of market"):
             archive.prices(asked, on_missing=how)  # type: ignore[arg-type]
+
+
+def test_nothing_is_missing_where_a_market_was_not_active(archive: Archive) -> None:
+    """Before its start and after its end a read is silent; a gap between them is named."""
+    times = (START - 30 * MINUTE, START + 10 * MINUTE)
+    first, last = (dt.datetime.fromtimestamp(t / 1e6, dt.UTC) for t in times)
+    life = {"start_date": first, "end_date": last}
+    archive.add(markets=[{"market_id": M, "status": "resolved", **life}], prices=prices(M, 0, 10))
+    day = START / 1e6 - 1800, START / 1e6 + 86_400
+    archive.add(prices=prices(M, -30, 30))
+    assert archive.prices(M, day[0] - 3600, day[1]).height == 40
+    archive.add(markets=[{"market_id": M, "status": "open", **life}])
+    with pytest.warns(PartialCoverageWarning, match="missing"):
+        archive.prices(M, *day)
+
+
+def test_one_warning_tells_of_all_markets(archive: Archive) -> None:
+    """A read of many markets of which parts are missing warns once, with their number and one of them."""
+    for k in range(5):
+        rows = prices(M, 0, 10)
+        archive.add(prices=rows.grouped([t._replace(market_id=f"m{k}") for t in rows.tokens], rows.token))
+    for chosen in (None, [f"m{k}" for k in range(5)]):
+        with pytest.warns(PartialCoverageWarning, match="Of 5 of 5 markets not all") as said:
+            archive.prices(chosen, START / 1e6, START / 1e6 + 3600)
+        assert len(said) == 1
+
+
+@pytest.mark.fault("FR7")
+def test_means_of_an_archive_weigh_as_much_as_their_points(archive: Archive) -> None:
+    """A frame as it was read is averaged by its counts, without a word; another one with a warning."""
+    archive.add(prices=prices(M, 0, 12), metrics=md.testing.metrics().assign(market_id=M))
+    archive.add(prices=prices(M, 5, 1, value=1.0))
+    for frame in ("pandas", "polars"):
+        read = Archive(archive.location, frame=frame)  # type: ignore[call-overload]
+        five, hour = (read.prices(M, resolution=width) for width in ("5m", "1h"))
+        assert list(five.columns) == list(hour.columns)
+        got = five.md.resample("1h")
+        assert list(got["price"]) == pytest.approx(list(hour["price"]))
+        assert list(got["price_count"]) == [12]
+        with pytest.warns(md.errors.UnweightedMeanWarning):
+            md.resample(five[1:], "1h")
+
+
+def test_the_states_of_coverage_are_those_of_the_docs() -> None:
+    """Guide, glossary, page of numbers, chart and docstring name every state, and the guide has its rule."""
+    root = Path(__file__).parents[2]
+    guide, glossary, numbers, decisions = (
+        (root / "docs" / name).read_text(encoding="utf-8")
+        for name in ("guides/archive.md", "glossary.md", "numbers.md", "decisions.md")
+    )
+    for state, rule in STATES.items():
+        assert f"| `{state}` | {rule.meaning} | {rule.asked} |" in guide
+        assert f"`{state}`" in numbers
+        assert f"\n{state}\n" in glossary
+        if state != "missing":  # which is never stored
+            assert f"`{state}`" in decisions
+            assert state in (Archive.coverage.__doc__ or "")
+        assert state in coverage_chart._STATES
 
 
 def test_without_a_market_all_are_read(archive: Archive) -> None:

@@ -33,7 +33,7 @@ END = 24
 FINAL, PROVISIONAL = CoverageState.FINAL, CoverageState.PROVISIONAL
 # What was answered without points, once: provisional, with no rows.
 EMPTY = "empty"
-RECORDED = CoverageState.RECORDED
+RECORDED, EXPIRED = CoverageState.RECORDED, CoverageState.EXPIRED
 HOUR, DAY = 60, 1440
 NOW = 1_000 * DAY
 
@@ -251,11 +251,12 @@ def test_what_is_asked_is_never_what_is_final(some: list[tuple[int, int, Coverag
     asked = [gap.range for gap in gaps_to_fetch(records, span(0, 100), at(now))]
     limit = Range(0, min(100, now + 1) * MINUTE)
     assert all(a.end <= b.start for a, b in itertools.pairwise(asked))
-    answered_ = [p.range for p in records if p.state == FINAL or (p.state in (RECORDED, PROVISIONAL) and p.tries)]
+    counting, never = (RECORDED, PROVISIONAL), (FINAL, EXPIRED)
+    answered_ = [p.range for p in records if p.state in never or (p.state in counting and p.tries)]
     for gap in gaps(answered_, limit):
         assert gaps(asked, gap) == []
     for p in records:
-        if p.state == FINAL:
+        if p.state in (FINAL, EXPIRED):
             assert gaps(asked, p.range) == [p.range]
 
 

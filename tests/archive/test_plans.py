@@ -11,7 +11,14 @@ from archive.source import MARKETS, MINUTE, START, Source, columns_of
 from archive.stored import again
 
 from marketdata.archive import Archive
-from marketdata.errors import ConfigError, PlanError, PlanWarning
+from marketdata.errors import (
+    ConfigError,
+    ExpiredError,
+    NotArchivedError,
+    PartialCoverageWarning,
+    PlanError,
+    PlanWarning,
+)
 from marketdata.points.columns import Data
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
@@ -26,19 +33,20 @@ class Planned(Source):
     """A service whose plan allows a finest resolution, some views, and times from ``earliest`` on."""
 
     finest = "10m"
-    views = frozenset({"prices", "metrics"})
+    allowed_views = frozenset({"prices", "metrics"})
     earliest = 0
+    refusal = PlanError
 
     def iter_columns(
         self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m"
     ) -> Iterator[tuple[int, Range, Data, bool]]:
         width = BucketWidth.of(resolution)
         for k, (view, market, rng) in enumerate(asked):
-            problem = PlanError("Your plan does not allow this.", status=403)
+            problem = self.refusal("Your plan does not allow this.", status=403)
             if width.micros < BucketWidth.of(self.finest).micros:
                 problem.minimum_resolution = self.finest
                 raise problem
-            if view not in self.views:
+            if view not in self.allowed_views:
                 problem.view = view
                 raise problem
             if rng.start < self.earliest:
@@ -88,7 +96,7 @@ def test_what_was_not_allowed_is_asked_for_again(archive: Archive, source: Plann
     """With another plan the next pull fetches what the earlier one refused, and only that."""
     with pytest.warns(PlanWarning):
         pull(archive, source, views=["prices", "metrics", "books"])
-    source.views = frozenset({"prices", "metrics", "books"})
+    source.allowed_views = frozenset({"prices", "metrics", "books"})
     source.value = lambda view: ([(0.5, 1.0)], []) if view == "books" else 0.5  # type: ignore[method-assign]
     report = pull(archive, source)
     assert set(report["view"]) == {"books"}
@@ -119,6 +127,25 @@ def test_a_pull_starts_where_the_plan_begins_if_that_is_wanted(archive: Archive,
     assert archive.coverage().select("state", "rows").rows() == [("not_allowed", 0), ("final", DAY - 600)]
     with pytest.warns(match="not_allowed"):
         archive.prices(M, HOURS / 1e6, HOURS / 1e6 + 86_400)
+
+
+@pytest.mark.fault("V1")
+def test_what_a_venue_no_longer_keeps_is_expired_and_not_empty(archive: Archive, source: Planned) -> None:
+    """No clamp is needed; a pull does not ask for it again, a refresh does, and a read says what it is."""
+    source.finest, source.earliest, source.refusal = "1m", HOURS + 600 * MINUTE, ExpiredError
+    with pytest.warns(PlanWarning, match="no longer keeps metrics, prices"):
+        report = pull(archive, source, views=["prices", "metrics"])
+    states = report.sort("view", "start").select("view", "state", "rows").rows()
+    assert states == [(view, *row) for view in ("metrics", "prices") for row in (("expired", None), ("final", 840))]
+    assert set(again(archive).coverage().filter(rows=0)["state"]) == {"expired"}
+    assert len(pull(archive, source, views=["prices", "metrics"])) == 0
+    assert len(pull(archive, source, views=["prices"], refresh=True, dry_run=True)) == 1
+    whole, early = (HOURS / 1e6, HOURS / 1e6 + 86_400), (HOURS / 1e6, HOURS / 1e6 + 3600)
+    with pytest.warns(PartialCoverageWarning, match="are expired in .*import a recording") as said:
+        assert archive.prices(M, *whole).height == 840
+    assert "are missing" not in str(said[0].message)
+    with pytest.raises(NotArchivedError, match=r"not stored.*import a recording"):
+        archive.prices(M, *early)
 
 
 @pytest.mark.fault("V4")

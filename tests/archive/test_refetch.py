@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, overlay
+from marketdata.archive.coverage.intervals import STATES, CoverageRecord, CoverageState, overlay
 from marketdata.archive.coverage.policy import (
     ServerTime,
     answered,
@@ -91,7 +91,7 @@ def test_everything_is_asked_for_that_is_not_known(
             continue
         record = next((p for p in stored if p.start <= minute < p.end), None)
         times = 0 if record is None else asked(record)
-        if refresh or record is None or (record.state != CoverageState.FINAL and not times):
+        if refresh or record is None or (STATES[record.state].asked != "never" and not times):
             want[minute] = 0
         elif 0 < times <= len(WAITS) and clock.now - record.fetched_at >= WAITS[times - 1]:
             want[minute] = times

@@ -14,12 +14,9 @@ _SAME_FETCH = 1800 * SECOND
 
 
 class CoverageState(StrEnum):
-    """The state of a range of a market's view; its rows tell whether it has points.
+    """The state of a range of a market's view, see `STATES`; its rows tell whether it has points.
 
-    ``final``: complete, will not change. ``provisional``: complete when it was fetched, but fetched again, because it
-    is young, empty or has long gaps. ``recorded``: added points, not stated to be complete. ``unverified``: stored, but
-    perhaps incomplete or not as written. ``not_allowed``: the plan of the service refused it. ``missing`` is never
-    stored; reports use it for what is to be fetched.
+    ``missing`` is never stored; reports use it for what is to be fetched.
     """
 
     FINAL = "final"
@@ -27,7 +24,42 @@ class CoverageState(StrEnum):
     RECORDED = "recorded"
     UNVERIFIED = "unverified"
     NOT_ALLOWED = "not_allowed"
+    EXPIRED = "expired"
     MISSING = "missing"
+
+
+class StateRule(NamedTuple):
+    """What a state means, and what follows from it.
+
+    - ``asked``: whether a pull asks for the range: never, always, or once its time has come (`policy`)
+    - ``has_points``: whether all points that were ever received are stored; else there are none
+    - ``is_certain``: whether a read is silent about it
+    """
+
+    meaning: str
+    asked: str
+    has_points: bool = True
+    is_certain: bool = True
+
+
+# Reads, pulls and the page on archives follow this table.
+STATES: dict[CoverageState, StateRule] = {
+    CoverageState.FINAL: StateRule("complete; will not change", "never"),
+    CoverageState.PROVISIONAL: StateRule(
+        "complete when it was requested, but young, empty or with long gaps", "when its time has come", is_certain=False
+    ),
+    CoverageState.RECORDED: StateRule(
+        "points that were added; not stated to be complete", "until the service has answered with no others"
+    ),
+    CoverageState.UNVERIFIED: StateRule("perhaps incomplete, or not as written", "always", is_certain=False),
+    CoverageState.NOT_ALLOWED: StateRule(
+        "the plan of the service refused it", "always", has_points=False, is_certain=False
+    ),
+    CoverageState.EXPIRED: StateRule(
+        "the venue no longer keeps points as fine as these", "never", has_points=False, is_certain=False
+    ),
+    CoverageState.MISSING: StateRule("not requested yet, or damaged", "always", has_points=False, is_certain=False),
+}
 
 
 class CoverageRecord(NamedTuple):
@@ -122,7 +154,7 @@ def gaps(others: Iterable[tuple[int, int]], wanted: Range) -> list[Range]:
 
 def covered(records: Iterable[CoverageRecord]) -> list[Range]:
     """Ranges that were added, or fetched, with or without points."""
-    return union(r.range for r in records if r.state != CoverageState.NOT_ALLOWED)
+    return union(r.range for r in records if STATES[r.state].has_points)
 
 
 def subtract(wanted: Iterable[Range], others: Iterable[Range]) -> list[Range]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, gaps
+from marketdata.archive.coverage.intervals import STATES, CoverageRecord, CoverageState, gaps
 from marketdata.points.columns import Ints
 from marketdata.resolution import Resolution
 from marketdata.times import DAY, SECOND, Range
@@ -80,7 +80,7 @@ def gaps_to_fetch(
     if refresh:
         return [Gap(*wanted)]
     records = list(records)
-    settled = [p[:2] for p in records if p.state == CoverageState.FINAL or _empty_answers(p)]
+    settled = [p[:2] for p in records if STATES[p.state].asked == "never" or _empty_answers(p)]
     again = [Gap(max(g.start, wanted.start), min(g.end, wanted.end), g.tries) for g in _due(records, clock)]
     return sorted([*(Gap(*gap) for gap in gaps(settled, wanted)), *(gap for gap in again if gap.start < gap.end)])
 
