@@ -20,7 +20,6 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.storage.errors import reading
 from marketdata.archive.storage.files import is_url, located
 from marketdata.archive.store import ArchiveStore
-from marketdata.clock import SYSTEM
 from marketdata.display import html_table
 from marketdata.errors import ConfigError, NotArchivedError
 from marketdata.points.arguments import choice, names, number, whole, with_flags
@@ -426,7 +425,7 @@ class Archive(Generic[Frame]):
             pull,
             selection,
             chosen,
-            wanted_range(SYSTEM.time() - 1 if start is None else start, None),
+            wanted_range(start),
             step,
             stop or threading.Event(),
         )

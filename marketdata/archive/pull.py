@@ -384,11 +384,14 @@ def _together(windows: Iterable[_Window]) -> Iterator[_Window]:
         yield run[0]._replace(rng=rng, times=np.concatenate([window.times for window in run]))
 
 
-def wanted_range(start: TimeLike, end: TimeLike | None) -> Range:
-    """The range to fill; without an end, up to now by the server's clock."""
+def wanted_range(start: TimeLike | None, end: TimeLike | None = None) -> Range:
+    """The range to fill; without a start from now on, without an end up to now by the server's clock."""
+    now = time.time_ns() // 1000
+    if start is None:
+        return Range(now, ALL_TIME.end)
     if end is not None:
         return to_range(start, end)
-    first, now = to_micros(start, "start"), time.time_ns() // 1000
+    first = to_micros(start, "start")
     if first >= now:
         raise ConfigError(f"is not before the present, {to_text(now)}.", argument="start", value=start)
     return Range(first, ALL_TIME.end)

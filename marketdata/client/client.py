@@ -446,9 +446,9 @@ class Client(Generic[Frame]):
         return self._source.service.live
 
     def live_columns(self, view: View, tokens: Sequence[str]) -> Data:
-        """The points of tokens at this moment, for writing, without tokens that are not traded; for errors see `books`.
+        """The points of a ``view`` of ``tokens`` (ids) at this moment, for writing; for errors see `books`.
 
-        Times are those of the source.
+        Times are those of the source. A token that is not traded has no points.
         """
         return self._source.now(view, tokens)
 
