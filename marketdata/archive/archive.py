@@ -26,9 +26,9 @@ from marketdata.points.arguments import choice, names, number, whole, with_flags
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.recordings.changes import Rebuilder
-from marketdata.recordings.columns import renamed_columns
 from marketdata.recordings.files import ReadOptions, files_of
 from marketdata.recordings.format import kept_fields
+from marketdata.recordings.roles import renamed_columns
 from marketdata.resolution import UNITS, BucketWidth
 from marketdata.tidy.frames import carry_counts, frame_kind, to_frame
 from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range

@@ -25,8 +25,9 @@ from marketdata.points.order import ascending
 from marketdata.points.views import VIEWS, View
 from marketdata.recordings import changes as rule
 from marketdata.recordings.changes import Changes, Rebuilder
-from marketdata.recordings.files import SUFFIXES, ReadOptions, RecordingFile
-from marketdata.recordings.format import Batch, FileKind, Format, format_of
+from marketdata.recordings.files import SUFFIXES, ReadOptions, RecordingFile, tables_of
+from marketdata.recordings.format import Batch, FileKind, Format, Table, format_of, readable
+from marketdata.recordings.units import PriceUnit
 from marketdata.times import MINUTE
 
 _LEVELS_PER_WRITE = 3_000_000
@@ -46,15 +47,16 @@ _REPORT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def market_records(path: Path) -> pl.DataFrame:
+def market_records(path: Path) -> list[dict[str, Any]]:
     """The records of markets in a file."""
+    path = path.expanduser()
     if not path.is_file():
         raise ConfigError(f"{str(path)!r} does not exist.")
-    file = RecordingFile(path)
-    chosen = format_of(file)
-    if chosen.kind != "markets":
+    table = Table(readable(RecordingFile(path)))
+    chosen = format_of(table)
+    if "markets" not in (chosen.kind, *chosen.kinds):
         raise ConfigError(f"{path.name!r} has {chosen.kind}, not records of markets ({chosen.needed}).")
-    return next(chosen.read(chosen, file)).frame
+    return [record for batch in chosen.read(table) for record in batch.frames.get("markets", [])]
 
 
 class Import:
@@ -80,31 +82,32 @@ class Import:
         self.gaps: set[int] = set()
 
     def add_recordings(
-        self, files: Sequence[tuple[RecordingFile, Format]], named: Mapping[Path, bool], *, progress: bool | None
+        self, files: Sequence[tuple[Table, Format]], named: Mapping[Path, bool], *, progress: bool | None
     ) -> Iterator[dict[str, Any]]:
         """Add recordings in this order; one that cannot be read is an error if it was ``named``, else said of it."""
-        prints = [self._fingerprint(file, chosen) for file, chosen in files]
+        prints = [self._fingerprint(table.file, chosen) for table, chosen in files]
         new = [i for i, file in enumerate(prints) if file not in self._journal.files and file not in prints[:i]]
         read: list[str] = []
-        for i, (file, chosen) in enumerate(progress_bar(progress, iterable=files, unit="file")):
+        for i, (table, chosen) in enumerate(progress_bar(progress, iterable=files, unit="file")):
+            file = table.file
             if i not in new:
-                about = {"file": str(file.path), "kind": chosen.kind, "format": chosen.name}
+                about = {"file": called(file), "kind": chosen.kind, "format": chosen.name}
                 yield {**about, "note": IMPORTED_BEFORE}
                 continue
             before, refused = copy.copy(self.feed), None
-            part = ImportedFile(self, file, chosen)
+            part = ImportedFile(self, table, chosen)
             try:
                 part.add_recording()
             except ConfigError as problem:  # it leaves no book
                 refused, self.feed = _naming(file, problem), before
-                part = ImportedFile(self, file, chosen)
+                part = ImportedFile(self, table, chosen)
             if i == new[-1]:
                 part.keep(self.feed.finish())
             part.flush()
             if refused is not None:
                 if named[file.path]:
                     raise refused
-                yield {"file": str(file.path), "note": refused.problem}
+                yield {"file": called(file), "note": refused.problem}
                 continue
             read.append(prints[i])
             row = part.report()
@@ -116,7 +119,10 @@ class Import:
 
     def _fingerprint(self, file: RecordingFile, chosen: Format) -> str:
         """A text that is the same for equal files that are read with equal options."""
-        options = f"{self._key} {chosen.name}".encode()
+        options = f"{self._key} {chosen.name} {file.table or ''}".encode()
+        if file.path.is_dir():  # a Delta table; its log names its files
+            logs = sorted(file.path.glob("_delta_log/*.json"))
+            return hashlib.blake2b(options + b"".join(log.read_bytes() for log in logs), digest_size=16).hexdigest()
         with file.path.open("rb") as stream:
             return hashlib.file_digest(stream, partial(hashlib.blake2b, options, digest_size=16)).hexdigest()
 
@@ -141,10 +147,11 @@ class Import:
 class ImportedFile:
     """One file on its way into the archive, and the counts of its rows that were stored or left out."""
 
-    def __init__(self, run: Import, file: RecordingFile, chosen: Format) -> None:
-        self._run, self._file, self._format = run, file, chosen
+    def __init__(self, run: Import, table: Table, chosen: Format) -> None:
+        self._run, self._table, self._file, self._format = run, table, table.file, chosen
         self._rows = self._stored = self._points = self._replaced = self._sorted = 0
         self._left_out, self._notes = Counter[str](), list[str]()
+        self._kinds = 0
         self._tally = run.feed.tally = rule.Tally()
         # Books that are to be added together, and how many levels they have.
         self._books, self._levels = list[Books](), 0
@@ -159,16 +166,17 @@ class ImportedFile:
             self._stored = tally.applied
             self._left_out += Counter({"change before a book": tally.unknown})
         self._left_out += Counter({"without a level": self._rows - self._stored - self._left_out.total()})
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self._left_out.most_common())
+        reasons = self._reasons()
         counts = {
             "changes came after a later one of their token, so the file was sorted by time": self._sorted,
             "time that goes back": tally.back,
             "tokens of no known market, kept as markets of their own": len(self._nameless),
         }
-        notes = [self._file.damage] if self._file.damage else self._notes
+        notes = [*([self._file.damage] if self._file.damage else []), *dict.fromkeys(self._notes)]
         notes += [f"{count:,} {what}" for what, count in counts.items() if count]
         row = {
-            "file": str(self._file.path), "kind": chosen.kind, "format": chosen.name,
+            "file": called(self._file), "kind": chosen.kind_text if self._kinds > 1 else chosen.kind,
+            "format": chosen.name,
             "why": f"format={chosen.name}" if self._file.options.format else f"has {chosen.needed}",
             "rows": self._rows, "stored": self._stored, "left_out": self._left_out.total(), "reasons": reasons or None,
             "points": self._points, "replaced": self._replaced, "tokens": len(self._stored_tokens),
@@ -181,25 +189,39 @@ class ImportedFile:
 
     def add_table(self) -> None:
         """Add tidy points or records."""
-        kind: Any = self._format.kind
         try:
-            batch = next(self._format.read(self._format, self._file))
+            batches = list(self._format.read(self._table))
         except ConfigError as problem:
             raise _naming(self._file, problem) from problem
-        self._rows, self._left_out, frame = batch.rows, batch.left_out, batch.frame
-        if kind in VIEWS:
-            self._add_points(kind, frame)
-        else:
-            self._run.add_records(kind, frame)
-            empty = len(frame) if "token_ids" not in frame.columns else int((frame["token_ids"].list.len() == 0).sum())
-            if kind == "markets" and "tokens" not in frame.columns and empty:
-                self._notes.append(f"{empty:,} markets without tokens")
-                warn(
-                    f"{self._file.path.name!r} has {empty:,} markets without tokens, of {len(frame):,}: their books "
-                    "cannot be found by the market. Name the column with columns={'token_ids': ...}.",
-                    RecordingWarning,
-                )
+        for batch in batches:
+            self._rows += batch.rows
+            self._left_out += batch.left_out
+            self._notes += batch.notes
+            self._run.add_records("markets", batch.markets)
+            for kind in sorted(batch.frames, key=_ORDER.index):
+                rows = batch.frames[kind]
+                self._kinds += bool(len(rows))
+                if kind in VIEWS:
+                    self._add_points(kind, rows)
+                else:
+                    self._run.add_records(kind, rows)
+                    self._check_tokens(kind, rows)
         self._stored = self._rows - self._left_out.total()
+        if self._rows and not self._stored:
+            raise _naming(self._file, ConfigError(f"stores none of its {self._rows:,} rows: {self._reasons()}."))
+
+    def _check_tokens(self, kind: FileKind, records: list[dict[str, Any]]) -> None:
+        empty = sum(not (row.get("tokens") or row.get("token_ids")) for row in records)
+        if kind == "markets" and empty:
+            self._notes.append(f"{empty:,} markets without tokens")
+            warn(
+                f"{self._file.name!r} has {empty:,} markets without tokens, of {len(records):,}: their books "
+                "cannot be found by the market. Name the column with columns={'token_ids': ...}.",
+                RecordingWarning,
+            )
+
+    def _reasons(self) -> str:
+        return ", ".join(f"{count:,} {reason}" for reason, count in self._left_out.most_common())
 
     def _add_points(self, view: View, frame: pl.DataFrame) -> None:
         if "token_id" in frame.columns:
@@ -219,7 +241,7 @@ class ImportedFile:
             try:
                 self._store(view, frame)
             except NotTidyError as problem:
-                raise NotTidyError(f"{self._file.path.name!r}: {problem}") from problem
+                raise NotTidyError(f"{self._file.name!r}: {problem}") from problem
 
     def _store(self, view: View, data: Any) -> None:
         """Add points and count them."""
@@ -248,9 +270,10 @@ class ImportedFile:
         kept: list[Batch] | None = []
         count = early = too_early = 0
         latest: dict[Token, int] = {}
-        for batch in self._format.read(self._format, self._file):
+        for batch in self._format.read(self._table):
             self._rows += batch.rows
             self._left_out += batch.left_out
+            self._notes += batch.notes
             count += len(batch.changes)
             counts = rule.out_of_order(batch.changes, latest)
             early, too_early = early + counts[0], too_early + counts[1]
@@ -268,17 +291,27 @@ class ImportedFile:
                     "token and would be lost. Sort its rows by time first, or divide it into files of a range of time "
                     "each that are named in that order."
                 )
-            kept = list(self._format.read(self._format, self._file))
+            kept = list(self._format.read(self._table))
         if kept is None:
-            self._add_batches(self._format.read(self._format, self._file))
+            self._add_batches(self._format.read(self._table))
         else:
             self._sorted = early
             whole = rule.concatenated([batch.changes for batch in kept])
             received = np.concatenate([Batch().received, *(batch.received for batch in kept)])
+            whole = self._in_dollars(whole)
             markets = [market for batch in kept for market in batch.markets]
             self._add_batches([Batch(rule.by_time(whole) if early else whole, received=received, markets=markets)])
         if self._format.changes:
             self.keep(self._run.feed.end())
+
+    def _in_dollars(self, changes: Changes) -> Changes:
+        """The changes with prices as probabilities: cents where the whole file proves them."""
+        unit = PriceUnit.of(changes.price)
+        if unit.scale == 1:
+            return changes
+        self._notes.append(str(unit.note))
+        stated = {name: unit.of_file(changes.values[name]) for name in rule.STATED if name in changes.values}
+        return replace(changes, price=unit.of_file(changes.price), values={**changes.values, **stated})
 
     def _add_batches(self, batches: Iterable[Batch]) -> None:
         """Add batch after batch; the last bucket of each token waits for the next one, as it may go on there."""
@@ -337,7 +370,7 @@ class ImportedFile:
         books, self._books, self._levels = tally.books_of(self._books), [], 0
         if tally.disagreements > run.most_wrong * tally.checked:
             raise NotTidyError(
-                f"{self._file.path.name!r}: {tally.disagreement}; allowed are {100 * run.most_wrong:g} %. If a part of "
+                f"{self._file.name!r}: {tally.disagreement}; allowed are {100 * run.most_wrong:g} %. If a part of "
                 "the recording is missing there, give a smaller max_gap; max_disagreement=1 takes all books."
             )
         may_stay = self._format.changes and run.feed.unchanged
@@ -346,11 +379,16 @@ class ImportedFile:
             self._store("books", part)
 
 
+def called(file: RecordingFile) -> str:
+    """The file in the report: its path, and the table of an SQLite file."""
+    return str(file.path) if file.table is None else f"{file.path}: {file.table}"
+
+
 def _naming(file: RecordingFile, problem: ConfigError) -> ConfigError:
     """The problem with the name of the file."""
-    if file.path.name in problem.problem:
+    if file.name in problem.problem:
         return problem
-    return ConfigError(f"{file.path.name!r}: {problem.problem}")
+    return ConfigError(f"{file.name!r}: {problem.problem}")
 
 
 def _without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
@@ -389,29 +427,31 @@ def add_files(
     real: ArchiveStore | None = None,
 ) -> pl.DataFrame:
     """Add files as `Archive.add_files` does: records, then tidy points, then recordings."""
-    tables, recordings = list[tuple[RecordingFile, Format]](), list[tuple[RecordingFile, Format]]()
+    tables, recordings = list[tuple[Table, Format]](), list[tuple[Table, Format]]()
     out: list[dict[str, Any]] = []
     for path, is_named in paths.items():
-        file = RecordingFile(path, options)
-        try:
-            if file.form is None and not is_named:
-                raise ConfigError(OTHER_SUFFIX)
-            chosen = format_of(file)
-            if chosen.kind == "trades":
-                raise ConfigError(
-                    f"{path.name!r} has trades ({chosen.needed}), which an archive does not store: md.read_trades "
-                    "reads them. If its rows are changes of books, add a column is_snapshot."
-                )
-            (recordings if _is_recording(chosen) else tables).append((file, chosen))
-        except ConfigError as problem:
-            if is_named:
-                raise
-            out.append({"file": str(path), "note": problem.problem})
+        parts = tables_of(path, options)
+        for file in parts:
+            try:
+                if file.form is None and not is_named:
+                    raise ConfigError(OTHER_SUFFIX)
+                table = Table(readable(file))
+                chosen = format_of(table)
+                if chosen.kind == "trades":
+                    raise ConfigError(
+                        f"{file.name!r} has trades ({chosen.needed}), which an archive does not store: md.read_trades "
+                        "reads them. If its rows are changes of books, add a column is_snapshot."
+                    )
+                (recordings if _is_recording(chosen) else tables).append((table, chosen))
+            except ConfigError as problem:
+                if is_named and len(parts) == 1:
+                    raise
+                out.append({"file": called(file), "note": problem.problem})
     run = Import(store, feed, options, max_disagreement, real)
-    for file, chosen in sorted(tables, key=lambda pair: _ORDER.index(pair[1].kind)):
-        table = ImportedFile(run, file, chosen)
-        table.add_table()
-        out.append(table.report())
+    for table, chosen in sorted(tables, key=lambda pair: _ORDER.index(pair[1].kind)):
+        imported = ImportedFile(run, table, chosen)
+        imported.add_table()
+        out.append(imported.report())
     out += run.add_recordings(recordings, paths, progress=progress)
     left_out = [row for row in out if is_left_out(row.get("rows"), row["note"])]
     if left_out and not any(row.get("format") for row in out):

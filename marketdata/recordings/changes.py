@@ -518,7 +518,8 @@ def _moved_levels(books: Books, follows: Bools) -> tuple[Ints, NDArray[np.int8],
 def cleaned(changes: Changes) -> tuple[Changes, int, int]:
     """Entries without levels that cannot be: prices outside of 0 to 1, sizes below 0 or infinite.
 
-    Also the number of these levels, and of rows that had no other level.
+    A snapshot with no other level says nothing, so its book is unknown: it becomes a gap, and is no empty book. Also
+    the number of these levels, and of rows that had no other level.
     """
     with np.errstate(invalid="ignore"):
         possible = (changes.price >= 0) & (changes.price <= 1) & (changes.size >= 0) & np.isfinite(changes.size)
@@ -528,4 +529,13 @@ def cleaned(changes: Changes) -> tuple[Changes, int, int]:
     price, row = np.where(wrong, np.nan, changes.price), np.where(wrong, -1, changes.row)
     rows = ascending(changes.row[wrong])
     lost = ~np.isin(rows, changes.row[~wrong])
-    return replace(changes, price=price, row=row), int(wrong.sum()), int(lost.sum())
+    order = np.argsort(changes.token, kind="stable")
+    event = changes.event[order]
+    run = np.cumsum((event != CHANGE) | (np.diff(changes.token[order], prepend=-1) != 0)) - 1
+    has_wrong, has_level = (
+        np.bincount(run, values[order], minlength=int(run[-1]) + 1) > 0 for values in (wrong, ~np.isnan(price))
+    )
+    is_nothing = (has_wrong & ~has_level)[run] & (event == SNAPSHOT)
+    events = changes.event.copy()
+    events[order[is_nothing]] = GAP
+    return replace(changes, price=price, row=row, event=events), int(wrong.sum()), int(lost.sum())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import glob
 import gzip
 import io
+import json
 import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -20,16 +23,43 @@ import msgspec
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.recordings.columns import did_you_mean
+from marketdata.recordings.roles import ROLES, did_you_mean
 
-Form = Literal["json", "csv", "parquet"]
+Form = Literal["json", "csv", "parquet", "delta", "sqlite"]
 _FORM_OF_SUFFIX: dict[str, Form] = {
-    ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet", ".pq": "parquet"
+    ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet",
+    ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
 }  # fmt: skip
 _PACKED = (".gz", ".zst", ".zstd")
-SUFFIXES = f"{', '.join(s for s in _FORM_OF_SUFFIX if s != '.pq')}; all but Parquet also with .gz or .zst"
+SUFFIXES = ".json, .jsonl, .ndjson, .csv, .tsv, .parquet, .sqlite, .db; the first five also with .gz or .zst"
 # A row of a CSV file must fit into a block.
 _PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
+# A short file can hold a line of any length once it is unpacked.
+_MOST_LINE, _MOST_COLUMNS = 1 << 28, 10_000
+# The clock of files that are one answer, without a time inside.
+MODIFIED = "modified"
+_MOST_VALUE, _SAMPLE_ROWS = 1 << 30, 1000
+# What names of files and folders say: a pair, or an id that nothing else looks like.
+_SAID = re.compile(r"([A-Za-z_]+)=([^=/\\\\]+)")
+_IDS_IN_NAMES = {
+    "token_id": re.compile(r"(?<!\d)\d{20,}(?!\d)"), "market_id": re.compile(r"0x[0-9a-fA-F]{64}"),
+    "timestamp": re.compile(r"(?<!\d)1[4-9]\d{8}(?:\d{3})?(?!\d)|20[1-9]\d-[01]\d-[0-3]\dT[\d:]{5,8}Z?"),
+    "ticker": re.compile(r"(?<![A-Za-z])KX[A-Z0-9]+(?:-[A-Z0-9.]+)+"),
+}  # fmt: skip
+_ID_KEY = re.compile(r"\d{5,}|0x[0-9a-fA-F]+|[A-Z][A-Z0-9]*(?:-[A-Z0-9.]+)+")
+_MESSAGE_KEYS = {"event_type", "price_changes", "changes", "bids", "asks", "buys", "sells"}
+# Lists that belong to a row, and are not the rows of an answer.
+_LISTS_OF_A_ROW = {"tokens", "tags", "outcomes", "bids", "asks", "clobTokenIds", "outcomePrices", "yes", "no"}
+_IDS_AROUND = {
+    "ticker", "market_ticker", "market", "market_id", "condition_id", "token_id", "asset_id", "token", "asset",
+    "outcome", "slug", "market_slug", "series_ticker", "period_interval",
+}  # fmt: skip
+_PAGING = _IDS_AROUND | {
+    "next_cursor", "cursor", "limit", "count", "offset", "next", "previous", "has_more", "pagination", "total",
+    "page", "page_size", "per_page", "status", "success", "meta", "metadata", "error", "message", "interval",
+    "fidelity", "start", "end", "start_ts", "end_ts", "fetched_at", "total_count", "next_page",
+}  # fmt: skip
+_ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
 def files_of(paths: Any) -> dict[Path, bool]:
@@ -40,10 +70,14 @@ def files_of(paths: Any) -> dict[Path, bool]:
         problem = f"{'is refused' if given else 'names nothing'}; pass paths of files and folders, at least one."
         raise ConfigError(problem, argument="paths", value=refused[0])
     files: dict[Path, bool] = {}
-    for path in map(Path, given):
-        if path.is_dir():
+    for path in (Path(one).expanduser() for one in given):
+        if _is_delta(path):
+            matches, files[path] = [], True
+        elif path.is_dir():
             inside = (p.relative_to(path) for p in path.rglob("*") if p.is_file())
             matches = [path / p for p in inside if not any(part.startswith((".", "_")) for part in p.parts)]
+            tables = [folder.parent for folder in path.rglob("_delta_log") if _is_delta(folder.parent)]
+            matches = [m for m in matches if not any(m.is_relative_to(table) for table in tables)] + tables
             if not any(RecordingFile(match).form for match in matches):
                 raise ConfigError(f"{str(path)!r} has no file whose name ends in these: {SUFFIXES}.")
         elif glob.has_magic(str(path)) and not path.exists():
@@ -59,6 +93,10 @@ def files_of(paths: Any) -> dict[Path, bool]:
     return files
 
 
+def _is_delta(path: Path) -> bool:
+    return (path / "_delta_log").is_dir()
+
+
 def _by_numbers(path: Path) -> list[tuple[int, str]]:
     """The order of names in which numbers count by their value."""
     return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"([0-9]+)", str(path))]
@@ -68,9 +106,9 @@ def _by_numbers(path: Path) -> list[tuple[int, str]]:
 class ReadOptions:
     """How to read files.
 
-    ``clock`` is "timestamp", "received" or the name of a column. ``keep`` names fields of snapshots. ``format`` is the
-    name of the format, None for the one that fits. ``columns`` says which column of the file has one of our names.
-    ``token_id`` is the token of messages that name none.
+    ``clock`` is "timestamp", "received", the name of a column, or "modified", which is the time of the file itself.
+    ``keep`` names fields of snapshots. ``format`` is the name of the format, None for the one that fits. ``columns``
+    says which column of the file has one of our names. ``token_id`` is the token of rows that name none.
     """
 
     clock: str = "timestamp"
@@ -82,38 +120,69 @@ class ReadOptions:
 
 @dataclass
 class RecordingFile:
-    """A file with its columns, or the fields of its first message, under their common names.
+    """A file, or a table of an SQLite file, with its columns under their common names.
 
-    Names are lower case with underscores, so that ``clobTokenIds`` is ``clob_token_ids``. ``damage`` says why the rest
-    of a damaged file is missing, once the rows before it were read.
+    Names are lower case with underscores, so that ``clobTokenIds`` is ``clob_token_ids``. What the names of the file
+    and its folders say, such as ``token_id=7``, are columns too, where the file has no such column. ``damage`` says why
+    the rest of a damaged file is missing, once the rows before it were read; ``torn`` counts lines that are no rows.
     """
 
     path: Path
     options: ReadOptions = field(default_factory=ReadOptions)
+    table: str | None = None
     damage: str | None = None
+    torn: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        return self.path.name if self.table is None else f"{self.path.name}: {self.table}"
 
     @property
     def form(self) -> Form | None:
-        """The form that the suffix says, apart from a compression."""
-        suffixes = self.path.suffixes[-2:]
+        """The form that the suffix says, apart from a compression; a folder with a log is a Delta table."""
+        if _is_delta(self.path):
+            return "delta"
+        suffixes = [suffix.lower() for suffix in self.path.suffixes[-2:]]
         is_packed = len(suffixes) == 2 and suffixes[1] in _PACKED
-        return _FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix)
+        return _FORM_OF_SUFFIX.get(suffixes[0] if is_packed else self.path.suffix.lower())
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns, or fields of the first message; ConfigError if the file cannot be read or is empty."""
-        return tuple(self.common_names.values())
+        return tuple(self.sample.columns)
 
     @cached_property
-    def common_names(self) -> dict[str, str]:
-        """The common name of each column of the file; ConfigError if a column to rename is not there."""
-        present, renamed = self._columns_of_file, self.options.columns
+    def sample(self) -> pl.DataFrame:
+        """The first rows, under common names; ConfigError if the file cannot be read or is empty."""
+        rows = next(self.frames(), None)
+        names = [] if rows is None and self.form == "json" else self.common_names(self._columns_of_file).values()
+        for name, column in self.options.columns.items():
+            if name not in (rows.columns if rows is not None else names):
+                raise ConfigError(
+                    f"{self.name!r} has no column {column!r}{did_you_mean(column, self._columns_of_file)} Its columns "
+                    f"are {', '.join(self._columns_of_file)}."
+                )
+        if rows is None:
+            return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+        return rows.head(_SAMPLE_ROWS)
+
+    @cached_property
+    def said_by_names(self) -> dict[str, str]:
+        """What the names of the file and its folders say: ``token_id=7``, and ids that nothing else can be."""
+        parts = [part.split(".")[0] if part == self.path.name else part for part in self.path.parts]
+        said: dict[str, str] = {}
+        for part in reversed(parts):
+            said = {**dict(_SAID.findall(part)), **said}
+            for name, pattern in _IDS_IN_NAMES.items():
+                if name not in said and (match := pattern.search(part)):
+                    said[name] = match.group()
+        return said
+
+    def common_names(self, present: Sequence[str]) -> dict[str, str]:
+        """The common name of each of the columns."""
+        renamed = self.options.columns
         ours = {column: name for name, column in renamed.items()}
-        for column in set(ours).difference(present):
-            raise ConfigError(
-                f"{self.path.name!r} has no column {column!r}{did_you_mean(column, present)} Its columns are "
-                f"{', '.join(present)}."
-            )
         lower = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower() for name in present}
         # A name that was given, or that is so in the file, comes before one that is made.
         taken = {*renamed, *present}
@@ -125,12 +194,37 @@ class RecordingFile:
 
     @cached_property
     def _columns_of_file(self) -> tuple[str, ...]:
-        if self.form == "json":
-            return tuple(self.first_message) if isinstance(self.first_message, dict) else ()
         if self.form == "parquet":
             return tuple(self._parquet().schema_arrow.names)
-        header = next(self.lines(), b"").decode("utf-8", "replace")
-        return tuple(next(csv.reader([header]), ())) or self._refuse_empty()
+        if self.form == "csv":
+            names = tuple(next(csv.reader([self._header], delimiter=self._separator), ())) or self._refuse_empty()
+            if len(names) > _MOST_COLUMNS:
+                raise ConfigError(f"{self.name!r} has {len(names):,} columns; at most {_MOST_COLUMNS:,} are read.")
+            return names
+        first = next(self._parts(None), None)
+        return () if first is None else tuple(first.columns)
+
+    @cached_property
+    def _encoding(self) -> str:
+        try:
+            with self._stream() as stream:
+                return _ENCODINGS.get(stream.peek(2)[:2], "utf-8-sig")
+        except (EOFError, OSError, zlib.error):
+            return "utf-8-sig"
+
+    @cached_property
+    def _header(self) -> str:
+        if self._encoding != "utf-8-sig":
+            with self._stream() as stream:
+                return (
+                    io.TextIOWrapper(stream, self._encoding, errors="replace", newline=None).readline().rstrip("\r\n")
+                )
+        return next(self.lines(), b"").decode("utf-8", "replace").rstrip("\r\n")
+
+    @cached_property
+    def _separator(self) -> str:
+        """The separator that most often stands in the header."""
+        return max(",;\t|", key=self._header.count)
 
     @cached_property
     def first_message(self) -> Any:
@@ -139,55 +233,108 @@ class RecordingFile:
         return self._refuse_empty() if message is None else message
 
     def lines(self) -> Iterator[bytes]:
-        """Lines that are not blank, up to the damage of a compressed file."""
+        """Lines that are not blank, up to the damage of a compressed file; ConfigError for one without an end."""
         try:
             with self._stream() as stream:
                 if stream.peek(3)[:3] == b"\xef\xbb\xbf":  # a byte order mark
                     stream.read(3)
-                yield from (line for line in stream if not line.isspace())
+                while line := stream.readline(_MOST_LINE + 1):
+                    if len(line) > _MOST_LINE:
+                        raise ConfigError(
+                            f"{self.name!r} has a line of more than {_MOST_LINE >> 20} MB; write one JSON value a line."
+                        )
+                    if not line.isspace():
+                        yield line
         except (FileNotFoundError, PermissionError) as problem:
-            raise ConfigError(f"{self.path.name!r} cannot be read: {problem}.") from problem
+            raise ConfigError(f"{self.name!r} cannot be read: {problem}.") from problem
         except (EOFError, OSError, zlib.error):
             self.damage = (
-                f"{self.path.name!r} ends in the middle of its data: fetch it again, or rename it if it is not "
+                f"{self.name!r} ends in the middle of its data: fetch it again, or rename it if it is not "
                 "compressed as its name says. The rows before its end were read."
             )
 
     def messages(self) -> Iterator[Any]:
         """The JSON value of each line, None for a damaged line; or the one value of many lines."""
-        values = map(_value, self.lines())
+        if self._encoding != "utf-8-sig":
+            raise ConfigError(f"{self.name!r} is UTF-16; JSON is UTF-8. Save it as UTF-8.")
+        values = map(json_value, self.lines())
         first = next(values, None)
         if first is None:
             # The first line is damaged, or one value has many lines.
-            whole = _value(b"".join(self.lines()) or self._refuse_empty())
+            whole = json_value(b"".join(self._bounded()) or self._refuse_empty())
             if whole is not None:
                 yield whole
                 return
-            if not any(isinstance(_value(line), dict | list) for line in self.lines()):
+            if not any(isinstance(json_value(line), dict | list) for line in self.lines()):
                 raise ConfigError(
                     self.damage
-                    or f"{self.path.name!r} is no JSON: it needs one JSON value, or one a line. If it was "
+                    or f"{self.name!r} is no JSON: it needs one JSON value, or one a line. If it was "
                     "cut, fetch it again; if it is of another kind, its name should end in that."
                 )
         yield first
         yield from values
 
+    def _bounded(self) -> Iterator[bytes]:
+        """Lines that together are one JSON value, up to the most that is held at once."""
+        count = 0
+        for line in self.lines():
+            count += len(line)
+            if count > _MOST_VALUE:
+                return
+            yield line
+
     def rows(self) -> Iterator[Any]:
-        """JSON values as `messages` gives them, the entries of lists one by one."""
-        return _flat(self.messages())
+        """The rows of JSON values: of lists their entries, of an object whose only list is its content that list."""
+        for value in self.messages():
+            yield from content(value)
 
     def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
         """Rows in parts, under common names: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""
+        import sqlite3
+
         import pyarrow as pa
 
-        names = {name: new for name, new in self.common_names.items() if columns is None or new in columns}
+        if self.form in ("parquet", "csv"):
+            names = self.common_names(self._columns_of_file)
+            wanted = [name for name, new in names.items() if columns is None or new in columns]
+        else:
+            names, wanted = {}, None
         try:
-            for part in self._json_frames() if self.form == "json" else self._arrow_batches(list(names)):
-                yield pl.DataFrame(part).rename(names, strict=False)
-        except (EOFError, OSError, zlib.error, pa.ArrowInvalid) as problem:
+            for part in self._parts(wanted):
+                # A JSON part may have other fields than the first one.
+                renamed = part.rename(names or self.common_names(part.columns), strict=False)
+                yield self._with_said(renamed)
+        except (EOFError, OSError, zlib.error, pa.ArrowInvalid, UnicodeError, sqlite3.DatabaseError) as problem:
             self.damage = (
-                f"{self.path.name!r} cannot be read further: {problem}. The rows before that were read; fetch it again."
+                f"{self.name!r} cannot be read further: {problem}. The rows before that were read; fetch it again."
             )
+
+    def _with_said(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows with what names say, and the token that was given, where the file has no such column."""
+        token = {} if self.options.token_id is None else {"token_id": self.options.token_id}
+        if self.options.clock == MODIFIED:
+            moment = dt.datetime.fromtimestamp(self.path.stat().st_mtime, dt.UTC)
+            rows = rows.with_columns(pl.lit(moment).dt.cast_time_unit("us").alias(MODIFIED))
+        said = {n: v for n, v in {**self.said_by_names, **token}.items() if n not in rows.columns}
+        if any(
+            name in rows.columns for role in ("ts", "end_ts", "received_at", "created_at") for name in ROLES[role].names
+        ):
+            said = {name: value for name, value in said.items() if name not in ("timestamp", "date")}
+        if not token and any(name in rows.columns for name in ROLES["token_id"].names):
+            said.pop("token_id", None)
+        return rows.with_columns(pl.lit(value).alias(name) for name, value in said.items())
+
+    def _parts(self, columns: list[str] | None) -> Iterator[pl.DataFrame]:
+        if self.form == "json":
+            yield from self._json_frames()
+        elif self.form == "csv":
+            yield from self._csv_frames(columns)
+        elif self.form == "sqlite":
+            yield from self._sqlite_frames()
+        elif self.form == "delta":
+            yield from self._delta_frames()
+        else:
+            yield from map(pl.DataFrame, self._parquet().iter_batches(_PART_ROWS, columns=columns))
 
     def _json_frames(self) -> Iterator[pl.DataFrame]:
         rows = self.rows()
@@ -198,23 +345,50 @@ class RecordingFile:
             except (pl.exceptions.PolarsError, TypeError):  # a column has values of several shapes
                 yield pl.DataFrame(map(_with_text_cells, objects), infer_schema_length=None, strict=False)
 
-    def _arrow_batches(self, columns: list[str]) -> Iterator[Any]:
+    def _csv_frames(self, columns: list[str] | None) -> Iterator[pl.DataFrame]:
         import pyarrow as pa
         from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, open_csv
 
-        if self.form == "parquet":
-            yield from self._parquet().iter_batches(_PART_ROWS, columns=columns)
-            return
+        names = self._columns_of_file
         texts = ConvertOptions(
-            column_types=dict.fromkeys(self._columns_of_file, pa.string()),
+            column_types=dict.fromkeys(names, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-            null_values=[""],
+            null_values=["", "NaN", "nan", "NULL", "null", "None"],
         )
+        self.torn = 0
+
+        def torn(_: Any) -> str:
+            self.torn += 1
+            return "skip"
+
         # One thread counts the rows for messages.
-        blocks = ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
+        encoding = "utf8" if self._encoding == "utf-8-sig" else self._encoding
+        blocks = ReadOptions(block_size=_CSV_BLOCK, use_threads=False, encoding=encoding)
+        parse = ParseOptions(delimiter=self._separator, newlines_in_values=True, invalid_row_handler=torn)
         with self._stream() as stream:
-            yield from open_csv(stream, blocks, ParseOptions(newlines_in_values=True), texts)
+            for batch in open_csv(stream, blocks, parse, texts):
+                frame = pl.DataFrame(batch)
+                # pandas writes its index as a column without a name.
+                index = [name for name in frame.columns[:1] if name.strip() in ("", "Unnamed: 0")]
+                frame = frame.drop(index) if columns is None else frame.select(columns)
+                yield frame if self._separator == "," else frame.with_columns(map(_with_points, frame.columns))
+
+    def _sqlite_frames(self) -> Iterator[pl.DataFrame]:
+        import sqlite3
+
+        with closing(sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            quoted = str(self.table).replace('"', '""')
+            cursor = database.execute(f'select * from "{quoted}"')  # noqa: S608  a table of the file itself
+            names = [column[0] for column in cursor.description]
+            while rows := cursor.fetchmany(_PART_ROWS):
+                yield pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None, strict=False)
+
+    def _delta_frames(self) -> Iterator[pl.DataFrame]:
+        from deltalake import DeltaTable
+
+        table = pl.scan_delta(DeltaTable(self.path)).collect()
+        yield from table.iter_slices(_PART_ROWS)
 
     def _parquet(self) -> Any:
         import pyarrow as pa
@@ -226,28 +400,106 @@ class RecordingFile:
             return pq.ParquetFile(self.path)
         except (OSError, pa.ArrowInvalid) as problem:
             raise ConfigError(
-                f"{self.path.name!r} is no whole Parquet file: {problem}. It was cut, or is of another kind: fetch it "
-                "again."
+                f"{self.name!r} is no whole Parquet file: {problem}. It was cut, or is of another kind: fetch it again."
             ) from problem
 
     def _stream(self) -> Any:
-        if self.path.suffix == ".gz":
-            return gzip.open(self.path, "rb")
-        if self.path.suffix not in _PACKED:
+        suffix = self.path.suffix.lower()
+        if suffix == ".gz":
+            return io.BufferedReader(gzip.open(self.path, "rb"))
+        if suffix not in _PACKED:
             return self.path.open("rb")
         import pyarrow as pa
 
         return io.BufferedReader(pa.input_stream(str(self.path), compression="zstd"))
 
     def _refuse_empty(self) -> NoReturn:
-        raise ConfigError(self.damage or f"{self.path.name!r} is empty: fetch it again, or leave it out.")
+        raise ConfigError(self.damage or f"{self.name!r} is empty: fetch it again, or leave it out.")
 
 
-def _value(line: bytes) -> Any:
+def tables_of(path: Path, options: ReadOptions) -> list[RecordingFile]:
+    """A file, or each table of an SQLite file."""
+    file = RecordingFile(path, options)
+    if file.form != "sqlite":
+        return [file]
+    import sqlite3
+
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            names = database.execute(
+                "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name"
+            ).fetchall()
+    except sqlite3.Error as problem:
+        raise ConfigError(f"{path.name!r} is no SQLite file: {problem}.") from problem
+    if not names:
+        raise ConfigError(f"{path.name!r} has no table.")
+    return [RecordingFile(path, options, name) for (name,) in names]
+
+
+def content(value: Any) -> Iterator[Any]:
+    """The rows of a JSON value: entries of lists one by one, and the one list of an answer.
+
+    An answer is an object with one list beside cursors and ids, or a mapping from ids to lists or books. Rows of it
+    have its ids.
+    """
+    if isinstance(value, list):
+        for entry in value:
+            yield from content(entry)
+        return
+    if isinstance(value, dict) and not value.keys() & _MESSAGE_KEYS:
+        lists = [name for name, inner in value.items() if isinstance(inner, list)]
+        around = {name: inner for name, inner in value.items() if name not in lists}
+        if len(lists) == 1 and lists[0] not in _LISTS_OF_A_ROW and _PAGING.issuperset(map(_common, around)):
+            ids = {n: v for n, v in around.items() if _common(n) in _IDS_AROUND and isinstance(v, str | int)}
+            for entry in value[lists[0]]:
+                for row in content(entry):
+                    yield {**ids, **row} if isinstance(row, dict) else row
+            return
+        if value and all(isinstance(inner, list) and _are_objects(inner) for inner in value.values()):
+            for key, entries in value.items():
+                yield from ({"token_id": key, **entry} for entry in entries)
+            return
+        if len(value) == 1 or all(_ID_KEY.fullmatch(key) for key in value):
+            inner = {key: entry for key, entry in value.items() if isinstance(entry, dict)}
+            if value and len(inner) == len(value):
+                names_ids = all(_ID_KEY.fullmatch(key) for key in value)
+                for key, entry in inner.items():
+                    if not names_ids and key in ROLES["book"].names:
+                        yield value
+                    else:
+                        yield from content({"ticker": key, **entry} if names_ids else entry)
+                return
+    yield value
+
+
+def _common(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _are_objects(entries: list[Any]) -> bool:
+    return all(isinstance(entry, dict) for entry in entries)
+
+
+def json_value(line: bytes) -> Any:
+    """The value of JSON in which NaN may stand for null; None for a damaged text."""
     try:
         return msgspec.json.decode(line)
     except (RecursionError, ValueError):
+        # Python writes numbers that JSON does not have.
+        if b"NaN" not in line and b"Infinity" not in line:
+            return None
+    try:
+        return json.loads(line, parse_constant=lambda _: None)
+    except (RecursionError, ValueError):
         return None
+
+
+def _with_points(name: str) -> pl.Expr:
+    """Numbers with a decimal comma with a point."""
+    texts = pl.col(name)
+    return (
+        pl.when(texts.str.contains(r"^\s*-?\d*,\d+\s*$")).then(texts.str.replace(",", ".")).otherwise(texts).alias(name)
+    )
 
 
 def _with_text_cells(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,8 +513,3 @@ def _with_text_ids(row: Mapping[str, Any]) -> dict[str, Any]:
         name: str(value) if type(value) is int and (name.endswith(("_id", "Id")) or abs(value) >= 1 << 63) else value
         for name, value in row.items()
     }
-
-
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        yield from _flat(value) if isinstance(value, list) else (value,)

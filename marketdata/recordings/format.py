@@ -15,14 +15,18 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Ints
+from marketdata.points.columns import Floats, Ints
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import formats
 from marketdata.recordings.changes import Changes, no_changes
-from marketdata.recordings.columns import NAMES, first, micros
-from marketdata.recordings.files import SUFFIXES, RecordingFile
+from marketdata.recordings.files import MODIFIED, SUFFIXES, RecordingFile
+from marketdata.recordings.roles import ROLES, Meaning, numbers, roles_of
+from marketdata.recordings.units import PriceUnit, TimeUnit
 
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
+# The whole file is read for its unit of prices up to this number of rows.
+_PROVING_ROWS = 5_000_000
+_TIMES = ("ts", "end_ts", "created_at", "received_at")
 
 
 def kept_fields(keep: str | Iterable[str]) -> tuple[str, ...]:
@@ -38,33 +42,34 @@ def no_time(clock: str, what: str, names: Iterable[str]) -> ConfigError:
 
 @dataclass
 class Batch:
-    """Rows of a file in their order: changes of books, or a tidy frame of points, records or trades.
+    """Rows of a file in their order: changes of books, or frames of points, records or trades by their kind.
 
     ``rows`` were read. ``left_out`` counts those that are neither, by reason. ``received`` are times at which the
     recording is known to have gone on. ``markets`` are records as `Archive.add` takes them. ``keep`` names fields of
-    snapshots.
+    snapshots. ``notes`` say what was scaled, and which rows are wrong.
     """
 
     changes: Changes = field(default_factory=no_changes)
-    frame: pl.DataFrame = field(default_factory=pl.DataFrame)
+    frames: dict[FileKind, Any] = field(default_factory=dict)
     rows: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     received: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     markets: list[dict[str, Any]] = field(default_factory=list)
     keep: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """A shape of files, recognised by its columns.
+    """A shape of files, recognised by the roles of its columns.
 
-    Columns are called by our names. ``names`` replaces names of publishers that `NAMES` has. Each text of ``needs``
-    lists columns that are enough to read the file; ``a/b`` means one of the two. A column of ``also`` speaks for the
-    format, one of ``without`` rules it out. ``proves`` counts the evidence where columns are not enough.
+    Each text of ``needs`` lists roles that are enough to read the file; ``a/b`` means one of the two. ``takes`` are
+    roles that it can have beside these. A role that is neither, and no context, rules the format out: so a price beside
+    a trade id is no history of prices. ``proves`` counts the evidence where roles are not enough.
 
     ``read`` gives the rows in parts, ``trades`` the trade prints among them. With ``changes`` the file has every
     change, so a book is valid until the next change. Without it a book is valid at its own moment. With
-    ``row_per_level`` the rows of a snapshot are its levels.
+    ``row_per_level`` the rows of a snapshot are its levels. ``kinds`` are further kinds that the rows become.
     """
 
     name: str
@@ -72,69 +77,159 @@ class Format:
     needs: tuple[str, ...]
     read: Reader
     kind: FileKind = "books"
-    also: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    takes: str = ""
+    kinds: tuple[FileKind, ...] = ()
     trades: Reader | None = None
     changes: bool = False
     row_per_level: bool = False
-    proves: Callable[[RecordingFile], int] | None = None
+    proves: Callable[[Table], int] | None = None
 
     @property
     def needed(self) -> str:
-        """The columns that are enough, for messages."""
+        """The roles that are enough, for messages."""
         return " or ".join(self.needs)
 
-    def columns(self, file: RecordingFile) -> dict[str, str]:
-        """The column of the file that each of our names stands for; the time of arrival if there is no other."""
-        names = {**NAMES, **self.names}
-        columns = {name: column for name in names if (column := first(file.columns, names[name]))}
-        return {"ts": columns["received_at"], **columns} if "received_at" in columns else columns
+    @property
+    def kind_text(self) -> str:
+        """All kinds, for the report."""
+        return ", ".join(dict.fromkeys((self.kind, *self.kinds)))
 
-    def fits(self, file: RecordingFile) -> int:
-        """The number of columns that speak for the format; 0 if one that it needs is missing."""
-        if self.proves is not None:
-            return self.proves(file)
-        present = {*file.columns, *self.columns(file)}
-        needs = [[set(names.split("/")) for names in text.split()] for text in self.needs]
-        complete = [len(groups) for groups in needs if all(present & names for names in groups)]
-        if not complete or present.intersection(self.without):
+    def fits(self, table: Table) -> int:
+        """The number of columns that speak for the format; 0 if one is missing or in the way."""
+        if self.proves is not None and (proof := self.proves(table)) != UNDECIDED:
+            return proof
+        complete = [groups for groups in self._groups() if not table.lacks(groups)]
+        if not complete or self.in_the_way(table):
             return 0
-        return max(complete) + len(present.intersection(self.also))
+        return max(map(len, complete)) + len(table.decisive & set(self.takes.split()))
 
-    def rows(self, file: RecordingFile, *only: str) -> Iterator[tuple[pl.DataFrame, Batch]]:
+    def in_the_way(self, table: Table) -> list[str]:
+        """Roles of the table that rule the format out."""
+        own = {*self.takes.split(), *(name for groups in self._groups() for group in groups for name in group)}
+        return sorted(table.decisive - own)
+
+    def missing(self, table: Table) -> list[str]:
+        """The fewest roles that the table lacks."""
+        return min((table.lacks(groups) for groups in self._groups()), key=len)
+
+    def _groups(self) -> list[list[set[str]]]:
+        return [[set(names.split("/")) for names in text.split()] for text in self.needs]
+
+
+UNDECIDED = -1
+Reader = Callable[["Table"], Iterator[Batch]]
+
+
+class Table:
+    """The rows of a file with the roles of its columns, and the units of its times and prices."""
+
+    def __init__(self, file: RecordingFile) -> None:
+        self.file = file
+        self.meanings: list[Meaning] = roles_of(file.sample, file.options.columns)
+        self.columns: dict[str, str] = {m.role: m.column for m in self.meanings if m.taken}
+        if isinstance(file.options.token_id, str) and "token_id" not in self.columns:
+            self.columns |= {"token_id": "token_id"}
+        taken = {*self.columns.values()}
+        # Two roles may share a column, such as a ticker that names the market and the token.
+        self.decisive = {name for name in self.columns if not ROLES[name].context and name not in ("ts", "end_ts")}
+        # A time of another role serves where there is no other.
+        for name in ("end_ts", "created_at", "received_at"):
+            if "ts" not in self.columns and name in self.columns:
+                self.columns["ts"] = self.columns[name]
+        if file.options.clock == MODIFIED:
+            self.columns["ts"] = MODIFIED
+        self.others = [column for column in file.sample.columns if column not in taken]
+        self.units: dict[str, TimeUnit] = {}
+
+    def repeats(self, name: str) -> bool:
+        """Whether a value of a role comes more than once."""
+        values = self.file.sample[self.columns[name]].drop_nulls() if name in self.columns else pl.Series()
+        return values.n_unique() < len(values)
+
+    def lacks(self, groups: list[set[str]]) -> list[str]:
+        """The roles of the groups, one of each, that the table lacks."""
+        return [min(group) for group in groups if not group & self.columns.keys()]
+
+    def rows(self, *only: str, prices: Iterable[str] = ()) -> Iterator[tuple[pl.DataFrame, Batch]]:
         """Frames of the rows that have a time, each with a batch that counts them and the rows without one.
 
-        Columns have our names; those that no format knows keep theirs. ``ts`` is the time of the chosen clock, and
-        ``__seen`` the time of arrival [microseconds]. ``__row`` is the number of the row in the file.
+        Columns have the names of their roles; those without a role keep theirs. ``ts`` is the time of the chosen clock,
+        and ``__seen`` the time of arrival [microseconds]. ``__row`` is the number of the row in the file. ``prices``
+        become probabilities.
         """
-        columns, clock = self.columns(file), file.options.clock
+        file, columns, clock = self.file, self.columns, self.file.options.clock
         times = {"timestamp": columns.get("ts"), "received": columns.get("received_at")}
         time = times.get(clock, clock)
-        if time not in file.columns:
+        if time not in file.sample.columns:
             raise no_time(clock, "columns", file.columns)
         seen = columns.get("received_at", time)
-        chosen = [pl.col(column).alias(name) for name, column in columns.items() if not only or name in only]
-        others = set() if only else set(file.columns) - {*columns.values(), *columns}
+        unit = self.price_unit([columns[name] for name in prices if name in columns])
+        chosen = {name: column for name, column in columns.items() if not only or name in only}
         count = 0
-        for frame in file.frames([*(columns[n] for n in only if n in columns), time, seen] if only else None):
-            timed = frame.with_row_index("__row", count).filter(pl.all_horizontal(pl.col(time, seen).is_not_null()))
+        for frame in file.frames([*chosen.values(), time, seen] if only else None):
+            numbered = frame.with_row_index("__row", count)
             count += len(frame)
-            arrivals = pl.Series("ts", micros(timed[time])), pl.Series("__seen", micros(timed[seen]))
-            rows = timed.select(*chosen, *others, pl.col("__row").cast(pl.Int64)).with_columns(arrivals)
-            left_out = Counter({"without a time": len(frame) - len(timed)})
-            yield rows, Batch(rows=len(frame), left_out=+left_out, keep=file.options.keep)
+            lacking = [name for name in dict.fromkeys((time, seen, *chosen.values())) if name not in frame.columns]
+            numbered = numbered.with_columns(pl.lit(None, pl.String).alias(name) for name in lacking)
+            arrivals = [self._micros(numbered, column).alias(name) for name, column in (("ts", time), ("__seen", seen))]
+            others = [] if only else [c for c in self.others if c in frame.columns and c not in chosen]
+            rows = numbered.select(
+                *(pl.col(column).alias(name) for name, column in chosen.items() if name != "ts"),
+                *others, pl.col("__row").cast(pl.Int64),
+            ).with_columns(arrivals)  # fmt: skip
+            timed = rows.filter(pl.all_horizontal(pl.col("ts", "__seen").is_not_null()))
+            scaled = [
+                pl.Series(n, unit.of_file(numbers(timed[n]))) for n in prices if n in timed.columns and unit.scale != 1
+            ]
+            batch = Batch(rows=len(frame), keep=file.options.keep)
+            batch.left_out = +(self._without_time(numbered, time, len(frame) - len(timed)))
+            wrong = rows.filter(pl.any_horizontal(pl.col("ts", "__seen").is_null()))["__row"].head(3).to_list()
+            if wrong and file.form != "json":
+                batch.notes.append(f"rows without a usable time, such as row {', '.join(str(n + 1) for n in wrong)}")
+            batch.notes += [note for note in (unit.note, *(u.note for u in self.units.values())) if note]
+            yield timed.with_columns(scaled), batch
+        if file.torn:
+            yield (
+                timed.clear() if count else pl.DataFrame(),
+                Batch(rows=file.torn, left_out=Counter({"with another number of columns": file.torn})),
+            )
+
+    def _micros(self, frame: pl.DataFrame, column: str) -> pl.Series:
+        if column not in self.units:
+            unit = TimeUnit.of(frame[column])
+            if unit is None:
+                some = next((str(value)[:60] for value in frame[column].drop_nulls().head(1).to_list()), "nothing")
+                raise ConfigError(
+                    f"{column} is neither an ISO 8601 time nor a Unix time since 2015: it has {some}. Name another "
+                    "column with columns={'ts': ...} (--columns ts=...)."
+                )
+            self.units[column] = unit
+        return self.units[column].micros(frame[column])
+
+    def _without_time(self, frame: pl.DataFrame, column: str, count: int) -> Counter[str]:
+        empty = int((frame[column].cast(pl.String, strict=False).fill_null("") == "").sum())
+        missing = min(empty, count)
+        return Counter({"without a time": missing, "time before 2015, or that cannot be read": count - missing})
+
+    def price_unit(self, columns: list[str]) -> PriceUnit:
+        """The unit that all prices of the file prove."""
+        if not columns:
+            return PriceUnit()
+        values: list[Floats] = []
+        for frame in self.file.frames(columns):
+            values += [numbers(frame[column]) for column in columns if column in frame.columns]
+            if sum(map(len, values)) > _PROVING_ROWS:
+                break
+        return PriceUnit.of(np.concatenate(values) if values else np.empty(0), columns[0])
 
 
-Reader = Callable[[Format, RecordingFile], Iterator[Batch]]
-
-
-def by_parts(add: Callable[[pl.DataFrame, Batch], None]) -> Reader:
+def by_parts(add: Callable[[pl.DataFrame, Batch], None], *prices: str) -> Reader:
     """The reader of tables whose parts are read one by one: ``add`` adds the rows of a frame to its batch."""
 
-    def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
-        for frame, batch in chosen.rows(file):
-            add(frame, batch)
+    def read(table: Table) -> Iterator[Batch]:
+        for frame, batch in table.rows(prices=prices):
+            if len(frame):
+                add(frame, batch)
             yield batch
 
     return read
@@ -147,20 +242,55 @@ def all_formats() -> Mapping[str, Format]:
     return {module.FORMAT.name: module.FORMAT for module in modules}
 
 
-def format_of(file: RecordingFile) -> Format:
+def format_of(table: Table) -> Format:
     """The format that was chosen, or the one that fits best; ConfigError if none fits, or several equally well."""
+    file = table.file
     if file.options.format is not None:
         return all_formats()[choice("format", file.options.format, all_formats())]
-    if file.form is None:
-        raise ConfigError(f"{file.path.name!r} is of another kind; names that end in these are read: {SUFFIXES}.")
-    scores = {candidate: candidate.fits(file) for candidate in all_formats().values()}
+    scores = {candidate: candidate.fits(table) for candidate in all_formats().values()}
     best = [candidate for candidate, score in scores.items() if score == max(scores.values())]
     if len(best) == 1:
         return best[0]
-    columns = ", ".join(file.columns[:40]) or "a JSON value that is no object"
-    kinds = " and of ".join(candidate.name for candidate in best) if any(scores.values()) else "no known format"
-    needs = "".join(f"\n  {candidate.name}: {candidate.needed}" for candidate in best)
-    raise ConfigError(
-        f"{file.path.name!r} has the columns of {kinds}: {columns}. Name the format with format= "
-        f"(--format). Needed are:{needs}\nName other columns with columns={{'ts': 'when'}} (--columns ts=when)."
-    )
+    columns = ", ".join(file.columns[:30]) or "a JSON value that is no object"
+    if any(scores.values()):
+        names = " and of ".join(candidate.name for candidate in best)
+        raise ConfigError(f"{file.name!r} has the columns of {names}: {columns}. Choose one with format= (--format).")
+    raise ConfigError(f"{file.name!r} fits no known format.\n{_nearest(table)}\nIts columns are {columns}.")
+
+
+def _nearest(table: Table) -> str:
+    """What the table looks most like, what is missing or in the way, and the option that decides."""
+
+    def distance(one: Format) -> float:
+        needs = min(one.needs, key=lambda text: len(table.lacks([set(n.split("/")) for n in text.split()])))
+        return len(one.missing(table)) / len(needs.split()) + len(one.in_the_way(table)) / 4
+
+    nearest = min(all_formats().values(), key=distance)
+    needs = nearest.needed.replace("/", " ").split()
+    has = ", ".join(f"{name} ({column})" for name, column in table.columns.items() if name in needs)
+    if not has:
+        return "No column is one that a format needs: columns={'ts': 'when'} (--columns ts=when) names columns."
+    lines = [f"It looks most like {nearest.name}, {nearest.description}: it has {has}."]
+    missing, in_the_way = nearest.missing(table), nearest.in_the_way(table)
+    for name in missing[:1]:
+        denied = [f" ({m.column} has not {m.evidence})" for m in table.meanings if m.role == name and not m.taken]
+        theirs = "when" if name == "ts" else "theirs"
+        options = {
+            "token_id": ", or the token with token_id= (--token-id)",
+            "ts": ", or take the time of the file with clock='modified' (--clock modified)",
+        }
+        lines.append(
+            f"It lacks {', '.join(missing)}{''.join(denied[:1])}: name the column with "
+            f"columns={{{name!r}: {theirs!r}}} (--columns {name}={theirs}){options.get(name, '')}."
+        )
+    if in_the_way:
+        called = ", ".join(f"{table.columns[name]} ({name})" for name in in_the_way[:4])
+        lines.append(f"In the way is {called}: take it out, or choose with format={nearest.name!r} (--format).")
+    return "\n".join(lines)
+
+
+def readable(file: RecordingFile) -> RecordingFile:
+    """The file; ConfigError if its name ends in none of the suffixes."""
+    if file.form is None:
+        raise ConfigError(f"{file.name!r} is of another kind; names that end in these are read: {SUFFIXES}.")
+    return file

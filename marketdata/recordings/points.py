@@ -2,90 +2,172 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.points.records import COLUMNS, NUMBER_LISTS, TEXT_LISTS
+from marketdata.points.records import COLUMNS
 from marketdata.points.schema import ID_COLUMNS
-from marketdata.recordings.columns import micros
-from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import Batch, Format
+from marketdata.recordings.files import RecordingFile, json_value
+from marketdata.recordings.format import Batch, FileKind, Table
+from marketdata.recordings.roles import TEXT_ROLES, identified, numbers
 
-# Not created_at and the like, because records have these.
-POINT_NAMES = {
-    "ts": ("ts", "timestamp", "time", "t", "datetime", "snapshot_time", "bucket", "bucket_start"), "received_at": (),
-    "token_id": ("token_id", "asset_id", "clob_token_id", "token", "asset"),
-}  # fmt: skip
-RECORD_NAMES = {**POINT_NAMES, "market_id": ("market_id", "condition_id")}
-NO_RECORDS = (
-    "ts", "token_id", "price", "side", "size", "bids", "asks", "event_type", "trade_id", "order_id",
-    "transaction_hash", "maker", "taker",
-)  # fmt: skip
-# Texts even if they look like numbers, because a label may be 007.
-_TEXTS = {"side", "slug", *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
+OUTSIDE = "price outside of 0 to 1"
+_TEXTS = {*TEXT_ROLES, *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
+_PRICES = ("price", "best_bid", "best_ask")
 
 
 def read_points(
-    file: RecordingFile, columns: Mapping[str, str], *needed: str, numbers: Sequence[str] = (), extra: bool = False
+    table: Table,
+    kind: FileKind,
+    needed: tuple[str, ...],
+    *,
+    numbers_of: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+    extra: bool = False,
 ) -> Iterator[Batch]:
-    """The points of a table; rows without a needed value, and copies of rows, are left out.
+    """The points of a table; rows without a needed value, outside of 0 to 1, and copies of rows, are left out.
 
-    ``columns`` says which column of the file has which of our names. The columns ``numbers`` have a number or null in
-    each row: a null is a missing value, which is kept. With ``extra`` further columns of numbers stay.
+    The columns ``numbers_of`` have a number or nothing in each row. With ``extra``, which tidy tables have, a row of
+    nothing is a missing value and stays, and so do further columns of numbers.
     """
-    frame = _whole(file)
-    others = [c for c in frame.columns if extra and c not in columns.values() and not c.endswith("_id")]
-    rows = frame.select(*(pl.col(column).alias(name) for name, column in columns.items()), *others)
-    for name in rows.columns:
-        if name != "ts" and name not in _TEXTS and rows[name].dtype == pl.String:
-            texts = rows[name].str.strip_chars()
-            parsed = texts.cast(pl.Float64, strict=False)
-            wrong = (parsed.is_null() & (texts != "")).arg_true()
-            if len(wrong) and name in numbers:
-                raise ConfigError(f"value {wrong[0] + 1} of {name} is {rows[name][wrong[0]]!r}, not a number.")
-            rows = rows.drop(name) if len(wrong) else rows.with_columns(parsed)
-    left_out = Counter[str]()
+    rows, whole = one_batch(table, _PRICES)
+    if not len(rows):
+        yield whole
+        return
+    names = ("market_id", "slug", "token_id", "token_label", *needed, *numbers_of, *optional)
+    chosen = [name for name in dict.fromkeys(names) if name in rows.columns]
+    if "market_id" in chosen and "slug" in chosen:
+        chosen.remove("slug")
+    points = rows.select("ts", *chosen, *(_further(rows, table) if extra else ()))
+    for name in (n for n in points.columns if n != "ts" and n not in _TEXTS):
+        values = pl.Series(name, numbers(points[name])).fill_nan(None)
+        if name in numbers_of:
+            said = points[name].cast(pl.String, strict=False).str.strip_chars().fill_null("")
+            wrong = values.is_null() & ~said.str.to_lowercase().is_in(["", "nan", "null", "none"])
+            whole.left_out[f"whose {name} is no number"] += int(wrong.sum())
+            points, values = points.filter(~wrong), values.filter(~wrong)
+        points = points.with_columns(values)
+    if "token_id" in needed:
+        points = _with_ids(points)
     for name in needed:
-        present = rows.drop_nulls(name)
-        left_out[f"without a {'time' if name == 'ts' else name}"] = len(rows) - len(present)
-        rows = present
-    points = rows.with_columns(pl.Series("ts", micros(rows["ts"])).cast(pl.Datetime("us", "UTC")))
-    points = points.unique(maintain_order=True)
-    left_out["equal to another row"] = len(rows) - len(points)
-    yield Batch(frame=points, rows=len(frame), left_out=+left_out)
+        present = points.drop_nulls(name)
+        if name in _TEXTS:
+            present = present.filter(pl.col(name).cast(pl.String) != "")
+        whole.left_out[f"without a {name}"] += len(points) - len(present)
+        points = present
+    if numbers_of and not extra:
+        priced = points.filter(pl.any_horizontal(pl.col(numbers_of).is_not_null()))
+        whole.left_out[f"without a {' or '.join(numbers_of)}"] += len(points) - len(priced)
+        points = priced
+    yield add_points(whole, kind, points)
 
 
-def read_records(_: Format, file: RecordingFile) -> Iterator[Batch]:
-    """The records of a table, with the types that their texts show."""
-    frame = _whole(file)
-    if file.form == "csv":
-        names = [c for c in frame.columns if not (c in _TEXTS or c.endswith(("_id", "_slug")))]
-        frame = frame.with_columns(_typed(frame[name]) for name in names)
-    lists = dict.fromkeys(TEXT_LISTS, pl.String) | dict.fromkeys(NUMBER_LISTS, pl.Float64)
-    texts = [name for name in lists if name in frame.columns and frame[name].dtype == pl.String]
-    try:
-        frame = frame.with_columns(pl.col(name).str.json_decode(pl.List(lists[name])) for name in texts)
-    except pl.exceptions.PolarsError as problem:
-        raise ConfigError(f'{", ".join(texts)} should have lists as JSON, such as ["a", "b"]: {problem}.') from None
-    yield Batch(frame=frame, rows=len(frame))
+def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame) -> Batch:
+    """The batch with points of a kind, without impossible prices and copies of rows; a NaN is null."""
+    prices = [pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in _PRICES if n in points.columns]
+    possible = points.filter(pl.all_horizontal(prices)) if prices else points
+    batch.left_out[OUTSIDE] += len(points) - len(possible)
+    points = possible.with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC"))).unique(maintain_order=True)
+    batch.left_out["equal to another row"] += len(possible) - len(points)
+    batch.left_out = +batch.left_out
+    batch.frames[kind] = points
+    return batch
 
 
-def _whole(file: RecordingFile) -> pl.DataFrame:
-    """The rows of a file; ConfigError for a damaged one."""
-    parts = list(file.frames()) or [pl.DataFrame(schema=dict.fromkeys(file.columns, pl.String))]
+def one_batch(table: Table, prices: tuple[str, ...] = ()) -> tuple[pl.DataFrame, Batch]:
+    """All rows with a time, and the counts of the others."""
+    parts, whole = [], Batch()
+    for frame, batch in table.rows(prices=prices):
+        parts.append(frame)
+        whole.rows += batch.rows
+        whole.left_out += batch.left_out
+        whole.notes += [note for note in batch.notes if note not in whole.notes]
+    refuse_damage(table.file)
+    rows = pl.concat([p for p in parts if p.width], how="diagonal_relaxed") if parts else pl.DataFrame()
+    return rows, whole
+
+
+def read_tidy_books(table: Table, names: list[str]) -> Iterator[Batch]:
+    """The level rows of tidy books."""
+    rows, whole = one_batch(table, ("price",))
+    if len(rows):
+        present = [name for name in names if name in rows.columns]
+        points = rows.select("ts", *(n for n in present if n != "ts"))
+        points = points.with_columns(
+            pl.Series(name, numbers(points[name])).fill_nan(None) for name in ("level", "price", "size")
+        )
+        for name in ("token_id", "side"):
+            left = points.filter(pl.col(name).is_not_null() & (pl.col(name).cast(pl.String) != ""))
+            whole.left_out[f"without a {name}"] += len(points) - len(left)
+            points = left
+        add_points(whole, "books", points)
+    yield whole
+
+
+def _with_ids(points: pl.DataFrame) -> pl.DataFrame:
+    """The rows with ids of tokens; a token that has none is called by its market and label."""
+    if "token_id" in points.columns:
+        return points
+    ids = identified(points)
+    is_known = ids["market_id"] != ""
+    return points.drop("market_id", "token_label", strict=False).with_columns(
+        ids["market_id"], pl.when(is_known).then(ids["token_id"]).alias("token_id"), ids["token_label"]
+    )
+
+
+def _further(rows: pl.DataFrame, table: Table) -> list[str]:
+    """Columns of numbers that have no role."""
+    names = [n for n in table.others if n in rows.columns and not n.endswith(("_id", "_ts", "_ms", "_at"))]
+    return [
+        n for n in names
+        if not rows[n].dtype.is_nested() and rows[n].null_count() < len(rows)
+        and not np.isnan(numbers(rows[n].drop_nulls())).any()
+    ]  # fmt: skip
+
+
+def _is_name(column: str) -> bool:
+    return column in _TEXTS or column in ("ticker", "id") or column.endswith(("_id", "_ids", "_slug", "_hash"))
+
+
+def refuse_damage(file: RecordingFile) -> None:
+    """ConfigError for a damaged file, of which no part may be stored as if it were the whole."""
     if file.damage:
         raise ConfigError(file.damage)
-    return pl.concat(parts, how="diagonal_relaxed")
 
 
-def _typed(texts: pl.Series) -> pl.Series:
+def listed(texts: pl.Series) -> pl.Series:
+    """Lists of texts, as `as_list` reads them."""
+    return pl.Series(texts.name, [as_list(text) for text in texts.to_list()], dtype=pl.List(pl.String), strict=False)
+
+
+def as_list(value: Any, *, objects: bool = False) -> list[Any] | None:
+    """A list of texts from JSON, from a list as Python prints it, or from words with commas; None for nothing."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    found = value
+    if isinstance(value, str):
+        found = json_value(value.encode())
+        if isinstance(found, str):  # JSON inside of JSON
+            found = json_value(found.encode())
+        if not isinstance(found, list):
+            try:
+                found = ast.literal_eval(value)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                found = [part.strip() for part in value.split(",")]
+    entries = list(found) if isinstance(found, list | tuple) else [found]
+    return entries if objects else [str(entry) for entry in entries]
+
+
+def typed(texts: pl.Series) -> pl.Series:
     """Truth values or numbers if they are written exactly as the texts, else the texts."""
-    if texts.null_count() == len(texts):
-        return texts.cast(pl.Null)
-    if texts.drop_nulls().is_in(["true", "false"]).all():
-        return texts == "true"
+    if _is_name(texts.name) or texts.null_count() == len(texts):
+        return texts
+    if texts.drop_nulls().str.to_lowercase().is_in(["true", "false"]).all():
+        return texts.str.to_lowercase() == "true"
     tried = (texts.cast(kind, strict=False) for kind in (pl.Int64, pl.Float64))
     return next((values for values in tried if values.cast(pl.String).eq_missing(texts).all()), texts)

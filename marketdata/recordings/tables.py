@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from marketdata.points.columns import ranges
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import BIDS, CHANGE, SNAPSHOT, STATED, Changes
-from marketdata.recordings.columns import NAMES, first, numbers, sides, tokens
 from marketdata.recordings.format import Batch
+from marketdata.recordings.roles import ROLES, first, numbers, sides, tokens
 
 Levels = list[tuple[float, float]]
 Sides = tuple[Levels, Levels]
-_PRICE, _SIZE = (*NAMES["price"], "px"), (*NAMES["size"], "s", "sz", "count")
+_PRICE, _SIZE = ("price", "p", "px"), (*ROLES["size"].names, "s", "sz", "count")
 
 
 def levels_of(cell: Any) -> Levels:
@@ -56,21 +56,37 @@ def readable(frame: pl.DataFrame, books: Sequence[Any], batch: Batch) -> tuple[p
 def add_books(frame: pl.DataFrame, batch: Batch, books: Sequence[Sides | None]) -> None:
     """Add a whole book for each row."""
     frame, readable_books = readable(frame.drop("side", "price", "size", strict=False), books, batch)
-    batch.changes = changes_of(frame, batch.keep, np.full(len(frame), SNAPSHOT, np.int8), readable_books)
+    batch.changes = changes_of(frame, batch, np.full(len(frame), SNAPSHOT, np.int8), readable_books)
     batch.markets = batch.markets or market_records(frame)
 
 
 def add_levels(frame: pl.DataFrame, batch: Batch, is_snapshot: pl.Series | None = None) -> None:
     """Add a level for each row; without ``is_snapshot`` all rows are of snapshots."""
     event = np.full(len(frame), SNAPSHOT, np.int8) if is_snapshot is None else np.where(is_snapshot, SNAPSHOT, CHANGE)
-    batch.changes = changes_of(frame.drop("best_bid", "best_ask", strict=False), batch.keep, event.astype(np.int8))
+    is_level = ~(np.isnan(numbers(frame["price"])) & _said(frame["price"]))
+    batch.left_out["whose price is no number"] += int((~is_level).sum())
+    left = frame.drop("best_bid", "best_ask", strict=False).filter(is_level)
+    batch.changes = changes_of(left, batch, event[is_level].astype(np.int8))
     batch.markets = market_records(frame)
 
 
+def _said(column: pl.Series) -> NDArray[np.bool_]:
+    """The rows in which a column says something."""
+    return (column.cast(pl.String, strict=False).str.strip_chars().fill_null("") != "").to_numpy()
+
+
 def changes_of(
-    frame: pl.DataFrame, keep: Sequence[str], event: NDArray[np.int8], books: Sequence[Sides] | None = None
+    frame: pl.DataFrame, batch: Batch, event: NDArray[np.int8], books: Sequence[Sides] | None = None
 ) -> Changes:
-    """Changes with one entry per row, or with ``books`` one per level for rows of snapshots: these are their books."""
+    """Changes with one entry per row, or with ``books`` one per level for rows of snapshots: these are their books.
+
+    Rows whose side is neither bid nor ask are counted in the batch.
+    """
+    keep = batch.keep
+    if "side" in frame.columns:
+        is_side = (sides(frame["side"]) >= 0) | ((event == SNAPSHOT) & (books is not None))
+        batch.left_out += Counter({"whose side is neither bid nor ask": int((~is_side).sum())})
+        frame, event = frame.filter(is_side), event[is_side]
     levels = [[(side, *level) for side, pairs in enumerate(book) for level in pairs] for book in books or ()]
     levels = [of_book or [(BIDS, np.nan, np.nan)] for of_book in levels]
     is_book = (event == SNAPSHOT) & (books is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -11,28 +11,59 @@ import polars as pl
 from marketdata.adapters import frames
 from marketdata.adapters.frame import Texts
 from marketdata.errors import ConfigError, RecordingWarning, warn
+from marketdata.points.columns import Token, Trades
 from marketdata.points.schema import ID_COLUMNS
-from marketdata.recordings.columns import identified, numbers, renamed_columns
-from marketdata.recordings.files import ReadOptions, RecordingFile, files_of
-from marketdata.recordings.format import Batch, format_of
+from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, tables_of
+from marketdata.recordings.format import Batch, Table, format_of, readable
+from marketdata.recordings.roles import identified, numbers, renamed_columns
 from marketdata.tidy.frames import FrameKind, frame_kind
 
 TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
-_TEXTS = ("side", "transaction_hash", "maker", "taker", "trader_side")
+_TEXTS = ("side", "transaction_hash", "trade_id", "maker", "taker", "trader_side")
+# What two recordings of one print have in common.
+_PRINT = ("transaction_hash", "trade_id", "market_id", "token_id", "side", "price", "size", "maker", "taker",
+          "trader_side")  # fmt: skip
+_WRONG = "price outside of 0 to 1, or no size"
 
 
 def add_trades(frame: pl.DataFrame, batch: Batch) -> None:
     """Add the trades of a table; rows without a price or a size are counted as left out."""
+    if "token_number" in frame.columns:
+        label = "token_label" if "token_label" in frame.columns else "token_number"
+        frame = frame.with_columns(pl.col(label).alias("token_label"))
     texts = [pl.col(n).cast(pl.String) if n in frame.columns else pl.lit(None, pl.String).alias(n) for n in _TEXTS]
     trades = frame.select("ts", *texts, *(pl.Series(n, numbers(frame[n])) for n in ("price", "size")))
     trades = trades.with_columns(
         *identified(frame),
-        pl.col("side").str.to_lowercase().replace_strict(TRADE_SIDES, default=None, return_dtype=pl.String),
+        pl.col("side").str.strip_chars().str.to_lowercase().replace_strict(
+            TRADE_SIDES, default=None, return_dtype=pl.String
+        ),
         pl.col("trader_side").str.to_lowercase(),
-    )
+    )  # fmt: skip
+    _keep_possible(trades, batch)
+
+
+def add_prints(parts: list[Trades], batch: Batch) -> None:
+    """Add prints that `wire` has read."""
+    frames_of = []
+    for part in parts:
+        names = list(zip(*(part.tokens[code] for code in part.token.tolist()), strict=True)) or [(), (), ()]
+        columns = dict(zip(Token._fields, names, strict=True))
+        values = {
+            n: part.values[n] for n in ("side", "price", "size", "transaction_hash", "trade_id") if n in part.values
+        }
+        frames_of.append(pl.DataFrame({"ts": part.ts, **columns, **{n: v.tolist() for n, v in values.items()}}))
+    absent = dict.fromkeys((*_TEXTS, *Token._fields), pl.String)
+    empty = pl.DataFrame(schema={"ts": pl.Int64, "price": pl.Float64, "size": pl.Float64, **absent})
+    trades = pl.concat([empty, *frames_of], how="diagonal_relaxed")
+    _keep_possible(trades.with_columns(pl.col("trade_id").replace("", None)), batch)
+
+
+def _keep_possible(trades: pl.DataFrame, batch: Batch) -> None:
     is_whole = pl.col("price").is_between(0, 1) & (pl.col("size") > 0) & pl.col("size").is_finite()
-    batch.frame = trades.filter(is_whole)
-    batch.left_out += Counter({"price outside of 0 to 1, or no size": len(trades) - len(batch.frame)})
+    kept = trades.filter(is_whole.fill_null(value=False))
+    batch.frames["trades"] = kept.select("ts", *Token._fields, "price", "size", *_TEXTS)
+    batch.left_out += Counter({_WRONG: len(trades) - len(kept)})
 
 
 def read_trades(
@@ -41,12 +72,14 @@ def read_trades(
     format: str | None = None,  # noqa: A002  as the option of the command is called
     columns: Mapping[str, str] | None = None,
     clock: str = "timestamp",
+    token_id: str | None = None,
     frame: FrameKind = "pandas",
 ) -> Any:
     """Trade prints of recordings and trade tables.
 
-    Files are messages of a market channel, hourly event files, tables of trades, and tables of fills on chain. The
-    taker's own leg of a fill repeats the sum of its makers' legs, so it is left out where accounts or roles tell it.
+    Files are messages of a market channel, hourly event files, answers of the Data API and of Kalshi, tables of trades,
+    and tables of fills on chain. A print that was recorded twice, in one file or several, is one row. The taker's own
+    leg of a fill repeats the sum of its makers' legs, so it is left out where accounts or roles tell it.
 
     Parameters
     ----------
@@ -58,6 +91,8 @@ def read_trades(
         The column of the files that has one of our names, such as ``{"ts": "when"}``.
     clock : str
         "timestamp", the time of the venue, "received", or the name of a column.
+    token_id : str, optional
+        The token of trades that name none.
     frame : {"pandas", "polars"}
         Kind of the result.
 
@@ -65,8 +100,8 @@ def read_trades(
     -------
     frame
         One row per print, by market, token and time: ``ts market_id token_id token_label side price size`` [UTC,
-        probability, shares]. ``side`` is what the taker did: "buy" or "sell". A token whose market is not known is a
-        market by itself.
+        probability, shares], then ``trade_id`` and ``transaction_hash`` where files have them. ``side`` is what the
+        taker did: "buy" or "sell". A token whose market is not known is a market by itself.
 
     Raises
     ------
@@ -88,12 +123,19 @@ def read_trades(
     [['7', 'buy', 0.48, 30.0]]
     """
     kind = frame_kind(frame)
-    rows = recorded_trades(paths, ReadOptions(clock, format=format, columns=renamed_columns(columns)))
+    rows = recorded_trades(
+        paths, ReadOptions(clock, format=format, columns=renamed_columns(columns), token_id=token_id)
+    )
     return frames.new(kind).build(
         {
             "ts": frames.times(rows["ts"].to_numpy()),
             **{name: Texts.of(rows[name].to_list()) for name in (*ID_COLUMNS, "side")},
             **{name: rows[name].to_numpy() for name in ("price", "size")},
+            **{
+                n: Texts.of(rows[n].to_list())
+                for n in ("trade_id", "transaction_hash")
+                if rows[n].null_count() < len(rows)
+            },
         },
         len(rows),
     )
@@ -103,30 +145,46 @@ def recorded_trades(paths: Any, options: ReadOptions) -> pl.DataFrame:
     """The prints by market, token and time; warnings about rows and files that are left out."""
     parts, left_out = [], Counter[str]()
     for path, is_named in files_of(paths).items():
-        file = RecordingFile(path, options)
-        try:
-            chosen = format_of(file)
-            read = chosen.read if chosen.kind == "trades" else chosen.trades
-            if read is None:
-                raise ConfigError(f"{path.name!r} has {chosen.kind} ({chosen.needed}), and no trades.")
-            for batch in read(chosen, file):
-                left_out += batch.left_out
-                parts.append(batch.frame)
-        except ConfigError as problem:
-            if is_named:
-                raise
-            warn(f"Left out {problem.problem}", RecordingWarning)
-        if file.damage:
-            warn(file.damage, RecordingWarning)
-    del left_out["no trades"]
-    if left_out:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
-        warn(f"Rows were left out of the trades: {reasons}.", RecordingWarning)
+        tables = tables_of(path, options)
+        for file in tables:
+            try:
+                for batch in _prints_of(file):
+                    left_out += batch.left_out
+                    parts.append(batch.frames.get("trades", pl.DataFrame()))
+            except ConfigError as problem:
+                if is_named and len(tables) == 1:
+                    raise
+                warn(f"Left out {problem.problem}", RecordingWarning)
+            if file.damage:
+                warn(file.damage, RecordingWarning)
+    parts = [part for part in parts if part.width]
     if not parts:
         raise ConfigError("No file has trades.", argument="paths", value=paths)
     market = pl.when(pl.col("market_id") == "").then("token_id").otherwise("market_id")
-    rows = pl.concat(parts).with_columns(market.alias("market_id"))
-    return _without_repeated_legs(rows).sort("market_id", "token_id", "ts", maintain_order=True)
+    rows = pl.concat(parts, how="diagonal_relaxed").with_columns(market.alias("market_id"))
+    once = _once(rows)
+    left_out["recorded twice"] += len(rows) - len(once)
+    del left_out["no trades"]
+    if left_out := +left_out:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+        warn(f"Rows were left out of the trades: {reasons}.", RecordingWarning)
+    return _without_repeated_legs(once).sort("market_id", "token_id", "ts", maintain_order=True)
+
+
+def _prints_of(file: RecordingFile) -> Iterator[Batch]:
+    table = Table(readable(file))
+    chosen = format_of(table)
+    read = chosen.read if chosen.kind == "trades" else chosen.trades
+    if read is None:
+        raise ConfigError(f"{file.name!r} has {chosen.kind} ({chosen.needed}), and no trades.")
+    yield from read(table)
+
+
+def _once(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows, a print that was recorded twice once: its hash or id tells, with all else that both have."""
+    has_id = pl.any_horizontal(pl.col("transaction_hash", "trade_id").is_not_null())
+    numbered = rows.with_row_index("number")
+    return numbered.filter(~has_id | (pl.col("number") == pl.col("number").first().over(_PRINT))).drop("number")
 
 
 def _without_repeated_legs(rows: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import marketdata as md
 from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import all_formats, format_of
+from marketdata.recordings.format import Table, all_formats, format_of
 
 SAMPLES = {path.stem: path for path in sorted((Path(__file__).parent / "samples").iterdir())}
 START = 1_767_225_600
@@ -27,9 +27,9 @@ def test_every_format_has_a_sample() -> None:
 def test_a_sample_is_of_its_format_alone() -> None:
     """No other format fits as well, and no format that fits would store the rows as another kind."""
     for name, path in SAMPLES.items():
-        file = RecordingFile(path)
-        assert format_of(file).name == name
-        others = {other.kind for other in all_formats().values() if other.fits(file)}
+        table = Table(RecordingFile(path))
+        assert format_of(table).name == name
+        others = {other.kind for other in all_formats().values() if other.fits(table)}
         assert others <= {"books"} or len(others) == 1
 
 
@@ -37,7 +37,7 @@ def test_a_sample_is_of_its_format_alone() -> None:
 def test_every_sample_of_books_has_the_same_books(name: str, tmp_path: Path) -> None:
     """All samples tell of one book; where every change is recorded it is also the book of the minute between."""
     archive = md.Archive(tmp_path, frame="polars")
-    report = archive.add_files(SAMPLES[name], token_id="7" if name == "book-messages" else None).row(0, named=True)
+    report = archive.add_files(SAMPLES[name]).row(0, named=True)
     market = next(m for m in ("m", "7") if m in archive.coverage()["market_id"])
     best = md.bbo(archive.books(market)).filter(pl.col("token_label").fill_null("Yes") == "Yes")
     rows = [(ts.minute, *prices) for ts, *prices in best.select("ts", "best_bid", "best_ask").rows()]
@@ -86,7 +86,7 @@ def test_cells_of_several_shapes_are_read_one_by_one(tmp_path: Path) -> None:
     """A cell that no side of a book can be is damaged; pairs, a mapping and nothing are sides."""
     rows = [
         '{"ticker": "m", "ts": 1767225600, "yes_levels": [["0.41", "1"]], "no_levels": "x"}',
-        '{"ticker": "m", "ts": 1767225660, "yes_levels": {"0.42": 3}, "no_levels": null}',
+        '{"ticker": "m", "ts": 1767225660, "yes_levels": {"0.42": 3}, "no_levels": []}',
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
     archive = md.Archive(tmp_path / "archive", frame="polars")
@@ -107,7 +107,7 @@ def test_equal_scores_name_both_formats(tmp_path: Path) -> None:
     archive = md.Archive(tmp_path / "archive", frame="polars")
     with pytest.raises(md.errors.ConfigError, match=r"columns of incremental and of levels.*format="):
         archive.add_files(path)
-    with pytest.raises(md.errors.ConfigError, match="allowed are book-messages"):
+    with pytest.raises(md.errors.ConfigError, match="allowed are activity"):
         archive.add_files(path, format="levles")
     assert archive.add_files(path, format="levels")["stored"].to_list() == [1]
 
@@ -148,9 +148,9 @@ def test_a_table_is_of_the_kind_that_its_columns_prove(tmp_path: Path) -> None:
     for row, kind in STRANGERS.values():
         pl.DataFrame([row]).write_parquet(tmp_path / "events.parquet")
         pl.DataFrame([{k: str(v).replace("'", '"') for k, v in row.items()}]).write_csv(tmp_path / "events.csv")
-        for file in map(RecordingFile, tmp_path.iterdir()):
+        for file in [Table(RecordingFile(path)) for path in tmp_path.iterdir()]:
             if kind is None:
-                with pytest.raises(md.errors.ConfigError, match=r"(?s)no known format.*Needed are:.*--columns ts=when"):
+                with pytest.raises(md.errors.ConfigError, match=r"fits no known format"):
                     format_of(file)
             else:
                 assert kind in (format_of(file).kind, format_of(file).name)
@@ -173,7 +173,7 @@ def test_no_table_is_stored_as_a_wrong_kind(tmp_path_factory: Any, names: list[s
     path = tmp_path_factory.mktemp("table") / "events.csv"
     path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
     try:
-        kind = format_of(RecordingFile(path)).kind
+        kind = format_of(Table(RecordingFile(path))).kind
     except md.errors.ConfigError:
         return
     present = set(names)

@@ -447,13 +447,15 @@ def test_a_corrected_file_is_imported_again(archive: Archive[Any], tmp_path: Pat
     assert (path.stat().st_size, archive.add_files(path)["note"].to_list()) == (size, [None])
 
 
-def test_a_side_that_is_none_is_refused(archive: Archive[Any], tmp_path: Path) -> None:
-    """A row of neither bids nor asks is no bid: the error says what sides are called."""
+def test_a_side_that_is_none_is_left_out(archive: Archive[Any], tmp_path: Path) -> None:
+    """A row of neither bids nor asks is no bid: it is counted, and a file of such rows is refused."""
     path = incremental(tmp_path / "feed.csv", EVENTS)
-    path.write_text(path.read_text().replace(",ask,", ",yes,", 1))
-    with pytest.raises(ConfigError, match=r"'feed.csv': side has the value 'yes'; allowed are buy, bid"):
+    text = path.read_text()
+    path.write_text(text.replace(",ask,", ",yes,", 1))
+    assert only(archive.add_files(path))["reasons"] == "1 whose side is neither bid nor ask"
+    path.write_text(text.replace(",ask,", ",yes,").replace(",bid,", ",no,"))
+    with pytest.raises(ConfigError, match=r"(?s)'feed.csv' fits no known format.*lacks side"):
         archive.add_files(path)
-    assert not Path(archive.location).exists()
 
 
 def test_messages_without_a_token_need_one(archive: Archive[Any], tmp_path: Path) -> None:
@@ -497,7 +499,7 @@ def test_the_good_files_of_a_folder_are_taken_and_the_others_named(archive: Arch
     assert notes["a-good.jsonl.gz"] == "None"
     assert "ends in the middle of its data: fetch it again" in notes["b-cut.jsonl.gz"]
     assert "no whole Parquet file" in notes["c-cut.parquet"]
-    assert "no known format: a, b." in notes["d-unknown.csv"]
+    assert "Its columns are a, b." in notes["d-unknown.csv"]
     assert "is empty: fetch it again, or leave it out" in notes["e-empty.jsonl"]
     assert "none of its 2 messages can be read" in notes["f-torn.jsonl"]
     assert "of another kind" in notes["README.md"]

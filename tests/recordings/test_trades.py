@@ -22,7 +22,7 @@ SAMPLES = Path(__file__).parent / "samples"
 def test_a_trade_is_one_row(name: str) -> None:
     """A taker's own leg on chain repeats its makers' legs and is left out."""
     trades = md.read_trades(SAMPLES / name, frame="polars")
-    assert trades.columns == ["ts", "market_id", "token_id", "token_label", "side", "price", "size"]
+    assert trades.columns == ["ts", "market_id", "token_id", "token_label", "side", "price", "size", "transaction_hash"]
     assert trades.select("side", "price", "size").rows() == [("buy", 0.52, 3.0), ("sell", 0.4, 2.0)]
     assert trades["ts"].dt.epoch("s").to_list() == [START // 1000, START // 1000 + 125]
 
@@ -32,7 +32,7 @@ def test_trades_are_found_among_the_messages_of_a_recording(tmp_path: Path, writ
     """Books and changes are no trades."""
     path = write(tmp_path / f"feed.{'jsonl' if write is lines else 'parquet'}", EVENTS)
     trades = md.read_trades(path, frame="polars")
-    assert trades.drop("ts", "token_label").rows() == [(MARKET, YES, "buy", 0.5, 3.0)]
+    assert trades.drop("ts", "token_label", "transaction_hash", strict=False).rows() == [(MARKET, YES, "buy", 0.5, 3.0)]
     assert md.read_trades(path)["side"].tolist() == ["buy"]
 
 

@@ -9,22 +9,26 @@ import numpy as np
 import polars as pl
 
 from marketdata.recordings.changes import CHANGE, SNAPSHOT
-from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.format import UNDECIDED, Batch, Format, Table, by_parts
 from marketdata.recordings.tables import changes_of, readable, sides_of
 from marketdata.recordings.trades import add_trades
 
 _TENTH_OF_A_SECOND = 100_000  # [microseconds]
 
 
-def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
+def proves(table: Table) -> int:
+    """JSON lines of such events are messages, which have their own reader."""
+    return 0 if table.file.form == "json" else UNDECIDED
+
+
+def read(table: Table) -> Iterator[Batch]:
     """Books and changes; other events are left out by kind."""
     # The rows of a market are together, so the times of all rows come first: the ends of each tenth of a second.
     tenth = pl.col("__seen") // _TENTH_OF_A_SECOND
     ends = [pl.col("__seen").min().alias("first"), pl.col("__seen").max().alias("last")]
-    parts = [frame.group_by(tenth).agg(ends) for frame, _ in chosen.rows(file, "ts", "received_at")]
+    parts = [frame.group_by(tenth).agg(ends) for frame, _ in table.rows("ts", "received_at") if len(frame)]
     yield Batch(received=pl.concat(parts).select("first", "last").to_numpy().ravel() if parts else Batch().received)
-    for frame, batch in chosen.rows(file):
+    for frame, batch in table.rows():
         kinds = frame["event_type"].cast(pl.String).fill_null("without an event_type")
         is_level = kinds.is_in(["book", "price_change"])
         batch.left_out += Counter(kinds.filter(~is_level).to_list())
@@ -33,7 +37,7 @@ def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
         sides = [sides_of(bids, asks) if is_book else () for is_book, bids, asks in cells]
         rows, books = readable(levels, sides, batch)
         event = np.array([SNAPSHOT if book else CHANGE for book in books], np.int8)
-        batch.changes = changes_of(rows, batch.keep, event, [book for book in books if book])
+        batch.changes = changes_of(rows, batch, event, [book for book in books if book])
         yield batch
 
 
@@ -48,7 +52,9 @@ FORMAT = Format(
     name="event-files",
     description="a table of events: whole books, changed levels, trades and others",
     needs=("received_at event_type token_id bids asks price size side",),
+    takes="best_bid best_ask transaction_hash",
     read=read,
     trades=by_parts(add_prints),
     changes=True,
+    proves=proves,
 )

@@ -1,17 +1,32 @@
-"""Records of events."""
+"""Records of events, also with their markets inside."""
 
 from __future__ import annotations
 
-from marketdata.recordings.format import Format
-from marketdata.recordings.points import NO_RECORDS, RECORD_NAMES, read_records
+from marketdata.recordings.format import Format, Table
+from marketdata.recordings.records import RECORD_ROLES, is_listing, reader
+
+
+def proves(table: Table) -> int:
+    """An event has markets, or names itself and no market."""
+    names, columns = table.columns.keys(), set(table.file.columns)
+    if not is_listing(table):
+        return 0
+    if "markets" in columns and columns & {"id", "slug", "event_ticker", "ticker", "title"}:
+        return 20
+    if columns & {"event_ticker"} and "title" in columns and not columns & {"ticker", "market_ticker", "result"}:
+        return 10
+    has_facts = names & {"title", "state"} or columns & {"start_date", "end_date", "tags", "series_id", "series_slug"}
+    is_event = names & {"event_id", "event_slug"} and has_facts
+    return 3 if is_event and not names & {"market_id", "token_ids"} else 0
+
 
 FORMAT = Format(
     name="events",
     kind="events",
-    description="records of events",
-    needs=("event_id/event_slug title/status/start_date/end_date/tags/series_id/series_slug",),
-    read=read_records,
-    also=("event_id", "event_slug"),
-    without=(*NO_RECORDS, "market_id"),
-    names=RECORD_NAMES,
+    kinds=("markets",),
+    description="records of events; with markets inside, their records too",
+    needs=("event_id/event_slug title/state",),
+    takes=RECORD_ROLES,
+    read=reader("events"),
+    proves=proves,
 )

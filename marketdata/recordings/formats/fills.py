@@ -2,42 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
-from marketdata.recordings.columns import numbers
-from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.roles import numbers
 from marketdata.recordings.trades import add_trades
 
 _ASSETS = ("maker_asset_id", "taker_asset_id")
 _AMOUNTS = ("maker_amount", "taker_amount")
 
 
-def add_fills(frame: pl.DataFrame, batch: Batch) -> None:
-    """Add the fills as trades of the token: the asset 0 is money, and the taker did what the maker did not."""
-    amounts = frame.select(pl.col(_AMOUNTS).cast(pl.String))
-    # Whole numbers are millionths of a share and of a dollar.
-    unit = 1 if any(texts.str.contains(r"[.eE]").any() for texts in amounts) else 1e6
-    numbers_of = (pl.Series(texts.name, numbers(texts) / unit) for texts in amounts)
-    rows = frame.with_columns(pl.col(_ASSETS).cast(pl.String).fill_null(""), *numbers_of)
-    maker_pays, taker_pays = (pl.col(asset) == "0" for asset in _ASSETS)
-    maker_gives, taker_gives = map(pl.col, _AMOUNTS)
-    money = pl.when(maker_pays).then(maker_gives).otherwise(taker_gives)
-    shares = pl.when(maker_pays).then(taker_gives).otherwise(maker_gives)
-    trades = rows.filter(maker_pays != taker_pays).with_columns(
-        (money / shares).alias("price"),
-        shares.alias("size"),
-        pl.when(maker_pays).then("taker_asset_id").otherwise("maker_asset_id").alias("token_id"),
-        pl.when(maker_pays).then(pl.lit("sell")).otherwise(pl.lit("buy")).alias("side"),
-    )
-    if len(trades) < len(rows):
+def read(table: Table) -> Iterator[Batch]:
+    """The fills as trades of the token: the asset 0 is money, and the taker did what the maker did not.
+
+    Newer contracts name one token and the side of the maker's order, 0 to buy it and 1 to sell it.
+    """
+    for frame, batch in table.rows():
+        if not len(frame):
+            yield batch
+            continue
+        amounts = frame.select(pl.col(_AMOUNTS).cast(pl.String))
+        # Whole numbers are millionths of a share and of a dollar.
+        unit = 1 if any(texts.str.contains(r"[.eE]").any() for texts in amounts) else 1e6
+        rows = frame.with_columns(pl.Series(texts.name, numbers(texts) / unit) for texts in amounts)
+        if "token_id" in rows.columns:
+            # The side column is of the maker's order; a role of sides has no numbers.
+            maker_pays = pl.col(_side_column(rows)).cast(pl.String).str.to_uppercase().is_in(["0", "BUY"])
+            taker_pays = ~maker_pays
+            token = pl.col("token_id").cast(pl.String)
+        else:
+            rows = rows.with_columns(pl.col(_ASSETS).cast(pl.String).fill_null(""))
+            maker_pays, taker_pays = (pl.col(asset) == "0" for asset in _ASSETS)
+            token = pl.when(maker_pays).then("taker_asset_id").otherwise("maker_asset_id")
+        maker_gives, taker_gives = map(pl.col, _AMOUNTS)
+        money = pl.when(maker_pays).then(maker_gives).otherwise(taker_gives)
+        shares = pl.when(maker_pays).then(taker_gives).otherwise(maker_gives)
+        sold = pl.when(maker_pays).then(pl.lit("sell")).otherwise(pl.lit("buy"))
+        against_money = rows.filter(maker_pays != taker_pays)
+        trades = against_money.with_columns(
+            (money / shares).alias("price"), shares.alias("size"), token.alias("token_id"), sold.alias("side")
+        )
         batch.left_out["not of a token against money"] += len(rows) - len(trades)
-    add_trades(trades, batch)
+        add_trades(trades, batch)
+        yield batch
+
+
+def _side_column(rows: pl.DataFrame) -> str:
+    return "side" if "side" in rows.columns else "maker_side"
 
 
 FORMAT = Format(
     name="fills",
     kind="trades",
     description="a table of filled orders on chain; for `md.read_trades`, as an archive has none",
-    needs=(f"ts {' '.join((*_ASSETS, *_AMOUNTS))}",),
-    read=by_parts(add_fills),
+    needs=(f"ts {' '.join((*_ASSETS, *_AMOUNTS))}", f"ts token_id {' '.join(_AMOUNTS)}"),
+    takes="transaction_hash maker taker side trade_id price size",
+    read=read,
 )

@@ -7,26 +7,26 @@ from typing import Any
 
 import msgspec
 
-from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import Batch, Format
+from marketdata.recordings.format import Batch, Format, Table
 from marketdata.recordings.tables import Sides, add_books, derived_markets, sides_of
 
 _LISTS = ("bid_prices", "bid_sizes", "ask_prices", "ask_sizes")
 
 
-def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
-    """Books of their own moments; the set has no ids, so these are derived from the slug and the outcome."""
+def read(table: Table) -> Iterator[Batch]:
+    """Books of their own moments; a set without ids has ids that are derived from the slug and the outcome."""
     labels: dict[str, dict[str, None]] = {}
     winners: dict[str, str] = {}
-    for frame, batch in chosen.rows(file):
-        for slug, label in (
-            frame.select("market_id", "token_label").drop_nulls().unique(maintain_order=True).iter_rows()
-        ):
-            labels.setdefault(slug, {})[label] = None
-        if "winning_outcome" in frame.columns:
-            winners |= dict(frame.select("market_id", "winning_outcome").drop_nulls().unique().iter_rows())
-        batch.markets = derived_markets(labels, winners)
-        add_books(frame, batch, [_sides_of_lists(*lists) for lists in frame.select(_LISTS).iter_rows()])
+    for frame, batch in table.rows():
+        if "token_id" not in frame.columns and len(frame):
+            pairs = frame.select("market_id", "token_label").drop_nulls().unique(maintain_order=True)
+            for slug, label in pairs.iter_rows():
+                labels.setdefault(slug, {})[label] = None
+            if "winning_outcome" in frame.columns:
+                winners |= dict(frame.select("market_id", "winning_outcome").drop_nulls().unique().iter_rows())
+            batch.markets = derived_markets(labels, winners)
+        if len(frame):
+            add_books(frame, batch, [_sides_of_lists(*lists) for lists in frame.select(_LISTS).iter_rows()])
         yield batch
 
 
@@ -41,8 +41,8 @@ def _sides_of_lists(*lists: Any) -> Sides | None:
 
 FORMAT = Format(
     name="ladders",
-    description="a table of whole books as lists of prices and sizes; ids are derived from slug and outcome",
-    needs=("ts market_id token_label " + " ".join(_LISTS),),
+    description="a table of whole books as lists of prices and sizes; without ids these are of slug and outcome",
+    needs=("ts market_id token_label " + " ".join(_LISTS), "ts token_id " + " ".join(_LISTS)),
+    takes="best_bid best_ask price token_id",
     read=read,
-    names={"market_id": ("market_slug", "slug"), "token_id": ()},
 )

@@ -2,13 +2,88 @@
 
 from __future__ import annotations
 
-from marketdata.recordings.format import Format, by_parts
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from marketdata.recordings.format import UNDECIDED, Batch, Format, Table, by_parts
+from marketdata.recordings.points import one_batch
+from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, identified, numbers, sides
 from marketdata.recordings.tables import add_levels
+
+_OF_TRADES = ("buy", "b", "sell", "s")
+
+
+def proves(table: Table) -> int:
+    """Without numbers of levels, sides must be bids and asks: rows that buy and sell are trades."""
+    if "level" in table.columns or "side" not in table.columns:
+        return UNDECIDED
+    if "is_snapshot" in table.columns:
+        return 0
+    sides = table.file.sample[table.columns["side"]].drop_nulls()
+    texts = {str(side).strip().lower() for side in sides.to_list()}
+    of_books = {*BID_TEXTS, *ASK_TEXTS} - {*_OF_TRADES}
+    return UNDECIDED if texts and texts <= of_books else 0
+
+
+_PRICES = ("price", "best_bid", "best_ask")
+# Levels of one snapshot are written within a moment of each other.
+_MOMENT = 10_000_000  # [microseconds]
+
+
+def read(table: Table) -> Iterator[Batch]:
+    """The levels; where each has a time of its own, a snapshot goes until a level comes again."""
+    sample = next((frame for frame, _ in table.rows(prices=_PRICES)), pl.DataFrame())
+    if "level" not in table.columns or not len(sample) or not _has_times_of_levels(sample):
+        yield from by_parts(add_levels, *_PRICES)(table)
+        return
+    rows, batch = one_batch(table, _PRICES)
+    add_levels(_with_times_of_snapshots(rows), batch)
+    batch.notes.append("each level has its own time: a book is the levels until one comes again, at their last time")
+    yield batch
+
+
+def _steps(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows by token in their order, with the number of the run of rising levels of a side."""
+    ids = identified(rows).select(pl.col("token_id").alias("__token"))
+    level = pl.Series("__level", numbers(rows["level"]))
+    side = pl.Series("__side", sides(rows["side"]))
+    by_token = pl.concat([rows, ids], how="horizontal").with_columns(level, side).sort("__token", maintain_order=True)
+    same = [pl.col(name) == pl.col(name).shift() for name in ("__token", "__side")]
+    goes_on = pl.all_horizontal(*same, pl.col("__level") > pl.col("__level").shift())
+    return by_token.with_columns(goes_on.fill_null(value=False).alias("__on"), pl.col("ts").diff().alias("__step"))
+
+
+def _has_times_of_levels(rows: pl.DataFrame) -> bool:
+    """Whether most levels after the first of their side have another time than the level before, of one moment."""
+    within = _steps(rows).filter("__on")["__step"]
+    return len(within) > 0 and int(within.is_between(1, _MOMENT).sum()) * 2 > len(within)
+
+
+def _with_times_of_snapshots(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the last time of their snapshot."""
+    steps = _steps(rows)
+    starts = np.flatnonzero(~steps["__on"].to_numpy())
+    token, side = (steps[name].gather(starts).to_list() for name in ("__token", "__side"))
+    number, seen, numbers_of = -1, set[int](), []
+    for i in range(len(starts)):
+        if not i or token[i] != token[i - 1] or side[i] in seen:
+            number, seen = number + 1, set()
+        seen.add(side[i])
+        numbers_of.append(number)
+    lengths = np.diff(np.append(starts, len(steps)))
+    snapshot = pl.Series("__snapshot", np.repeat(np.array(numbers_of, np.int64), lengths))
+    timed = steps.with_columns(snapshot).with_columns(pl.col("ts", "__seen").max().over("__snapshot"))
+    return timed.drop("__token", "__level", "__side", "__on", "__step", "__snapshot")
+
 
 FORMAT = Format(
     name="levels",
-    description="a table of the levels of snapshots",
-    needs=("ts token_id side level price size",),
-    read=by_parts(add_levels),
+    description="a table of the levels of snapshots; without `level` the sides are bids and asks",
+    needs=("ts token_id side level price size", "ts token_id side price size"),
+    takes="best_bid best_ask is_snapshot",
+    read=read,
     row_per_level=True,
+    proves=proves,
 )

@@ -1,26 +1,29 @@
-"""Messages of a venue's market channel, one or a list of them in each line."""
+"""Messages of a venue's market channel, one or a list of them in each line or in a column of a table."""
 
 from __future__ import annotations
 
-from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import Format
-from marketdata.recordings.messages import messages_in, read_messages, read_trades
+from marketdata.recordings.format import Format, Table
+from marketdata.recordings.messages import Message, first_message, read_messages, read_trades
+
+_KINDS = {"book", "book_snapshot", "price_change", "last_trade_price", "tick_size_change", "best_bid_ask", "new_market"}
+_OF_KALSHI = {"orderbook_snapshot", "orderbook_delta", "subscribed", "trade", "ticker"}
 
 
-def proves(file: RecordingFile) -> int:
-    """More than tables have columns, if the first message says its kind, or is a book in an envelope."""
-    if file.form != "json" or not isinstance(file.first_message, dict):
-        return 0
-    message = next(messages_in(file.first_message))
-    says_kind = message.fields.get("event_type") or {"price_changes", "changes"} & message.fields.keys()
-    in_envelope = message.fields is not file.first_message and message.kind == "book"
-    return 20 if says_kind or in_envelope else 0
+def proves(table: Table) -> int:
+    """More than tables have columns, if the first messages say their kind, or are books in an envelope."""
+    return 40 if any(_is_of_channel(*found) for found in first_message(table)) else 0
+
+
+def _is_of_channel(message: Message, in_envelope: bool) -> bool:
+    if not message.fields.keys().isdisjoint({"price_changes", "changes"}) or "event_type" in message.fields:
+        return True
+    return message.kind in (_KINDS | _OF_KALSHI if in_envelope else _KINDS - {"book"})
 
 
 FORMAT = Format(
     name="market-channel",
-    description="messages `book` and `price_change`, bare, in lists, or in an envelope with a time of arrival",
-    needs=("event_type/price_changes/changes",),
+    description="messages `book` and `price_change`, and those of Kalshi, bare, in lists, envelopes or a column",
+    needs=("event_type/message",),
     read=read_messages,
     trades=read_trades,
     changes=True,

@@ -5,31 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.points.columns import METRICS
-from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import Batch, Format
-from marketdata.recordings.points import POINT_NAMES, read_points
+from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.points import read_points
 
 
-def read(chosen: Format, file: RecordingFile) -> Iterator[Batch]:
+def read(table: Table) -> Iterator[Batch]:
     """The metrics; further columns of numbers are metrics too."""
-    columns = chosen.columns(file)
     # A slug is looked up in the archive.
-    market = "slug" if columns["market_id"] == "slug" else "market_id"
-    metrics = {name: name for name in METRICS if name in columns}
-    ours = {"ts": columns["ts"], market: columns["market_id"], **metrics}
-    return read_points(file, ours, "ts", market, extra=True)
+    is_slug = table.columns["market_id"] in ("slug", "market_slug")
+    market = "slug" if is_slug else "market_id"
+    return read_points(table, "metrics", (market,), optional=(*METRICS, "open_interest"), extra=True)
+
+
+def proves(table: Table) -> int:
+    """Records of markets have a volume too, and candles, which are of tokens."""
+    from marketdata.recordings.format import UNDECIDED
+
+    return 0 if table.columns.keys() & {"state", "token_ids", "open", "high", "low", "token_label"} else UNDECIDED
 
 
 FORMAT = Format(
     name="metrics",
     kind="metrics",
     description="a table of metrics of markets, which are averaged over each bucket",
-    needs=(f"ts market_id {'/'.join(METRICS)}",),
+    needs=(f"ts market_id {'/'.join((*METRICS, 'open_interest'))}",),
     read=read,
-    # With one of these a volume belongs to a trade, a candle or a token, and a spread to a quote.
-    without=(
-        "token_id", "price", "side", "size", "open", "high", "low", "close", "best_bid", "best_ask", "bids", "asks",
-        "outcome", "trade_id", "order_id", "transaction_hash", "event_type",
-    ),
-    names={**POINT_NAMES, "market_id": ("market_id", "condition_id", "market", "slug")},
-)  # fmt: skip
+    proves=proves,
+)

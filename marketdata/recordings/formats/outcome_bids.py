@@ -2,26 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import polars as pl
 
-from marketdata.recordings.columns import NAMES
-from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
 from marketdata.recordings.tables import Sides, add_books, derived_markets, readable, sides_of
+from marketdata.wire import kalshi
 
 _LABELS = ("Yes", "No")
 
 
-def add(frame: pl.DataFrame, batch: Batch) -> None:
-    """Add two books of their own moment for each row."""
-    rows, books = readable(
-        frame, [_books(*cells) for cells in frame.select("yes_levels", "no_levels").iter_rows()], batch
+def proves(table: Table) -> int:
+    """A book of the venue has its bids inside of ``orderbook``."""
+    if "book" not in table.columns:
+        return UNDECIDED
+    cells = table.file.sample[table.columns["book"]].drop_nulls().head(1).to_list()
+    inner = msgspec.json.decode(cells[0]) if cells and isinstance(cells[0], str) else next(iter(cells), None)
+    if not isinstance(inner, dict) or not inner.keys() & {"yes", "no", "yes_dollars", "no_dollars"}:
+        return 0
+    return 0 if table.lacks([{"ts"}, {"market_id", "token_id"}]) else 30
+
+
+def read(table: Table) -> Iterator[Batch]:
+    """Two books of their own moment for each row."""
+    for frame, batch in table.rows():
+        if len(frame):
+            _add(frame, batch)
+        yield batch
+
+
+def _add(frame: pl.DataFrame, batch: Batch) -> None:
+    if "market_id" not in frame.columns:
+        frame = frame.rename({"token_id": "market_id"})
+    if "book" in frame.columns:
+        cells = [_bids_in(cell) for cell in frame["book"].to_list()]
+    else:
+        cells = [*frame.select("yes_levels", "no_levels").iter_rows()]
+    rows, books = readable(frame, [_books(*pair) for pair in cells], batch)
+    rows = rows.drop("best_bid", "best_ask", "token_id", "book", strict=False)
+    is_ticker = frame["market_id"].cast(pl.String).str.contains(r"^KX|^[A-Z0-9]+-").all()
+    markets = frame["market_id"].cast(pl.String).drop_nulls().unique(maintain_order=True).to_list()
+    if is_ticker:
+        batch.markets = [kalshi.market({"ticker": market}) for market in markets]
+    else:
+        batch.markets = derived_markets(dict.fromkeys(markets, _LABELS), {})
+    ids = [pl.format("{}:{}", "market_id", pl.lit(label.lower() if is_ticker else label)) for label in _LABELS]
+    both = pl.concat(
+        [
+            rows.with_columns(pl.lit(label).alias("token_label"), token.alias("token_id"))
+            for label, token in zip(_LABELS, ids, strict=True)
+        ]
     )
-    batch.markets = derived_markets(dict.fromkeys(frame["market_id"].drop_nulls().unique().to_list(), _LABELS), {})
-    rows = rows.drop("best_bid", "best_ask", strict=False)
-    both = pl.concat([rows.with_columns(pl.lit(label).alias("token_label")) for label in _LABELS])
     add_books(both, batch, [book[outcome] for outcome in range(2) for book in books])
+
+
+def _bids_in(cell: Any) -> tuple[Any, Any]:
+    book = msgspec.json.decode(cell) if isinstance(cell, str) else cell or {}
+    yes, no = (book.get(f"{side}_dollars") or book.get(side) or [] for side in ("yes", "no"))
+    return yes, no
 
 
 def _books(yes: Any, no: Any) -> tuple[Sides, Sides] | None:
@@ -42,6 +83,7 @@ FORMAT = Format(
     name="outcome-bids",
     description="a table of the bids of both outcomes: an ask of Yes at p is a bid of No at 1 - p",
     needs=("ts market_id yes_levels no_levels",),
-    read=by_parts(add),
-    names={"market_id": ("ticker", "market_ticker", *NAMES["market_id"], "symbol"), "token_id": ()},
+    takes="token_id best_bid best_ask yes_bid yes_ask no_bid no_ask",
+    read=read,
+    proves=proves,
 )

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from marketdata.recordings.columns import NAMES, first
 from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.roles import ROLES, first
 from marketdata.recordings.tables import Sides, add_books, sides_of
 
 
@@ -24,7 +24,7 @@ def _sides_of_book(cell: Any) -> Sides | None:
     """The sides of a book that is JSON text or a struct; None for a damaged one."""
     try:
         book = msgspec.json.decode(cell) if isinstance(cell, str) else cell
-        bids, asks = (book[first(book, NAMES[side])] for side in ("bids", "asks"))
+        bids, asks = (book[first(book, ROLES[side].names)] for side in ("bids", "asks"))
     except (KeyError, TypeError, ValueError):
         return None
     return sides_of(bids, asks)
@@ -37,6 +37,6 @@ FORMAT = Format(
         "ts token_id bids asks", "ts market_id token_label bids asks", "ts token_id book",
         "ts market_id token_label book",
     ),
+    takes="best_bid best_ask price side size token_id",
     read=by_parts(add),
-    without=("event_type",),
 )  # fmt: skip

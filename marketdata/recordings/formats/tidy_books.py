@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.points.schema import BOOKS
-from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import Batch, Format
-from marketdata.recordings.points import read_points
+from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
+from marketdata.recordings.points import read_tidy_books
 
 _NEEDED = ("ts", "token_id", "side", "level", "price", "size")
 
 
-def read(_: Format, file: RecordingFile) -> Iterator[Batch]:
+def proves(table: Table) -> int:
+    """Our own names: the file itself has all of them."""
+    names = set(table.file.columns)
+    if not names.issuperset(_NEEDED) or {"received_at", "is_snapshot", "event_type"} & names:
+        return 0
+    return 2 * len(_NEEDED) if table.file.options.columns.keys().isdisjoint(_NEEDED) else UNDECIDED
+
+
+def read(table: Table) -> Iterator[Batch]:
     """The level rows."""
-    columns = {name: name for name in (*BOOKS, *file.options.keep) if name in file.columns}
-    return read_points(file, columns, "ts", "token_id", "side")
+    keep = table.file.options.keep
+    return read_tidy_books(table, [name for name in (*BOOKS, *keep) if name in table.file.columns])
 
 
 FORMAT = Format(
@@ -23,7 +30,5 @@ FORMAT = Format(
     description="tidy books, as `archive.books` gives them",
     needs=(" ".join(_NEEDED),),
     read=read,
-    # Each column counts twice, as tidy books are a table of levels too.
-    also=_NEEDED,
-    names={**{name: (name,) for name in _NEEDED}, "received_at": ()},
+    proves=proves,
 )

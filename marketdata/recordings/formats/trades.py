@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from marketdata.recordings.format import Format, by_parts
+from marketdata.recordings.format import UNDECIDED, Format, Table, by_parts
 from marketdata.recordings.trades import add_trades
+
+
+def proves(table: Table) -> int:
+    """Sides of a book are bids and asks; those of trades are mostly buys and sells."""
+    if "side" not in table.columns or "trade_id" in table.columns or "transaction_hash" in table.columns:
+        return UNDECIDED
+    sides = table.file.sample[table.columns["side"]].drop_nulls()
+    texts = {str(side).strip().lower() for side in sides.to_list()}
+    return 0 if texts and texts <= {"bid", "bids", "ask", "asks", "a", "offer"} else UNDECIDED
+
 
 FORMAT = Format(
     name="trades",
     kind="trades",
     description="a table of trades; for `md.read_trades`, as an archive has none",
-    needs=("ts token_id price size", "ts market_id token_label price size"),
-    read=by_parts(add_trades),
-    also=("side", "transaction_hash", "maker", "taker", "trader_side", "trade_id"),
-    without=(
-        "level", "is_snapshot", "event_type", "order_type", "original_size", "size_matched", "time_in_force",
-    ),
-)  # fmt: skip
+    needs=("ts token_id price size", "ts market_id token_label price size", "ts market_id token_number price size"),
+    takes="side transaction_hash maker taker trader_side trade_id token_id best_bid best_ask",
+    read=by_parts(add_trades, "price"),
+    proves=proves,
+)

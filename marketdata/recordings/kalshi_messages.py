@@ -1,0 +1,155 @@
+"""Messages of Kalshi's websocket: snapshots of the bids of both outcomes, signed changes, and trades."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT
+from marketdata.times import parse_iso, unix_micros
+from marketdata.wire import kalshi
+
+KINDS = ("orderbook_snapshot", "orderbook_delta", "subscribed", "ok", "ticker", "trade")
+_OTHER = {"yes": "no", "no": "yes"}
+_CENTS, _DIGITS = 100, 6
+Levels = dict[float, float]
+
+
+class Feed:
+    """The bids of each market, from messages in their order.
+
+    A snapshot without a time has the time of the next message of its market, as it was known then. A number of the
+    sequence that is missing makes the books unknown until their next snapshot.
+    """
+
+    def __init__(self) -> None:
+        self._bids: dict[str, dict[str, Levels]] = {}
+        self._without_time: dict[str, int] = {}
+        self._last: dict[Any, int] = {}
+        self._known: set[str] = set()
+        self._new: list[str] = []
+
+    @property
+    def waiting(self) -> int:
+        """The number of snapshots without a time that no message follows."""
+        return len(self._without_time)
+
+    def new_markets(self) -> list[dict[str, Any]]:
+        """Records of markets that were met since the last call."""
+        records = [kalshi.market({"ticker": ticker}) for ticker in self._new]
+        self._new = []
+        return records
+
+    def read(
+        self, kind: str, fields: Mapping[str, Any], envelope: Mapping[str, Any], arrival: int | None, number: int
+    ) -> tuple[list[dict[str, Any]], list[Any], Counter[str]]:
+        """The rows of message ``number``, the books of its snapshots, and what is left out by reason."""
+        if kind not in ("orderbook_snapshot", "orderbook_delta"):
+            return [], [], Counter([kind])
+        ticker = str(fields["market_ticker"])
+        at = _time(fields) if _time(fields) is not None else arrival
+        if ticker not in self._known:
+            self._known.add(ticker)
+            self._new.append(ticker)
+        rows = self._after_hole(envelope, at)
+        if kind == "orderbook_snapshot":
+            left_out = Counter({"without a time": int(ticker in self._without_time)})
+            self._bids[ticker] = {side: _levels(fields, side) for side in _OTHER}
+            self._without_time.pop(ticker, None)
+            if at is None:
+                self._without_time[ticker] = number
+                return rows, [], +left_out
+            return rows + self._snapshot(ticker, at, number), self._books(ticker), +left_out
+        if at is None:
+            return rows, [], Counter({"without a time": 1})
+        if ticker not in self._bids:
+            return rows, [], Counter({"change before a book": 1})
+        side, price = str(fields["side"]).lower(), _price(fields)
+        step = float(fields["delta_fp"] if "delta_fp" in fields else fields["delta"])
+        books: list[Any] = []
+        if ticker in self._without_time:
+            rows += self._snapshot(ticker, at, self._without_time.pop(ticker))
+            books = self._books(ticker)
+        levels = self._bids[ticker][side]
+        levels[price] = size = max(0.0, round(levels.get(price, 0.0) + step, _DIGITS))
+        return rows + self._change(ticker, side, price, size, at, number), books, Counter()
+
+    def _after_hole(self, envelope: Mapping[str, Any], at: int | None) -> list[dict[str, Any]]:
+        """Gaps of all books where a number of the sequence is missing."""
+        number, stream = envelope.get("seq"), envelope.get("sid")
+        if not isinstance(number, int):
+            return []
+        last = self._last.get(stream)
+        self._last[stream] = number
+        if last is None or number == last + 1 or at is None:
+            return []
+        tickers, self._bids = list(self._bids), {}
+        return [
+            {"event": GAP, "ts": at, "__seen": at, "__row": -1, **_ids(ticker, side)}
+            for ticker in tickers
+            for side in _OTHER
+        ]
+
+    def _snapshot(self, ticker: str, at: int, number: int) -> list[dict[str, Any]]:
+        return [{"event": SNAPSHOT, "ts": at, "__seen": at, "__row": number, **_ids(ticker, side)} for side in _OTHER]
+
+    def _books(self, ticker: str) -> list[Any]:
+        """The books of Yes and No."""
+        bids = {side: [(p, s) for p, s in levels.items() if s > 0] for side, levels in self._bids[ticker].items()}
+        asks = {side: [(_mirrored(p), s) for p, s in bids[other]] for side, other in _OTHER.items()}
+        return [(bids[side], asks[side]) for side in _OTHER]
+
+    @staticmethod
+    def _change(ticker: str, side: str, price: float, size: float, at: int, number: int) -> list[dict[str, Any]]:
+        level = {"event": CHANGE, "ts": at, "__seen": at, "__row": number, "size": size}
+        return [
+            {**level, "side": "buy", "price": price, **_ids(ticker, side)},
+            {**level, "side": "sell", "price": _mirrored(price), **_ids(ticker, _OTHER[side])},
+        ]
+
+
+def trade_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a print."""
+    found = kalshi.trades([{**fields, "ticker": fields["market_ticker"], "trade_id": str(fields.get("trade_id") or ""),
+                            "created_time": "2015-01-01T00:00:00Z"}])  # fmt: skip
+    token, at = found.token_at(0), _time(fields)
+    if at is None:
+        raise ValueError("a trade without a time")
+    side = found.values["side"][0]
+    return {
+        "ts": at, "market_id": token.market_id, "token_id": token.token_id, "token_label": token.token_label,
+        "side": side, "price": float(found.values["price"][0]), "size": float(found.values["size"][0]),
+        "transaction_hash": None, "trade_id": fields.get("trade_id"),
+    }  # fmt: skip
+
+
+def _ids(ticker: str, side: str) -> dict[str, str]:
+    return {"market_id": ticker, "token_id": f"{ticker}:{side}", "token_label": side.capitalize()}
+
+
+def _time(fields: Mapping[str, Any]) -> int | None:
+    for name in ("ts_ms", "ts", "time"):
+        value = fields.get(name)
+        if value is not None:
+            return parse_iso(value) if isinstance(value, str) and not value.isdigit() else unix_micros(value)
+    return None
+
+
+def _price(fields: Mapping[str, Any]) -> float:
+    """A price in dollars; whole numbers without the word are cents."""
+    if fields.get("price_dollars") is not None:
+        return round(float(fields["price_dollars"]), _DIGITS)
+    price = fields["price"]
+    return price / _CENTS if isinstance(price, int) else round(float(price), _DIGITS)
+
+
+def _levels(fields: Mapping[str, Any], side: str) -> Levels:
+    for name in (f"{side}_dollars_fp", f"{side}_dollars"):
+        if fields.get(name):
+            return {round(float(price), _DIGITS): float(size) for price, size in fields[name]}
+    return {_price({"price": price}): float(size) for price, size in fields.get(side) or ()}
+
+
+def _mirrored(price: float) -> float:
+    return round(1 - price, _DIGITS)

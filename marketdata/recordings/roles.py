@@ -1,0 +1,309 @@
+"""What the columns of a file mean: a role has names that publishers give it, and values that prove or deny it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from marketdata.errors import ConfigError
+from marketdata.points.columns import Codes, Floats, Token
+from marketdata.points.schema import SNAPSHOT_FIELDS
+from marketdata.recordings.changes import ASKS, BIDS
+from marketdata.recordings.units import TimeUnit
+
+BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
+_FLAGS = ("true", "false", "t", "f", "yes", "no", "1", "0", "1.0", "0.0")
+_TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)
+_A_TICKER = re.compile(r"[A-Za-z]{1,12}")
+
+
+def is_time(values: pl.Series) -> bool:
+    """Whether most values are times: of a date type, Unix times since 2015 in one unit, or ISO texts."""
+    return TimeUnit.of(values) is not None
+
+
+def is_number(values: pl.Series) -> bool:
+    """Whether most values are numbers."""
+    return bool((~np.isnan(numbers(values))).sum() * 2 >= len(values))
+
+
+def is_text(values: pl.Series) -> bool:
+    """Whether values can be names: neither lists nor objects."""
+    return not values.dtype.is_nested()
+
+
+def is_token(values: pl.Series) -> bool:
+    """Whether values can be ids of tokens: no words such as ``btc`` or ``Yes``, which are coins and labels."""
+    if not is_text(values) or values.dtype.is_float():
+        return False
+    return not all(_A_TICKER.fullmatch(text) and len(text) > 1 for text in _some_texts(values))
+
+
+def is_side(values: pl.Series) -> bool:
+    """Whether most values are sides of a book or a trade."""
+    return is_text(values) and _most(values, (*BID_TEXTS, *ASK_TEXTS))
+
+
+def is_outcome_side(values: pl.Series) -> bool:
+    """Whether most values are Yes and No, as the sides of a trade of a binary market."""
+    return is_text(values) and _most(values, ("yes", "no"))
+
+
+def is_flag(values: pl.Series) -> bool:
+    """Whether most values are true or false, in any form."""
+    return is_text(values) and _most(values, _FLAGS)
+
+
+def is_nested(values: pl.Series) -> bool:
+    """Whether values are lists or objects, also as JSON."""
+    return values.dtype.is_nested() or any(text.lstrip()[:1] in ("[", "{") for text in _some_texts(values))
+
+
+def anything(_: pl.Series) -> bool:
+    """Any value will do."""
+    return True
+
+
+def _most(values: pl.Series, words: Sequence[str]) -> bool:
+    texts = _some_texts(values)
+    return sum(text.lower() in words for text in texts) * 2 >= len(texts)
+
+
+def _some_texts(values: pl.Series) -> list[str]:
+    if values.dtype.is_nested():
+        return ["[]"]
+    return values.head(200).cast(pl.String, strict=False).str.strip_chars().replace("", None).drop_nulls().to_list()
+
+
+class Role(NamedTuple):
+    """What a column may mean: its names, the first that a file has counts, and what its values must be.
+
+    A ``context`` role says more about a row, and does not decide what a file is.
+    """
+
+    names: tuple[str, ...]
+    looks: Callable[[pl.Series], bool] = anything
+    values: str = ""
+    context: bool = False
+
+
+def _time(*names: str, context: bool = False) -> Role:
+    return Role(names, is_time, "times since 2015", context)
+
+
+def _number(*names: str, context: bool = False) -> Role:
+    return Role(names, is_number, "numbers", context)
+
+
+def _name(*names: str, context: bool = False) -> Role:
+    return Role(names, is_text, "texts", context)
+
+
+def _levels(*names: str) -> Role:
+    return Role(names, is_nested, "lists of levels")
+
+
+# The one table of names. Names are lower case with underscores.
+ROLES: dict[str, Role] = {
+    "ts": _time(
+        "ts", "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "ts_event", "event_ts",
+        "event_ts_ms", "event_time", "timestamp_us", "timestamp_ms", "timestamp_ns", "timestamp_utc", "ts_ms", "ts_us",
+        "ts_utc", "time", "t", "snapshot_time", "snapshot_ts", "snapshot_at", "datetime", "datetime_utc", "time_utc",
+        "block_timestamp", "match_time", "bucket", "bucket_start", "start_ts", "open_timestamp", "date",
+    ),
+    "end_ts": _time("end_period_ts", "end_ts", "period_end", "close_timestamp", "bucket_end"),
+    "created_at": _time("created_at", "created_time", "timestamp_created_at", "traded_at", "executed_at", context=True),
+    "received_at": _time(
+        "received_at", "timestamp_received", "recv_ts", "recv_ms", "receive_ts", "local_timestamp",
+        "local_timestamp_us", "local_timestamp_ms", "ts_recv", "collected_at", "captured_at", "fetched_at",
+        "collected_at_utc", "captured_at_utc", "fetched_at_utc", "recorded_at", "ingested_at", "indexed_at",
+        "polled_at", "scraped_at", "local_ts", "recv_ts_ns", "recv_timestamp", "received_ts", "recv_time",
+        context=True,
+    ),
+    "market_id": _name(
+        "market_id", "condition_id", "market", "ticker", "market_ticker", "market_slug", "slug", context=True,
+    ),
+    "token_id": Role(
+        ("token_id", "asset_id", "clob_token_id", "token", "asset", "instrument_id", "symbol", "ticker",
+         "market_ticker"),
+        is_token, "ids, not words such as btc",
+    ),
+    "token_label": _name("token_label", "token_side", "outcome", "outcome_label", "outcome_name", context=True),
+    "token_number": Role(("nonusdc_side",), anything, "token1 or token2"),
+    "side": Role(("side", "taker_side", "taker_direction"), is_side, "buy and sell, or bid and ask"),
+    "taker_outcome": Role(
+        ("taker_side", "taker_outcome_side", "taker_outcome"), is_outcome_side, "yes and no"
+    ),
+    "price": _number("price", "p", "trade_price", "last_price", "mid_price", "mid", "midpoint", "probability"),
+    "size": _number("size", "amount", "quantity", "qty", "shares", "token_amount"),
+    "level": _number("level", "level_index", "rank"),
+    "best_bid": _number("best_bid", "bid", "bid_price", "best_bid_price", "bid_px"),
+    "best_ask": _number("best_ask", "ask", "ask_price", "best_ask_price", "ask_px"),
+    "best_bid_size": _number("best_bid_size", "bid_size", "bid_volume", "bid_qty", "bid_sz", context=True),
+    "best_ask_size": _number("best_ask_size", "ask_size", "ask_volume", "ask_qty", "ask_sz", context=True),
+    "yes_bid": _number("yes_best_bid", "yes_bid", "yes_bid_close", "yes_bid_dollars"),
+    "yes_ask": _number("yes_best_ask", "yes_ask", "yes_ask_close", "yes_ask_dollars"),
+    "no_bid": _number("no_best_bid", "no_bid", "no_bid_dollars"),
+    "no_ask": _number("no_best_ask", "no_ask", "no_ask_dollars"),
+    "yes_price": _number("yes_price", "yes_price_dollars"),
+    "no_price": _number("no_price", "no_price_dollars"),
+    "count": _number("count", "count_fp"),
+    "close": _number("close", "price_close", "close_price", "c"),
+    "open": _number("open", "price_open", "open_price", "o", context=True),
+    "high": _number("high", "price_high", "high_price", "h", context=True),
+    "low": _number("low", "price_low", "low_price", "l", context=True),
+    "candle_bid": Role(("yes_bid",), is_nested, "objects with open, high, low, close"),
+    "candle_ask": Role(("yes_ask",), is_nested, "objects with open, high, low, close"),
+    "candle_price": Role(("price",), is_nested, "objects with open, high, low, close", context=True),
+    "volume": _number("volume", "volume_fp", context=True),
+    "liquidity": _number("liquidity", context=True),
+    "spread": _number("spread", context=True),
+    "open_interest": _number("open_interest", "open_interest_fp", context=True),
+    "bids": _levels("bids", "bid_levels", "buys", "bids_top5", "bids_top10", "bids_top20"),
+    "asks": _levels("asks", "ask_levels", "sells", "asks_top5", "asks_top10", "asks_top20"),
+    "book": _levels("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp"),
+    "yes_levels": _levels("yes_levels", "yes_bids", "yes", "yes_dollars"),
+    "no_levels": _levels("no_levels", "no_bids", "no", "no_dollars"),
+    "question": _name("question", "title", "market_question", context=True),
+    "slug": _name("slug", "market_slug", context=True),
+    "title": _name("title", "event_title", "series_title", context=True),
+    "token_ids": Role(
+        ("token_ids", "clob_token_ids", "token_ids_json", "clob_token_ids_json", "asset_ids", "assets_ids", "tokens",
+         "outcome_0_token_id", "outcome_1_token_id", "token_0_id", "token_1_id", "token1", "token2"),
+        context=True,
+    ),
+    "token_labels": Role(("token_labels", "outcomes", "outcomes_json", "answer1"), context=True),
+    "state": Role(
+        ("closed", "status", "active", "result", "end_date", "end_date_iso", "close_time", "outcome_prices",
+         "closed_time", "resolution_status", "resolved"),
+        context=True,
+    ),
+    "trade_id": Role(("trade_id", "fill_id", "match_id")),
+    "order_id": Role(("order_id", "order_type", "original_size", "size_matched", "time_in_force")),
+    "transaction_hash": _name("transaction_hash", "tx_hash"),
+    "maker": _name("maker", "maker_address"),
+    "taker": _name("taker", "taker_address"),
+    "trader_side": _name("trader_side", "role", "liquidity_side", "maker_or_taker", context=True),
+    "maker_amount": _number("maker_amount_filled", "maker_amount"),
+    "taker_amount": _number("taker_amount_filled", "taker_amount"),
+    "maker_asset_id": _name("maker_asset_id"),
+    "taker_asset_id": _name("taker_asset_id"),
+    "is_snapshot": Role(("is_snapshot",), is_flag, "true and false"),
+    "event_type": _name("event_type", "update_type"),
+    "message": Role(("data", "payload", "raw", "msg", "message", "json", "raw_text"), is_nested, "JSON"),
+    "activity": _name("type", "activity_type", context=True),
+    "bid_prices": _levels("bid_prices"), "bid_sizes": _levels("bid_sizes"),
+    "ask_prices": _levels("ask_prices"), "ask_sizes": _levels("ask_sizes"),
+    **{
+        name: Role((name,), context=True)
+        for name in ("event_id", "event_slug", "series_id", "series_slug", "winning_outcome", *SNAPSHOT_FIELDS)
+    },
+}  # fmt: skip
+# Texts even if they look like numbers, because a label may be 007.
+TEXT_ROLES = ("market_id", "token_id", "token_label", "side", "slug", "event_slug", "series_slug")
+
+
+class Meaning(NamedTuple):
+    """What a column was taken for, or why it was not."""
+
+    column: str
+    role: str
+    evidence: str
+    taken: bool
+
+
+def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = ()) -> list[Meaning]:
+    """What the columns of the sample mean: for each role the first of its names whose values do not deny it.
+
+    A ``chosen`` role is the column of that name, whatever its values.
+    """
+    found: list[Meaning] = []
+    chosen = set(chosen)
+    for name, role in ROLES.items():
+        for column in [name] if name in chosen else role.names:
+            if column not in sample.columns or (column in chosen and column != name):
+                continue
+            values = sample[column].drop_nulls()
+            fits = name in chosen or not len(values) or role.looks(values)
+            shown = ", ".join(str(value)[:30] for value in values.head(2).to_list())
+            found.append(Meaning(column, name, f"{role.values or 'its name'}: {shown}", fits))
+            if fits:
+                break
+    return found
+
+
+def first(present: Iterable[str], names: Iterable[str]) -> str | None:
+    """The first of ``names`` that is present."""
+    present = set(present)
+    return next((name for name in names if name in present), None)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The nearest of the names as a hint, empty if none is near."""
+    return "".join(f"; did you mean {near!r}?" for near in difflib.get_close_matches(name, names, n=1))
+
+
+def renamed_columns(columns: Any) -> dict[str, str]:
+    """The argument ``columns`` of imports; ConfigError for a name that is not ours, with the nearest one that is."""
+    if columns is not None and not isinstance(columns, Mapping):
+        raise ConfigError("is no dict such as {'ts': 'when'}.", argument="columns", value=columns)
+    for name in columns or {}:
+        if name not in ROLES:
+            hint = did_you_mean(str(name), ROLES)
+            raise ConfigError(
+                f"has {name!r}, which is no column of ours{hint} They are {', '.join(ROLES)}.",
+                argument="columns",
+                value=columns,
+            )
+    return {str(name): str(column) for name, column in (columns or {}).items()}
+
+
+def numbers(column: pl.Series) -> Floats:
+    """A column of numbers, decimals or texts as floats, NaN where it has none."""
+    if column.dtype.is_nested():
+        return np.full(len(column), np.nan)
+    if column.dtype in _TEXTS:
+        column = column.cast(pl.String).str.strip_chars()
+    return column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+
+
+def flags(column: pl.Series) -> pl.Series:
+    """True and false in any form that files have; null for another value."""
+    texts = column.cast(pl.String).str.strip_chars().str.to_lowercase()
+    return texts.replace_strict(
+        {text: text in ("true", "t", "yes", "1", "1.0") for text in _FLAGS}, default=None, return_dtype=pl.Boolean
+    )
+
+
+def identified(frame: pl.DataFrame) -> pl.DataFrame:
+    """The ids of the rows as texts; a token without an id is called by its market and label."""
+    absent = [pl.lit(None).alias(name) for name in Token._fields if name not in frame.columns]
+    market = pl.col("market_id").fill_null("").str.strip_chars("\0 ")
+    derived = pl.format("{}:{}", market, pl.col("token_label").fill_null("None"))
+    token = pl.when(pl.col("token_id") != "").then("token_id").otherwise(derived)
+    texts = frame.with_columns(absent).select(pl.col(Token._fields).cast(pl.String))
+    return texts.select(market, token.alias("token_id"), "token_label")
+
+
+def tokens(frame: pl.DataFrame) -> tuple[tuple[Token, ...], Codes]:
+    """The distinct tokens, and for each row the number of its token."""
+    ids = identified(frame)
+    distinct = ids.unique(maintain_order=True)
+    numbered = ids.join(
+        distinct.with_row_index("code"), on=Token._fields, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return tuple(map(Token._make, distinct.iter_rows())), numbered["code"].to_numpy().astype(np.int32)
+
+
+def sides(column: pl.Series) -> NDArray[np.int8]:
+    """Sides as numbers: bids, asks, and -1 for another text; a missing one is of the bids."""
+    codes_of = dict.fromkeys(BID_TEXTS, BIDS) | dict.fromkeys(ASK_TEXTS, ASKS)
+    texts = column.cast(pl.String).str.strip_chars().str.to_lowercase().replace("", None)
+    codes = texts.replace_strict(codes_of, default=-1, return_dtype=pl.Int8)
+    return codes.set(texts.is_null(), BIDS).to_numpy().copy()

@@ -1,0 +1,136 @@
+"""Units of times and prices, which the values of a whole file prove or deny."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from marketdata.errors import ConfigError
+from marketdata.points.columns import Floats
+from marketdata.times import SECOND, parse_iso, to_micros
+
+# No venue of prediction markets with public data is older, and no recording comes from the far future.
+_FIRST, _LAST = to_micros("2015-01-01", "start"), to_micros("2100-01-01", "end")
+_UNITS = {"s": (SECOND, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
+_MOST_WRONG = 0.5
+
+
+class TimeUnit(NamedTuple):
+    """The unit of a column of times: "iso", or the unit of Unix times.
+
+    ``labelled`` is the unit that the type of a column says where the values prove another one.
+    """
+
+    name: str
+    labelled: str | None = None
+
+    @classmethod
+    def of(cls, values: pl.Series) -> TimeUnit | None:
+        """The unit in which most values are times since 2015; None if there is none."""
+        values = values.drop_nulls()
+        if isinstance(values.dtype, pl.Datetime):
+            stated = values.dt.epoch("us")
+            if not len(values) or _count_possible(stated.to_numpy()) * 2 > len(values):
+                return cls("datetime")
+            unit = _unit_of(values.to_physical().cast(pl.Float64).to_numpy(), len(values))
+            return None if unit is None else cls(unit, values.dtype.time_unit)
+        if values.dtype == pl.Date:
+            return cls("date")
+        if values.dtype.is_nested() or values.dtype in (pl.Boolean, pl.Time, pl.Duration):
+            return None
+        texts = values if values.dtype.is_numeric() else values.cast(pl.String, strict=False).str.strip_chars()
+        numbers = texts.cast(pl.Float64, strict=False).drop_nulls().drop_nans().to_numpy()
+        if unit := _unit_of(numbers, len(values)):
+            return cls(unit)
+        if values.dtype.is_numeric():
+            return None
+        some = texts.head(200).to_list()
+        return cls("iso") if sum(_iso(text) is not None for text in some) * 2 > len(some) else None
+
+    @property
+    def note(self) -> str | None:
+        """What the report says about a unit that is not the one that the file states."""
+        return self.labelled and f"times are labelled {self.labelled} and are {self.name}: all values prove it"
+
+    def micros(self, values: pl.Series) -> pl.Series:
+        """Times as microseconds UTC; null where a value is none, or lies before 2015."""
+        if self.name == "date":
+            found = values.cast(pl.Datetime("us"), strict=False).dt.epoch("us")
+        elif self.name == "datetime":
+            found = values.dt.epoch("us")
+        elif self.name == "iso":
+            texts = values.cast(pl.String, strict=False).str.strip_chars()
+            known = {text: _iso(text) for text in texts.unique().drop_nulls().to_list()}
+            found = texts.replace_strict(known, default=None, return_dtype=pl.Int64)
+        else:
+            times, over = _UNITS[self.name]
+            raw = values.to_physical() if isinstance(values.dtype, pl.Datetime) else values
+            if not raw.dtype.is_numeric():
+                raw = raw.cast(pl.String, strict=False).str.strip_chars()
+            whole = raw.cast(pl.Int64, strict=False) if not raw.dtype.is_float() else None
+            if whole is not None and whole.null_count() == raw.null_count():
+                # Larger values would leave the range of the type.
+                whole = whole.set(whole.abs() > (1 << 62) // times, None)
+                found = whole * times // over
+            else:
+                scaled = (raw.cast(pl.Float64, strict=False) * times / over).round()
+                found = scaled.set(~scaled.is_between(0, 2.0**62), None).cast(pl.Int64, strict=False)
+        return found.set(~found.is_between(_FIRST, _LAST), None)
+
+
+def _count_possible(micros: np.ndarray) -> int:
+    return int(((micros >= _FIRST) & (micros < _LAST)).sum())
+
+
+def _unit_of(values: Floats, count: int) -> str | None:
+    """The unit in which most numbers are times since 2015."""
+    possible = {name: _count_possible(values * times / over) for name, (times, over) in _UNITS.items()}
+    best = max(possible, key=lambda name: possible[name])
+    return best if possible[best] * 2 > count > 0 else None
+
+
+def _iso(text: str) -> int | None:
+    """The time of an ISO text, of a text that ends in UTC, or of a date; None for another text."""
+    text = text.removesuffix(" UTC").removesuffix(" +0000 UTC")
+    try:
+        return parse_iso(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+class PriceUnit(NamedTuple):
+    """The number that is 1 dollar in a file: 1, or 100 where the whole file proves cents."""
+
+    scale: float = 1.0
+
+    @property
+    def note(self) -> str | None:
+        """What the report says about cents."""
+        return "prices are cents: all values prove it" if self.scale != 1 else None
+
+    @classmethod
+    def of(cls, prices: Floats, what: str = "price") -> PriceUnit:
+        """Cents if all prices are from 0 to 100, most of them are above 1, and none is a fraction below 1.
+
+        ConfigError if most prices are outside of 0 to 1 and are not proven to be cents.
+        """
+        known = prices[np.isfinite(prices)]
+        above = known > 1
+        if above.sum() <= len(known) * _MOST_WRONG:
+            return cls()
+        possible = (known >= 0) & (known <= 100)
+        fractions = (known > 0) & (known < 1)
+        # A file of thousands may have a wrong row, which is left out.
+        if fractions.any() or (~possible).sum() * 100 > len(known):
+            raise ConfigError(
+                f"{int(above.sum()):,} of {len(known):,} values of {what} are above 1, such as {known[above][0]:g}, "
+                "and they are not all cents from 0 to 100. A price is a probability from 0 to 1: divide the column "
+                "first, or name another one with columns={'price': ...} (--columns price=...)."
+            )
+        return cls(100.0)
+
+    def of_file(self, prices: Floats) -> Floats:
+        """Prices as probabilities."""
+        return prices if self.scale == 1 else np.round(prices / self.scale, 9)
