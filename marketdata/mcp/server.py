@@ -62,7 +62,7 @@ class Server:
 
         call = self._call
 
-        class Protocol(MCPServer[Any]):
+        class Protocol(MCPServer[Any]):  # type: ignore[misc] # the library is not typed here
             async def call_tool(self, name: str, arguments: Mapping[str, Any], *_: object) -> CallToolResult:
                 return await call(name, arguments)
 
