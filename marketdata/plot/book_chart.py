@@ -28,7 +28,7 @@ from marketdata.plot.chart import (
     shares_text,
     time_ends,
 )
-from marketdata.plot.tokens import Questions, broken_at_gaps, market_name, questions_of, rank, token_name
+from marketdata.plot.tokens import Questions, broken_at_gaps, is_simulated, market_name, questions_of, rank, token_name
 from marketdata.points.arguments import text, whole
 from marketdata.points.columns import Books
 from marketdata.points.resample import buckets, means
@@ -86,14 +86,26 @@ def book(
         if at is not None:
             side.title = f"book at {at:%-d %b %H:%M}"
             heat.marks.append(Moment(np.datetime64(moment, "us"), ""))
-        if metrics_frame is not None and (volume := _volume_panel(metrics_frame, look)).marks:
+        if (
+            metrics_frame is not None
+            and (volume := _volume_panel(metrics_frame, simulated=is_simulated(markets))).marks
+        ):
             (start, end), (volume_start, volume_end) = (np.array(time_ends(panel)) for panel in (heat, volume))
             outside = np.array([(volume_start, start), (end, volume_end)])
             _hatch(heat, outside[outside[:, 0] < outside[:, 1]].T)
             volume.x_label, heat.x_label = heat.x_label, ""
             rows.append([volume, None])
     heights = [4, 1][: len(rows)]
-    return draw(rows, name=name, size=(11, 6.2), heights=heights, widths=(5.2, 1), is_page=True, **look)
+    return draw(
+        rows,
+        name=name,
+        size=(11, 6.2),
+        heights=heights,
+        widths=(5.2, 1),
+        is_page=True,
+        simulated=is_simulated(markets),
+        **look,
+    )
 
 
 def depth(
@@ -113,7 +125,7 @@ def depth(
     the frame (Yes before No). For other parameters see `prices`.
     """
     label, books, name = _chosen(frame, token, markets)
-    return draw([[_depth_panel(label, books, bins)]], ax, name=name, **look)
+    return draw([[_depth_panel(label, books, bins)]], ax, name=name, simulated=is_simulated(markets), **look)
 
 
 def ladder(
@@ -144,7 +156,7 @@ def ladder(
             panel.y_range = low - 0.03 * (high - low), high + 0.03 * (high - low)
         if at is not None:
             name = f"{name}\n{label} at {at:%Y-%m-%d %H:%M:%S} UTC"
-    return draw([[panel]], ax, name=name, size=(7, 5), **look)
+    return draw([[panel]], ax, name=name, size=(7, 5), simulated=is_simulated(markets), **look)
 
 
 def _chosen(frame: Any, token: str | None, markets: Questions) -> tuple[str, Books | None, str]:
@@ -217,7 +229,7 @@ def _heat(books: Books, bins: int) -> tuple[Heat, Array]:
     return Heat(x, _PRICE_EDGES, shade, shares, limit), x[gaps.reshape(-1, 2).T]
 
 
-def _volume_panel(frame: Any, look: Look) -> Panel:
+def _volume_panel(frame: Any, *, simulated: bool) -> Panel:
     """The volume of each hour of one market, as steps. A cumulative volume is shown as its increase."""
     hour = BucketWidth.of("1h")
     panel, series = Panel(""), frames.series(in_memory(frame, ["metrics"]), ["volume"]).part(0, 1)
@@ -226,7 +238,7 @@ def _volume_panel(frame: Any, look: Look) -> Panel:
         volume, edges = series.values["volume"], buckets(series, hour)
         is_total = bool((np.diff(volume) >= 0).all())
         shown = np.diff(volume[edges[1:] - 1], prepend=volume[0]) if is_total else means(volume, None, edges)[0]
-        unit = "USD" if look.get("simulated") else "unit of the service"
+        unit = "USD" if simulated else "unit of the service"
         panel.title = f"{'volume traded in' if is_total else 'mean volume of'} each hour [{unit}]"
         start = hour.floor(series.ts[edges[:-1]]).view("M8[us]")
         end = start + np.timedelta64(3_240_000_000, "us")  # a tenth of an hour is left between two

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, not_installed
-from marketdata.points.arguments import choice, flag
+from marketdata.points.arguments import choice
 from marketdata.times import to_micros
 
 PALETTE = ("#2f6df6", "#f0883e", "#8957e5", "#2da44e", "#cf3f8f", "#9c7a2f")
@@ -201,7 +201,6 @@ class Look(TypedDict, total=False):
     """Arguments of every chart; see `prices`."""
 
     title: str | None
-    simulated: bool
     theme: Literal["light", "dark"]
     backend: Literal["matplotlib", "plotly"]
     moments: Mapping[str, Any] | None
@@ -216,8 +215,8 @@ def draw(
     heights: Sequence[float] | None = None,
     widths: Sequence[float] | None = None,
     is_page: bool = False,
-    title: str | None = None,
     simulated: bool = False,
+    title: str | None = None,
     theme: str = "light",
     backend: str = "matplotlib",
     moments: Mapping[str, Any] | None = None,
@@ -226,7 +225,6 @@ def draw(
 
     The title is ``title``, else the ``name`` of what is drawn and the range of its times.
     """
-    flag("simulated", simulated)
     look = THEMES[choice("theme", theme, THEMES)]
     choice("backend", backend, ("matplotlib", "plotly"))
     if find_spec(backend) is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from marketdata.adapters.dispatch import series_of
 from marketdata.plot.chart import ASK, BID, FAINT, Bars, Detail, Look, Panel, draw
-from marketdata.plot.tokens import Questions, market_name, questions_of
+from marketdata.plot.tokens import Questions, is_simulated, market_name, questions_of
 
 _STATES = {
     "final": BID,
@@ -53,4 +53,5 @@ def coverage(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
             ]
             panel.marks.append(Bars(x, np.stack((low, low + 0.7)), _STATES.get(state, FAINT), state, details))
     name = f"Coverage of {len(top):,} market{'s' if len(top) != 1 else ''}"
-    return draw([[panel]], ax, name=name, size=(10, min(1.6 + 0.2 * len(places), 40)), **look)
+    size = (10, min(1.6 + 0.2 * len(places), 40))
+    return draw([[panel]], ax, name=name, size=size, simulated=is_simulated(markets), **look)

@@ -8,11 +8,11 @@ import numpy as np
 
 from marketdata.adapters.dispatch import collected, in_memory, series_of
 from marketdata.plot.chart import ASK, FAINT, PALETTE, Array, Band, Bars, Detail, Line, Look, Panel, draw
-from marketdata.plot.tokens import broken_at_gaps
+from marketdata.plot.tokens import Questions, broken_at_gaps, is_simulated
 from marketdata.tidy import scores
 
 
-def account(frame: Any, **look: Unpack[Look]) -> Any:
+def account(frame: Any, *, markets: Questions = None, **look: Unpack[Look]) -> Any:
     """Draw the profit and the drawdown of an account through time, the ``total`` of `marketdata.account`.
 
     Returns the Axes of the profit over time [UTC] (``ax.figure.axes`` has both) or a plotly Figure. The solid line is
@@ -49,7 +49,9 @@ def account(frame: Any, **look: Unpack[Look]) -> Any:
             Line(x, sold, "if sold", PALETTE[1], dashed=True, legend="if sold"),
         ]
         below.marks += [Band(x, -fall, np.where(np.isnan(fall), np.nan, 0.0), ASK, 0.25), Line(x, -fall, "", ASK)]
-    return draw([[above], [below]], name="Account", size=(10, 5), heights=(3, 1), **look)
+    return draw(
+        [[above], [below]], name="Account", size=(10, 5), heights=(3, 1), simulated=is_simulated(markets), **look
+    )
 
 
 def calibration(
@@ -60,6 +62,7 @@ def calibration(
     bins: int = 10,
     of: Literal["market", "token"] = "market",
     interval: float | None = None,
+    markets: Questions = None,
     **look: Unpack[Look],
 ) -> Any:
     """Draw how often tokens priced at p won, and below how many forecasts were at each price.
@@ -69,6 +72,7 @@ def calibration(
     there is no histogram, and a larger dot means more forecasts. For ``outcomes bins of`` see `marketdata.calibration`.
     For other parameters see `prices`.
     """
+    simulated = is_simulated(markets)
     table = scores.calibration(collected(frame), outcomes, bins, of=of, interval=interval)
     start, end, points, forecast, outcome = (
         np.asarray(table[c], np.float64) for c in ("bin_start", "bin_end", "points", "forecast", "outcome")
@@ -77,7 +81,7 @@ def calibration(
     panel.x_range = panel.y_range = (-0.04, 1.04)
     panel.square = True
     if not len(points):
-        return draw([[panel]], ax, name="Calibration", size=(5.5, 5.5), **look)
+        return draw([[panel]], ax, name="Calibration", size=(5.5, 5.5), simulated=simulated, **look)
     diagonal, perfect = np.array([0.0, 1.0]), "perfectly calibrated"
     panel.marks.append(Line(diagonal, diagonal, perfect, FAINT, dashed=True, legend=perfect))
     if interval is not None:
@@ -90,13 +94,14 @@ def calibration(
     panel.marks.append(Line(forecast, outcome, "", PALETTE[0], details=details, dots=dots))
     name = f"Calibration of {points.sum():,.0f} forecasts"
     if ax is not None:
-        return draw([[panel]], ax, name=name, **look)
+        return draw([[panel]], ax, name=name, simulated=simulated, **look)
     panel.x_label = ""
     histogram = Panel("forecasts", "price [probability]", time=False, x_range=panel.x_range)
     histogram.y_range = (0.0, 1.05 * float(points.max()))
     edges, heights = np.stack((start, end)), np.stack((0 * points, points))
     histogram.marks.append(Bars(edges, heights, PALETTE[0], "", details, in_legend=False))
-    return draw([[panel], [histogram]], name=name, size=(5.5, 7.0), heights=(4, 1), **look)
+    size = (5.5, 7.0)
+    return draw([[panel], [histogram]], name=name, size=size, heights=(4, 1), simulated=simulated, **look)
 
 
 def study(table: Any, ax: Any = None, **look: Unpack[Look]) -> Any:

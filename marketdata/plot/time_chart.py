@@ -29,6 +29,7 @@ from marketdata.plot.tokens import (
     TokenSeries,
     broken_at_gaps,
     coloured,
+    is_simulated,
     last_value,
     market_name,
     questions_of,
@@ -68,15 +69,15 @@ def prices(
         Where to draw a frame of one market; by default a new figure.
     markets : frame of market records, or mapping of market id to text, optional
         The questions of the markets, by default shortened ids. Records also give the order of two outcomes; without
-        them Yes, Up or Over is first.
+        them Yes, Up or Over is first. Records of simulated markets mark the chart as simulated.
     both : bool
         Draw the second of two outcomes too. Its price is about 1 less the price of the first.
     log_odds : bool
         Space prices by log(p / (1 - p)), so that 1% and 2% are as far apart as 99% and 98%. Prices below 0.001 and
         above 0.999 are drawn at these.
     **look
-        Options of every chart. ``title`` is by default the market and the range of time. ``simulated=True`` marks the
-        chart as simulated. ``theme`` is "light" or "dark". ``backend`` is "matplotlib" or "plotly", which is
+        Options of every chart. ``title`` is by default the market and the range of time. ``theme`` is "light" or
+        "dark". ``backend`` is "matplotlib" or "plotly", which is
         interactive and needs the extra ``plotly``. Charts over time take ``moments``, a mapping of text to time.
 
     Examples
@@ -105,7 +106,7 @@ def prices(
         panels.append(panel)
     panels = panels or [Panel(f"{value} [probability]")]
     _share_scale(panels, log_odds=log_odds)
-    return _draw_markets(panels, ax, look)
+    return _draw_markets(panels, ax, markets, look)
 
 
 def candles(frame: Any, ax: Any = None, *, markets: Questions = None, both: bool = False, **look: Unpack[Look]) -> Any:
@@ -140,7 +141,7 @@ def candles(frame: Any, ax: Any = None, *, markets: Questions = None, both: bool
         margin = 0.05 * (high - low) or 0.01
         for panel in panels:
             panel.y_range = (low - margin, high + margin)
-    return _draw_markets(panels, ax, look)
+    return _draw_markets(panels, ax, markets, look)
 
 
 def metrics(
@@ -157,14 +158,14 @@ def metrics(
         raise ConfigError(f"column={column!r} is not in the frame; it has {', '.join(allowed)}.")
     questions, _ = questions_of(markets)
     shown = list(token_series(table, [column], questions))
-    simulated = {"volume": "USD traded so far", "liquidity": "USD"}.get(column, "simulated")
-    unit = simulated if look.get("simulated") else "unit of the service"
+    units = {"volume": "USD traded so far", "liquidity": "USD"} if is_simulated(markets) else {}
+    unit = units.get(column, "unit of the service")
     panel = Panel("spread of the market [probability]" if column == "spread" else f"{column} [{unit}]")
     for market, colour, legend in coloured(shown, column, "markets"):
         ts, value = market.broken(column)
         panel.marks.append(Line(ts, value, market.label, colour, legend=legend if len(shown) > 1 else None))
     name = market_name(questions, shown[0].market_id, 200) if len(shown) == 1 else f"{len(shown)} markets"
-    return draw([[panel]], ax, name=name if shown else "", **look)
+    return draw([[panel]], ax, name=name if shown else "", simulated=is_simulated(markets), **look)
 
 
 def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: Unpack[Look]) -> Any:
@@ -200,7 +201,7 @@ def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
     panel = Panel("probability", y_range=(0.0, 1.0), legend_outside=True, legend_reversed=True)
     panel.marks.extend(_stack(stacked, questions if count > 1 else None))
     name = market_name(questions, stacked[0].market_id, 200) if count == 1 else f"{len(stacked)} markets of an event"
-    return draw([[panel]], ax, name=name, **look)
+    return draw([[panel]], ax, name=name, simulated=is_simulated(markets), **look)
 
 
 def _by_market(tokens: Iterable[TokenSeries], first_tokens: Mapping[str, str]) -> list[tuple[str, list[TokenSeries]]]:
@@ -217,18 +218,19 @@ def _by_market(tokens: Iterable[TokenSeries], first_tokens: Mapping[str, str]) -
     return sorted(by_market.items(), key=lambda item: (min(token.ts[0] for token in item[1]), item[0]))
 
 
-def _draw_markets(panels: list[Panel], ax: Any, look: Look) -> Any:
+def _draw_markets(panels: list[Panel], ax: Any, markets: Questions, look: Look) -> Any:
     """Draw panels in rows of two. A single panel passes its title to the chart."""
     if len(panels) == 1:
         name, panels[0].title = panels[0].title, ""
-        return draw([[*panels]], ax, name=name, **look)
+        return draw([[*panels]], ax, name=name, simulated=is_simulated(markets), **look)
     for panel in panels[:-2]:
         panel.x_label = ""
     for panel in panels[1::2]:
         panel.y_label = "" if panel.y_label == panels[0].y_label else panel.y_label
     places: list[Panel | None] = [*panels, None]
     rows = [places[at : at + 2] for at in range(0, len(panels), 2)]
-    return draw(rows, ax, name=f"{len({panel.title for panel in panels})} markets", **look)
+    name = f"{len({panel.title for panel in panels})} markets"
+    return draw(rows, ax, name=name, simulated=is_simulated(markets), **look)
 
 
 def _candle_marks(token: TokenSeries) -> list[Mark]:

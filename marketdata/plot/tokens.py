@@ -11,6 +11,7 @@ import numpy as np
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame
+from marketdata.adapters.normalization import is_missing
 from marketdata.display import without_middle
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import FAINT, PALETTE, Array
@@ -86,6 +87,14 @@ def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
     tokens = zip(ids, source.raw("token_ids") if "token_ids" in names else (), strict=False)
     first = {m: str(token_ids[0]) for m, token_ids in tokens if m and token_ids is not None and len(token_ids)}
     return {m: t for m, t in zip(ids, source.texts(text), strict=True) if m and t}, first
+
+
+def is_simulated(markets: Questions) -> bool:
+    """Whether a frame of market records has a market of a simulation."""
+    if markets is None or isinstance(markets, Mapping):
+        return False
+    source = in_memory(markets)
+    return "simulated" in source.names and any(not is_missing(one) and bool(one) for one in source.raw("simulated"))
 
 
 def market_name(questions: Mapping[str, str], market_id: str | None, most: int) -> str:

@@ -424,7 +424,8 @@ def test_metrics_have_the_unit_that_the_pages_name(ax) -> None:
         "liquidity [unit of the service]",
         "spread of the market [probability]",
     }
-    assert plot.metrics(frame, simulated=True).get_ylabel() == "volume [USD traded so far]"
+    simulated = testing.markets().assign(simulated=True)
+    assert plot.metrics(frame, markets=simulated).get_ylabel() == "volume [USD traded so far]"
     with pytest.raises(md.errors.ConfigError, match=r"weight.*volume"):
         plot.metrics(frame, ax, column="weight")
 
@@ -440,13 +441,13 @@ def test_metrics_of_several_markets_are_a_line_each() -> None:
 
 def test_a_frame_of_the_wrong_kind_is_refused(ax) -> None:
     """Metrics are no books, and the error says what is missing, or which frames are taken."""
-    with pytest.raises(md.errors.NotTidyError, match="side"):
+    with pytest.raises(md.errors.NotTidyError, match="frame of metrics; depth takes books"):
         plot.depth(testing.metrics(), ax)
     with pytest.raises(md.errors.NotTidyError, match="takes metrics"):
         plot.metrics(testing.books(), ax)
     with pytest.raises(md.errors.NotTidyError, match=r"give md.bbo\(books\)"):
         plot.prices(testing.books(), ax)
-    with pytest.raises(md.errors.NotTidyError, match="volume"):
+    with pytest.raises(md.errors.NotTidyError, match="frame of prices; metrics takes metrics"):
         plot.metrics(testing.prices(), ax)
 
 
@@ -465,7 +466,7 @@ def test_an_empty_frame_says_that_there_is_no_data(backend: str) -> None:
 def test_a_book_is_one_page_marked_as_simulated(books, archive, backend: str) -> None:
     """The page has the book through time and at a moment, and the volume, and says that it is simulated."""
     metrics = archive.metrics(pair(archive), resolution="10m")
-    figure = plot.book(books, metrics_frame=metrics, simulated=True, backend=backend)
+    figure = plot.book(books, metrics_frame=metrics, markets=archive.markets(), backend=backend)
     if backend == "plotly":
         assert len(list(figure.select_yaxes())) == 3
         assert "simulated data" in figure.layout.title.text

@@ -61,7 +61,7 @@ def demo(
     market = markets.filter(pl.col("token_ids").list.len() == 2).row(0, named=True)
     books, metrics = (fine[view].filter(pl.col("market_id") == market["market_id"]) for view in ("books", "metrics"))
     middle = books["ts"].unique().sort()[books["ts"].n_unique() // 2]
-    plot.book(books, middle, metrics_frame=metrics, title=market["question"], simulated=True).savefig(out, dpi=110)
+    plot.book(books, middle, metrics_frame=metrics, title=market["question"], markets=markets).savefig(out, dpi=110)
     line = f'books.md.plot.book("{middle:%Y-%m-%dT%H:%MZ}", metrics_frame=metrics)'
     print(f"\nChart: {out.resolve()}, drawn by\n  {line}\nDone in {time.perf_counter() - began:.1f} s.")
 
