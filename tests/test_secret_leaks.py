@@ -219,6 +219,22 @@ def test_an_interrupt_shows_no_key(evidence: Evidence) -> None:
         evidence.add("stop", caught.value, caught.value.partial, caught.value.resume)  # type: ignore[attr-defined]
 
 
+@pytest.mark.fault("K2")
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_an_interrupt_while_a_connection_is_opened_shows_no_key(
+    evidence: Evidence, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """Whatever the handler of a signal raises, the frames of the libraries below are gone."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        md.Client(f"{scheme}://127.0.0.1:1", KEY).health()
+    evidence.add("stop", caught.value)
+
+
 @pytest.mark.fault("K4")
 def test_a_malformed_key_is_refused_unshown(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that no header can carry is refused without being shown, wherever it comes from."""

@@ -336,7 +336,7 @@ class Pull:
     def _is_traded(self, market: str) -> bool:
         """Whether the market has a volume, or points of any view: such a market is not believed to be empty."""
         volume = (self.store.catalog["markets"].find(market) or {}).get("volume")
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):  # a number of 400 digits tells nothing
             if float(volume or 0) > 0:
                 return True
         return any(record.rows for stored in self.store.coverage.values() for record in stored.records(market))

@@ -38,6 +38,52 @@ _TEMPORARY_ERRORS = (errors.NetworkError, errors.ContractError, errors.ServerErr
 _RESUME_HINT = "The rows that arrived are in .partial; client.resume(error.resume) fetches the rest."
 
 
+class _Batch:
+    """The points that arrived and are in no frame yet."""
+
+    def __init__(self, view: View, levels: int | None, target: BucketWidth | None) -> None:
+        self.view = view
+        self.parts: list[Data] = []
+        self.has_come = False  # whether points were taken before
+        self._levels, self._target = levels, target
+        self._names: dict[str, str] = {}  # by which each market was requested
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the points are enough for a frame."""
+        return sum(map(len, self.parts)) * VIEWS[self.view].point_bytes >= _ITERATED_FRAME_BYTES
+
+    def add(self, fetched: Fetched) -> None:
+        """Add the points of a window, unless the same market was requested under another of its names."""
+        window, columns = fetched.window, fetched.columns
+        if window.kind == "market" and self._names.setdefault(fetched.market_id, window.id) != window.id:
+            return
+        if self._levels is not None and isinstance(columns, Books):
+            columns = columns.cut(self._levels)
+        self.parts.extend([columns] if len(columns) else [])
+
+    def take(self, until: int | None = None, *, is_partial: bool = False) -> Data:
+        """The points at the target, as they are if ``is_partial``; a bucket that ends after ``until`` stays."""
+        columns = joined(self.parts) if self.parts else empty(self.view)
+        self.parts.clear()
+        if is_partial or self._target is None:
+            self.has_come = True
+            return columns
+        if until is not None:
+            is_later = columns.ts >= self._target.floor(until)
+            self.parts.extend([columns.take(np.flatnonzero(is_later))] if is_later.any() else [])
+            columns = columns.take(np.flatnonzero(~is_later))
+        self.has_come = True
+        return resample_columns(columns, self._target)
+
+
+def _explain(error: MarketDataError, *, has_rows: bool) -> None:
+    """Say how the rest is fetched, if rows arrived and the error may pass."""
+    may_pass = isinstance(error, _TEMPORARY_ERRORS) and not isinstance(error, errors.RedirectError)
+    if has_rows and may_pass and not error.hint:
+        error.hint, error.args = _RESUME_HINT, (f"{error} {_RESUME_HINT}",)
+
+
 class History:
     """Fetches windows and yields what they contain; the options are those of `Client`."""
 
@@ -73,63 +119,48 @@ class History:
         """
         if levels is not None:
             whole("levels", levels)
-        view, current, has_come, reached = windows[0].view, 0, False, 0
-        batches: list[Data] = []
-        named: dict[str, str] = {}
-
-        def add(fetched: Fetched) -> None:
-            """Add the points of a window, unless the same market was requested under another of its names."""
-            window, columns = fetched.window, fetched.columns
-            if window.kind == "market" and named.setdefault(fetched.market_id, window.id) != window.id:
-                return
-            if levels is not None and isinstance(columns, Books):
-                columns = columns.cut(levels)
-            batches.extend([columns] if len(columns) else [])
-
-        def collected(target: BucketWidth | None = target, until: int | None = None) -> Any:
-            """The frame of the points added since the last one, without a bucket that ends after ``until``."""
-            every = joined(batches) if batches else empty(view)
-            batches.clear()
-            if target is not None and until is not None:
-                is_later = every.ts >= target.floor(until)
-                batches.extend([every.take(np.flatnonzero(is_later))] if is_later.any() else [])
-                every = every.take(np.flatnonzero(~is_later))
-            every = every if target is None else resample_columns(every, target)
-            width = windows[0].resolution if target is None else target
-            return carry(to_frame(every, frame, width=width), fetch.report)
-
         fetch = self.fetch(windows, in_order=not is_whole, buffer=None if is_whole else 64)
+        batch = _Batch(windows[0].view, levels, target)
+
+        def framed(columns: Data) -> Any:
+            return carry(to_frame(columns, frame), fetch.report)
+
+        try:
+            for columns in self._batches(fetch, windows, batch, is_whole=is_whole):
+                yield framed(columns)
+        except MarketDataError as error:
+            _explain(error, has_rows=batch.has_come or bool(batch.parts))
+            error.partial = framed(batch.take(is_partial=True))
+            if isinstance(error, NotFoundError):
+                self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
+            raise
+        except KeyboardInterrupt as stop:
+            received, resume = fetch.stop()
+            for fetched in received:
+                batch.add(fetched)
+            stop.partial, stop.resume = framed(batch.take(is_partial=True)), resume  # type: ignore[attr-defined]
+            raise
+        finally:
+            fetch.close()
+        self._warn(fetch, is_resumed=is_resumed)
+
+    def _batches(self, fetch: Scheduler, windows: Sequence[Window], batch: _Batch, *, is_whole: bool) -> Iterator[Data]:
+        """The points of a fetch: all at once, or a batch where a window ends or its size is reached."""
         look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
-        total = sum(w.buckets for w in windows)
-        with progress_bar(self.progress, total=total, desc=view, **look) as bar:
-            try:
-                for fetched in fetch:
-                    is_full = not is_whole and sum(map(len, batches)) * VIEWS[view].point_bytes >= _ITERATED_FRAME_BYTES
-                    if batches and not is_whole and (fetched.request != current or is_full):
-                        has_come = True
-                        yield collected(until=reached if fetched.request == current else None)
-                    current, reached = fetched.request, fetched.window.rng.end
-                    add(fetched)
-                    bar.update(fetched.window.buckets)
-                if batches or is_whole:
-                    yield collected()
-            except MarketDataError as error:
-                has_come = has_come or bool(batches)
-                error.partial = collected(None)
-                may_pass = isinstance(error, _TEMPORARY_ERRORS) and not isinstance(error, errors.RedirectError)
-                if has_come and may_pass and not error.hint:
-                    error.hint, error.args = _RESUME_HINT, (f"{error} {_RESUME_HINT}",)
-                if isinstance(error, NotFoundError):
-                    self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
-                raise
-            except KeyboardInterrupt as stop:
-                received, resume = fetch.stop()
-                for fetched in received:
-                    add(fetched)
-                stop.partial, stop.resume = collected(None), resume  # type: ignore[attr-defined]
-                raise
-            finally:
-                fetch.close()
+        total, request, reached = sum(w.buckets for w in windows), 0, 0
+        with progress_bar(self.progress, total=total, desc=batch.view, **look) as bar:
+            for fetched in fetch:
+                is_next = fetched.request != request
+                if batch.parts and not is_whole and (is_next or batch.is_full):
+                    yield batch.take(until=None if is_next else reached)
+                request, reached = fetched.request, fetched.window.rng.end
+                batch.add(fetched)
+                bar.update(fetched.window.buckets)
+            if batch.parts or is_whole:
+                yield batch.take()
+
+    def _warn(self, fetch: Scheduler, *, is_resumed: bool) -> None:
+        """Warn about odd answers, and about ranges without points outside of their market."""
         if fetch.report.warnings:
             counts = ", ".join(f"{name} {n}" for name, n in sorted(fetch.report.warnings.items()))
             warn(f"The service's answers were kept as they came, but look odd: {counts}.", ServiceOddityWarning)

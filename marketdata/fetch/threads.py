@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import threading
+import time
+import weakref
 from collections.abc import Callable, Sequence
 
 from marketdata.fetch.http.rate_limit import Pacer
 from marketdata.fetch.source import Source
 
 THREAD = "marketdata-fetch"
+_RUNNING: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_LAST_WAIT = 1.0  # for threads at exit [s]
 
 
 def worker_count(pacer: Pacer, latency: float | None) -> int:
@@ -23,8 +28,17 @@ def worker_count(pacer: Pacer, latency: float | None) -> int:
 def start_thread(work: Callable[[], object]) -> threading.Thread:
     """A thread that sends requests, and does not keep a program from ending."""
     thread = threading.Thread(target=work, name=THREAD, daemon=True)
+    _RUNNING.add(thread)
     thread.start()
     return thread
+
+
+@atexit.register
+def _let_threads_end() -> None:
+    """Wait a moment for threads at exit: one that is within numpy when the interpreter ends would abort the process."""
+    until = time.monotonic() + _LAST_WAIT
+    for thread in list(_RUNNING):
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 def run_all(source: Source, calls: Sequence[Callable[[], object]]) -> None:

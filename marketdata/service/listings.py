@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -120,12 +121,19 @@ def with_outcome(record: Record) -> Record:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    tags, liquidity = record.get("tags"), record.get("liquidity")
+    tags = record.get("tags")
     return {
         **{name: None if record.get(name) is None else str(record[name]) for name in _TEXTS},
         **{column: first_time(record, name) for name, column in _DATES.items()},
         "searched": searched_text(record),
         "mark": hashlib.sha256(str(record.get("id")).encode()).hexdigest()[:24],
         "tags": [str(tag) for tag in tags] if isinstance(tags, list | tuple) else [],
-        "liquidity": liquidity if isinstance(liquidity, int | float) else None,
+        "liquidity": _number(record.get("liquidity")),
     }
+
+
+def _number(value: object) -> float | None:
+    """A number as a float; None for anything else, and for one of 400 digits."""
+    with suppress(OverflowError):
+        return float(value) if isinstance(value, int | float) else None
+    return None

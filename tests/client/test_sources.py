@@ -45,7 +45,7 @@ class Venue:
     def server_time(self) -> float:
         return START / SECOND + SYSTEM.time() - self.begin
 
-    def pages(self, window: Any, *_: object) -> Iterator[Page]:
+    def pages(self, window: Any, **_: object) -> Iterator[Page]:
         ts = np.arange(window.first_bucket, window.rng.end, window.resolution.micros)
         bounds = np.array([0, len(ts), 2 * len(ts)])
         columns = Series((), bounds, np.tile(ts, 2), {"price": np.full(2 * len(ts), 0.5)}).with_tokens(TOKENS, bounds)
@@ -175,6 +175,19 @@ def test_a_winner_is_found_in_every_form(named: dict[str, Any]) -> None:
 @pytest.mark.parametrize("named", [{}, {"winner": None}, {"winner": "Maybe"}, {"winner": "No", "is_resolved": False}])
 def test_no_winner_is_invented(named: dict[str, Any]) -> None:
     assert with_winner({**RECORD, **named}) == {**RECORD, **named}
+
+
+def test_a_number_of_400_digits_stops_nothing(tmp_path: Any, venue: Venue, monkeypatch: pytest.MonkeyPatch) -> None:
+    huge = {**RECORD, "volume": 10**400, "liquidity": 10**400, "other": [10**400]}
+    monkeypatch.setattr(Venue, "record", lambda *_: dict(huge))
+    monkeypatch.setattr(Venue, "records", lambda *_: [dict(huge)])
+    client, archive = md.Client("venue", frame="polars"), md.Archive(tmp_path, frame="polars")
+    assert client.markets()["volume"].to_list() == [str(10**400)]
+    archive.pull(client, "slug", views="prices", start="2026-01-01", end="2026-01-02")
+    with md.serve(archive) as served:
+        again = md.Client(served.base_url, served.api_key, frame="polars")
+        assert again.markets()["volume"].to_list() == [str(10**400)]
+        assert again.market("slug").volume == 10**400
 
 
 def test_two_winners_are_none() -> None:
