@@ -116,6 +116,7 @@ $(VENV)/vendors.stamp: pyproject.toml $(VENV)/venv.stamp
 	$(BIN)/python -m venv $(VENV)/vendors
 	$(VENV)/vendors/bin/python -m pip install -q --no-compile --upgrade "pip>=25.1"
 	$(VENV)/vendors/bin/python -m pip install -q --no-compile -e ".[service]" --group vendors
+	command -v npm > /dev/null && npm install --silent --prefix $(VENV)/vendors @polyorderbooks/mcp-server@0.2.3 || echo "without npm the MCP server of a vendor is not tried"
 	@touch $@
 
 $(VENV)/peer.stamp: pyproject.toml $(VENV)/venv.stamp

@@ -31,10 +31,6 @@ _KEYS: dict[PartitionBy, Sequence[str]] = {
 }
 
 
-class Overlap(Exception):  # noqa: N818 no error
-    """Reduced rows do not show whether a row is in several parts."""
-
-
 def run(
     frame: F,
     function: Callable[[Frame], Native],
@@ -43,7 +39,7 @@ def run(
     partition_by: PartitionBy = "token",
     keep_extra: bool = False,
     reduce: Callable[[Frame], Native] | None = None,
-    finish: Callable[[Frame], Native] | None = None,
+    finish: Callable[[Frame], Native | None] | None = None,
     on_times: Callable[[Ints], object] | None = None,
     width: RowWidth | None = None,
 ) -> F:
@@ -54,9 +50,10 @@ def run(
     once. Without ``keep_extra`` a lazy frame is cut to the columns of its kind before it is read.
 
     ``reduce`` shortens any part of the rows without changing the result. So a lazy frame larger than memory streams
-    through it, and ``finish`` is called for the reduced rows instead of the function. If it raises `Overlap`, the
-    function gets all rows. ``on_times`` sees the times of a frame in memory first, for warnings that all rows decide.
-    A ``width`` is checked on all times of a frame of any kind. The result carries the width that the frame carries.
+    through it, and ``finish`` is called for the reduced rows instead of the function. If it returns None, because
+    they do not show whether a row is in several parts, the function gets all rows. ``on_times`` sees the times of a
+    frame in memory first, for warnings that all rows decide. A ``width`` is checked on all times of a frame of any
+    kind. The result carries the width that the frame carries.
     """
     kinds = tuple(kinds)
     if is_in_memory(frame):
@@ -66,37 +63,45 @@ def run(
                 check(*opened.read("ts"))
         return _with_width_of(frame, function(opened))  # type: ignore[no-any-return]
     refuse_narwhals(frame)
-    again: Callable[..., Native] = partial(run, function=function, kinds=kinds)
-    names = names_of(frame)
-    if width is not None and not is_lazy(frame):
-        kind_of(names, kinds)
+    names, step = names_of(frame), partial(run, function=function, kinds=kinds)
+    kind = kind_of(names, kinds)
+    columns = names if keep_extra or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
+    if isinstance(frame, pl.LazyFrame):
+        query = frame.select(columns)
+        if width is not None:  # all rows at once, as all times decide
+            out = in_query(query, partial(step, width=width))
+        elif kind == "nested" and partition_by in ("row", "snapshot"):
+            parts = in_query(query, step, streamable=True)
+            out = parts if partition_by == "row" else in_query(parts, _put_in_order)
+        elif reduce is not None:
+            out = _streamed(query, step, partial(run, function=reduce, kinds=kinds), kinds, finish or function)
+        else:
+            out = in_query(query, step)
+        return _with_width_of(frame, out)  # type: ignore[no-any-return]
+    if width is not None:
         width.check(in_memory(distinct_rows(frame, ["ts"])).read("ts")[0])
     keys, all_rows = _KEYS.get(partition_by, ()), partition_by == "all"
     if is_dask(frame):
-        if partition_by == "snapshot" and kind_of(names, kinds) == "nested":
-            frame, again, keys = partitions.apply(frame, again, ()), _put_in_order, ()
-        return partitions.apply(frame, again, keys, all_rows=all_rows)  # type: ignore[no-any-return]
-    kind = kind_of(names, kinds)
-    columns = names if keep_extra or kind not in COLUMNS else [c for c in names if c in COLUMNS[kind]]
-    if not isinstance(frame, pl.LazyFrame):
-        return engines.apply(engines.selected(frame, columns), again, keys, all_rows=all_rows)  # type: ignore[no-any-return]
-    query = frame.select(columns)
-    if width is not None:  # all rows at once, as all times decide
-        return _with_width_of(frame, in_query(query, partial(again, width=width)))  # type: ignore[no-any-return]
-    if kind == "nested" and partition_by in ("row", "snapshot"):
-        parts = in_query(query, again, streamable=True)
-        return _with_width_of(frame, parts if partition_by == "row" else in_query(parts, _put_in_order))  # type: ignore[no-any-return]
-    if reduce is None:
-        return _with_width_of(frame, in_query(query, again))  # type: ignore[no-any-return]
+        if partition_by == "snapshot" and kind == "nested":
+            return partitions.apply(partitions.apply(frame, step, ()), _put_in_order, ())  # type: ignore[no-any-return]
+        return partitions.apply(frame, step, keys, all_rows=all_rows)  # type: ignore[no-any-return]
+    return engines.apply(engines.selected(frame, columns), step, keys, all_rows=all_rows)  # type: ignore[no-any-return]
+
+
+def _streamed(
+    query: pl.LazyFrame,
+    whole: Callable[[pl.DataFrame], pl.DataFrame],
+    reduce: Callable[[pl.DataFrame], pl.DataFrame],
+    kinds: Sequence[Kind],
+    finish: Callable[[Frame], Native | None],
+) -> pl.LazyFrame:
+    """A query whose parts are reduced as they stream and then finished; what cannot be finished is called whole."""
 
     def finished(parts: pl.DataFrame) -> pl.DataFrame:
-        try:
-            return run(parts, finish or function, kinds)
-        except Overlap:
-            return again(query.collect())  # type: ignore[no-any-return]
+        result = finish(in_memory(parts, kinds))
+        return whole(query.collect()) if result is None else result
 
-    parts = in_query(query, partial(run, function=reduce, kinds=kinds), streamable=True)
-    return _with_width_of(frame, in_query(parts, finished))  # type: ignore[no-any-return]
+    return in_query(in_query(query, reduce, streamable=True), finished)
 
 
 def _with_width_of(frame: Native, result: Native) -> Native:

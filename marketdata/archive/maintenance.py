@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from marketdata.archive.arrow import from_tables
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, subtract
 from marketdata.archive.ingest import seen_markets
 from marketdata.archive.records import derive
@@ -23,7 +24,6 @@ from marketdata.points.columns import Ints, Series
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, Range
-from marketdata.wire.arrow import from_tables
 
 _FILE_BYTES = 8_000_000
 _NONE = np.empty(0, np.int64)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hint
 import numpy as np
 import pyarrow as pa
 
+from marketdata.archive.arrow import from_tables, tokens_of
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import STATES, CoverageRecord, CoverageState, covered, gaps, union, within
 from marketdata.archive.records import active_times
@@ -27,7 +28,6 @@ from marketdata.points.views import INTERFACE_VIEWS, VIEWS, View, empty, quotes_
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
-from marketdata.wire.arrow import from_tables, tokens_of
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,6 +11,7 @@ import pyarrow as pa
 from marketdata.adapters.engines import plain_types
 from marketdata.adapters.partitions import home
 from marketdata.adapters.polars import signed, write_file
+from marketdata.archive.arrow import to_table
 from marketdata.archive.coverage.policy import MINUTE, whole_buckets
 from marketdata.archive.query import ALL_TIME, Labels, Query, pruned
 from marketdata.archive.storage.files import hull
@@ -22,7 +23,6 @@ from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, SNAPSHOT_FIE
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
-from marketdata.wire.arrow import to_table
 
 if TYPE_CHECKING:
     import pandas as pd

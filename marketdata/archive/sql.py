@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from marketdata.archive.arrow import TS
 from marketdata.archive.query import Query
 from marketdata.archive.scan import schema_of, to_arrow
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS
 from marketdata.points.views import VIEWS
 from marketdata.times import DAY
-from marketdata.wire.arrow import TS
 
 TABLES = ("books", "snapshots", "prices", "metrics", "quotes", "markets", "events", "series", "coverage")
 

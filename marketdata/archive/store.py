@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from marketdata.archive.arrow import SCHEMAS, from_tables, to_table, tokens_of
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import (
     CoverageRecord,
@@ -33,7 +34,6 @@ from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
-from marketdata.wire.arrow import SCHEMAS, from_tables, to_table, tokens_of
 
 # In the schema of the tables, so that it is fixed by the commit that creates them.
 _BASE = b"marketdata.base"

@@ -27,7 +27,7 @@ from marketdata.service.parameters import (
 )
 from marketdata.service.responses import json_response, printable, refusals
 from marketdata.times import to_text
-from marketdata.wire import models
+from marketdata.wire import encode, models
 
 
 class _Segment(StringConvertor):
@@ -146,7 +146,7 @@ def _history_page(
     plan.check(view, width, rng.start, state.clock(), state.derivable)
     if token_id is None:
         record = _market(market, context)
-        tokens = responses.labels_of(record) if VIEWS[view].has_tokens else None
+        tokens = encode.labels_of(record) if VIEWS[view].has_tokens else None
         body: dict[str, Any] = {"market_id": str(record["id"])}
     else:
         owner = state.archive.find_token(token_id)
@@ -166,9 +166,9 @@ def _history_page(
     next_cursor = None if page.position is None else state.cursors.issue(facts, page.position)
     body["resolution"] = width
     if tokens is None:
-        body["data"] = [point for columns in page.parts for point in responses.points_of(columns)]
+        body["data"] = [point for columns in page.parts for point in encode.points_of(columns)]
     else:
-        body["tokens"], body["data"] = responses.points_by_label(page, tokens)
+        body["tokens"], body["data"] = encode.points_by_label(page.parts, tokens)
     body["metadata"] = {"count": page.count, "limit": query.limit, "next_cursor": next_cursor}
     return json_response(body)
 

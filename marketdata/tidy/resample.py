@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, Overlap, in_memory, is_in_memory, is_lazy, kind_name, read, run
+from marketdata.adapters.dispatch import F, in_memory, is_in_memory, is_lazy, kind_name, read, run
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.adapters.widths import optional_width, with_width
 from marketdata.errors import ConfigError, LeftOutWarning, NotTidyError, UnweightedMeanWarning, warn
@@ -152,14 +152,14 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
     return frames.to_frame(frame, means, {**means.values, _LAST_TS_COLUMN: frames.times(series.ts[edges[1:] - 1])})
 
 
-def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native:
-    """The function for the rows of `_reduced`, whose means weigh as much as their counts say."""
+def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native | None:
+    """The function for the rows of `_reduced`, whose means weigh by their counts; None if a row may be in two."""
     if frame.kind in _AVERAGED_KINDS:
         rows, last = frames.rows(frame), frame.times(_LAST_TS_COLUMN)
         overlaps = rows.ts[1:] <= last[:-1]
         overlaps[rows.bounds[1:-1] - 1] = False
         if overlaps.any():
-            raise Overlap
+            return None
         frame = frame.without(_LAST_TS_COLUMN)
     return function(frame)
 
@@ -232,7 +232,7 @@ def _check_fill(frame: object, fill: Fill) -> None:
 def _filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     """Resampled rows, and marked ones for the buckets between the first and the last row that have none."""
     if frame.kind == "books":  # a nested book is one row, and a null list explodes to a sentinel row
-        snapshots = in_memory(nested(frame), ["nested"])
+        snapshots = in_memory(nested(frame, "a book that is filled in repeats one"), ["nested"])
         return exploded(in_memory(_filled(snapshots, width, fill), ["nested"]))
     columns = frames.series(frame)
     ts = columns.ts

@@ -86,8 +86,8 @@ def nest(frame: F) -> F:
     return run(frame, nested, ["nested", "books"], keep_extra=True)
 
 
-def nested(frame: Frame) -> Native:
-    """`nest` for an opened frame."""
+def nested(frame: Frame, why: str = "a nested row has one") -> Native:
+    """`nest` for an opened frame; ``why`` a further column may have only one value for each snapshot."""
     books, names = frames.books(frame), frame.names
     if frame.kind == "books":
         names = _replaced(names, BOOKS[4:], LISTS)
@@ -96,8 +96,8 @@ def nested(frame: Frame) -> Native:
             differs[books.bids.begins] = False
             if differs.any():
                 raise NotTidyError(
-                    f"{name} differs within a snapshot, first {frame.shown(int(np.argmax(differs)))}, and a nested row "
-                    "has one value of it; drop the column."
+                    f"{name} differs within a snapshot, first {frame.shown(int(np.argmax(differs)))}, and {why} value "
+                    "of it; drop the column."
                 )
         frame = frame.take(books.bids.begins)
     return frames.to_frame(frame, books, frames.lists(books), names)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +127,44 @@ def test_the_client_of_vendor_b_reads_every_endpoint(service: Service, archive: 
         assert client.get_usage()["plan"] == "local"
         with pytest.raises(polyorderbooks.NotFoundError, match="Market not found: none"):
             client.get_market("none")
+
+
+def test_the_mcp_server_of_vendor_b_reads_our_service(service: Service) -> None:
+    """Its tools find records, one market, books, prices, metrics and the plan; a wrong slug is its own error."""
+    script = Path(sys.prefix, "node_modules/@polyorderbooks/mcp-server/dist/index.js")
+    if not script.exists():
+        pytest.skip("the MCP server of the vendor is not installed: make vendors, with npm")
+    history = {"id_or_slug": SLUG, **HOUR}
+    calls: list[tuple[str, dict[str, Any], str]] = [
+        ("search_markets", {"search": "BTC", "include_closed": True, "end_date_min": "2026-01-05T00:00:00Z"}, SLUG),
+        ("search_series", {"search": "coins"}, "Coins"),
+        ("search_events", {"search": "btc"}, "Bitcoin"),
+        ("get_market", {"id_or_slug": SLUG}, '"winner": "Up"'),
+        ("get_order_book_history", history, '"bids"'),
+        ("get_price_history", history, '"p": 0.4'),
+        ("get_market_metrics", history, '"liquidity": 10'),
+        ("get_usage", {}, '"plan": "local"'),
+        ("get_market", {"id_or_slug": "none"}, "Not found"),
+    ]
+    who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    asked = [{"id": 0, "method": "initialize", "params": who}, {"method": "notifications/initialized"}]
+    for number, (name, arguments, _) in enumerate(calls, 1):
+        asked.append({"id": number, "method": "tools/call", "params": {"name": name, "arguments": arguments}})
+    environment = {**os.environ, "POLYORDERBOOKS_API_KEY": str(service.api_key)}
+    environment["POLYORDERBOOKS_BASE_URL"] = service.base_url
+    command, pipe = ["node", str(script)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in asked))
+        process.stdin.flush()
+        answers = {answer["id"]: answer for answer in (json.loads(process.stdout.readline()) for _ in range(10))}
+        process.stdin.close()
+        process.terminate()
+    for number, (name, _, said) in enumerate(calls, 1):
+        result = answers[number]["result"]
+        assert said in result["content"][0]["text"], name
+        assert bool(result.get("isError")) == (said == "Not found"), name
 
 
 def test_the_backtester_of_vendor_b_trades_our_history(service: Service) -> None:

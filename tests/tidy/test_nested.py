@@ -64,8 +64,11 @@ def test_lists_that_differ_in_length_are_refused() -> None:
 def test_a_column_that_differs_within_a_snapshot_is_not_nested() -> None:
     """Such a column is refused by name. One that does not differ is kept."""
     books = md.testing.books("polars", buckets=1)
+    numbered = books.with_columns(orders=pl.col("level") + 1)
     with pytest.raises(md.errors.NotTidyError, match="orders differs within a snapshot"):
-        md.nest(books.with_columns(orders=pl.col("level") + 1))
+        md.nest(numbered)
+    with pytest.raises(md.errors.NotTidyError, match="a book that is filled in repeats one value of it; drop"):
+        md.resample(numbered, "1h", fill="null")
     kept = md.nest(books.with_columns(source=pl.lit("feed")))
     assert kept["source"].to_list() == ["feed", "feed"]
     assert md.explode(kept)["source"].to_list() == ["feed"] * books.height
