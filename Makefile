@@ -60,6 +60,7 @@ soak: $(VENV)/test.stamp ## long runs (QUICK=1: only to see that they start)
 docs: $(VENV)/docs.stamp ## run the pages and the notebooks; the documentation site in docs/_build/html, without a warning
 	$(BIN)/python -m pytest -q -p no:cacheprovider -n 2 -m docs tests/test_docs.py tests/service/test_start_page.py tests/tidy/test_study_notebook.py
 	$(BIN)/python -m sphinx -q -W -n --keep-going -j auto -b html docs docs/_build/html
+	$(BIN)/python docs/search.py docs/_build/html/searchindex.js
 
 engines: $(VENV)/engines.stamp ## Dask, Spark and an S3 server, so that make test does not skip their tests
 
