@@ -34,7 +34,8 @@
       LeftOutWarning            columns that cannot be averaged were left out
       ServiceOddityWarning      the data looks odd
       EmptyRangeWarning         the range lies before or after the life of the market
-      NoBookWarning             no order met a book
+      NoBookWarning             no order met a book, or many signals did not
+      UnsoldWarning             exits did not sell all their shares
       PartialCoverageWarning    the archive has only a part of the range
       PlanWarning               the plan does not allow a part of what was asked
       RecordingWarning          a recording contradicts itself, or part of it cannot be read
@@ -301,7 +302,11 @@ class EmptyRangeWarning(MarketDataWarning):
 
 
 class NoBookWarning(MarketDataWarning):
-    """No order of ``md.execute`` met a book; the message says when books are."""
+    """No order of ``md.execute`` met a book, or many signals of ``md.study`` did not; the message says why."""
+
+
+class UnsoldWarning(MarketDataWarning):
+    """Exits of ``md.execute`` did not sell all their shares, which were held on."""
 
 
 class PlanWarning(MarketDataWarning):

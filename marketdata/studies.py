@@ -13,23 +13,29 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import as_kind_of, in_memory, read
 from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.adapters.polars import typed
-from marketdata.errors import ConfigError
+from marketdata.adapters.widths import width_beside, width_of
+from marketdata.errors import ConfigError, NoBookWarning, warn
 from marketdata.points import forward as rules
 from marketdata.points.arguments import choice, whole
 from marketdata.points.asof import first_from
 from marketdata.points.columns import Floats, Ints, Series
+from marketdata.points.grids import RowWidth
 from marketdata.points.intervals import Interval, Sampling, Sums, adjusted, of_rows
 from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
 from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
 from marketdata.resolution import Width
+from marketdata.tidy.asof import KNOWN
 from marketdata.tidy.forward import Duration, forward_returns
 from marketdata.tidy.groups import Cluster, Keys, Rows
 from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
+from marketdata.times import to_duration
 
 Adjust = Literal["holm", "benjamini-hochberg"]
+# A share of signals without a book that chance and the ends of books explain.
+_MOST_WITHOUT_BOOK = 0.01
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,10 @@ class Study:
     horizon: str
     side: str
     studies: tuple[Study, ...] = ()
+    signals: int = 0
+    """How many signals with a value were given, of both tokens of a market."""
+    without_book: int = 0
+    """How many of these met no book when they were known, and count nowhere."""
 
     def plot(self, ax: Any = None, **look: Any) -> Any:
         """Draw the forward return of each quantile, gross, net and net with missing exits at their worst."""
@@ -71,6 +81,7 @@ def study(
     outcomes: Any = None,
     tolerance: Duration | None = None,
     width: Width | None = None,
+    signal_width: Width | None = None,
     cluster: Cluster = "market_id",
     adjust: Adjust = "holm",
     interval: float | None = 0.95,
@@ -88,14 +99,17 @@ def study(
         Tidy or nested books of any kind of frame.
     signal : str, pair, frame or list of them
         A measure of books by name, if it has one column: "imbalance", or ("depth", {"levels": 5}) as for `features`.
-        Or a frame with ``ts market_id token_id`` and one more column of numbers, known at the end of its bucket. A
-        list of signals gives one table of all.
+        Or a frame with ``ts market_id token_id`` and one more column of numbers, known at the end of its bucket, or
+        at the time in its column ``available_at``. A list of signals gives one table of all.
     horizon : str or timedelta
         From the entry to the exit.
     quantiles : int
         Number of groups of equal size [2 or more].
     side, size, latency, fees, outcomes, tolerance, width
-        As for `forward_returns`.
+        As for `forward_returns`. Trades enter ``latency`` after the bucket of the books in which the signal became
+        known.
+    signal_width : str or timedelta, optional
+        Bucket width of the signal; by default the one that its frame carries, else the width of the books.
     cluster : str or pair of str
         "market_id", or rows that share their luck: "day" (the UTC day of ``ts``), a column of the frame ``signal`` or
         of the frame ``outcomes``, such as "event_slug". A pair, such as ("market_id", "day"), allows for both.
@@ -129,9 +143,13 @@ def study(
     ------
     ConfigError
         A column of the signal leaks the outcome, or the signal equals the payoff.
+    GridError
+        The times of books or signals are of no buckets of their width.
 
     Warns
     -----
+    NoBookWarning
+        More than 1 % of the signals met no book; ``Study.without_book`` is their number.
     FewMarketsWarning, MissingValuesWarning
         As for `cluster_mean`.
 
@@ -149,30 +167,42 @@ def study(
     choice("adjust", adjust, ("holm", "benjamini-hochberg"))
     given = signal if isinstance(signal, list) else [signal]
     _check_resamples(given, sampling)
-    signals = [_signal(books, one, cluster, outcomes) for one in given]
+    rows = width_of(books, width, what="the books")
+    delay = rows.micros if latency is None else rows.steps(to_duration(latency, "latency"), "latency", latency)
+    signals = [_signal(books, one, signal_width, rows, cluster, outcomes) for one in given]
+    # Each row is a trade that enters at its own book, so that a signal needs a book only where it enters.
     returns = forward_returns(
-        books, horizon, side=side, size=size, latency=latency, fees=fees, outcomes=outcomes, tolerance=tolerance,
+        books, horizon, side=side, size=size, latency="0s", fees=fees, outcomes=outcomes, tolerance=tolerance,
         width=width,
     )  # fmt: skip
     results = frames.series(in_memory(returns), rules.Forward._fields[:-1])
-    trades = _Trades(results, outcomes, side, count, sampling)
+    trades = _Trades(results, outcomes, side, count, sampling, delay)
     tables = [trades.table(one) for one in signals]
     studies = [
-        Study(as_kind_of(books, table, count + 1), one.name, str(horizon), side)
-        for one, table in zip(signals, (_columns(rows) for rows, _ in tables), strict=True)
-    ]
+        Study(
+            as_kind_of(books, _columns(table.rows), count + 1), one.name, str(horizon), side, (), table.given,
+            table.without_book,
+        )
+        for one, table in zip(signals, tables, strict=True)
+    ]  # fmt: skip
     if not isinstance(signal, list):
         return studies[0]
     table = _of_many([one.name for one in signals], tables, adjust)
     names = ", ".join(one.name for one in signals)
-    return Study(as_kind_of(books, table, len(signals)), names, str(horizon), side, tuple(studies))
+    given_of_all, without_book = (sum(counts) for counts in zip(*(one[2:] for one in tables), strict=True))
+    many = as_kind_of(books, table, len(signals))
+    return Study(many, names, str(horizon), side, tuple(studies), given_of_all, without_book)
 
 
 class _Signal(NamedTuple):
-    """A signal: its name, its values, and the cluster of each, a line for each way to cluster."""
+    """A signal: its name, its values, the bucket of the books that each was decided in, and clusters.
+
+    There is a line of clusters for each way to cluster.
+    """
 
     name: str
     values: Series
+    decided: Ints
     clusters: Ints
 
 
@@ -184,16 +214,30 @@ class _Row(NamedTuple):
     intervals: dict[str, Interval]
 
 
+class _Table(NamedTuple):
+    """The rows of a study, the p-value of its difference, the signals given and those without a book."""
+
+    rows: list[_Row]
+    p_value: float
+    given: int
+    without_book: int
+
+
 class _Trades(NamedTuple):
-    """The results of trades at every book, and how they are put together."""
+    """The results of trades that enter at every book, and how they are put together."""
 
     results: Series
     outcomes: Any
     side: str
     quantiles: int
     sampling: Sampling | None
+    delay: int
 
-    def table(self, signal: _Signal) -> tuple[list[_Row], float]:
+    def column(self, name: str, place: Ints) -> Floats:
+        """A column of results at these places; a signal without a book where it enters has place -1, and no value."""
+        return np.append(self.results.values[name], np.nan)[place]
+
+    def table(self, signal: _Signal) -> _Table:
         """A row for each quantile and one for the difference of the last and the first, with its p-value."""
         signals, results = signal.values, self.results
         # A frame of signals may have no labels, which say what token counts for its market.
@@ -203,8 +247,14 @@ class _Trades(NamedTuple):
         _refuse_payoffs(signal.name, signals, resolved)
         number_of_result = {token[:2]: i for i, token in enumerate(results.tokens)}
         token_of_result = np.array([number_of_result.get(token[:2], -1) for token in tokens], np.int64)
-        place = first_from(token_of_result[signals.token], signals.ts, results.token, results.ts, tolerance=0)
-        counts = np.flatnonzero(~np.isnan(signals.values[signal.name]) & (place >= 0))
+        place, at_decision = (
+            first_from(token_of_result[signals.token], ts, results.token, results.ts)
+            for ts in (signal.decided + self.delay, signal.decided)
+        )
+        has_value, met = ~np.isnan(signals.values[signal.name]), (place >= 0) | (at_decision >= 0)
+        given, without_book = int(has_value.sum()), int((has_value & ~met).sum())
+        _warn_of_no_book(given, without_book)
+        counts = np.flatnonzero(has_value & met)
         mirrored = mirrors(tokens, signals.token[counts], signals.ts[counts], resolved.records)
         standing = np.unique(signals.token[counts[mirrored.repeated]]).tolist()
         warn_of_mixed_labels([tokens[i].token_label for i in standing])
@@ -223,13 +273,14 @@ class _Trades(NamedTuple):
         if self.sampling is not None:
             warn_of_intervals("net", self.sampling, [row.intervals["net"] for row in rows])
         warn_of_missing("net", missing, entered.astype(np.int64))
-        return rows, rows[-1].intervals["gross"].p_value if self.sampling else np.nan
+        p_value = rows[-1].intervals["gross"].p_value if self.sampling else np.nan
+        return _Table(rows, p_value, given, without_book)
 
     def _row(self, sample: _Sample, chosen: NDArray[np.bool_], part: Ints | None = None) -> _Row:
         """The row of chosen trades; with ``part`` of the mean of part 0 less that of part 1."""
         inside = np.flatnonzero(chosen)
         place, values = sample.place[inside], sample.values[inside]
-        no_entry, no_exit = (np.isnan(self.results.values[name][place]) for name in ("entry", "net"))
+        no_entry, no_exit = (np.isnan(self.column(name, place)) for name in ("entry", "net"))
         counts: dict[str, float] = {
             "signal_from": np.nan if part is not None or not len(values) else values.min(),
             "signal_to": np.nan if part is not None or not len(values) else values.max(),
@@ -240,7 +291,7 @@ class _Trades(NamedTuple):
         parts = np.zeros(len(inside), np.int64) if part is None else part[inside]
         means, intervals = {}, {}
         for name, column in (("gross", "move"), ("net", "net"), ("net_worst", "net_low")):
-            earned = self.results.values[column][place] * (-1 if name == "gross" and self.side == "sell" else 1)
+            earned = self.column(column, place) * (-1 if name == "gross" and self.side == "sell" else 1)
             known = ~np.isnan(earned)
             clusters = sample.clusters[:, inside[known]]
             sums = [Sums.of(earned[known], np.ones(known.sum()), way, None if part is None else parts[known])
@@ -259,7 +310,7 @@ class _Trades(NamedTuple):
         """What a mean of these trades can be: a share is worth 0 to 1 in the end, less what its trades cost."""
         if part.any():
             return -2.0, 2.0
-        entry, exits, net = (self.results.values[column][place] for column in ("entry", "exit", "net"))
+        entry, exits, net = (self.column(column, place) for column in ("entry", "exit", "net"))
         if name == "gross" or not len(place):
             return -1.0, 1.0
         sign = 1.0 if self.side == "buy" else -1.0
@@ -301,10 +352,10 @@ def _results(rows: Sequence[_Row]) -> dict[str, Column]:
     return out | {name: np.array([row.counts[name] for row in rows], np.int64) for name in _ENDS}
 
 
-def _of_many(names: list[str], tables: Sequence[tuple[list[_Row], float]], adjust: Adjust) -> dict[str, Column]:
+def _of_many(names: list[str], tables: Sequence[_Table], adjust: Adjust) -> dict[str, Column]:
     """The differences of several signals, with p-values for as many questions as there are."""
-    p_values = np.array([p_value for _, p_value in tables], float)
-    table: dict[str, Column] = {"signal": list(names), **_results([rows[-1] for rows, _ in tables])}
+    p_values = np.array([one.p_value for one in tables], float)
+    table: dict[str, Column] = {"signal": list(names), **_results([one.rows[-1] for one in tables])}
     return table | {"p_value": p_values, "p_adjusted": adjusted(p_values, adjust)}
 
 
@@ -323,12 +374,24 @@ def _check_resamples(signals: Sequence[Any], sampling: Sampling | None) -> None:
             )
 
 
-def _signal(books: Native, signal: Any, cluster: Cluster, outcomes: Any) -> _Signal:
-    """The name, the values and the clusters of a signal."""
-    table: Frame = in_memory(features(books, [signal]) if isinstance(signal, str | tuple) else signal)
+def _warn_of_no_book(given: int, without: int) -> None:
+    if without > given * _MOST_WITHOUT_BOOK:
+        warn(
+            f"{without:,} of {given:,} signals met no book of their token when they were known, and count nowhere.",
+            NoBookWarning,
+            hint="Carry books on with md.resample(books, width, fill='forward'), or give the books of these tokens.",
+        )
+
+
+def _signal(
+    books: Native, signal: Any, width: Width | None, rows: RowWidth, cluster: Cluster, outcomes: Any
+) -> _Signal:
+    """The name, the values, the times and the clusters of a signal."""
+    native = features(books, [signal]) if isinstance(signal, str | tuple) else read(signal)
+    table: Frame = in_memory(native)
     require("A frame of signals", ["ts", "market_id", "token_id"], table.names)
     keys = Keys.of(None, cluster, table.names, outcomes)
-    columns = [name for name in value_columns(table.names) if name not in ("observed", *keys.cluster)]
+    columns = [name for name in value_columns(table.names) if name not in ("observed", KNOWN, *keys.cluster)]
     leaking = [name for name in columns if leaks_outcome(name)]
     if leaking:
         raise ConfigError(
@@ -340,7 +403,14 @@ def _signal(books: Native, signal: Any, cluster: Cluster, outcomes: Any) -> _Sig
             "numbers beside ts, ids and columns of cluster. Pass several signals as a list of frames."
         )
     values = frames.series(table, columns)
-    return _Signal(columns[0], values, Rows(table, keys).clusters())
+    if KNOWN in table.names:
+        known = table.times(KNOWN)
+    else:
+        is_measure = isinstance(signal, str | tuple)
+        own = rows if is_measure else width_beside(native, width, "signal_width", "the signal", rows)
+        own.check(values.ts)
+        known = own.known(values.ts)
+    return _Signal(columns[0], values, rows.decided(known), Rows(table, keys).clusters())
 
 
 def _refuse_payoffs(name: str, signals: Series, outcomes: Payoffs) -> None:

@@ -69,3 +69,14 @@ def width_of(
 def optional_width(frame: Native, width: Width | None) -> RowWidth | None:
     """`width_of` for a function that needs no width: None if neither argument nor frame says it."""
     return None if width is None and carried_width(frame) is None else width_of(frame, width)
+
+
+def width_beside(frame: Native, width: Width | None, argument: str, what: str, books: RowWidth) -> RowWidth:
+    """`width_of` for rows that are read beside books, whose width they have where nothing says another."""
+    chosen = (
+        f"If they are some of the rows of buckets of {books}, say when each was known in a column available_at, which "
+        "is ts plus that width."
+    )
+    if width is None and carried_width(frame) is None:
+        return RowWidth(books.width, argument, what, otherwise=chosen)
+    return width_of(frame, width, argument, what, chosen)

@@ -16,7 +16,10 @@ from marketdata.points.schema import TOLERANCE
 
 # The price and size of each level of one side, and the shares that earlier orders left.
 Levels = tuple[Floats, Floats, Floats]
-RESULT = ("bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit", "open_at_last_bid")
+RESULT = (
+    "bought", "sold", "position", "paid", "received", "fees", "payoff", "settled", "profit", "profit_sold",
+    "profit_held", "open_at_last_bid",
+)  # fmt: skip
 
 
 class Fill(NamedTuple):
@@ -42,6 +45,7 @@ class Order(NamedTuple):
     buys: bool
     size: float
     limit: float
+    is_exit: bool = False
 
 
 @dataclass
@@ -57,6 +61,8 @@ class Ledger:
     fills: list[Fill] = field(default_factory=list)
     bought: float = 0.0
     sold: float = 0.0
+    exits: int = 0
+    unsold: int = 0
 
     @property
     def position(self) -> float:
@@ -73,7 +79,11 @@ class Ledger:
         if self.position and np.isnan(payoff) and len(self.books):
             at_last_bid = self.position * float(np.nan_to_num(self.books.bids.best[-1]))
         profit, money = received - paid - fees + settled, (paid, received, fees)
-        return (self.bought, self.sold, self.position, *money, payoff, settled, profit, at_last_bid)
+        # What is not of the position was sold; shares of one token cost the same, on average.
+        cost = paid + sum(fill.fee for fill in self.fills if fill.side == "buy")
+        held = settled - cost * self.position / self.bought if self.position else 0.0
+        sold = received - paid - fees + (cost * self.position / self.bought if self.position else 0.0)
+        return (self.bought, self.sold, self.position, *money, payoff, settled, profit, sold, held, at_last_bid)
 
     def trade(self, orders: Iterable[Order]) -> None:
         """Fill the orders, and those that they make for later."""
@@ -85,11 +95,14 @@ class Ledger:
                 at, book = order.at, self._find(order.at)
                 levels = self._levels(book) if book >= 0 else None
             shares = self._fill(order, None if levels is None else levels[order.buys])
+            if order.is_exit:
+                self.exits, self.unsold = self.exits + 1, self.unsold + (shares < order.size * (1 - TOLERANCE))
             if order.buys and shares > 0 and self.hold is not None:
                 due = order.at + self.hold
                 book = self._find(due, self.tolerance)
                 due = int(self.books.ts[book]) if book >= 0 else due
-                heapq.heappush(queue, Order(due, order.place, order.at, buys=False, size=shares, limit=0.0))
+                exit_order = Order(due, order.place, order.at, buys=False, size=shares, limit=0.0, is_exit=True)
+                heapq.heappush(queue, exit_order)
 
     def _find(self, moment: int, tolerance: int = 0) -> int:
         """The number of the first book from a moment until ``tolerance`` later; -1 if there is none."""

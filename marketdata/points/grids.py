@@ -56,6 +56,26 @@ class RowWidth:
     def __str__(self) -> str:
         return str(self.width)
 
+    def known(self, ts: Ints) -> Ints:
+        """When rows of buckets with these starts are known, at the earliest [microseconds]."""
+        return ts + self.micros
+
+    def steps(self, micros: int, argument: str, value: object) -> int:
+        """A duration, if it is a whole number of buckets; else a ConfigError, as no book has a time between them."""
+        if micros % self.micros:
+            raise ConfigError(
+                f"is refused: it is no whole number of buckets of {self}, which {self.what} have. Give a multiple of "
+                f"{self}.",
+                argument=argument,
+                value=value,
+            )
+        return micros
+
+    def decided(self, known: Ints) -> Ints:
+        """The last bucket that has ended when something is known, which decisions are made in [microseconds]."""
+        start: Ints = self.width.floor(known)
+        return np.where(start == known, start - self.micros, start)
+
     def check(self, ts: Ints) -> None:
         """GridError if rows with these times are of no buckets of the width.
 

@@ -72,6 +72,14 @@ def refuse_cents(**columns: Floats) -> None:
             raise NotTidyError(f"{name} is {values[wrong][0]:g}, {NOT_0_1} md.check lists such rows.")
 
 
+def refuse_negative(**columns: Floats) -> None:
+    """NotTidyError where a column of sizes, by its name, has one below 0."""
+    for name, values in columns.items():
+        wrong = values < 0
+        if wrong.any():
+            raise NotTidyError(f"{name} is {values[wrong][0]:g}; a number of shares is not negative.")
+
+
 def check_names(columns: Iterable[str]) -> None:
     """Refuse a frame that has two columns of one name (NotTidyError)."""
     doubled = sorted(name for name, count in Counter(columns).items() if count > 1)

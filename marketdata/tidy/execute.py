@@ -14,25 +14,26 @@ from numpy.typing import NDArray
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory, read, series_of
 from marketdata.adapters.frame import Column, Frame, Native, Texts
-from marketdata.adapters.widths import width_of
-from marketdata.errors import NoBookWarning, NotTidyError, warn
+from marketdata.adapters.widths import width_beside, width_of
+from marketdata.errors import NoBookWarning, NotTidyError, UnsoldWarning, warn
 from marketdata.points import fills as rules
-from marketdata.points.arguments import number, whole
+from marketdata.points.arguments import number
 from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.grids import RowWidth
-from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_cents, require
+from marketdata.points.levels import refuse_no_levels
+from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, require
 from marketdata.resolution import BucketWidth, Width
+from marketdata.tidy.asof import KNOWN
+from marketdata.tidy.forward import Duration
 from marketdata.tidy.outcomes import Key, Payoffs
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-from marketdata.times import to_text
+from marketdata.times import to_duration, to_text
 
-# Longer durations would not fit in 64 bits as microseconds.
-_MOST_BUCKETS = 10_000_000
 _FILL_COLUMNS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
-_SUMMED = ("paid", "received", "fees", "settled", "profit", "open_at_last_bid")
+_SUMMED = ("paid", "received", "fees", "settled", "profit", "profit_sold", "profit_held", "open_at_last_bid")
 
 
 class Execution(NamedTuple):
@@ -58,9 +59,10 @@ def execute(
     *,
     fees: Any,
     outcomes: Any = None,
-    latency: int = 1,
-    exit_after: int | None = None,
-    exit_tolerance: int = 0,
+    latency: Duration | None = None,
+    exit_after: Duration | None = None,
+    tolerance: Duration | None = None,
+    order_width: Width | None = None,
 ) -> Execution:
     """Fill market orders from books, hold what was bought until it is sold or resolves, and compute profit and loss.
 
@@ -74,7 +76,8 @@ def execute(
     orders
         A frame of any kind with one row per order:
 
-        - ``ts``: the bucket at whose end the order was decided [UTC].
+        - ``ts``: the bucket at whose end the order was decided [UTC]. A column ``available_at``, optional, says
+          another time.
         - ``market_id token_id``.
         - ``side``: "buy" or "sell".
         - ``size`` [shares].
@@ -83,18 +86,21 @@ def execute(
     books
         Tidy books of any kind of frame; lazy ones are computed.
     width : str or timedelta, optional
-        Bucket width of orders and books, such as "1m"; by default the one that the books carry.
+        Bucket width of the books, such as "1m"; by default the one that they carry.
     fees : Fees, float or function
         What a taker pays, see `Fees`; 0 says that there are none.
     outcomes : frame or mapping, optional
         What open positions pay in the end, as for `brier`.
-    latency : int
-        Buckets from signal to book. 1 is the next snapshot; 0 is that of the signal, too early for a real order.
-    exit_after : int, optional
-        Sell what an order bought this many buckets after its fill. Without it a position is held until the market ends.
-        Shares that cannot be sold stay a position.
-    exit_tolerance : int
-        How many buckets an exit waits for a book if its own bucket has none.
+    latency : str or timedelta, optional
+        From the bucket in which an order was decided to the book that fills it; by default one ``width``, the next
+        snapshot. "0s" is the book that was known at the decision, too early for a real order.
+    exit_after : str or timedelta, optional
+        Sell what an order bought so long after its fill. Without it a position is held until the market ends. Shares
+        that cannot be sold stay a position.
+    tolerance : str or timedelta, optional
+        How much later than ``exit_after`` the book of an exit may be; by default not at all.
+    order_width : str or timedelta, optional
+        Bucket width of the orders; by default the one that their frame carries, else the width of the books.
 
     Returns
     -------
@@ -115,11 +121,13 @@ def execute(
         - ``bought sold position`` [shares], ``paid received fees`` [USD], ``payoff`` [USD per share].
         - ``settled``: position * payoff [USD].
         - ``profit``: received - paid - fees + settled [USD], null while an open position has no payoff.
+        - ``profit_sold``: received less fees and what the sold shares had cost on average [USD].
+        - ``profit_held``: the same of the position that was held to the end, at its payoff [USD]; null as ``profit``.
         - ``open_at_last_bid``: an open position without a payoff at the best bid of the last book [USD], 0 without a
           bid. The profit does not contain it.
 
-        ``markets`` has one row per market: ``market_id paid received fees settled profit open_at_last_bid
-        open_positions``.
+        ``markets`` has one row per market: ``market_id paid received fees settled profit profit_sold profit_held
+        open_at_last_bid open_positions``.
 
     Raises
     ------
@@ -134,6 +142,8 @@ def execute(
     -----
     NoBookWarning
         No order met a book.
+    UnsoldWarning
+        Exits of ``exit_after`` did not sell all shares, so that ``profit`` is not that of exits alone.
 
     Examples
     --------
@@ -150,19 +160,18 @@ def execute(
     """
     books = read(books)
     buckets = width_of(books, width, what="books")
-    bucket = buckets.width
-    delay = whole("latency", latency, 0, _MOST_BUCKETS) * bucket.micros
-    patience = whole("exit_tolerance", exit_tolerance, 0, _MOST_BUCKETS) * bucket.micros
-    hold = None if exit_after is None else whole("exit_after", exit_after, 1, _MOST_BUCKETS) * bucket.micros
+    delay = buckets.micros if latency is None else buckets.steps(to_duration(latency, "latency"), "latency", latency)
+    patience = 0 if tolerance is None else to_duration(tolerance, "tolerance")
+    hold = None
+    if exit_after is not None:
+        hold = buckets.steps(to_duration(exit_after, "exit_after", least="250ms"), "exit_after", exit_after)
     fee_schedule = schedule(fees)
     table = in_memory(books, ("books",))
     snapshots = frames.books(table)
-    refuse_cents(price=snapshots.levels()[0])
-    given = _orders(orders, delay)
-    # An order is filled from the book of exactly its bucket.
-    signals = np.array([order.signal_ts for of_token in given.values() for order in of_token], np.int64)
+    refuse_no_levels(snapshots)
     buckets.check(snapshots.ts)
-    replace(buckets, what="orders").check_starts(signals)
+    orders = read(orders)
+    given = _orders(orders, delay, buckets, width_beside(orders, order_width, "order_width", "orders", buckets))
     resolved = Payoffs({} if outcomes is None else outcomes, snapshots.tokens)
     place = {token[:2]: (i, i + 1) for i, token in enumerate(snapshots.tokens)}
     ledgers = []
@@ -176,7 +185,8 @@ def execute(
         ledgers.append(ledger)
     fills = [fill for ledger in ledgers for fill in ledger.fills]
     if fills and all(fill.status == "no book" for fill in fills):
-        _warn_of_no_book(ledgers, bucket)
+        _warn_of_no_book(ledgers, buckets.width)
+    _warn_of_unsold(ledgers)
     # The side of an order has other values than the side of a level.
     return _frames(ledgers, fills, resolved, table.without("side"))
 
@@ -197,20 +207,39 @@ def _warn_of_no_book(ledgers: Sequence[Ledger], width: BucketWidth) -> None:
     )
 
 
-def _orders(given: Native, delay: int) -> dict[Key, list[Order]]:
-    """The orders of each token."""
+def _warn_of_unsold(ledgers: Sequence[Ledger]) -> None:
+    """UnsoldWarning with the share of exits that did not sell all that they should."""
+    exits, unsold = (sum(counts) for counts in zip((0, 0), *((one.exits, one.unsold) for one in ledgers), strict=True))
+    if unsold:
+        warn(
+            f"{unsold:,} of {exits:,} exits after exit_after did not sell all their shares, which were held on; profit "
+            "has both.",
+            UnsoldWarning,
+            hint="profit_sold is of what was sold, profit_held of what was held to the end.",
+        )
+
+
+def _orders(given: Native, delay: int, books: RowWidth, rows: RowWidth) -> dict[Key, list[Order]]:
+    """The orders of each token, at the book that they meet."""
     table = series_of(given, "A frame of orders", ("ts", "market_id", "token_id", "side", "size"))
     limits = table.numbers("limit") if "limit" in table.names else np.full(len(table), np.nan)
     if len(wrong := np.flatnonzero(outside_0_1(limits))):
         raise NotTidyError(f"limit of row {wrong[0]} of the orders is {limits[wrong[0]]:g}, {NOT_0_1}")
     buys, sizes = sides_of(table, "orders") == "buy", table.numbers("size")
     refuse_rows("orders", "size", sizes.tolist(), (sizes > 0) & np.isfinite(sizes), "a number of shares above 0")
+    ts = table.times("ts")
+    if KNOWN in table.names:
+        known = table.times(KNOWN)
+    else:
+        rows.check(ts)
+        known = rows.known(ts)
+    at = books.decided(known) + delay
     limits = np.where(np.isnan(limits), np.where(buys, np.inf, 0.0), limits)
     orders = defaultdict(list)
-    columns = (table.times("ts").tolist(), buys.tolist(), sizes.tolist(), limits.tolist())
+    columns = (at.tolist(), ts.tolist(), buys.tolist(), sizes.tolist(), limits.tolist())
     keys = zip(*(map(str, table.texts(column)) for column in ID_COLUMNS[:2]), strict=True)
-    for row, (key, ts, *order) in enumerate(zip(keys, *columns, strict=True)):
-        orders[key].append(Order(ts + delay, row, ts, *order))
+    for row, (key, meets, decided, *order) in enumerate(zip(keys, *columns, strict=True)):
+        orders[key].append(Order(meets, row, decided, *order))
     return orders
 
 
@@ -355,7 +384,7 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
         parts = [series.part(i, i + 1) for i in range(len(series.tokens))]
         return {part.tokens[0][:2]: Quotes(part.ts, part.values[value]) for part in parts}
     books = frames.books(frame)
-    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
+    refuse_no_levels(books)
     out = {}
     for i, token in enumerate(books.tokens):
         part = books.part(i, i + 1)

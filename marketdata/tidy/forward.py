@@ -18,7 +18,7 @@ from marketdata.points import forward as rules
 from marketdata.points.arguments import choice, number
 from marketdata.points.columns import Columns
 from marketdata.points.fees import schedule
-from marketdata.points.schema import refuse_cents
+from marketdata.points.levels import refuse_no_levels
 from marketdata.resolution import Width
 from marketdata.tidy.measures import KINDS
 from marketdata.tidy.outcomes import Payoffs, for_tokens
@@ -107,14 +107,16 @@ def forward_returns(
     micros = _horizons(horizons)
     choice("side", side, STATUSES)
     shares = None if size is None else number("size", size)
-    delay = buckets.micros if latency is None else to_duration(latency, "latency")
+    delay = buckets.micros if latency is None else buckets.steps(to_duration(latency, "latency"), "latency", latency)
+    for text, length in micros.items():
+        buckets.steps(length, "horizons", text)
     patience = 0 if tolerance is None else to_duration(tolerance, "tolerance")
     fee_schedule = None if fees is None else schedule(fees)
     payoffs = partial(Payoffs, {}) if outcomes is None else for_tokens(books, partial(Payoffs, outcomes))
 
     def trades(part: Frame) -> Native:
         rows = frames.books(part, all_levels=shares is not None)
-        refuse_cents(best_bid=rows.bids.best, best_ask=rows.asks.best)
+        refuse_no_levels(rows, all_levels=shares is not None)
         charge = None if fee_schedule is None else fee_schedule.charge_for(rows)
         resolved = payoffs(rows.tokens)
         payoff = resolved.of(rows.tokens)

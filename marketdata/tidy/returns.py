@@ -19,6 +19,7 @@ from marketdata.resolution import Width
 from marketdata.tidy.measures import top
 
 KINDS: tuple[Kind, ...] = ("nested", "books", "series")
+_PRICES = frozenset(("price", "mid", "best_bid", "best_ask"))
 
 
 def value_of(frame: Frame, value: str | None) -> tuple[Series, str]:
@@ -66,7 +67,10 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
     grid = widths(resolution, optional_width(frame, width))
 
     def bars(part: Frame) -> Native:
-        bars_of_part = rules.ohlc(*value_of(part, value), grid.target)
+        series, chosen = value_of(part, value)
+        if chosen in _PRICES:
+            refuse_cents(**{chosen: series.values[chosen]})
+        bars_of_part = rules.ohlc(series, chosen, grid.target)
         return frames.to_frame(part, bars_of_part, bars_of_part.values)
 
     return with_width(run(frame, bars, KINDS, keep_extra=True, on_times=grid.on_times), grid.target)  # type: ignore[no-any-return]

@@ -9,9 +9,9 @@ from marketdata.adapters.dispatch import F, names_of, run
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.widths import with_width
 from marketdata.errors import NotTidyError
-from marketdata.points.columns import Trades
+from marketdata.points.columns import Trades, ratio
 from marketdata.points.resample import buckets, in_buckets
-from marketdata.points.schema import TRADES, require
+from marketdata.points.schema import TRADES, refuse_cents, refuse_negative, require
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
@@ -79,7 +79,9 @@ def _with_spread(joined: Frame) -> Native:
     signs = {"buy": 1.0, "sell": -1.0, None: np.nan}
     if unknown := {str(side) for side in sides if side not in signs}:
         raise NotTidyError(f"side of a trade is buy or sell; the frame also has {sorted(unknown)[:5]}.")
-    spread = 2 * np.array([signs[side] for side in sides], float) * (joined.numbers("price") - joined.numbers("mid"))
+    price, mids = joined.numbers("price"), joined.numbers("mid")
+    refuse_cents(price=price, mid=mids)
+    spread = 2 * np.array([signs[side] for side in sides], float) * (price - mids)
     return frames.with_columns(joined, {"effective_spread": spread})
 
 
@@ -87,7 +89,8 @@ def vwap(trades: F, resolution: Width) -> F:
     """Average price of the trades of each token and bucket, weighted with their sizes.
 
     One row per token and bucket with a trade: ``ts market_id token_id token_label vwap size trades``. ``vwap`` is
-    sum(price * size) / sum(size) [probability], ``size`` is sum(size) [shares], and ``trades`` their number.
+    sum(price * size) / sum(size) [probability], ``size`` is sum(size) [shares], and ``trades`` their number. A trade
+    without a price or a size counts in none of them.
 
     Parameters
     ----------
@@ -112,11 +115,16 @@ def vwap(trades: F, resolution: Width) -> F:
     require("A frame of trades", ("ts", "token_id", "price", "size"), names_of(trades))
 
     def averages(part: Frame) -> Native:
-        rows, size = frames.rows(part), part.numbers("size")
+        every, price, size = frames.rows(part), part.numbers("price"), part.numbers("size")
+        refuse_cents(price=price)
+        refuse_negative(size=size)
+        # A trade counts with both numbers or not at all, else sizes would weigh prices that are not there.
+        has_both = np.flatnonzero(~np.isnan(price) & ~np.isnan(size))
+        rows, price, size = every.take(has_both), price[has_both], size[has_both]
         edges = buckets(rows, width)
-        both = (size, size * part.numbers("price"))
+        both = (size, size * price)
         shares, notional = (np.add.reduceat(values, edges[:-1]) if len(rows) else values for values in both)
-        values = {"vwap": notional / shares, "size": shares, "trades": np.diff(edges)}
+        values = {"vwap": ratio(notional, shares), "size": shares, "trades": np.diff(edges)}
         return frames.to_frame(part, in_buckets(rows, edges, width, values), values, ["ts", *part.ids, *values])
 
     return with_width(run(trades, averages, ("trades",), keep_extra=True), width)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
+import marketdata as md
 from marketdata.testing.strategies import START, book_columns
 from marketdata.times import to_datetime
 
@@ -29,7 +30,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, list[tuple[Any, ...]], dict[str, Any]]:
     options = {
         "latency": draw(st.sampled_from([0, 1, 2])),
         "exit_after": draw(st.sampled_from([None, 1, 3])),
-        "exit_tolerance": draw(st.sampled_from([0, 2])),
+        "tolerance": draw(st.sampled_from([0, 2])),
         "fees": draw(st.sampled_from([0.0, 0.02, "odds"])),
     }
     return books, draw(st.lists(order, max_size=8)), options
@@ -49,7 +50,10 @@ def signals_of(orders: list[tuple[Any, ...]]) -> pl.DataFrame:
 
 def called(options: dict[str, Any]) -> dict[str, Any]:
     rate = options["fees"]
-    return {**options, "fees": (lambda price, shares: shares * price * (1 - price)) if rate == "odds" else rate}
+    fees = (lambda price, shares: shares * price * (1 - price)) if rate == "odds" else md.Fees.flat(rate)
+    latency, hold, tolerance = (options[name] for name in ("latency", "exit_after", "tolerance"))
+    durations = {"latency": f"{latency}m", "exit_after": hold and f"{hold}m", "tolerance": f"{tolerance}m"}
+    return {"fees": fees, **durations}
 
 
 @st.composite

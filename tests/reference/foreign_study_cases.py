@@ -173,7 +173,7 @@ def held(frame: Any) -> Rows:
     """A buy order at each snapshot, sold two minutes after its fill or held until the first token of a market wins."""
     signals = nw.from_native(md.bbo(frame)).lazy().collect("polars").to_native().select("ts", "market_id", "token_id")
     signals = signals.with_columns(side=pl.lit("buy"), size=pl.lit(SIZE))
-    return plain_rows(md.execute(signals, frame, "1m", outcomes=told(frame), exit_after=2, fees=FEE).positions)
+    return plain_rows(md.execute(signals, frame, "1m", outcomes=told(frame), exit_after="2m", fees=FEE).positions)
 
 
 def positions(rows: Rows) -> Rows:

@@ -164,7 +164,7 @@ def test_nautilus_trader_reads_the_records() -> None:
 def bought(books: pl.DataFrame, size: float) -> tuple[float, float]:
     """Shares and cost of a market order for Yes on the first book, as `md.execute` fills it."""
     first = books.filter(token_label="Yes").head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"))
-    (fill,) = md.execute(first.with_columns(size=size), books, "1m", latency=0, fees=0).fills.to_dicts()
+    (fill,) = md.execute(first.with_columns(size=size), books, "1m", latency="0s", fees=0).fills.to_dicts()
     return fill["shares"], fill["notional"]
 
 

@@ -161,7 +161,7 @@ def bought(orders: Any, books: Any) -> Any:
     """The fills of orders on books of any kind, and their account."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", md.errors.NoBookWarning)
-        done = md.execute(orders, books, "1m", fees=0.01, latency=0, outcomes=RECORDS)
+        done = md.execute(orders, books, "1m", fees=md.Fees.flat(0.01), latency="0s", outcomes=RECORDS)
     account = md.account(done.fills, books, "1m")
     return done.fills, account.total, account.markets
 

@@ -18,6 +18,8 @@ from reference.kinds import fewest, of_kind, rows
 
 import marketdata as md
 
+IGNORED = [f"ignore::marketdata.errors.{name}" for name in ("NoBookWarning", "UnsoldWarning", "CoarseGridWarning")]
+
 
 def plain(books: Any, orders: list[tuple[Any, ...]], options: dict[str, Any], ends: Any = None) -> list[Any]:
     """Each order level by level: time of the book, signal, token, side, requested, shares, notional, fee.
@@ -48,13 +50,13 @@ def plain(books: Any, orders: list[tuple[Any, ...]], options: dict[str, Any], en
         out.append((when, ts, *who, side, size, shares, paid, fee))
         if side == "buy" and shares and exit_after is not None:
             due = when + exit_after * MINUTE
-            waits = (due + i * MINUTE for i in range(options["exit_tolerance"] + 1))
+            waits = (due + i * MINUTE for i in range(options["tolerance"] + 1))
             due = next((t for t in waits if (who, t) in levels), due)
             queue.append((due, place, when, who, "sell", shares, None))
     return sorted(out, key=lambda o: (o[2:4], o[0]))
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
+@pytest.mark.filterwarnings(*IGNORED)
 @fewest
 @given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled polars", "arrow"]), case=cases())
 def test_fills_equal_a_plain_walk(kind: str, case: Any) -> None:
@@ -150,7 +152,7 @@ def test_orders_of_weeks_meet_the_books_of_weeks() -> None:
     """Weeks begin on Mondays, the epoch on a Thursday."""
     books = md.resample(md.testing.books("polars", buckets=3), "1w")
     assert books["ts"].dt.weekday().unique().to_list() == [1]
-    assert md.execute(orders_on(books, 1), books, "1w", fees=0, latency=0).fills["status"].to_list() == ["filled"]
+    assert md.execute(orders_on(books, 1), books, "1w", fees=0, latency="0s").fills["status"].to_list() == ["filled"]
 
 
 def test_orders_that_all_miss_the_books_are_warned_of() -> None:
@@ -165,7 +167,7 @@ def test_orders_that_all_miss_the_books_are_warned_of() -> None:
         md.execute(orders_on(books, 2, token_id=pl.lit("x")), books, "1h", fees=0)
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
+@pytest.mark.filterwarnings(*IGNORED)
 @fewest
 @given(kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]), drawn=settled_cases())
 def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: Any) -> None:
@@ -181,6 +183,7 @@ def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: 
         ):
             own[name] += value
         own["fees"] += fee
+        own["cost"] = own.get("cost", Fraction(0)) + (money + fee if side == "buy" else 0)
     markets: dict[str, Any] = {}
     last_bid = {
         row[1:3]: row[4] or 0.0 for row in sorted(rows(md.bbo(of_kind(books, "polars"))), key=lambda row: row[0])
@@ -192,6 +195,9 @@ def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: 
         settled = Fraction(0) if not held else None if payoff is None else held * Fraction(payoff)
         profit = None if settled is None else own["received"] - own["paid"] - own["fees"] + settled
         is_open = bool(held) and payoff is None
+        cost = own.pop("cost") * held / own["bought"] if held else 0 * own.pop("cost")
+        own["profit_sold"] = own["received"] - own["paid"] - own["fees"] + cost
+        own["profit_held"] = None if settled is None else settled - cost
         own |= {"position": held, "payoff": payoff, "settled": settled, "profit": profit}
         own["open_at_last_bid"] = held * Fraction(last_bid.get(who[:2], 0.0)) if is_open else Fraction(0)
         of_market = markets.setdefault(who[0], {c: Fraction(0) for c in (*SUMS, "open_positions")})
@@ -202,7 +208,7 @@ def test_positions_and_profits_equal_a_plain_sum_of_the_fills(kind: str, drawn: 
     expect(out.markets, [{"who": (who,), **own} for who, own in sorted(markets.items())], ("market_id",))
 
 
-SUMS = ("paid", "received", "fees", "settled", "profit", "open_at_last_bid")
+SUMS = ("paid", "received", "fees", "settled", "profit", "profit_sold", "profit_held", "open_at_last_bid")
 
 
 def expect(frame: Any, want: list[dict[str, Any]], ids: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import warnings
 from collections import defaultdict
@@ -140,8 +141,11 @@ def test_a_signal_without_labels_counts_the_token_that_the_books_label_yes() -> 
     )
     no = no.with_columns(side=pl.when(side="bid").then(pl.lit("ask")).otherwise(pl.lit("bid")))
     signal = pl.concat([signal, signal.with_columns(token_id=pl.lit("0") + pl.col("token_id"))])
+    with pytest.warns(md.errors.NoBookWarning, match="360 of 720 signals met no book of their token"):
+        assert md.study(books, signal, "1m", quantiles=2, interval=None, width="1m").without_book == 360
     both = md.study(pl.concat([books, no]), signal, "1m", quantiles=2, interval=None, width="1m").table
-    one = md.study(books, signal, "1m", quantiles=2, interval=None, width="1m").table
+    alone = signal.head(len(signal) // 2)
+    one = md.study(books, alone, "1m", quantiles=2, interval=None, width="1m").table
     assert both.drop("left_out").equals(one.drop("left_out"))
     assert both["left_out"].to_list() == one["rows"].to_list()
 
@@ -180,3 +184,39 @@ def test_a_study_is_drawn() -> None:
     named = md.study(books, "imbalance", "1m", quantiles=2, interval=None, width="1m")
     assert named.signal == "imbalance"
     assert "quantile" in named._repr_html_()
+
+
+def hourly_momentum(markets: int, hours: int, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Books of minutes whose mids are martingales, and a signal of hours: the move of the mid within its hour."""
+    rng = np.random.default_rng(seed)
+    minutes = 60 * hours
+    mids = 0.5 + np.cumsum(0.001 * rng.standard_normal((markets, minutes)), axis=1)
+    books, _ = books_of(mids, np.zeros((markets, minutes)))
+    quotes = md.mid(books).sort("market_id", "ts")
+    signal = quotes.group_by("market_id", "token_id", pl.col("ts").dt.truncate("1h"), maintain_order=True).agg(
+        signal=pl.col("mid").last() - pl.col("mid").first()
+    )
+    return books, signal.select("ts", "market_id", "token_id", "signal")
+
+
+def test_a_signal_of_hours_is_known_at_the_end_of_its_hour() -> None:
+    """On martingales the move of an hour earns nothing; read as of minutes it is refused, as it would earn itself."""
+    books, signal = hourly_momentum(12, 8, seed=3)
+    options: Any = {"quantiles": 3, "resamples": 200, "width": "1m", "fees": 0}
+    for wrong in ({}, {"signal_width": "1m"}):
+        with pytest.raises(md.errors.GridError, match="distinct times of the signal are on a grid of 1h") as error:
+            md.study(books, signal, "30m", **options, **wrong)
+        assert error.value.argument == "signal_width"
+    early = md.study(books, signal.with_columns(available_at=pl.col("ts") + pl.duration(minutes=1)), "30m", **options)
+    assert early.table["gross_low"][-1] > 0, "known before it happened, it earns itself"
+    known = md.study(books, signal, "30m", signal_width="1h", **options)
+    assert (known.signals, known.without_book, known.table["no_entry"][:-1].sum()) == (96, 0, 12)
+    assert known.table["gross_low"][-1] < 0 < known.table["gross_high"][-1]
+    orders = signal.select("ts", "market_id", "token_id", side=pl.lit("buy"), size=1.0)
+    with pytest.raises(md.errors.GridError, match="orders are on a grid of 1h"):
+        md.execute(orders, books, "1m", fees=0)
+    fills = md.execute(orders, books, "1m", fees=0, order_width="1h").fills
+    assert set((fills["ts"] - fills["signal_ts"]).to_list()) == {dt.timedelta(hours=1)}
+    for name, value in (("latency", "90s"), ("exit_after", "90s")):
+        with pytest.raises(md.errors.ConfigError, match=f"{name}='90s' is refused: it is no whole number of buckets"):
+            md.execute(orders, books, "1m", fees=0, order_width="1h", **{name: value})

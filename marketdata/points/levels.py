@@ -1,0 +1,17 @@
+"""What every function that pays or earns asks of levels: prices are probabilities, sizes are not negative."""
+
+from __future__ import annotations
+
+from marketdata.points.columns import Books
+from marketdata.points.schema import refuse_cents, refuse_negative
+
+
+def refuse_no_levels(books: Books, *, all_levels: bool = True) -> None:
+    """NotTidyError where a price of the levels, or of the best ones, is no probability, or a size is negative."""
+    if all_levels:
+        price, size = books.levels()
+        refuse_cents(price=price)
+        refuse_negative(size=size)
+        return
+    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
+    refuse_negative(best_bid_size=books.bids.best_size, best_ask_size=books.asks.best_size)
