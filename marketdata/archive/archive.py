@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import copy
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
 
-from marketdata.adapters.widths import with_width
-from marketdata.archive import imports, ingest, listings, maintenance, query, scan, sql
+from marketdata.archive import ingest, listings, maintenance, query, writing
 from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
 from marketdata.archive.query import Missing, checked_views
-from marketdata.archive.scan import EngineName, query_of
+from marketdata.archive.reading import Reading
+from marketdata.archive.scan import EngineName
 from marketdata.archive.selection import Selection
-from marketdata.archive.storage.errors import reading
-from marketdata.archive.storage.files import is_url, located
+from marketdata.archive.storage.files import located
 from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
-from marketdata.errors import ConfigError, NotArchivedError
-from marketdata.points.arguments import choice, names, number, whole, with_flags
+from marketdata.errors import ConfigError
+from marketdata.points.arguments import choice, number, with_flags
 from marketdata.points.records import KINDS, RecordKind
-from marketdata.points.views import VIEWS, View
-from marketdata.recordings.changes import Rebuilder
+from marketdata.points.views import View
 from marketdata.recordings.files import ReadOptions, files_of
 from marketdata.recordings.format import kept_fields
 from marketdata.recordings.roles import renamed_columns
 from marketdata.resolution import UNITS, BucketWidth
-from marketdata.tidy.frames import carry_counts, frame_kind, to_frame
-from marketdata.times import Range, TimeLike, to_duration, to_micros, to_range
+from marketdata.tidy.frames import frame_kind
+from marketdata.times import TimeLike, to_duration, to_micros
 from marketdata.typing import Frame, FrameKind
 
 if TYPE_CHECKING:
@@ -102,7 +98,7 @@ class Archive(Generic[Frame]):
     ) -> None:
         self._location = located(path_or_url)
         self._frame = frame_kind(frame)
-        self._attached: Callable[[], Pull] | None = None
+        self._pull: Callable[[], Pull] | None = None
         width = None if base is None else BucketWidth.of(base, "base")
         if width is not None and not UNITS["s"] // 4 <= width.micros <= UNITS["d"]:
             raise ConfigError("does not exist; an archive has points of 250ms to 1d.", argument="base", value=base)
@@ -128,19 +124,10 @@ class Archive(Generic[Frame]):
         """Whether any market is simulated, as charts show; see `simulate`."""
         return any(record.get("simulated") is True for record in self._store.catalog["markets"].records())
 
-    def _opened(self) -> ArchiveStore:
-        """The store for reading; NotArchivedError where there is no folder, or one of other files."""
-        hint = "Is the path right? The first add or pull makes an archive there."
-        if not is_url(self._location) and self._store.stored_base is None:
-            with reading(f"The folder {self._location!r}"):
-                # One listing: another process may make the archive at this moment.
-                try:
-                    entries = {path.name for path in Path(self._location).iterdir() if path.name[0] not in "._"}
-                except (FileNotFoundError, NotADirectoryError):
-                    raise NotArchivedError(f"There is no folder {self._location!r}. {hint}") from None
-            if entries and entries.isdisjoint({*self._store.tables, "imports"}):
-                raise NotArchivedError(f"The folder {self._location!r} holds other files, and no archive. {hint}")
-        return self._store
+    @property
+    def _reading(self) -> Reading:
+        """What reads frames from the store."""
+        return Reading(self._store, self._frame, self._pull)
 
     @with_flags("replace", "complete")
     def add(
@@ -261,28 +248,11 @@ class Archive(Generic[Frame]):
         >>> archive.add_files(path)[["kind", "rows", "stored"]].to_numpy().tolist()
         [['markets', 1, 1]]
         """
-        files = files_of(paths)
         options = ReadOptions(clock, kept_fields(keep), format, renamed_columns(columns), token_id)
         gap, age = (to_duration(v, n, least="1s") for n, v in (("max_gap", max_gap), ("max_age", max_age)))
         share = number("max_disagreement", max_disagreement, least=0.0)
-        if isinstance(markets, str | os.PathLike):
-            markets = imports.market_records(Path(markets))
-
-        def imported(into: Archive, real: ArchiveStore | None) -> Any:
-            into.add(markets=markets)
-            feed = Rebuilder(into._store.base, gap, age, unchanged)
-            return imports.add_files(
-                into._store, files, options, feed, max_disagreement=share, progress=progress, real=real
-            )
-
-        if not dry_run:
-            added = imported(self, None)
-        else:
-            with tempfile.TemporaryDirectory() as folder:
-                scratch = Archive(folder, base=self._store.base.text)
-                records = {kind: catalog.records() for kind, catalog in self._store.catalog.items()}
-                scratch.add(**{kind: rows for kind, rows in records.items() if rows})  # type: ignore[arg-type]
-                added = imported(scratch, self._store)
+        rule, found = writing.RebuildRule(gap, age, unchanged, share), files_of(paths)
+        added = writing.add_files(self._store, found, options, rule, markets, dry_run=dry_run, progress=progress)
         return cast("Frame", query.in_kind(added, self._frame))
 
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")
@@ -467,7 +437,7 @@ class Archive(Generic[Frame]):
         >>> books["ts"].nunique()
         6
         """
-        return self._read("books", market, start, end, resolution, on_missing, levels)
+        return cast("Frame", self._reading.frame("books", market, start, end, resolution, on_missing, levels))
 
     def prices(
         self,
@@ -482,7 +452,7 @@ class Archive(Generic[Frame]):
 
         Columns: ``ts market_id token_id token_label price``. ``ts`` is the start of the bucket [UTC].
         """
-        return self._read("prices", market, start, end, resolution, on_missing)
+        return cast("Frame", self._reading.frame("prices", market, start, end, resolution, on_missing))
 
     def metrics(
         self,
@@ -497,7 +467,7 @@ class Archive(Generic[Frame]):
 
         Columns: ``ts market_id volume liquidity spread`` and further metrics.
         """
-        return self._read("metrics", market, start, end, resolution, on_missing)
+        return cast("Frame", self._reading.frame("metrics", market, start, end, resolution, on_missing))
 
     def quotes(
         self,
@@ -520,7 +490,7 @@ class Archive(Generic[Frame]):
         >>> quotes["ts"].nunique(), quotes.columns[-2:].tolist()
         (4, ['mid', 'spread'])
         """
-        return self._read("quotes", market, start, end, resolution, on_missing)
+        return cast("Frame", self._reading.frame("quotes", market, start, end, resolution, on_missing))
 
     @with_flags("clamp", "progress")
     def attach(self, client: Any, *, progress: bool | None = None, clamp: bool = False) -> Self:
@@ -535,10 +505,8 @@ class Archive(Generic[Frame]):
         True
         """
         attached = copy.copy(self)
-        attached._attached = partial(  # noqa: SLF001
-            Pull, self._store, client, clamp=clamp, progress=progress, must_have_views=True
-        )
         attached._frame = getattr(client, "frame", self._frame)  # noqa: SLF001
+        attached._pull = partial(Pull, self._store, client, clamp=clamp, progress=progress, must_have_views=True)  # noqa: SLF001
         return attached
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
@@ -551,7 +519,7 @@ class Archive(Generic[Frame]):
         >>> [len(market["tokens"]) for market in archive.records("markets")]
         [2, 2, 3, 210]
         """
-        return [dict(record) for record in self._opened().catalog[choice("kind", kind, KINDS)].records()]
+        return [dict(record) for record in self._store.opened().catalog[choice("kind", kind, KINDS)].records()]
 
     @overload
     def scan(
@@ -601,16 +569,7 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
-        store, view = self._opened(), choice("view", view, VIEWS)
-        engine = choice("engine", engine, get_args(EngineName))
-        ids = self._market_ids(market)
-        wanted = query_of(store, view, ids, _range(start, end), resolution, levels=levels, nested=nested)
-        if engine in ("polars", "arrow", "duckdb"):
-            lazy: Any = {"polars": scan.lazy, "arrow": scan.to_arrow, "duckdb": sql.relation}[engine]
-            return with_width(lazy(wanted), wanted.width)
-        every = ids if ids is not None else [str(record["id"]) for record in store.catalog["markets"].records()]
-        parts = scan.by_market(wanted, every)
-        return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
+        return self._reading.lazy(view, market, start, end, resolution, engine, levels=levels, nested=nested)
 
     def sql(self, statement: str, *, stop: threading.Event | None = None, max_rows: int | None = None) -> Frame:
         """The rows of a SQL statement over the archive, run by DuckDB in this process.
@@ -638,24 +597,7 @@ class Archive(Generic[Frame]):
         >>> archive.sql("select count(distinct ts) as n from prices")["n"].tolist()
         [1440]
         """
-        import polars as pl
-
-        most = None if max_rows is None else whole("max_rows", max_rows, 0)
-        store, connection = self._opened(), sql.connect()
-        # Only the tables that the statement names are read; all of them for a statement that names none.
-        named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
-        views = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]
-        points = [query_of(store, view, None, query.ALL_TIME, None, nested=view == "books") for view in views]
-        records: dict[str, Any] = {
-            kind: listings.records_frame(kind, store.catalog[kind].records(), "polars").to_arrow()
-            for kind in KINDS
-            if kind in named
-        }
-        if "coverage" in named:
-            records["coverage"] = query.coverage_frame(store.coverage, "polars").to_arrow()
-        _made = sql.define(connection, points, records)
-        rows = pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, stop, most)))
-        return cast("Frame", query.in_kind(rows, self._frame))
+        return cast("Frame", self._reading.answer(statement, stop, max_rows))
 
     def markets(self, event_slug: str | None = None, search: str | None = None, *, at: TimeLike | None = None) -> Frame:
         """Records of markets: one row per market, as from `Client.markets`.
@@ -678,7 +620,7 @@ class Archive(Generic[Frame]):
         >>> archive.markets(search="harbour")["market_id"].tolist() == [market]
         True
         """
-        return self._markets(event_slug, search, at, is_open=False)
+        return cast("Frame", self._reading.markets(event_slug, search, at, is_open=False))
 
     def universe(
         self, at: TimeLike, event_slug: str | None = None, search: str | None = None, *, keep: str | Iterable[str] = ()
@@ -694,7 +636,7 @@ class Archive(Generic[Frame]):
         >>> "status" in archive.universe("2025-12-31T12:00").columns
         False
         """
-        return self._markets(event_slug, search, at, is_open=True, keep=keep)
+        return cast("Frame", self._reading.markets(event_slug, search, at, is_open=True, keep=keep))
 
     def events(self, series_slug: str | None = None, search: str | None = None) -> Frame:
         """Records of events: one row per event, as from `Client.events`.
@@ -702,7 +644,7 @@ class Archive(Generic[Frame]):
         Columns: ``event_id slug title status start_date end_date tags`` and more. ``series_slug`` selects a series,
         and ``search`` a text as for `markets`.
         """
-        records = listings.listed(self._opened().catalog["events"], search, series_slug=series_slug)
+        records = listings.listed(self._store.opened().catalog["events"], search, series_slug=series_slug)
         return cast("Frame", listings.records_frame("events", records, self._frame))
 
     def series(self, search: str | None = None) -> Frame:
@@ -710,27 +652,8 @@ class Archive(Generic[Frame]):
 
         Columns: ``series_id slug title status start_date end_date`` and more.
         """
-        records = listings.listed(self._opened().catalog["series"], search)
+        records = listings.listed(self._store.opened().catalog["series"], search)
         return cast("Frame", listings.records_frame("series", records, self._frame))
-
-    def _markets(
-        self,
-        event_slug: str | None,
-        search: str | None,
-        at: TimeLike | None,
-        *,
-        is_open: bool,
-        keep: str | Iterable[str] = (),
-    ) -> Frame:
-        """Records of markets as a frame; with a time, those that existed then, with what was known."""
-        from marketdata.tidy.records import without_answers
-
-        records = listings.listed(self._opened().catalog["markets"], search, event_slug=event_slug)
-        if at is not None:
-            began = partial(listings.first_rows, self._store.coverage)
-            records = listings.existed(records, to_micros(at, "at"), began, is_open=is_open)
-        frame = listings.records_frame("markets", records, self._frame)
-        return cast("Frame", frame if at is None else without_answers(frame, keep=keep))
 
     def export(
         self,
@@ -758,13 +681,7 @@ class Archive(Generic[Frame]):
         >>> len(pd.read_csv(path))
         48
         """
-        if not isinstance(path, str | os.PathLike):
-            raise ConfigError("is refused; pass the path of a file.", argument="path", value=path)
-        store, view, wanted = self._opened(), choice("view", view, VIEWS), _range(start, end)
-        ids = self._market_ids(market)
-        records = {} if ids is None else store.records(view, ids)
-        ranges = query.covered_ranges(view, records, ids, start, end, "warn", self._active) if ids else None
-        scan.export(query_of(store, view, ranges, ranges or wanted, resolution), Path(path))
+        self._reading.export(view, path, market, start, end, resolution)
 
     def coverage(self) -> Frame:
         """The ranges that are stored: one row per range of a market's view.
@@ -777,14 +694,14 @@ class Archive(Generic[Frame]):
         >>> archive.coverage()["state"].unique().tolist()
         ['final']
         """
-        return cast("Frame", query.coverage_frame(self._opened().coverage, self._frame))
+        return cast("Frame", query.coverage_frame(self._store.opened().coverage, self._frame))
 
     def compact(self) -> int:
         """Rewrite small files as few large ones.
 
         Returns how many files fewer there are. The old files stay until a vacuum; see `vacuum`.
         """
-        return maintenance.compact(self._opened())
+        return maintenance.compact(self._store.opened())
 
     def vacuum(self, retention_hours: float = 168) -> list[str]:
         """Remove files that no version of the last ``retention_hours`` [h, rounded up] needs.
@@ -800,7 +717,7 @@ class Archive(Generic[Frame]):
         >>> archive.vacuum(retention_hours=0)
         []
         """
-        return maintenance.vacuum(self._opened(), retention_hours)
+        return maintenance.vacuum(self._store.opened(), retention_hours)
 
     @with_flags("repair")
     def verify(self, *, repair: bool = False) -> Frame:
@@ -817,64 +734,5 @@ class Archive(Generic[Frame]):
         >>> len(archive.verify())
         0
         """
-        damage = maintenance.repair(self._opened()) if repair else maintenance.verify(self._opened())
+        damage = maintenance.repair(self._store.opened()) if repair else maintenance.verify(self._store.opened())
         return cast("Frame", query.report(maintenance.Damage, damage, self._frame))
-
-    def _read(
-        self,
-        view: View,
-        market: Markets | None,
-        start: TimeLike | None,
-        end: TimeLike | None,
-        resolution: str | None,
-        on_missing: Missing | None,
-        levels: int | None = None,
-    ) -> Frame:
-        if levels is not None:
-            whole("levels", levels)
-        missing: Missing = choice("on_missing", "warn" if on_missing is None else on_missing, get_args(Missing))
-        ranges: dict[str, Range] = {}
-        if missing == "fetch":
-            if self._attached is None or start is None or end is None:
-                raise ConfigError(
-                    "on_missing='fetch' needs start= and end=, and a client: use archive.attach(client), or "
-                    "md.Client(..., archive=archive)."
-                )
-            run = self._attached()
-            markets = run.run(Selection(self._store, run.client, markets=market), [view], start, end)
-            ranges = dict.fromkeys(markets, to_range(start, end))
-        store = self._opened()
-        width, version = store.width(resolution), store.points[view].version()
-        if not ranges:
-            ids = self._market_ids(market)
-            records = store.records(view, ids, version)
-            ranges = query.covered_ranges(view, records, ids, start, end, missing, self._active)
-        more: dict[str, Any] = {"levels": levels, "version": version, "counts": VIEWS[view].is_mean}
-        points, counts = query.apart(query_of(store, view, ranges, ranges, width, **more), store.base)
-        return cast("Frame", carry_counts(to_frame(points, self._frame, width=width), counts))
-
-    def _active(self, market: str) -> Range:
-        """The buckets in which a market was active, as far as its record tells."""
-        return query.active_range(self._store.catalog["markets"].of_id(market) or {}, self._store.base)
-
-    def _market_ids(self, market: Markets | None) -> dict[str, str] | None:
-        """Ids of markets, each with the name that was given; None for all."""
-        if market is None:
-            return None
-        catalog, given = self._opened().catalog["markets"], names("market", market)
-        if not given:
-            raise ConfigError("names nothing; leave it out to read all markets.", argument="market", value=market)
-        ids = {}
-        for name in given:
-            record = catalog.find(name)
-            if record is None:
-                raise catalog.unknown(name)
-            ids[str(record["id"])] = name
-        return ids
-
-
-def _range(start: TimeLike | None, end: TimeLike | None) -> Range:
-    if start is not None and end is not None:
-        return to_range(start, end)
-    first = query.ALL_TIME.start if start is None else to_micros(start, "start")
-    return Range(first, query.ALL_TIME.end if end is None else to_micros(end, "end"))

@@ -138,15 +138,17 @@ class Query:
             return []
         rows = self.table.read(file, [g.number for g in groups])
         tokens, codes = tokens_of(self.view, rows.to_batches())
-        (first, last), ranges = self.between, [_NEVER]
+        (first, last), ranges = self.between, []
         for market, token, _ in tokens:
             is_here = bool(market) and first <= market < last and self.token_id in (None, token)
             limit = self.wanted if limits is None else limits.get(market, _NEVER)
             ranges.append(limit if is_here else _NEVER)
-        start, end = np.array(ranges, dtype=np.int64).T[:, 1:][:, codes].clip(*self.wanted)
-        ts = rows["ts"].cast(pa.int64()).to_numpy()
-        mask = (ts >= start) & (ts < end)
-        return [rows if mask.all() else rows.filter(pa.array(mask))]
+        start, end = np.array(ranges, dtype=np.int64).reshape(-1, 2).T.clip(*self.wanted)
+        # Most tokens of a row group may be of other markets, so that few rows have a time to compare.
+        chosen = np.flatnonzero((start < end)[codes])
+        ts, token_codes = rows["ts"].cast(pa.int64()).to_numpy()[chosen], codes[chosen]
+        chosen = chosen[(ts >= start[token_codes]) & (ts < end[token_codes])]
+        return [rows if len(chosen) == len(rows) else rows.take(pa.array(chosen))]
 
 
 def read(table: Table, view: View, ranges: Mapping[str, Range]) -> Data:

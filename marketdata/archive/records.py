@@ -223,11 +223,12 @@ class Catalog:
         texts = {identity: text for file in self._current().values() for identity, text in file.texts.items()}
         return [self._parsed(texts[identity]) for identity in sorted(texts)]
 
-    def find(self, id_or_slug: str) -> Record | None:
-        """The record with this id, else with this slug."""
-        slugs = (file.by_slug for file in self._current().values())
+    def find(self, id_or_slug: str, version: Version | None = None) -> Record | None:
+        """The record with this id, else with this slug; name the ``version`` to look up many."""
+        version = version or self.table.version()
+        slugs = (file.by_slug for file in self._current(version).values())
         ids = [id_or_slug, *sorted(by_slug[id_or_slug] for by_slug in slugs if id_or_slug in by_slug)]
-        return next(filter(None, map(self.of_id, ids)), None)
+        return next((record for one in ids if (record := self.of_id(one, version)) is not None), None)
 
     def of_id(self, identity: str, version: Version | None = None) -> Record | None:
         """The record with this id."""
@@ -249,7 +250,8 @@ class Catalog:
 
     def labels(self, markets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
         """The label of each token of some markets (None: all) that has one, by market and token."""
-        chosen = self.records() if markets is None else filter(None, map(self.of_id, markets))
+        version = self.table.version()
+        chosen = self.records() if markets is None else filter(None, (self.of_id(m, version) for m in markets))
         return {
             (record["id"], token["id"]): token["label"]
             for record in chosen

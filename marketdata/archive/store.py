@@ -6,7 +6,8 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +27,10 @@ from marketdata.archive.coverage.intervals import (
 from marketdata.archive.coverage.policy import MINUTE, SHORTEST_GAP, recorded_beside
 from marketdata.archive.records import SCHEMAS as RECORD_SCHEMAS
 from marketdata.archive.records import Catalog
-from marketdata.archive.storage.files import WRITE_EFFORT, DataFile, cuts, holding, hull
+from marketdata.archive.storage import errors
+from marketdata.archive.storage.files import WRITE_EFFORT, DataFile, cuts, holding, hull, is_url
 from marketdata.archive.storage.tables import Plan, Table, Version
-from marketdata.errors import ArchiveError, ConfigError
+from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
 from marketdata.points.columns import Books, Data, Ints, Series
 from marketdata.points.records import KINDS, RecordKind
 from marketdata.points.views import VIEWS, View, empty
@@ -88,6 +90,16 @@ class ArchiveStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ArchiveStore, (self.root, self.options, self._as_of, self.given_base)
+
+    def opened(self) -> Self:
+        """The store for reading; NotArchivedError where there is no folder, or one of other files."""
+        if self.stored_base is None:
+            names, hint = names_in(self.root), "Is the path right? The first add or pull makes an archive there."
+            if names is None:
+                raise NotArchivedError(f"There is no folder {self.root!r}. {hint}")
+            if names and names.isdisjoint({*self.tables, "imports"}):
+                raise NotArchivedError(f"The folder {self.root!r} holds other files, and no archive. {hint}")
+        return self
 
     @property
     def base(self) -> BucketWidth:
@@ -303,6 +315,24 @@ class ArchiveStore:
         batches = (parts[first:end] for first, end in cuts(np.array([part.nbytes for part in parts]), _BATCH_BYTES))
         rows = (to_table(from_tables(view, batch).sort()) for batch in batches)
         return [file for table in rows for file in self.points[view].put(table)]
+
+
+def names_in(root: str) -> set[str] | None:
+    """The visible names in a folder, None without one; of an address none, as only a read can tell."""
+    if is_url(root):
+        return set()
+    with errors.reading(f"The folder {root!r}"):
+        # One listing: another process may make the archive at this moment.
+        try:
+            return {path.name for path in Path(root).iterdir() if path.name[0] not in "._"}
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def is_archive(root: str) -> bool:
+    """Whether a folder holds tables of an archive; an address is taken to."""
+    names = names_in(root)
+    return is_url(root) or (names is not None and not names.isdisjoint({*VIEWS, *KINDS}))
 
 
 def _is_part(record: CoverageRecord, whole: CoverageRecord) -> bool:

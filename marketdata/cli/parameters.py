@@ -63,14 +63,11 @@ def open_archive(path: str) -> Archive:
         raise ConfigError(f"{path!r} is not a folder; marketdata pull or marketdata import creates an archive.")
     if "://" not in path and not os.access(path, os.R_OK | os.X_OK):
         raise ConfigError(f"{path!r} cannot be read: its permissions do not allow it to this user.")
+    from marketdata.archive.store import is_archive
+
     if not is_archive(path):
         raise ConfigError(f"{path!r} holds no archive yet; marketdata pull or marketdata import fills it.")
     return Archive(path, frame="polars")
-
-
-def is_archive(path: str) -> bool:
-    """Whether a folder has an archive; an address is not checked."""
-    return "://" in path or any(Path(path).glob("*/_delta_log"))
 
 
 def check_out(path: Path, ends: tuple[str, ...] = (".parquet", ".csv", ".ndjson")) -> None:

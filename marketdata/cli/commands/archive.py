@@ -69,6 +69,7 @@ def pull(
     if len(given) != 1:
         raise ConfigError(f"Give exactly one of {', '.join(chosen)}; given are {', '.join(given) or 'none'}.")
     from marketdata.archive import Archive
+    from marketdata.archive.store import is_archive
 
     options: dict[str, Any] = {
         "event": event, "series": series, "tags": tag, "search": search, "all_markets": every_market,
@@ -81,7 +82,7 @@ def pull(
         _follow(Archive(archive).follow(parameters.client(base_url), market or None, every=every, **options))
         return
     # A pull stores the records of its markets; a dry run creates no folder.
-    scratch = dry_run and not parameters.is_archive(archive)
+    scratch = dry_run and not is_archive(archive)
     with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:
         store = Archive(place, frame="polars")
         fetched = store.pull(

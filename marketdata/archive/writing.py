@@ -1,0 +1,55 @@
+"""Files of others into an archive, or into a temporary one that tells what an import would do."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from marketdata.archive import imports, ingest
+from marketdata.archive.store import ArchiveStore
+from marketdata.recordings.changes import Rebuilder
+from marketdata.recordings.files import ReadOptions
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class RebuildRule(NamedTuple):
+    """How books are rebuilt from messages: the longest gaps [microseconds], and what a bucket without one has."""
+
+    max_gap: int
+    max_age: int
+    unchanged: bool
+    max_disagreement: float
+
+
+def add_files(
+    store: ArchiveStore,
+    files: Mapping[Path, bool],
+    options: ReadOptions,
+    rule: RebuildRule,
+    markets: Any = None,
+    *,
+    dry_run: bool = False,
+    progress: bool | None = None,
+) -> pl.DataFrame:
+    """The report of `Archive.add_files`; with ``dry_run`` the points go to a folder that is removed."""
+    if isinstance(markets, str | os.PathLike):
+        markets = imports.market_records(Path(markets))
+
+    def imported(into: ArchiveStore, real: ArchiveStore | None) -> pl.DataFrame:
+        ingest.add_records(into, markets)
+        feed = Rebuilder(into.base, rule.max_gap, rule.max_age, rule.unchanged)
+        most = rule.max_disagreement
+        return imports.add_files(into, files, options, feed, max_disagreement=most, progress=progress, real=real)
+
+    if not dry_run:
+        return imported(store, None)
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = ArchiveStore(folder, None, base=store.base)
+        records = {kind: catalog.records() for kind, catalog in store.catalog.items()}
+        ingest.add_records(scratch, **{kind: rows for kind, rows in records.items() if rows})
+        return imported(scratch, store)
