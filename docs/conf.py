@@ -24,7 +24,6 @@ import gallery  # noqa: E402
 import kernel  # noqa: E402
 import nbformat  # noqa: E402
 import record_fields  # noqa: E402
-import recording_formats  # noqa: E402
 import typer  # noqa: E402
 from docutils import nodes  # noqa: E402
 from plotly.offline import get_plotlyjs  # noqa: E402
@@ -124,7 +123,6 @@ def _gather(*_: Any) -> None:
     shutil.copy(HERE / "kernel.py", startup)
     (static / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
     (MADE / "record_fields.md").write_text(record_fields.tables(), encoding="utf-8")
-    (MADE / "recording_formats.md").write_text(recording_formats.table(), encoding="utf-8")
     _run("gallery.py", MADE / "gallery")
     (MADE / "command_line.md").write_text(f"# Command line\n\n{_help()}", encoding="utf-8")
 

@@ -1,8 +1,9 @@
-"""A table of the file formats, from the modules that read them."""
+"""The table of file formats in the guide, from the modules that read them; run it after a change of a format."""
 
 from __future__ import annotations
 
-import sys
+import re
+from pathlib import Path
 
 from marketdata.recordings.format import all_formats
 
@@ -17,5 +18,15 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+GUIDE = Path(__file__).parent / "guides" / "recordings.md"
+_BEGIN, _END = "<!-- formats -->\n", "<!-- end of formats -->"
+
+
+def guide() -> str:
+    """Return the guide with the table of today's formats."""
+    text = GUIDE.read_text(encoding="utf-8")
+    return re.sub(f"{_BEGIN}.*?{_END}", lambda _: f"{_BEGIN}{table()}{_END}", text, flags=re.DOTALL)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    GUIDE.write_text(guide(), encoding="utf-8")

@@ -223,9 +223,10 @@ class Archive(Generic[Frame]):
         markets : path, frame or list of dict, optional
             Records of the markets, as `add` takes them.
         clock : str
-            "timestamp", the time of the venue, "received", or the name of a column or field.
+            "timestamp", the time of the venue, "received", the name of a column or field, or "modified": the time of
+            the file, for one answer without a time.
         token_id : str, optional
-            The token of book messages that name none.
+            The token of rows and messages that name none.
         keep : list of str
             Fields of snapshots to store: "hash", "last_trade_price", "tick_size".
         max_gap, max_age : str

@@ -363,10 +363,9 @@ class RecordingFile:
             return "skip"
 
         # One thread counts the rows for messages.
-        encoding = "utf8" if self._encoding == "utf-8-sig" else self._encoding
-        blocks = ReadOptions(block_size=_CSV_BLOCK, use_threads=False, encoding=encoding)
+        blocks = ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
         parse = ParseOptions(delimiter=self._separator, newlines_in_values=True, invalid_row_handler=torn)
-        with self._stream() as stream:
+        with self._utf8() as stream:
             for batch in open_csv(stream, blocks, parse, texts):
                 frame = pl.DataFrame(batch)
                 # pandas writes its index as a column without a name.
@@ -402,6 +401,13 @@ class RecordingFile:
             raise ConfigError(
                 f"{self.name!r} is no whole Parquet file: {problem}. It was cut, or is of another kind: fetch it again."
             ) from problem
+
+    def _utf8(self) -> Any:
+        """The stream in UTF-8; UTF-16, which spreadsheets write, is held in memory."""
+        if self._encoding == "utf-8-sig":
+            return self._stream()
+        with io.TextIOWrapper(self._stream(), self._encoding, newline="") as text:
+            return io.BytesIO(text.read().encode())
 
     def _stream(self) -> Any:
         suffix = self.path.suffix.lower()

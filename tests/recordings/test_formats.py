@@ -209,3 +209,12 @@ def test_a_file_that_is_not_compressed_is_named(tmp_path: Path) -> None:
         (path := tmp_path / f"prices.{end}").write_text("token_id,timestamp,price\n7,1767225600,0.5\n")
         with pytest.raises(md.errors.ConfigError, match=f"{path.name}.* not compressed"):
             md.Archive(tmp_path / "archive").add_files(path)
+
+
+def test_the_guide_has_the_table_of_formats() -> None:
+    """The table in the repository is the one that the formats give: run docs/recording_formats.py."""
+    docs = Path(__file__).parents[2] / "docs"
+    path = docs / "recording_formats.py"
+    module: dict[str, Any] = {"__name__": "recording_formats", "__file__": str(path)}
+    exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)
+    assert module["guide"]() == module["GUIDE"].read_text(encoding="utf-8")

@@ -209,7 +209,10 @@ def import_(
         str | None, typer.Option(metavar="OURS=THEIRS,...", help="Names of columns, as ts=when,token_id=asset.")
     ] = None,
     markets: Annotated[str | None, typer.Option(metavar="FILE", help="Records of the markets.")] = None,
-    clock: Annotated[str, typer.Option(help="timestamp (of the venue), received, or a column.")] = "timestamp",
+    token_id: Annotated[str | None, typer.Option(help="The token of rows that name none.")] = None,
+    clock: Annotated[
+        str, typer.Option(help="timestamp (of the venue), received, a column, or modified (of the file).")
+    ] = "timestamp",
     keep: Annotated[
         list[str] | None, typer.Option(help="A field of books to store, such as hash; may be given again.")
     ] = None,
@@ -223,20 +226,25 @@ def import_(
         bool, typer.Option("--changed-only", help="No books in buckets without a message of their token.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Give the report, and store nothing.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what the columns are taken for, and why; store nothing.")
+    ] = False,
     as_json: parameters.Json = False,
     as_csv: parameters.Csv = False,
 ) -> None:
     """Add files to an archive. The first import creates it.
 
-    Columns decide what a file is: records, prices, metrics or books as tables, or a recording of books. Names end in
-    .parquet, .csv, .json, .ndjson or .jsonl, all but the first also with .gz or .zst. The table accounts for every row:
-    those read, stored and left out, and the points they became. A file is imported once; an import that was stopped
+    Columns decide what a file is: records, prices, quotes, metrics or books as tables, answers of venues, or a
+    recording of books. Names end in .json, .jsonl, .ndjson, .csv or .tsv, also with .gz or .zst, or in .parquet,
+    .sqlite or .db; a folder may be a Delta table. --explain says why a file is what it is. The table accounts for every
+    row: those read, stored and left out, and the points they became. A file is imported once; a stopped import
     continues. Exit code 1 if a file of a folder or pattern cannot be read.
 
     \b
     Examples:
       marketdata import history markets.ndjson books.parquet
       marketdata import history prices.csv --columns ts=when --dry-run
+      marketdata import history prices.csv --explain
       marketdata import seconds "2026-*/*.jsonl.gz" --base 1s
     """
     from marketdata.archive import Archive
@@ -249,12 +257,23 @@ def import_(
         if not all(len(pair) == 2 and all(pair) for pair in pairs):
             raise ConfigError("is no list such as ts=when,token_id=asset.", argument="--columns", value=columns)
         renamed = dict(pairs)
+    if explain:
+        from marketdata.recordings.explain import explained
+        from marketdata.recordings.files import ReadOptions
+        from marketdata.recordings.format import kept_fields
+        from marketdata.recordings.roles import renamed_columns
+
+        options = ReadOptions(clock, kept_fields(keep or ()), form, renamed_columns(renamed), token_id)
+        for text in explained(source, options):
+            typer.echo(text)
+        return
     added = Archive(archive, frame="polars", base=base).add_files(
         source,
         format=form,
         columns=renamed,
         markets=markets,
         clock=clock,
+        token_id=token_id,
         keep=keep or (),
         max_gap=max_gap,
         max_age=max_age,

@@ -1,0 +1,133 @@
+"""Files of shapes that people have, made by hand, with what is wanted of each."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import polars as pl
+
+T, T2, MARKET, S = "7" * 77, "8" * 77, "0x" + "ab" * 32, 1_767_225_600
+TICKER = "KXA-26JAN01-T5"
+_BOOK = {
+    "event_type": "book", "asset_id": T, "market": MARKET, "timestamp": str(S * 1000),
+    "bids": [{"price": ".4", "size": "1"}], "asks": [{"price": ".5", "size": "1"}],
+}  # fmt: skip
+_KALSHI = {
+    "ticker": TICKER, "event_ticker": "KXA-26JAN01", "title": "t", "status": "finalized", "result": "no",
+    "close_time": "2026-01-01T15:00:00Z", "yes_bid_dollars": "0.00", "yes_ask_dollars": "1.00",
+}  # fmt: skip
+_CANDLE = {"yes_bid": {"close": "0.42"}, "yes_ask": {"close": "0.46"}, "price": {"close": "0.44"}, "volume": "10"}
+_GAMMA = (
+    "id,question,conditionId,slug,outcomes,outcomePrices,clobTokenIds,closed,umaResolutionStatus,bestBid,createdAt\n"
+    f"""1,q?,{MARKET},q,"['Yes', 'No']","['1', '0']","['{T}', '{T2}']",True,resolved,0.99,2025-12-01T00:00:00Z\n"""
+)
+_BAD = f"x,{T},.5\n{S + 9999},{T},n/a\n{S + 9998},{T},1.7\n{S},{T},.5,9,9\n"
+
+
+def _lines(*values: Any) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+# The text of each file, and the kinds and counts of rows that are stored and left out.
+TEXTS: dict[str, tuple[str, str, int, int]] = {
+    f"{T}.json": (json.dumps([{"t": S, "p": 0.5}, {"t": S + 60, "p": 0.51}]), "prices", 2, 0),
+    "by_token.json": (json.dumps({T: [{"t": S, "p": 0.5}], T2: [{"t": S, "p": 0.5}]}), "prices", 2, 0),
+    "archived_candles.json": (
+        json.dumps({"ticker": TICKER, "candlesticks": [{"end_period_ts": S + 60 * i, **_CANDLE} for i in (1, 2)]}),
+        "prices, quotes, metrics", 2, 0,
+    ),
+    "candles.csv": (
+        f"ticker,end_period_ts,yes_bid_close,yes_ask_close\n{TICKER},{S + 60},41,44\n{TICKER},{S + 120},41,44\n",
+        "prices, quotes, metrics", 2, 0,
+    ),
+    "kalshi_events.json": (
+        json.dumps({"events": [{"event_ticker": "KXA-26JAN01", "title": "A?", "markets": [_KALSHI]}], "cursor": ""}),
+        "events, markets", 1, 0,
+    ),
+    "kalshi_list.json": (json.dumps([_KALSHI, {**_KALSHI, "ticker": "KXA-26JAN01-T6"}]), "markets", 2, 0),
+    f"orderbooks_{S}.json": (
+        json.dumps({TICKER: {"orderbook": {"yes": [[40, 10]], "no": [[55, 3]]}}, "KXB-1": {"orderbook": {"yes": []}}}),
+        "books", 2, 0,
+    ),
+    "envelopes.jsonl": (
+        _lines({"ts": S * 1000, "msg": _BOOK}, {"received_at": S + 60, "raw_text": json.dumps([_BOOK])},
+               {"json": {**_BOOK, "timestamp": str(S * 1000 + 120_000)}}),
+        "books", 3, 0,
+    ),
+    "ts_event.csv": (
+        f"ts_event,ts_recv,instrument_id,bid_px,ask_px\n{S}000000000,{S}000000500,{T},0.4,0.5\n", "quotes", 1, 0
+    ),
+    "quotes.csv": (
+        f"timestamp,asset_id,bid,ask,bid_size,ask_size\n{S},{T},.4,.5,1,2\n{S + 60},{T},,.5,,2\n", "quotes", 2, 0
+    ),
+    "PRICES.CSV": (f",timestamp,token_id,price\n0,{S},{T},0.5\n", "prices", 1, 0),
+    "cents.csv": (
+        "timestamp,token_id,price\n" + "".join(f"{S + 60 * i},{T},{40 + i % 20}\n" for i in range(300))
+        + f"{S + 99_999},{T},4000\n",
+        "prices", 300, 1,
+    ),
+    "gamma_of_pandas.csv": (_GAMMA, "markets", 1, 0),
+    "kalshi_quotes.csv": (
+        f"timestamp,ticker,yes_bid,yes_ask,no_bid,no_ask\n{S},{TICKER},40,43,57,60\n{S + 60},{TICKER},41,43,57,59\n",
+        "quotes", 2, 0,
+    ),
+    "pretty.json": (
+        json.dumps({"orderbook": {"bids": [{"price": "0.4", "size": "1"}], "asks": []}, "token_id": T, "timestamp": S},
+                   indent=1),
+        "books", 1, 0,
+    ),
+    "bad_rows.csv": (
+        "timestamp,token_id,price\n" + "".join(f"{S + 60 * i},{T},0.5\n" for i in range(50)) + _BAD, "prices", 50, 4
+    ),
+    "wide.csv": (
+        f"bid_price_1,bid_size_1,ask_price_1,ask_size_1,timestamp,token_id\n.4,1,.5,2,{S},{T}\n", "books", 1, 0
+    ),
+}  # fmt: skip
+_TRADE = {
+    "side": "BUY", "asset": T, "conditionId": MARKET, "size": 3, "price": 0.4, "timestamp": S, "outcome": "Yes",
+    "outcomeIndex": 0, "transactionHash": "0x1",
+}  # fmt: skip
+_PRINT = {
+    "ticker": TICKER, "count_fp": "3.00", "created_time": "2026-01-01T00:00:01Z", "yes_price_dollars": "0.6100",
+    "no_price_dollars": "0.3900", "taker_side": "no",
+}  # fmt: skip
+# The trades of each file: side, price and size.
+TRADES: dict[str, tuple[str, list[tuple[str, float, float]]]] = {
+    "data_api.json": (
+        json.dumps([_TRADE, {**_TRADE, "size": "x"}, {**_TRADE, "side": "SELL", "transactionHash": "0x3"}]),
+        [("buy", 0.4, 3.0), ("sell", 0.4, 3.0)],
+    ),
+    "dollars.jsonl": (_lines({**_PRINT, "trade_id": "a"}, {**_PRINT, "trade_id": "b"}), [("buy", 0.39, 3.0)] * 2),
+}  # fmt: skip
+
+
+def _hive(folder: Path) -> Path:
+    inner = folder / "hive" / "token_id=7" / "date=2026-01-01"
+    inner.mkdir(parents=True)
+    (inner / "p.csv").write_text(f"timestamp,price\n{S},0.5\n")
+    return folder / "hive"
+
+
+def _delta(folder: Path) -> Path:
+    for price in (0.1, 0.6):
+        rows = pl.DataFrame({"timestamp": [S], "token_id": [T], "price": [price]}).to_arrow()
+        deltalake.write_deltalake(folder / "delta", rows, mode="overwrite")
+    return folder / "delta"
+
+
+def _sqlite(folder: Path) -> Path:
+    database = sqlite3.connect(folder / "collector.db")
+    database.execute("create table prices (ts integer, token_id text, price real)")
+    database.execute("insert into prices values (?, ?, .6)", (S, T))
+    database.commit()
+    database.close()
+    return folder / "collector.db"
+
+
+# Folders and files that are no texts, each of one price.
+OTHERS: dict[str, Callable[[Path], Path]] = {"hive": _hive, "delta": _delta, "sqlite": _sqlite}

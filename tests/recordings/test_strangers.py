@@ -1,0 +1,143 @@
+"""Files that people have are read as what they are, and every row is stored or left out for a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recordings.strangers import OTHERS, TEXTS, TRADES, S
+
+import marketdata as md
+from marketdata.errors import ConfigError, RecordingWarning
+from marketdata.recordings.explain import explained
+from marketdata.recordings.files import ReadOptions, RecordingFile
+from marketdata.recordings.format import Table, format_of
+
+CASES = Path(__file__).parents[3] / "shared" / "cases"
+# Kinds, stored and left out rows of the files of the collection; trades have their number instead.
+WANTED: dict[str, tuple[str, int, int]] = {
+    "bbo_collector.csv": ("quotes", 1, 0), "candles_marcel.csv": ("prices", 2, 0), "cents_levels.csv": ("books", 6, 0),
+    "clob_markets_list.json": ("markets", 1, 0), "clob_markets_page.json": ("markets", 1, 0),
+    "dome_orderbooks.json": ("books", 1, 0), "gamma_events.json": ("events, markets", 1, 0),
+    "gamma_markets.json": ("markets", 1, 0), "kalshi_candles.json": ("prices, quotes, metrics", 3, 0),
+    "kalshi_markets.json": ("markets", 1, 0), "kalshi_ws.jsonl": ("books", 2, 1), "level_times.csv": ("books", 8, 0),
+    "ligeng_book.jsonl": ("books", 1, 0), "mixed_units.csv": ("prices", 3, 2), "mkt_slug.csv": ("prices", 2, 0),
+    "nan_mid.jsonl": ("books", 2, 0), "pmxt_v1.parquet": ("books", 2, 0), "poly_markets_v1.csv": ("markets", 1, 0),
+    "price_history_utc.csv": ("prices", 2, 0), "py_bool_markets.csv": ("markets", 2, 0),
+    "quotes_as_records.csv": ("quotes", 3, 0), "semicolon.csv": ("prices", 1, 0),
+    "telonex_full.parquet": ("books", 1, 0),
+    "utf16.csv": ("prices", 1, 0), "wrong_unit_meta.parquet": ("prices", 3, 0), "zero_time.csv": ("prices", 3, 1),
+}  # fmt: skip
+TRADES_OF_CASES = {"activity.json": 1, "becker_kalshi_trades.parquet": 1, "dup_prints.jsonl": 1, "fills_v2.csv": 1,
+                   "kalshi_trades.csv": 2, "kalshi_trades.json": 2, "poly_trades.csv": 1}  # fmt: skip
+
+
+def stored(path: Path, archive: md.Archive[Any]) -> tuple[str, int, int]:
+    """The kinds of a file, and how many rows were stored and left out."""
+    row = archive.add_files(path).row(0, named=True)
+    assert row["rows"] == row["stored"] + row["left_out"]
+    return row["kind"], row["stored"], row["left_out"]
+
+
+def test_files_of_strangers_are_what_they_are(tmp_path: Path) -> None:
+    """Each shape becomes its kinds; wrong rows are left out, and the others are stored."""
+    shared = md.Archive(tmp_path / "archive", frame="polars")
+    for name, (text, *wanted) in TEXTS.items():
+        (path := tmp_path / name).write_text(text)
+        assert stored(path, shared) == tuple(wanted), name
+    for name, write in OTHERS.items():
+        archive = md.Archive(tmp_path / f"of-{name}", frame="polars")
+        archive.add_files(write(tmp_path))
+        market = archive.markets()["market_id"][0]
+        assert archive.prices(str(market))["price"].to_list() == [0.5 if name == "hive" else 0.6]
+
+
+@pytest.mark.filterwarnings("ignore::marketdata.errors.RecordingWarning")
+def test_trades_of_strangers_are_trades(tmp_path: Path) -> None:
+    """A bad row is left out; cents and dollars are probabilities, and the taker's side is the side."""
+    for name, (text, wanted) in TRADES.items():
+        (path := tmp_path / name).write_text(text)
+        assert md.read_trades(path, frame="polars").select("side", "price", "size").rows() == wanted
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="the collection of files lies beside the repository")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.RecordingWarning")
+def test_files_of_the_collection_are_what_they_are(tmp_path: Path) -> None:
+    """Every file of the collection is read as wanted, or refused in at most six lines."""
+    for name, wanted in WANTED.items():
+        assert stored(CASES / name, md.Archive(tmp_path / name, frame="polars")) == wanted, name
+    for name, count in TRADES_OF_CASES.items():
+        trades = md.read_trades(CASES / name, frame="polars")
+        assert len(trades) == count, name
+        assert trades["price"].is_between(0, 1).all()
+    with pytest.raises(ConfigError, match=r"token_id= \(--token-id") as problem:
+        md.Archive(tmp_path / "none").add_files(CASES / "prices_history.json")
+    assert len(str(problem.value).splitlines()) <= 6
+
+
+def test_winners_are_known_after_an_import_of_records(tmp_path: Path) -> None:
+    """`outcomes` runs on records of each venue without a further step."""
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    for name in ("gamma_of_pandas.csv", "kalshi_list.json"):
+        (path := tmp_path / name).write_text(TEXTS[name][0])
+        archive.add_files(path)
+    payoffs = md.outcomes(archive.markets()).group_by("market_id").agg("payoff")
+    assert sorted(payoffs["payoff"].to_list()) == [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]
+
+
+def test_a_print_in_two_files_counts_once(tmp_path: Path) -> None:
+    """The count of those recorded twice is said."""
+    text, wanted = TRADES["dollars.jsonl"]
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(text)
+    with pytest.warns(RecordingWarning, match="2 recorded twice"):
+        assert len(md.read_trades(tmp_path, frame="polars")) == len(wanted)
+
+
+def test_explain_says_roles_evidence_and_rows(tmp_path: Path) -> None:
+    """A column that is not what its name says is named with its values, and nothing is stored."""
+    (path := tmp_path / "coins.csv").write_text(f"timestamp,asset,price,token_id\n{S},btc,0.5,7\n")
+    (text,) = explained([str(path)], ReadOptions())
+    assert "timestamp is ts" in text
+    assert "prices, the first rows as stored" in text
+    (path := tmp_path / "none.csv").write_text(f"timestamp,asset,price\n{S},btc,0.5\n")
+    (text,) = explained([str(path)], ReadOptions())
+    assert "asset is no token_id" in text
+    assert "--token-id" in text
+
+
+_VALUES = {
+    "times": [str(S), str(S + 60)], "ids": ["7" * 30, "8" * 30], "words": ["politics", "sports"],
+    "prices": ["0.4", "0.55"], "sizes": ["10", "2500"], "sides": ["bid", "ask"], "trades": ["BUY", "SELL"],
+    "flags": ["True", "False"], "lists": ["[[0.4, 1]]", "[]"], "nothing": ["", ""],
+}  # fmt: skip
+_NAMES = ["timestamp", "ts", "bucket", "token_id", "asset", "price", "size", "side", "bids", "asks", "best_bid",
+          "best_ask", "level", "is_snapshot", "close", "yes_bid", "yes_ask", "market_id", "volume", "question",
+          "outcome"]  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(_NAMES), st.sampled_from(sorted(_VALUES)), min_size=2, max_size=9))
+def test_no_file_is_of_a_kind_that_its_values_deny(tmp_path: Path, drawn: dict[str, str]) -> None:
+    """Whatever the names: a history has times, its prices are numbers, its sides are sides, and books have levels."""
+    path = tmp_path / "drawn.csv"
+    pl.DataFrame({name: _VALUES[values] for name, values in drawn.items()}).write_csv(path)
+    table = Table(RecordingFile(path))
+    try:
+        chosen = format_of(table)
+    except ConfigError:
+        return
+    of: dict[str, Any] = {role: drawn.get(column) for role, column in table.columns.items()}
+    if chosen.kind in ("prices", "quotes", "books", "metrics", "trades"):
+        assert of["ts"] in ("times", "nothing")
+        for role in ("price", "best_bid", "best_ask", "size"):
+            assert of.get(role) in (None, "times", "ids", "prices", "sizes", "nothing")
+        assert of.get("side") in (None, "sides", "trades", "nothing")
+    if chosen.name == "snapshots":
+        assert {of["bids"], of["asks"]} <= {"lists", "nothing"}
+    if chosen.kind == "markets":
+        assert not {"price", "side", "bids", "is_snapshot"} & of.keys() or "state" in of or "token_ids" in of
