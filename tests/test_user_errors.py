@@ -41,7 +41,7 @@ def test_a_warning_names_the_line_of_who_asked(tmp_path: Path) -> None:
 def test_a_typo_in_an_event_or_series_is_no_success(client: md.Client, tmp_path: Path) -> None:
     """A pull of an event that lists no market fails, is not remembered, and names where the slugs are."""
     archive = md.Archive(tmp_path)
-    for wrong in ({"event": "nope"}, {"series": "nope"}):
+    for wrong in ({"event_slug": "nope"}, {"series_slug": "nope"}):
         for _ in range(2):
             with pytest.raises(md.errors.NotFoundError, match=r"nope.*slugs"):
                 archive.pull(client, **wrong, start="2025-12-31", end="2026-01-01")

@@ -262,8 +262,8 @@ class Archive(Generic[Frame]):
         client: Any,
         markets: Markets | None = None,
         *,
-        event: str | None = None,
-        series: str | None = None,
+        event_slug: str | None = None,
+        series_slug: str | None = None,
         tags: str | Sequence[str] | None = None,
         search: str | None = None,
         all_markets: bool = False,
@@ -293,7 +293,7 @@ class Archive(Generic[Frame]):
         client : Client
             Where to fetch from.
         markets
-            Ids, slugs, records or rows, or a frame with ``market_id``. Instead: the slug of an ``event`` or ``series``
+            Ids, slugs, records or rows, or a frame with ``market_id``. Instead: ``event_slug`` or ``series_slug``
             for all its markets, ``tags``, a ``search`` text, ``all_markets``, or a text ``file`` of ids and slugs, one
             a line (``#`` begins a comment, ``"-"`` is the standard input).
         views, start, end
@@ -333,7 +333,7 @@ class Archive(Generic[Frame]):
         >>> [len(archive.pull(client, **what)) for _ in range(2)]
         [1, 0]
         """
-        ways = {"event": event, "series": series, "tags": tags, "search": search, "file": file}
+        ways = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags, "search": search, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         run = Pull(self._store, client, resolution, clamp, dry_run, refresh, progress)
         run.run(selection, checked_views(views, client), start, end)
@@ -345,8 +345,8 @@ class Archive(Generic[Frame]):
         client: Any,
         markets: Markets | None = None,
         *,
-        event: str | None = None,
-        series: str | None = None,
+        event_slug: str | None = None,
+        series_slug: str | None = None,
         tags: str | Sequence[str] | None = None,
         search: str | None = None,
         all_markets: bool = False,
@@ -387,7 +387,7 @@ class Archive(Generic[Frame]):
         >>> report.markets, report.error
         (1, None)
         """
-        ways = {"event": event, "series": series, "tags": tags, "search": search, "file": file}
+        ways = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags, "search": search, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         step = to_duration(every, "every", least="1s", most="1d", numbers=True)
         pull = Pull(self._store, client, resolution, clamp, progress=False)

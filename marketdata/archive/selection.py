@@ -25,7 +25,7 @@ class Selection:
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         given = {way: value for way, value in ways.items() if value is not None}
         if len(given) != 1:
-            allowed = "markets=, event=, series=, tags=, search=, file= and all_markets=True"
+            allowed = "markets=, event_slug=, series_slug=, tags=, search=, file= and all_markets=True"
             problem = f"these are {', '.join(given)}" if given else "there is none"
             raise ConfigError(f"pull needs exactly one of {allowed}; {problem}.")
         ((self._way, value),) = given.items()
@@ -43,16 +43,16 @@ class Selection:
         if self._way in ("markets", "file"):
             return self._named()
         filters: list[dict[str, Any]] = [{} if self._way == "all_markets" else {self._way: self._value}]
-        if self._way == "event":
+        if self._way == "event_slug":
             filters = [{"event_slug": self._value}]
-        elif self._way == "series":
+        elif self._way == "series_slug":
             events = _read("events", self._client.events(series_slug=self._value), series_slug=self._value)
             self._store.catalog["events"].upsert(events)
             filters = [{"event_slug": event["slug"]} for event in events if event.get("slug")]
         listed = [market for one in filters for market in self._listed(one)]
         if not listed:
             what = "no market" if self._way == "all_markets" else f"no market of {self._way}={self._value!r}"
-            argument = self._way if self._way in ("search", "tags") else "event"
+            argument = self._way if self._way in ("search", "tags") else "event_slug"
             hints = {"search": "client.markets() shows slugs and questions.", "tags": "client.tags() shows the tags."}
             hint = hints.get(self._way, "client.events() and client.series() show the slugs.")
             raise NotFoundError(f"The service lists {what}.", argument=argument, hint=hint)

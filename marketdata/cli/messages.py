@@ -38,7 +38,7 @@ _COMMAND_LINE_HINTS: dict[tuple[type[Problem], str | None], str] = {
     (errors.ConfigError, "host"): "Pass --keys FILE (marketdata keys new makes one).",
     (errors.AuthenticationError, None): "Is it the key of this service? It comes from MARKETDATA_API_KEY.",
     (errors.NotFoundError, None): "marketdata markets --search TEXT finds ids and slugs.",
-    (errors.NotFoundError, "event"): "marketdata markets --json shows slugs of events and series.",
+    (errors.NotFoundError, "event_slug"): "marketdata markets --json shows slugs of events and series.",
     (errors.ArchiveCorruptError, None): (
         "marketdata verify ARCHIVE shows damaged ranges, and with --repair a pull fetches them again."
     ),

@@ -125,7 +125,7 @@ def test_hours_with_restarts_ask_each_final_minute_once(archive: Archive, source
 def test_new_markets_of_an_event_appear(archive: Archive, source: Living) -> None:
     """A market that an event gains is followed from its next listing on, which comes within ten minutes."""
     source.listed = [M]
-    rounds = follow(archive, source, markets=None, event="e")
+    rounds = follow(archive, source, markets=None, event_slug="e")
     assert next(rounds).markets == 1
     source.listed = list(MARKETS)
     counts = [next(rounds).markets for _ in range(11)]
@@ -172,8 +172,8 @@ def test_a_wrong_key_or_event_ends_it_at_once(archive: Archive, source: Living) 
         with pytest.raises(type(problem)):
             next(follow(archive, source))
     source.listed = []
-    with pytest.raises(NotFoundError, match="event='e'"):
-        next(follow(archive, source, markets=None, event="e"))
+    with pytest.raises(NotFoundError, match="event_slug='e'"):
+        next(follow(archive, source, markets=None, event_slug="e"))
 
 
 def test_a_stop_ends_it_in_the_middle_of_a_round(archive: Archive, source: Living) -> None:
@@ -201,7 +201,7 @@ def test_a_stop_ends_it_in_the_middle_of_a_round(archive: Archive, source: Livin
 def test_wrong_arguments_are_refused_at_the_call(archive: Archive, source: Living) -> None:
     """A wrong argument is an error before the first round is asked for."""
     every = [{"every": step} for step in ("0s", "2d", "1 fortnight", True)]
-    for wrong in (*every, {"event": "e"}, {"views": ["trades"]}, {"start": "2999-01-01"}):
+    for wrong in (*every, {"event_slug": "e"}, {"views": ["trades"]}, {"start": "2999-01-01"}):
         with pytest.raises(ConfigError):
             follow(archive, source, **wrong)
     assert source.requests == []

@@ -74,11 +74,11 @@ def test_only_the_gaps_are_asked_for(archive: Archive, source: Source) -> None:
 
 def test_an_event_and_a_series_stand_for_their_markets(archive: Archive, source: Source) -> None:
     """Markets of an event or series are listed by each pull, and their records are kept."""
-    archive.pull(source, series="s", views=["prices"], start=minute(0), end=minute(20))
+    archive.pull(source, series_slug="s", views=["prices"], start=minute(0), end=minute(20))
     for market in MARKETS:
         assert states(archive, "prices", market) == [(0, 20, "final")]
     source.requests.clear()
-    archive.pull(source, event="e", views=["prices"], start=minute(0), end=minute(20))
+    archive.pull(source, event_slug="e", views=["prices"], start=minute(0), end=minute(20))
     assert source.asked == []
     assert {m["id"] for m in archive.records("markets")} == set(MARKETS)
     assert archive.records("events")[0]["slug"] == "e"
@@ -268,12 +268,12 @@ def test_reads_of_what_is_not_held_name_the_range(archive: Archive, source: Sour
 
 def test_a_pull_of_nothing_or_of_two_things_is_refused(archive: Archive, source: Source) -> None:
     """Exactly one way to choose markets is needed, which the error names, and views that exist."""
-    not_one = ({}, {"markets": M, "event": "e"}, {"search": "x", "all_markets": True}, {"all_markets": False})
+    not_one = ({}, {"markets": M, "event_slug": "e"}, {"search": "x", "all_markets": True}, {"all_markets": False})
     others = ({"search": ""}, {"markets": []}, {"markets": 7}, {"markets": M, "views": ["trades"]})
     for wrong in (*not_one, *others):
         with pytest.raises(ConfigError) as info:
             archive.pull(source, start=minute(0), end=minute(1), **wrong)
-        ways = ("markets=", "event=", "series=", "search=", "file=", "all_")
+        ways = ("markets=", "event_slug=", "series_slug=", "search=", "file=", "all_")
         assert wrong in others or all(way in str(info.value) for way in ways)
     assert source.requests == []
 

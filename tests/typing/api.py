@@ -97,7 +97,7 @@ def an_archive_has_the_names_of_the_client() -> None:
     assert_type(archive.series(), PandasFrame)
     assert_type(archive.coverage(), PandasFrame)
     assert_type(archive.simulated, bool)
-    archive.pull(md.Client(), event="slug", start="2025-12-01", dry_run=True)
+    archive.pull(md.Client(), event_slug="slug", start="2025-12-01", dry_run=True)
 
 
 def simulation_and_service() -> None:

@@ -25,7 +25,12 @@ _EVERY_ROW = 2**31  # more than any table has
 
 def pull(
     archive: parameters.Folder,
-    start: Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.", show_default="now, with --follow"
+        ),
+    ] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.")] = None,
     market: Annotated[list[str] | None, typer.Option(help="Id or slug; may be given again.")] = None,
     event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
@@ -59,6 +64,7 @@ def pull(
       marketdata pull history --market SLUG --start 2025-12-31
       marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
       marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
+      marketdata pull history --service polymarket --market SLUG --view books --follow
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
     chosen: dict[str, Any] = {
@@ -72,7 +78,7 @@ def pull(
     from marketdata.archive.store import is_archive
 
     options: dict[str, Any] = {
-        "event": event, "series": series, "tags": tag, "search": search, "all_markets": every_market,
+        "event_slug": event, "series_slug": series, "tags": tag, "search": search, "all_markets": every_market,
         "file": from_file, "views": view or None, "start": start, "resolution": resolution, "clamp": clamp,
     }  # fmt: skip
     if follow:
@@ -81,6 +87,8 @@ def pull(
             raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
         _follow(Archive(archive).follow(parameters.client(base_url), market or None, every=every, **options))
         return
+    if start is None:
+        raise ConfigError("is missing; only --follow begins now without it.", argument="start")
     # A pull stores the records of its markets; a dry run creates no folder.
     scratch = dry_run and not is_archive(archive)
     with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:

@@ -26,7 +26,7 @@ def connect(
     """The source with a name, or at the address of a service; by default the one that the environment names."""
     api_key = veiled(api_key)
     service = default_address(os.environ) if service is None else service
-    if service in VENUES:
+    if isinstance(service, str) and service in VENUES:
         if api_key is not None:
             raise ConfigError(f"is refused: {service} takes no key.", argument="api_key")
         venue: Any = import_module(f"{__name__}.{service}")
