@@ -22,6 +22,7 @@ from marketdata.tidy.asof import available_at as available_at
 from marketdata.tidy.asof import gaps as gaps
 from marketdata.tidy.backtests import replay as replay
 from marketdata.tidy.backtests import to_nautilus as to_nautilus
+from marketdata.tidy.before_end import before_end as before_end
 from marketdata.tidy.book_measures import bbo as bbo
 from marketdata.tidy.book_measures import depth as depth
 from marketdata.tidy.book_measures import fill_price as fill_price
@@ -63,6 +64,7 @@ from marketdata.tidy.scores import log_score as log_score
 from marketdata.tidy.shapes import explode as explode
 from marketdata.tidy.shapes import nest as nest
 from marketdata.tidy.shapes import to_wide as to_wide
+from marketdata.tidy.skill import skill as skill
 from marketdata.tidy.trades import effective_spread as effective_spread
 from marketdata.tidy.trades import vwap as vwap
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeVar
 import marketdata.recordings.rebuild
 import marketdata.tidy.asof
 import marketdata.tidy.backtests
+import marketdata.tidy.before_end
 import marketdata.tidy.book_measures
 import marketdata.tidy.cluster_mean
 import marketdata.tidy.cross_token
@@ -23,6 +24,7 @@ import marketdata.tidy.resample
 import marketdata.tidy.returns
 import marketdata.tidy.scores
 import marketdata.tidy.shapes
+import marketdata.tidy.skill
 import marketdata.tidy.trades
 from marketdata import display, plot, studies
 from marketdata.adapters.dispatch import F, names_of
@@ -177,6 +179,8 @@ class Accessor(_Suggestions, Generic[F]):
     brier = _method(marketdata.tidy.scores.brier, *_PRICES)
     log_score = _method(marketdata.tidy.scores.log_score, *_PRICES)
     calibration = _method(marketdata.tidy.scores.calibration, *_PRICES)
+    skill = _method(marketdata.tidy.skill.skill, *_PRICES)
+    before_end = _method(marketdata.tidy.before_end.before_end, *_PRICES)
     available_at = _method(marketdata.tidy.asof.available_at, *_ANY)
     asof_join = _method(marketdata.tidy.asof.asof_join, *_ANY)
     gaps = _method(marketdata.tidy.asof.gaps, *_ANY)

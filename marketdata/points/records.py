@@ -6,9 +6,10 @@ A record may have further fields, which are kept as they came.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from marketdata.errors import NotTidyError
 from marketdata.points.columns import Token
 
 RecordKind = Literal["series", "events", "markets"]
@@ -139,6 +140,21 @@ def searched_text(record: Mapping[str, object]) -> str:
 def searched_words(search: str) -> list[str]:
     """The words of a search, without case; a record that is found has each of them."""
     return search.casefold().split()
+
+
+# A void market may have paid 0.33 each.
+_ROUNDED = 0.011
+
+
+def refuse_payoffs(market: str, payoffs: Sequence[float | None]) -> None:
+    """NotTidyError if all payoffs of two or more tokens are known, and do not sum to 1."""
+    known = [one for one in payoffs if one is not None]
+    if len(known) == len(payoffs) > 1 and abs(sum(known) - 1) > _ROUNDED:
+        raise NotTidyError(
+            f"The payoffs of market {market!r} are {known}, which sum to {sum(known):g}. The tokens of a market pay 1 "
+            "together: 1 for the winner, 0.5 each if it is void. Prices of a closed market are no payoffs; leave them "
+            "null until it has resolved."
+        )
 
 
 def label_leaking(names: Iterable[str], keep: Iterable[str] = ()) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from marketdata.adapters.normalization import is_missing
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.columns import Floats, Token
 from marketdata.points.order import NO_TIME
+from marketdata.points.records import refuse_payoffs
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.tidy.records import columns_of
+from marketdata.tidy.venue_records import venue_columns
 from marketdata.times import SECOND, to_micros
 
 T = TypeVar("T")
@@ -41,7 +43,9 @@ def outcomes(markets: F) -> F:
     markets
         Market records of any frame kind, as from `Archive.markets` or `Client.markets`: ``market_id token_ids
         token_labels``. They also have one of ``resolved_token_id``, ``resolved_token_label`` and ``payoffs``, a list as
-        long as ``token_ids`` (0.5 each for a tie, any share for a scalar market).
+        long as ``token_ids`` (0.5 each for a tie, any share for a scalar market). Records as venues give them are read
+        too: of Polymarket (Gamma, CLOB, with ``payouts`` of a resolution) and of Kalshi. There a market has resolved
+        only if the venue says so: prices alone prove nothing.
 
     Returns
     -------
@@ -59,8 +63,8 @@ def outcomes(markets: F) -> F:
     Raises
     ------
     NotTidyError
-        A market resolved to a token that it does not have, a payoff is outside of 0 to 1, or records contradict
-        themselves.
+        A market resolved to a token that it does not have, a payoff is outside of 0 to 1, the payoffs of a market do
+        not sum to 1, or records contradict themselves.
 
     Examples
     --------
@@ -112,6 +116,38 @@ def time_to_resolution(frame: F, outcomes: Any) -> F:
     return run(frame, with_time_left, ("books", "series"), partition_by="row", keep_extra=True)
 
 
+class Ends(NamedTuple):
+    """The ends of a market [microseconds], None where unknown."""
+
+    ends_at: int | None
+    closed_at: int | None
+    resolved_at: int | None
+
+    def of(self, which: str) -> int | None:
+        """The "scheduled" or the "actual" end."""
+        return self.ends_at if which == "scheduled" else self.resolved_at if self.closed_at is None else self.closed_at
+
+
+ENDS_OF = ("scheduled", "actual")
+
+
+def ends_of(markets: Native) -> dict[str, Ends]:
+    """The ends of each market, from market records or the result of `outcomes`."""
+    data = _read(markets, _ALLOWED_OUTCOMES)
+    require("A frame of outcomes", ["market_id"], data)
+    rows = _rows(data, ("market_id", *_END_TIMES, "end_date"))
+    return {
+        str(market): Ends(end_date if ends_at is None else ends_at, closed_at, resolved_at)
+        for market, ends_at, closed_at, resolved_at, end_date in rows
+    }
+
+
+def records_of(markets: Native) -> dict[str, list[str]]:
+    """By market the ids of its tokens in the order of its record; of rows of tokens nothing, as these have no order."""
+    data = _read(markets, _ALLOWED_OUTCOMES)
+    return _orders(data) if "token_ids" in data else {}
+
+
 def orders_of(records: Native) -> dict[str, list[str]]:
     """By market the ids of its tokens in the order of its record."""
     data = columns_of(records, _RECORD_COLUMNS[:2])
@@ -125,7 +161,7 @@ def _orders(data: Mapping[str, list[Any]]) -> dict[str, list[str]]:
 
 def _read(given: Native, allowed: str = "a frame of market records") -> dict[str, list[Any]]:
     """The columns of outcomes or market records that count, their times in microseconds."""
-    data = columns_of(given, _COLUMNS_READ, allowed)
+    data = venue_columns(given, columns_of(given, _COLUMNS_READ, allowed))
     for c in data.keys() & {*_END_TIMES, "end_date"}:
         data[c] = [None if t is None else to_micros(t, c) for t in data[c]]
     return data
@@ -183,6 +219,7 @@ class Payoffs:
                 self.records[market] = {*map(str, value)}
                 named = ((self._winner(market, name), payoff) for name, payoff in value.items())
                 self.payoff |= {(market, token): _in_range(payoff, market) for token, payoff in named if token}
+                refuse_payoffs(market, [float(payoff) for payoff in value.values()])
             elif (winner := self._winner(market, value)) is None:
                 self.open.add(market)
             else:
@@ -233,6 +270,8 @@ class Payoffs:
                 )
             if self.payoff.setdefault((market, token), _in_range(payoff, market)) != payoff:
                 raise NotTidyError(f"The frame of outcomes has two payoffs of token {token!r} of market {market!r}.")
+        for market, named in tokens_of_market.items():
+            refuse_payoffs(market, [self.payoff.get((market, token)) for token in sorted(named)])
         self.records = {**tokens_of_market, **ordered}
         self.resolved_at = _resolved(data)
         self.open = self.records.keys() - {market for market, _ in self.payoff}
@@ -303,6 +342,7 @@ def _payoffs(market: str, tokens: list[str], won: str | None, shares: Iterable[o
         raise NotTidyError(f"Market {market!r} has {len(tokens)} token_ids and {len(out)} payoffs.")
     if won is not None and out[tokens.index(won)] != max((one for one in out if one is not None), default=None):
         raise NotTidyError(f"Market {market!r} resolved to {won!r}, but its payoffs are {out}; keep the right ones.")
+    refuse_payoffs(market, out)
     return out
 
 

@@ -64,7 +64,12 @@ def settled_cases(draw: st.DrawFn) -> tuple[Any, Any, dict[str, int], dict[Any, 
     times = sorted({int(t) for t in case[0].ts}) or [START]
     markets = sorted({token[0] for token in tokens})
     resolved = {m: draw(st.one_of(st.none(), st.sampled_from(times))) for m in markets}
-    paid = {t: draw(st.sampled_from([0.0, 1.0, 0.5, None, float("nan")])) for t in tokens}
+    paid = {}
+    for market in markets:  # the tokens of a market pay 1 together
+        first = draw(st.sampled_from([0.0, 1.0, 0.5]))
+        whole = [first, 1 - first, *[0.0] * len(tokens)]
+        for token, share in zip([t for t in tokens if t[0] == market], whole, strict=False):
+            paid[token] = draw(st.sampled_from([share, share, share, None, float("nan")]))
     told = [t for t in tokens if draw(st.sampled_from([True, True, True, False]))]
     schema = {"market_id": pl.String, "token_id": pl.String, "token_label": pl.String, "payoff": pl.Float64}
     columns = {name: [t[i] for t in told] for i, name in enumerate(list(schema)[:3])}

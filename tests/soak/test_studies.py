@@ -43,7 +43,7 @@ def study(process: str, markets: int, seed: int, cluster: str) -> bool:
     events = events.with_columns(payoff=pl.lit(None, pl.Float64))
     done = md.study(
         books, signals, "1m", quantiles=2, latency="0s", cluster=cluster, seed=seed,
-        outcomes=events, resamples=500,
+        outcomes=events, resamples=500, width="1m",
     )  # fmt: skip
     low, high = done.table.select("gross_low", "gross_high").row(-1)
     return bool(low <= 0 <= high)
