@@ -31,9 +31,9 @@ from marketdata.adapters.dispatch import F, names_of
 from marketdata.errors import NotTidyError
 from marketdata.points.arguments import P
 from marketdata.points.schema import TRADES, Kind, kind_of
-from marketdata.tidy.measures import KINDS as _TOP
-from marketdata.tidy.resample import KINDS as _SAMPLED
-from marketdata.tidy.returns import KINDS as _ANY
+from marketdata.tidy.measures import TOP_KINDS as _TOP
+from marketdata.tidy.resample import RESAMPLED_KINDS as _SAMPLED
+from marketdata.tidy.returns import PRICED_KINDS as _ANY
 
 if TYPE_CHECKING:
     from marketdata.fetch.checkpoint import Report

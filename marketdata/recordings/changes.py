@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.points.columns import Books, Codes, Floats, Ints, Token, joined, ranges, values_of
+from marketdata.points.columns import Books, Codes, Floats, Ints, Token, joined, no_probability, ranges, values_of
 from marketdata.points.order import ascending
 from marketdata.points.resample import run_ends
 from marketdata.points.schema import TOLERANCE
@@ -522,7 +522,7 @@ def cleaned(changes: Changes) -> tuple[Changes, int, int]:
     the number of these levels, and of rows that had no other level.
     """
     with np.errstate(invalid="ignore"):
-        possible = (changes.price >= 0) & (changes.price <= 1) & (changes.size >= 0) & np.isfinite(changes.size)
+        possible = ~no_probability(changes.price) & (changes.size >= 0) & np.isfinite(changes.size)
     wrong = ~np.isnan(changes.price) & ~possible
     if not wrong.any():
         return changes, 0, 0

@@ -19,7 +19,7 @@ from marketdata.points.columns import Books, Columns, Token
 from marketdata.points.cross_token import Counts, Event, Sets, Values
 from marketdata.points.fees import schedule
 from marketdata.points.schema import BOOKS, refuse_cents, require
-from marketdata.tidy.measures import KINDS
+from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
@@ -90,7 +90,7 @@ def overround(frame: F, *, tokens: Any = None) -> F:
         sets, every = rules.by_market(books, counts), np.ones(len(books), bool)
         return _by_market(part, sets, {"tokens": sets.count(every), **rules.sums(sets, books, every)})
 
-    return run(frame, sums, KINDS, partition_by="market")
+    return run(frame, sums, TOP_KINDS, partition_by="market")
 
 
 def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
@@ -136,7 +136,7 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
         sets = rules.by_market(books, counts)
         return _by_market(part, sets, rules.free_money(sets, books, fee_schedule))
 
-    return run(frame, gains, KINDS, partition_by="market")
+    return run(frame, gains, TOP_KINDS, partition_by="market")
 
 
 def _books(frame: Frame, *, all_levels: bool = False) -> Books:
@@ -192,7 +192,7 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
         probability = rules.shares(rules.by_market(series, counts), series.values[value])
         return frames.to_frame(part, series, {"probability": probability})
 
-    return run(frame, shares, ("prices", *KINDS), partition_by="market")
+    return run(frame, shares, ("prices", *TOP_KINDS), partition_by="market")
 
 
 def event_overround(frame: F, markets: Any) -> F:
@@ -238,7 +238,7 @@ def event_overround(frame: F, markets: Any) -> F:
         yes = side == rules.YES
         return _by_event(part, sets, events, {"markets": sets.count(yes), **rules.sums(sets, books, yes)})
 
-    return run(frame, sums, KINDS, partition_by="all")
+    return run(frame, sums, TOP_KINDS, partition_by="all")
 
 
 def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = None) -> F:
@@ -288,7 +288,7 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
         legs = np.array([len(event.markets) for event in events], np.int64)[sets.group]
         return _by_event(part, sets, events, {"legs": legs, **rules.costs(sets, books, side, fee_schedule, shares)})
 
-    return run(frame, costs, KINDS, partition_by="all")
+    return run(frame, costs, TOP_KINDS, partition_by="all")
 
 
 def event_probabilities(frame: F, markets: Any) -> F:
@@ -315,7 +315,7 @@ def event_probabilities(frame: F, markets: Any) -> F:
         probability = rules.shares(sets, np.where(side == rules.YES, series.values[value], np.nan))[rows]
         return frames.to_frame(part, series.take(rows), {"probability": probability})
 
-    return run(frame, scaled, ("prices", *KINDS), partition_by="all")
+    return run(frame, scaled, ("prices", *TOP_KINDS), partition_by="all")
 
 
 def _by_event(frame: Frame, sets: Sets, events: Sequence[Event], values: Values) -> Native:

@@ -20,7 +20,7 @@ from marketdata.points.columns import Columns
 from marketdata.points.fees import schedule
 from marketdata.points.levels import refuse_no_levels
 from marketdata.resolution import Width
-from marketdata.tidy.measures import KINDS
+from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.outcomes import Payoffs, for_tokens
 from marketdata.times import to_duration
 
@@ -132,7 +132,7 @@ def forward_returns(
         values["status"] = Texts(np.asarray(values["status"]), [*STATUSES[side]])
         return frames.to_frame(part, entries, values, ["ts", *part.ids, *values])
 
-    return run(books, trades, KINDS if shares is None else KINDS[:2], partition_by="token", width=buckets)
+    return run(books, trades, TOP_KINDS if shares is None else TOP_KINDS[:2], partition_by="token", width=buckets)
 
 
 def _horizons(given: Any) -> dict[str, int]:

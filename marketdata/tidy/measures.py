@@ -21,7 +21,7 @@ from marketdata.points.measures import MEASURES, Measure, Values
 from marketdata.points.measures.quotes import bbo
 from marketdata.points.schema import BBO, Kind
 
-KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
+TOP_KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str, Any]]
 
 
@@ -148,7 +148,7 @@ def top(frame: Frame) -> Series:
 def _evaluated(frame: F, chosen: Sequence[_Chosen]) -> F:
     """One row per (token, ts): ts, ids and the columns of the measures."""
     all_levels = any(one.measure.needs == "levels" for one in chosen)
-    kinds, reduce = (KINDS[:2], None) if all_levels else (KINDS, _best_rows)
+    kinds, reduce = (TOP_KINDS[:2], None) if all_levels else (TOP_KINDS, _best_rows)
     rule = partial(_rows, chosen=chosen, all_levels=all_levels)
     return run(frame, rule, kinds, partition_by="snapshot", reduce=reduce)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, as_frame_of, in_memory, read
 from marketdata.adapters.frame import Column, Frame
-from marketdata.points.columns import Floats, Ints
+from marketdata.points.columns import Floats, Ints, no_probability
 from marketdata.points.order import sorted_by
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
@@ -130,7 +130,7 @@ def _times(view: _View, width: BucketWidth | None) -> Iterator[Finding]:
 def _levels(view: _View) -> Iterator[Finding]:
     n, price, size = len(view), view.price, view.size
     is_level = ~np.isnan(price)
-    yield "outside_0_1", "error", "a price is no probability", n, is_level & ((price < 0) | (price > 1))
+    yield "outside_0_1", "error", "a price is no probability", n, no_probability(price)
     yield "bad_size", "error", "a level has no size above 0", n, is_level & ~(np.isfinite(size) & (size > 0))
     rise = np.diff(price, prepend=np.nan)
     worse = np.where(view.ask == 1, rise < 0, rise > 0)
@@ -174,7 +174,7 @@ def _values(view: _View) -> Iterator[Finding]:
     columns = {c: frame.numbers(c) for c in names}
     if frame.kind == "prices":
         price = columns["price"]
-        yield "outside_0_1", "error", "a price is no probability", n, (price < 0) | (price > 1)
+        yield "outside_0_1", "error", "a price is no probability", n, no_probability(price)
         yield _sums(view, np.arange(n), price)
     every = np.array([*columns.values()]).reshape(len(columns), n)
     yield "null", "info", "a value is missing", n, np.logical_or.reduce(np.isnan(every))

@@ -30,7 +30,7 @@ from marketdata.tidy.shapes import exploded, nested
 from marketdata.times import TimeLike, to_micros, to_range
 
 Fill = Literal["null", "forward"] | None
-KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
+RESAMPLED_KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
 _AVERAGED_KINDS: tuple[Kind, ...] = ("prices", "metrics")
 _LAST_TS_COLUMN = "__last"
 
@@ -79,7 +79,7 @@ def resample(frame: F, resolution: Width, *, fill: Fill = None, width: Width | N
         _check_fill(frame, fill)
     else:
         reduce, finish = partial(_reduced, width=grid.target), partial(_of_parts, function=resampled)
-    out = run(frame, resampled, KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
+    out = run(frame, resampled, RESAMPLED_KINDS, keep_extra=True, reduce=reduce, finish=finish, on_times=grid.on_times)
     return with_width(out, grid.target)  # type: ignore[no-any-return]
 
 

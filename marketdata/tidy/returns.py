@@ -18,7 +18,7 @@ from marketdata.points.schema import Kind, refuse_cents, value_columns
 from marketdata.resolution import Width
 from marketdata.tidy.measures import top
 
-KINDS: tuple[Kind, ...] = ("nested", "books", "series")
+PRICED_KINDS: tuple[Kind, ...] = ("nested", "books", "series")
 _PRICES = frozenset(("price", "mid", "best_bid", "best_ask"))
 
 
@@ -73,7 +73,7 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
         bars_of_part = rules.ohlc(series, chosen, grid.target)
         return frames.to_frame(part, bars_of_part, bars_of_part.values)
 
-    return with_width(run(frame, bars, KINDS, keep_extra=True, on_times=grid.on_times), grid.target)  # type: ignore[no-any-return]
+    return with_width(run(frame, bars, PRICED_KINDS, keep_extra=True, on_times=grid.on_times), grid.target)  # type: ignore[no-any-return]
 
 
 def returns(frame: F, value: str | None = None, *, how: How = "simple", width: Width | None = None) -> F:
@@ -106,4 +106,4 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", width: W
         series, chosen = value_of(part, value)
         return frames.to_frame(part, series, {"returns": rules.returns(series, chosen, how, neighbours)})
 
-    return run(frame, changes, KINDS, keep_extra=True, width=rows)
+    return run(frame, changes, PRICED_KINDS, keep_extra=True, width=rows)

@@ -22,13 +22,13 @@ from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.points.scores import Forecasts
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, codes_of, combined
 from marketdata.tidy.intervals import ends, warn_of_intervals
-from marketdata.tidy.measures import KINDS
+from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.outcomes import Outcomes, Payoffs, Tokens, for_tokens
 from marketdata.tidy.returns import probability_of
 
 Of = Literal["market", "token", "all"]
 Bins = int | Iterable[float] | Literal["equal counts"]
-FORECAST_KINDS: tuple[Kind, ...] = ("prices", *KINDS, "series")
+FORECAST_KINDS: tuple[Kind, ...] = ("prices", *TOP_KINDS, "series")
 _IDS: dict[str, Sequence[str]] = {"market": ID_COLUMNS[:1], "token": ID_COLUMNS, "all": ()}
 _EQUAL_COUNTS = 10
 

@@ -16,7 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError, ContractError
-from marketdata.points.columns import METRICS, Books, Data, Floats, Ints, Page, Series, Token, Trades, joined
+from marketdata.points.columns import (
+    METRICS,
+    Books,
+    Data,
+    Floats,
+    Ints,
+    Page,
+    Series,
+    Token,
+    Trades,
+    joined,
+    no_probability,
+)
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View, empty, view_of
 from marketdata.resolution import BucketWidth
@@ -272,14 +284,14 @@ def _check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
             columns = Books.of_levels(*head, counts, price[order], size[order], columns.values)
         odd.append(("same_price_twice", equal))
         if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
-            odd += [("price_outside_0_1", (price < 0) | (price > 1)), ("size_not_positive", size <= 0)]
+            odd += [("price_outside_0_1", no_probability(price)), ("size_not_positive", size <= 0)]
         (bid, _), (ask, _) = columns.bids.top, columns.asks.top
         odd += [("crossed_book", bid > ask), ("locked_book", bid == ask)]
     else:
         odd += [("null_value", np.isnan(values)) for values in columns.values.values()]
         if view_of(columns) == "prices":
             price = columns.values["price"]
-            odd.append(("price_outside_0_1", (price < 0) | (price > 1)))
+            odd.append(("price_outside_0_1", no_probability(price)))
     for name, hits in odd:
         if count := np.count_nonzero(hits):
             notes[name] += int(count)
