@@ -65,6 +65,33 @@ class Change(NamedTuple):
 After = Callable[[str, Sequence[CoverageRecord], Change], Sequence[CoverageRecord]]
 
 
+class Write(NamedTuple):
+    """What a write does to the points of a view.
+
+    - ``columns``: the new points at the base, in tidy order; they replace those of equal token and bucket
+    - ``ranges``: where points and coverage may change, by market
+    - ``after``: gives the new records of a market; records without ``rows`` are counted
+    - ``is_fetch``: all stored points of the ranges go, but for those that were added and are not replaced
+    - ``whole``: all points of a token from its first new one to its last go
+    """
+
+    view: View
+    columns: Data
+    ranges: Ranges
+    after: After
+    is_fetch: bool = False
+    whole: bool = False
+
+
+class Parted(NamedTuple):
+    """What a write does to stored rows: the files that lose some, what remains of these, and the points that go."""
+
+    drops: Sequence[DataFile]
+    remains: Sequence[pa.Table]
+    change: Change
+    removed: int
+
+
 class ArchiveStore:
     """Everything that is stored under one root."""
 
@@ -175,7 +202,7 @@ class ArchiveStore:
             occupied = _occupied(change.stay.get(market, np.empty(0)), union(added), self.base.micros)
             return [*fresh[market], *(recorded_beside(r) for one in occupied for r in within(fresh[market], one))]
 
-        return self.replace(view, columns, ranges, after, is_fetch=True)
+        return self.write(Write(view, columns, ranges, after, is_fetch=True))
 
     def upsert(self, view: View, columns: Data, state: CoverageState, *, whole: bool = False) -> int:
         """Add points at the base: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
@@ -195,7 +222,8 @@ class ArchiveStore:
                 out += [record._replace(rows=(record.rows or 0) + grown)] if grown else []
             return out
 
-        return self.replace(view, columns, {market: [hull] for market, hull in hulls.items()}, after, whole=whole)
+        ranges = {market: [hull] for market, hull in hulls.items()}
+        return self.write(Write(view, columns, ranges, after, whole=whole))
 
     def refuse(self, view: View, ranges: Ranges, state: CoverageState, now: int) -> None:
         """Record ranges that a service did not give, where nothing is stored."""
@@ -203,54 +231,46 @@ class ArchiveStore:
         def after(market: str, before: Sequence[CoverageRecord], _: Change) -> list[CoverageRecord]:
             return [CoverageRecord(*free, state, 0, now) for free in subtract(ranges[market], covered(before))]
 
-        self.replace(view, empty(view), ranges, after)
+        self.write(Write(view, empty(view), ranges, after))
 
-    def replace(
-        self, view: View, columns: Data, ranges: Ranges, after: After, *, is_fetch: bool = False, whole: bool = False
-    ) -> int:
-        """Replace points in the ranges of markets, and record it, in one commit. Returns the growth [points].
-
-        New points replace those of equal token and bucket. With ``whole`` they replace all from the first to the last
-        of each token. A fetch replaces all but what was added. ``after`` gives the new records of a market from those
-        before and a change of points; records without ``rows`` are counted. If another commit came first, this one is
-        planned again.
-        """
+    def write(self, write: Write) -> int:
+        """Replace points, and record it, in one commit. Returns the growth [points]."""
         self.fix_base()  # what cannot be recorded is not written
-        table, coverage, new_times, growth = self.points[view], self.coverage[view], times_of(columns), 0
+        table = self.points[write.view]
         table.create({_BASE: self.base.text.encode()})
-        table.add_columns(to_table(columns.take(np.empty(0, np.int64))).schema)
-        new_files: list[DataFile] | None = None  # no plan writes them twice
-
-        def plan(version: Version) -> Plan | None:
-            nonlocal growth, new_files
-            before = coverage.of(ranges, version)
-            added = {m: [r.range for r in records if r.state in _ADDED] for m, records in before.items()}
-            drops, remains, stay, gone = list[DataFile](), list[pa.Table](), list[Series](), list[Series]()
-            for file, rows in self._rows(view, version, ranges):
-                stays = ~_replaced(rows, columns, self.base.micros, whole=whole)
-                stays &= inside(rows, added) | (not is_fetch)
-                stay.append(rows.take(np.flatnonzero(stays)))
-                gone.append(rows.take(np.flatnonzero(~stays)))
-                if len(gone[-1]):
-                    drops.append(file)
-                    stored = table.read(file)
-                    remains.append(stored.filter(pa.array(~np.isin(np.arange(len(stored)), gone[-1].values["number"]))))
-            change = Change(new_times, times_of(*stay), times_of(*gone))
-            overlaid = {market: overlay(after(market, before[market], change), before[market]) for market in ranges}
-            records = self._counted(view, version, ranges, before, overlaid, change)
-            changed = {market: counted for market, counted in records.items() if counted != before[market]}
-            growth = len(columns) - sum(map(len, gone))
-            new_files = self._put(view, columns) if new_files is None else new_files
-            if not (new_files or drops or changed):
-                return None
-            return Plan([*new_files, *self._rewritten(view, remains)], drops, coverage.put(changed, version))
-
-        table.plan(plan)
+        table.add_columns(to_table(write.columns.take(np.empty(0, np.int64))).schema)
+        attempts = _Attempts(self, write)
+        table.plan(attempts.plan)
         with contextlib.suppress(ArchiveError):  # the rows are stored, whatever becomes of this
             small = [f for f in table.version().files if f.size < _SMALL_BYTES and f.rows < _SMALL_ROWS]
             if len(small) >= _MANY_SMALL:
-                self.join(view, small)
-        return growth
+                self.join(write.view, small)
+        return attempts.growth
+
+    def parted(self, write: Write, version: Version, before: Records) -> Parted:
+        """The stored rows in the ranges of a write, in those that stay and those that go."""
+        table = self.points[write.view]
+        added = {m: [r.range for r in records if r.state in _ADDED] for m, records in before.items()}
+        drops, remains, stay, gone = list[DataFile](), list[pa.Table](), list[Series](), list[Series]()
+        for file, rows in self._rows(write.view, version, write.ranges):
+            stays = ~_replaced(rows, write.columns, self.base.micros, whole=write.whole)
+            stays &= inside(rows, added) | (not write.is_fetch)
+            stay.append(rows.take(np.flatnonzero(stays)))
+            gone.append(rows.take(np.flatnonzero(~stays)))
+            if len(gone[-1]):
+                drops.append(file)
+                stored = table.read(file)
+                remains.append(stored.filter(pa.array(~np.isin(np.arange(len(stored)), gone[-1].values["number"]))))
+        change = Change(times_of(write.columns), times_of(*stay), times_of(*gone))
+        return Parted(drops, remains, change, sum(map(len, gone)))
+
+    def changed_records(
+        self, write: Write, version: Version, before: Records, change: Change
+    ) -> dict[str, list[CoverageRecord]]:
+        """The coverage after a write of the markets whose records it changes."""
+        after = {m: overlay(write.after(m, before[m], change), before[m]) for m in write.ranges}
+        records = self._counted(write.view, version, write.ranges, before, after, change)
+        return {market: counted for market, counted in records.items() if counted != before[market]}
 
     def join(self, view: View, files: Sequence[DataFile], effort: int = WRITE_EFFORT) -> None:
         """Write the rows of files as few large ones; files that another writer replaces meanwhile are left out."""
@@ -303,18 +323,42 @@ class ArchiveStore:
             if len(rows):
                 yield file, rows
 
-    def _put(self, view: View, columns: Data) -> list[DataFile]:
+    def put(self, view: View, columns: Data) -> list[DataFile]:
         """Write points to new files, whole tokens at a time: their rows take as much memory again."""
         levels = columns.counts.reshape(-1, 2).sum(axis=1) if isinstance(columns, Books) else np.ones(len(columns))
         weights = np.add.reduceat(np.maximum(levels, 1), columns.starts)
         parts = (columns.part(first, end) for first, end in cuts(weights, _PORTION))
         return [file for part in parts for file in self.points[view].put(to_table(part))]
 
-    def _rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
+    def rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
         """New files of the rows that remain of others, some at a time."""
         batches = (parts[first:end] for first, end in cuts(np.array([part.nbytes for part in parts]), _BATCH_BYTES))
         rows = (to_table(from_tables(view, batch).sort()) for batch in batches)
         return [file for table in rows for file in self.points[view].put(table)]
+
+
+class _Attempts:
+    """The plans of a write: one for each version that another commit makes the newest before this one is made."""
+
+    def __init__(self, store: ArchiveStore, write: Write) -> None:
+        self._store, self._write = store, write
+        self._new_files: list[DataFile] | None = None  # no plan writes them twice
+        self.growth = 0
+
+    def plan(self, version: Version) -> Plan | None:
+        """Files and coverage to commit after a version; None if nothing changes."""
+        store, write = self._store, self._write
+        coverage = store.coverage[write.view]
+        before = coverage.of(write.ranges, version)
+        parted = store.parted(write, version, before)
+        changed = store.changed_records(write, version, before, parted.change)
+        self.growth = len(write.columns) - parted.removed
+        if self._new_files is None:
+            self._new_files = store.put(write.view, write.columns)
+        if not (self._new_files or parted.drops or changed):
+            return None
+        added = [*self._new_files, *store.rewritten(write.view, parted.remains)]
+        return Plan(added, parted.drops, coverage.put(changed, version))
 
 
 def names_in(root: str) -> set[str] | None:

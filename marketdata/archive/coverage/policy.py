@@ -1,4 +1,28 @@
-"""Refetch policy: what to fetch, and the coverage after an answer. Pure: the clock is an argument."""
+"""Refetch policy: what to fetch, and the coverage after an answer. Pure: the clock is an argument.
+
+`intervals.STATES` says which states a pull asks for. The rules here say when, and each keeps a promise. Simpler ones
+were tried: they lost late data without a word, or asked 75 times as much.
+
+=====================================  =========================================================================
+rule                                   promise
+=====================================  =========================================================================
+a bucket is settled ten minutes after  what is final does not change: `ServerTime.final_before`
+its end, by the earlier clock
+an answer without points is asked for  late data arrives: `_due`, after the times of `REFETCH_AFTER`
+again after an hour, a day and a week
+ranges that touch are asked together   a followed market costs no request for each empty minute: `_due`
+an hour without points is a hole,      a source that is late for an hour is not believed: `_holes`
+judged as an answer without points
+a hole at an end of a range is judged  the cut between two pulls changes nothing: `_silence`, `answered`
+with what is adjacent
+an old hole between points is asked    data that arrived within a week is found, and old markets are not asked
+for once more                          for ever: `_holes`
+an old range without points is final   an inactive time costs one request; a market that was traded is not
+at once, unless the market was traded  believed to be empty: `coverage_after`
+added points are asked for as the      own points never hide what the service has: `recorded_beside`
+silence around them
+=====================================  =========================================================================
+"""
 
 from __future__ import annotations
 
