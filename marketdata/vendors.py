@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from marketdata.errors import BadRequestError, ConfigError, PlanError
@@ -55,6 +55,9 @@ class Service(NamedTuple):
         return ConfigError(f"{self.name} has no {what}; it has {', '.join(self.views)}{present}.")
 
 
+# Where a venue has several answers to one question: the host of prices, and the price of a candle.
+PolymarketRoute = Literal["clob", "data"]
+KalshiPrice = Literal["mid", "last", "mean"]
 # The resolutions of the interface (2.1).
 INTERFACE = ("1m", "10m", "1h", "6h", "1d")
 VENDORS = (

@@ -34,7 +34,7 @@ from marketdata.tidy.frames import frame_kind
 from marketdata.tidy.trades import to_frame as to_trades_frame
 from marketdata.times import MINUTE, SECOND, Range, TimeLike, to_datetime, to_range, to_text
 from marketdata.typing import Frame, FrameKind
-from marketdata.vendors import LARGEST_LISTING, check_filters, refuse_unknown
+from marketdata.vendors import LARGEST_LISTING, KalshiPrice, PolymarketRoute, check_filters, refuse_unknown
 from marketdata.wire.models import LARGEST_LIMIT
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class _Options(TypedDict, total=False):
     allow_insecure: bool
     archive: Any
     hosts: str | Mapping[str, str] | None
+    route: PolymarketRoute | None
+    price: KalshiPrice | None
 
 
 class Client(Generic[Frame]):
@@ -89,6 +91,12 @@ class Client(Generic[Frame]):
         Other addresses of a venue, such as those of a proxy or a test: one for all of its hosts, or some by name. By
         default the environment variable MARKETDATA_POLYMARKET_URL or MARKETDATA_KALSHI_URL, if it is set, is the
         address of all hosts of that venue.
+    route : {"clob", "data"}, optional
+        Where prices of Polymarket come from. By default they are means of the minutes of its order book, which reach
+        back for years; "data" takes the buckets of its Data API, which keeps minutes for seven days.
+    price : {"mid", "last", "mean"}, optional
+        Which price of a candle of Kalshi: by default the mid of the last quotes, else the last or the mean trade of the
+        bucket, null where none traded.
 
     Examples
     --------
@@ -126,13 +134,15 @@ class Client(Generic[Frame]):
         allow_insecure: bool = False,
         archive: Any = None,
         hosts: str | Mapping[str, str] | None = None,
+        route: PolymarketRoute | None = None,
+        price: KalshiPrice | None = None,
     ) -> None:
         api_key = veiled(api_key)  # a crash report shows the locals of this frame
         self.frame = frame_kind(frame)
         if archive is not None and not hasattr(archive, "attach"):
             raise ConfigError(f"archive={archive!r} is no archive; pass md.Archive(path_or_url).")
         flag("allow_insecure", allow_insecure)
-        self._source = connect(base_url, api_key, hosts=hosts, allow_insecure=allow_insecure)
+        self._source = connect(base_url, api_key, hosts=hosts, allow_insecure=allow_insecure, route=route, price=price)
         progress = None if progress is None else flag("progress", progress)
         self._history = History(self._source, strict=flag("strict", strict), progress=progress)
         self._page_limit = whole("page_limit", page_limit, 1, LARGEST_LIMIT)

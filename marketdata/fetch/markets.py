@@ -91,5 +91,8 @@ def _info(record: Any) -> MarketInfo:
         ids = tuple(str(token["id"]) for token in fields.get("tokens") or ())
     except (KeyError, TypeError):
         ids = ()
-    ends = [end for name in ("end_date", "closed_at") if (end := first_time(fields, name)) is not None]
-    return MarketInfo(ids, first_time(fields, "start_date"), max(ends, default=None))
+    # A date of the end is a deadline: while a market is traded, it goes on behind it.
+    is_traded = fields.get("closed_at") is None and fields.get("status") == "active"
+    ends = [] if is_traded else [first_time(fields, name) for name in ("end_date", "closed_at")]
+    end = max((one for one in ends if one is not None), default=None)
+    return MarketInfo(ids, first_time(fields, "start_date"), end)

@@ -16,11 +16,11 @@ import numpy as np
 
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Series, Token, Trades
-from marketdata.points.schema import BBO
+from marketdata.points.views import VIEWS
 from marketdata.times import SECOND, parse_iso, to_text
+from marketdata.vendors import KalshiPrice
 from marketdata.wire.decode import convert, prints
 
-Price = Literal["mid", "last", "mean"]
 _OUTCOMES = {"yes": "Yes", "no": "No"}
 _OVER = ("closed", "determined", "disputed", "amended", "finalized", "settled")
 _FINAL = ("finalized", "settled")
@@ -91,7 +91,7 @@ class Candles(NamedTuple):
     volume: Floats
     open_interest: Floats
 
-    def prices(self, ticker: str, width: int, price: Price = "mid") -> Series:
+    def prices(self, ticker: str, width: int, price: KalshiPrice = "mid") -> Series:
         """Prices of both tokens at the start of each period."""
         values = {"mid": (self.bid + self.ask) / 2, "last": self.last, "mean": self.mean}[price]
         return self._of_both(ticker, width, {"price": (values, _other(values))})
@@ -100,10 +100,8 @@ class Candles(NamedTuple):
         """Best bid and ask of both tokens, of unknown size."""
         bids, asks = (self.bid, _other(self.ask)), (self.ask, _other(self.bid))
         unknown = [np.full(len(self.end), np.nan)] * 2
-        pairs = [*zip(bids, asks, strict=True)]
-        mids, spreads = [(bid + ask) / 2 for bid, ask in pairs], [ask - bid for bid, ask in pairs]
-        columns = (bids, unknown, asks, unknown, mids, spreads)
-        return self._of_both(ticker, width, dict(zip(BBO[4:], columns, strict=True)))
+        columns = (bids, unknown, asks, unknown)
+        return self._of_both(ticker, width, dict(zip(VIEWS["quotes"].names, columns, strict=True)))
 
     def metrics(self, ticker: str, width: int) -> Series:
         """Volume and open interest [contracts], and the spread of the closes; liquidity is not known."""
@@ -216,9 +214,9 @@ def books(answer: Mapping[str, Any], ticker: str, ts: int) -> Books:
     return Books.of_levels(tokens_of(ticker), np.arange(3), times, counts, flat[:, 0], flat[:, 1])
 
 
-def cutoff(answer: Mapping[str, Any]) -> int:
-    """The time before which a settled market is archived [microseconds UTC]."""
-    return _time(convert(answer, dict[str, Any], "The cutoff").get("market_settled_ts"))
+def cutoff(answer: Mapping[str, Any]) -> tuple[int, int]:
+    """The times before which settled markets, and trades, are archived [microseconds UTC]."""
+    return _time(answer.get("market_settled_ts")), _time(answer.get("trades_created_ts"))
 
 
 def _group_facts(event: Mapping[str, Any] | None, series: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -38,6 +38,7 @@ _BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
     "at_once": (0.0, 0.0),
 }
 _MAX_SHOWN_CHARACTERS = 2048
+_LONGEST_REFUSAL = 4096  # bytes
 _TEXT_FIELDS = ("detail", "message", "error")
 # The first row with this status and a matching detail counts.
 _ERRORS_BY_DETAIL: tuple[tuple[int, str, type[RequestError]], ...] = (
@@ -124,11 +125,24 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
     return error
 
 
+def refusal_inside(body: bytes) -> int | None:
+    """The status that a venue means by an answer with 200 that has nothing but an error; None for another answer."""
+    if b'"error"' not in body[:_LONGEST_REFUSAL] or len(body) > _LONGEST_REFUSAL:
+        return None
+    with suppress(ValueError, RecursionError):
+        top = json.loads(body)
+        if isinstance(top, dict) and top.get("error"):
+            return 429 if re.search(r"too many|rate", str(top["error"]), re.IGNORECASE) else 400
+    return None
+
+
 def _hint(kind: type[RequestError], status: int, url: str) -> str:
     if kind is TooManyTokensError:  # where the record of the market does not say which tokens it has
         return "client.token_books and client.token_prices take the ids of tokens."
     if status == 401:
         return "Is it the key of this service? It comes from api_key=... or the environment."
+    if status == 451:
+        return "The venue does not answer from the country of this address, by its law or by its terms."
     if status == 404 and "/v1/markets/" in url:
         return "client.markets(search=...) finds ids and slugs."
     if status == 404 and "/v1/tokens/" in url:

@@ -27,6 +27,7 @@ from marketdata.fetch.http.errors import (
     network_failure,
     redirect_text,
     refusal,
+    refusal_inside,
     retry_after,
     server_date,
 )
@@ -280,6 +281,8 @@ class Transport:
         date, now = server_date(head.get("Date")), time.monotonic()
         kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
         self._dated = None if date is None else (date, now)
+        if self.keys is None and status == 200 and (inside := refusal_inside(body)) is not None:
+            status = inside
         if status != 200 or kind in ("text/html", "application/xhtml+xml"):
             return self._refused(status, head, kind, body, url, key, date)
         before, seconds = self.latency, now - began

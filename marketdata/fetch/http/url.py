@@ -87,5 +87,5 @@ def check_segment(segment: str) -> str:
 def target(segments: Sequence[str], params: Mapping[str, object] | None, prefix: str = "/v1") -> str:
     """Path and query, each segment and value quoted whole: "a/b" becomes ``/v1/markets/a%2Fb/books?limit=200``."""
     path = "/".join(quote(check_segment(s), safe="") for s in segments)
-    query = urlencode({k: v for k, v in (params or {}).items() if v is not None}, quote_via=quote, safe="")
+    query = urlencode({k: v for k, v in (params or {}).items() if v is not None}, quote_via=quote, safe="", doseq=True)
     return f"{prefix}/{path}?{query}".removesuffix("?")

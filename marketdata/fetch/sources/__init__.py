@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -22,17 +22,24 @@ def connect(
     *,
     hosts: str | Mapping[str, str] | None = None,
     allow_insecure: bool = False,
+    **options: str | None,
 ) -> Source:
-    """The source with a name, or at the address of a service; by default the one that the environment names."""
+    """The source with a name, or at the address of a service; by default the one that the environment names.
+
+    ``options`` are those of a venue, None where they are not given.
+    """
     api_key = veiled(api_key)
+    given = {name: value for name, value in options.items() if value is not None}
     service = default_address(os.environ) if service is None else service
     if isinstance(service, str) and service in VENUES:
         if api_key is not None:
             raise ConfigError(f"is refused: {service} takes no key.", argument="api_key")
         venue: Any = import_module(f"{__name__}.{service}")
         hosts = hosts if hosts is not None else os.environ.get(f"MARKETDATA_{service.upper()}_URL") or None
-        source: Source = venue.connect(_chosen(service, venue.HOSTS, hosts), allow_insecure=allow_insecure)
+        _refuse(service, given, venue.OPTIONS)
+        source: Source = venue.connect(_chosen(service, venue.HOSTS, hosts), allow_insecure=allow_insecure, **given)
         return source
+    _refuse("a service", given, ())
     if hosts is not None:
         raise ConfigError(f"is for {' and '.join(VENUES)}; give a service its address instead.", argument="hosts")
     is_name = isinstance(service, str) and ":" not in service and service not in ADDRESSES
@@ -40,6 +47,14 @@ def connect(
         raise ConfigError(f"is no name of a service; did you mean {near[0]!r}?", argument="base_url", value=service)
     address = service if not isinstance(service, str) else ADDRESSES.get(service, service)
     return Interface(Transport(address, api_key, allow_insecure=allow_insecure))
+
+
+def _refuse(service: str, given: Iterable[str], allowed: Sequence[str]) -> None:
+    """ConfigError for an option that a service does not have."""
+    for name in given:
+        if name not in allowed:
+            hint = f"It has {', '.join(allowed)}." if allowed else "It has no options."
+            raise ConfigError(f"is no option of {service}.", argument=name, hint=hint)
 
 
 def _chosen(venue: str, own: Mapping[str, str], given: str | Mapping[str, str] | None) -> dict[str, str]:

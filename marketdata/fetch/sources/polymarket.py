@@ -1,0 +1,304 @@
+"""How to ask Polymarket: records of Gamma, prices of the CLOB or the Data API, trades, and the books of this moment."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+import numpy as np
+
+from marketdata.errors import ConfigError, ContractError, NotFoundError, PlanError
+from marketdata.fetch.checkpoint import Report
+from marketdata.fetch.http.transport import Answer
+from marketdata.fetch.sources.venue import Host, Listing, Venue, distinct, parts, refuse_filters, unknown_market
+from marketdata.fetch.windows import IdKind, Window
+from marketdata.points.arguments import choice
+from marketdata.points.columns import Books, Page, Series, Token, Trades
+from marketdata.points.views import View
+from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime
+from marketdata.vendors import PolymarketRoute, Service
+from marketdata.wire import polymarket as wire
+from marketdata.wire.decode import load
+
+RATES = {
+    "gamma": Host("https://gamma-api.polymarket.com", 600),
+    "data": Host("https://data-api.polymarket.com", 900),
+    "clob": Host("https://clob.polymarket.com", 900),
+}
+HOSTS = {name: host.address for name, host in RATES.items()}
+OPTIONS = ("route",)
+SERVICE = Service(
+    name="polymarket", base_url=HOSTS["gamma"], key_variable=None, prefix="", views=("prices",), listing_page=100,
+    resolutions=("1m", "5m", "10m", "15m", "30m", "1h", "3h", "6h", "12h", "1d"), short="polymarket",
+    filters=("search", "tags", "tags_match", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
+             "min_liquidity", "include_closed"),
+)  # fmt: skip
+LONGEST = 15 * DAY  # of one answer of prices
+_KEPT_DAYS = ((5 * MINUTE, 7), (30 * MINUTE, 60), (180 * MINUTE, 90))  # widths below these, by the Data API
+_POINTS, _TRADES, _BOOKS, _CONDITIONS = 10_000, 1000, 500, 20  # of one answer
+_NOTHING = wire.History(np.empty(0, np.int64), np.empty(0))
+_LONGEST_NUMBER = 18  # digits of a number of Gamma; ids of tokens are longer
+
+
+def connect(hosts: Mapping[str, str], *, allow_insecure: bool = False, route: PolymarketRoute = "clob") -> Polymarket:
+    """The source at these addresses."""
+    return Polymarket(hosts, allow_insecure=allow_insecure, route=route)
+
+
+class Polymarket(Venue):
+    """Records, prices and trades; see `Source`.
+
+    ``route="clob"`` averages the minutes of the CLOB, which reach back for years, so that all resolutions mean the
+    same. ``route="data"`` takes the buckets of the Data API, whose fine steps are kept for days.
+    """
+
+    service = SERVICE
+
+    def __init__(
+        self, hosts: Mapping[str, str], *, allow_insecure: bool = False, route: PolymarketRoute = "clob"
+    ) -> None:
+        self._route = choice("route", route, get_args(PolymarketRoute), "'clob' and 'data'")
+        super().__init__(hosts, RATES, self._route, allow_insecure=allow_insecure)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._hosts, self._route)
+
+    def pages(
+        self, window: Window, report: Report | None = None, stop: threading.Event | None = None
+    ) -> Iterator[Page]:
+        """The prices of both tokens, fifteen days a page."""
+        if window.view != "prices":
+            raise ConfigError(f"polymarket has no history of {window.view}; it has prices and trades.", argument="view")
+        market = self._known(window.id)
+        tokens = [Token(market["id"], t["id"], t["label"]) for t in market["tokens"]]
+        tokens = [token for token in tokens if window.kind == "market" or token.token_id == window.id]
+        width, labels = window.resolution.micros, {str(t.token_label): t.token_id for t in tokens}
+        end, span = -(-window.rng.end // width) * width, LONGEST // width * width
+        for first in range(window.first_bucket, end, span):
+            part = Range(first, min(first + span, end))
+            ask = self._minutes if self._route == "clob" else self._buckets
+            histories = [_NOTHING, *(ask(str(token.token_id), part, width, report, stop) for token in tokens)]
+            ts, prices = (np.concatenate(values) for values in zip(*histories, strict=True))
+            bounds = np.cumsum([len(history.ts) for history in histories])
+            columns = Series((), bounds, ts, {"price": prices}).with_tokens(tokens, bounds)
+            more = str(part.end) if part.end < end else None
+            yield Page(columns, market["id"], str(window.resolution), labels, None, None, more, date=self.server_time)
+
+    def requests(self, window: Window, tokens: int) -> int:
+        """One a token and fifteen days; of the Data API one a token and 10,000 buckets."""
+        answers = math.ceil(window.buckets / (LONGEST // window.resolution.micros))
+        pages = 1 if self._route == "clob" else math.ceil(window.buckets / answers / _POINTS)
+        return max(1, tokens) * answers * pages
+
+    def _minutes(self, token: str, part: Range, width: int, *counts: Any) -> wire.History:
+        """Means of the midpoints of each bucket, without the one of the present, which a live market appends."""
+        params = {"market": token, "startTs": part.start // SECOND, "endTs": part.end // SECOND, "fidelity": 1}
+        report, stop = counts
+        ts, price = self.to["clob"].read(
+            ("prices-history",), params, lambda answer: _history(answer, token), counts=report, stop=stop
+        )
+        inside = (ts >= part.start) & (ts < min(part.end, self._now() // MINUTE * MINUTE))
+        buckets, place, number = np.unique(ts[inside] // width * width, return_inverse=True, return_counts=True)
+        return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
+
+    def _buckets(self, token: str, part: Range, width: int, *counts: Any) -> wire.History:
+        """Buckets as the Data API has them; PlanError where it no longer keeps steps as fine."""
+        report, stop = counts
+        params = {"token_id": token, "start": part.start // SECOND, "end": part.end // SECOND}
+        params |= {"bucket_seconds": width // SECOND, "limit": _POINTS}
+
+        def ask(cursor: str | None) -> Listing:
+            def decode(answer: Answer) -> Listing:
+                return _page(load(answer.body), "data")
+
+            return self.to["data"].read(
+                ("v2", "prices-history"), {**params, "cursor": cursor}, decode, counts=report, stop=stop
+            )
+
+        points = [point for rows in self._pages(ask, "the history of prices", "timestamp") for point in rows]
+        ts, price = wire.prices({"data": points}, token)[token]
+        inside = (ts % width == 0) & (ts >= part.start) & (ts < part.end)  # the last point of a live range is off
+        ts, price = ts[inside], price[inside]
+        days = next((days for below, days in _KEPT_DAYS if width < below), None)
+        earliest = None if days is None else self._now() - days * DAY
+        old = ts[ts < earliest] if earliest is not None else ts
+        if earliest is not None and part.start < earliest and (len(old) < 2 or int(np.median(np.diff(old))) > width):
+            error = PlanError(
+                f"polymarket keeps prices as fine as this for {days} days.", status=200,
+                hint="Ask for a later start, a coarser resolution, or route='clob', which has minutes since 2022.",
+            )  # fmt: skip
+            error.history_days, error.earliest = float(days or 0), to_datetime(earliest)
+            raise error
+        return wire.History(ts, price)
+
+    def record(self, market: str) -> dict[str, Any]:
+        """The record of a market by its slug, condition id or number, or by one of its tokens."""
+        gamma = self.to["gamma"]
+        try:
+            if market.isdigit() and len(market) <= _LONGEST_NUMBER:
+                found = [gamma.get_json(("markets", market), None, wire.market)]
+            elif market.isdigit() or market.startswith("0x"):
+                names = ("clob_token_ids", "position_ids") if market.isdigit() else ("condition_ids",)
+                states = ((name, closed) for name in names for closed in ("true", "false"))
+                tried = (self._market_pages({name: market, "closed": closed}) for name, closed in states)
+                found = next((rows for pages in tried for rows in pages if rows), [])
+            else:
+                found = [gamma.get_json(("markets", "slug", market), None, wire.market)]
+        except NotFoundError:
+            found = []
+        if not found:
+            raise unknown_market(market)
+        return self._keep(self._resolved(found[:1])[0], market)
+
+    def records(
+        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Records of a listing: open ones, then closed ones unless ``include_closed`` is false."""
+        given = {name: value for name, value in filters.items() if value is not None}
+        return distinct(self._rows(kind, given, min(page_size or 100, 100)), max_rows)
+
+    def _rows(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
+        if kind == "series":
+            refuse_filters(given, (), kind, "polymarket")
+            yield from self._by_offset("series", 50)
+            return
+        states = {"false": ("false",)}.get(given.pop("include_closed", "true"), ("false", "true"))
+        events = self._named_events(given, states)
+        if events is None:
+            params = self._params(kind, given) | {"limit": str(size)}
+            for closed in states:
+                read = wire.event if kind == "events" else wire.market
+                for rows in self._keyset(kind, {**params, "closed": closed}):
+                    yield from self._finished(kind, [read(row) for row in rows])
+            return
+        for event in events:
+            yield from self._finished(kind, [wire.event(event)] if kind == "events" else wire.markets_of(event))
+
+    def _finished(self, kind: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [self._keep(row) for row in self._resolved(rows)] if kind == "markets" else rows
+
+    def _named_events(self, given: dict[str, str], states: Sequence[str]) -> Iterator[Any] | None:
+        """The events that an id, a slug or a search names; None for a listing of all."""
+        gamma = self.to["gamma"]
+        if (one := given.get("event_slug") or given.get("event_id")) is not None:
+            refuse_filters(given, ("event_slug", "event_id"), "events by name", "polymarket")
+            path = ("events", "slug", one) if "event_slug" in given else ("events", one)
+            return iter([gamma.get_json(path)])
+        if "search" not in given:
+            return None
+        refuse_filters(given, ("search",), "search", "polymarket")
+        return self._found(given["search"], states)
+
+    def _found(self, text: str, states: Sequence[str]) -> Iterator[Any]:
+        params = {"q": text, "limit_per_type": 50, "events_status": "active" if "true" not in states else None}
+        page, more = 1, True
+        while more:
+            top: Any = self.to["gamma"].get_json(("public-search",), {**params, "page": page})
+            events = top.get("events") or []
+            yield from events
+            more, page = bool(events) and bool((top.get("pagination") or {}).get("hasMore")), page + 1
+
+    def _params(self, kind: str, given: dict[str, str]) -> dict[str, Any]:
+        """Filters in the words of the venue; further parameters are passed as they are."""
+        names = {
+            "min_liquidity": "liquidity_num_min" if kind == "markets" else "liquidity_min",
+            "tags_match": "tag_match",
+        }
+        out: dict[str, Any] = {names.get(name, name): value for name, value in given.items()}
+        if (tags := out.pop("tags", None)) is not None:
+            ids: list[Any] = [self.to["gamma"].get_json(("tags", "slug", tag))["id"] for tag in tags.split(",")]
+            out["tag_id"] = ids[0] if len(ids) == 1 else ids
+        if (slug := out.pop("series_slug", None)) is not None:
+            found = [row["id"] for row in self._by_offset("series", 50) if row.get("slug") == slug]
+            if not found:
+                raise ConfigError("names no series of polymarket.", argument="series_slug", value=slug)
+            out["series_id"] = found[0]
+        return out
+
+    def tags(self) -> list[str]:
+        """The slug of every tag."""
+        return [str(row["slug"]) for row in self._by_offset("tags", 100)]
+
+    def _by_offset(self, kind: str, size: int) -> Iterator[dict[str, Any]]:
+        rows: list[Any] = [None]
+        offset = 0
+        while rows:
+            rows = self.to["gamma"].get_json((kind,), {"limit": size, "offset": offset})
+            yield from map(wire.event, rows)
+            offset += len(rows)
+
+    def _market_pages(self, params: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+        return ([wire.market(row) for row in rows] for rows in self._keyset("markets", params))
+
+    def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+        def ask(cursor: str | None) -> Listing:
+            path, query = (kind, "keyset"), {"limit": 100, **params, "after_cursor": cursor}
+            return self.to["gamma"].get_json(path, query, lambda top: _page(top, kind))
+
+        return self._pages(ask, f"the {kind}", "id")
+
+    def _resolved(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Records of markets with what closed ones paid, as the chain of the venue says it."""
+        said: dict[str, dict[str, Any]] = {}
+        closed = [row["id"] for row in rows if row["status"] in ("closed", "resolved") and row["id"].startswith("0x")]
+        for some in parts(closed, _CONDITIONS):
+            top: Any = self.to["data"].get_json(("v2", "resolutions"), {"condition": ",".join(some)})
+            said |= {str(row.get("condition_id")): row for row in _page(top, "data").data}
+        return [self._with_resolution(row, said[row["id"]]) if row["id"] in said else row for row in rows]
+
+    @staticmethod
+    def _with_resolution(record: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+        paid, at = wire.resolution(said)
+        if paid is not None and record["payoffs"] not in (None, paid):
+            raise ContractError(f"Market {record['id']} paid {paid} by one answer and {record['payoffs']} by another.")
+        return wire.with_payoffs(record, paid or record["payoffs"]) | ({"resolved_at": at} if at else {})
+
+    def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
+        """Prints of a market or a token, each fill once, read from the newest back to the start of the range."""
+        condition = self._known(market)["id"]
+
+        def ask(cursor: str | None) -> Listing:
+            params = {"condition": condition, "taker_only": "true", "limit": _TRADES, "cursor": cursor}
+            return self.to["data"].get_json(("v2", "trades"), params, lambda top: _page(top, "data"))
+
+        rows: list[dict[str, Any]] = []
+        for page in self._pages(ask, "the trades", "transaction_hash"):
+            rows += page
+            if page and int(page[-1]["timestamp"]) * SECOND < rng.start:
+                break
+        columns = wire.trades(rows).between(*rng)
+        wanted = [i for i, token in enumerate(columns.tokens) if kind == "market" or token.token_id == market]
+        yield columns.take(np.flatnonzero(np.isin(columns.token, wanted)))
+
+    def now(self, view: View, tokens: Sequence[str]) -> Books:
+        """The books of tokens, up to 500 a request; a token that is no longer traded has none."""
+        if view != "books":
+            raise ConfigError(f"polymarket has no {view} of this moment; it has books.", argument="view")
+        rows: list[Any] = []
+        for some in parts(tokens, _BOOKS):
+            content = [{"token_id": token} for token in some]
+            rows += self.to["clob"].read(("books",), None, lambda answer: load(answer.body), content=content)
+        return wire.books(rows)
+
+    def health(self) -> dict[str, Any]:
+        """Whether the host of histories answers."""
+        self.to["clob"].get_json(("time",))
+        return {"status": "ok", "timestamp": self._now() / SECOND}
+
+
+def _again(hosts: Mapping[str, str], route: PolymarketRoute) -> Polymarket:
+    """A source after pickling, whose addresses were allowed before."""
+    return Polymarket(hosts, allow_insecure=True, route=route)
+
+
+def _page(top: Any, name: str) -> Listing:
+    """A page of rows of one of the three hosts."""
+    if not isinstance(top, dict) or not isinstance(top.get(name), list):
+        raise ContractError(f"An answer of polymarket has no list {name!r}.")
+    return Listing(top[name], top.get("next_cursor") or (top.get("pagination") or {}).get("next_cursor") or None)
+
+
+def _history(answer: Answer, token: str) -> wire.History:
+    return wire.prices(load(answer.body), token).get(token, _NOTHING)

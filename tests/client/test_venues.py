@@ -1,0 +1,223 @@
+"""Venues as sources: what a client gives is what plain loops over the stub's data give, whatever its traps."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import kalshi_stub, polymarket_stub
+from reference.kalshi_stub import KalshiStub
+from reference.polymarket_stub import PolymarketStub
+from reference.venues import FAULTS, answered
+
+import marketdata as md
+from marketdata.clock import SYSTEM
+from marketdata.errors import ConfigError, NotFoundError, PlanError, RequestError
+from marketdata.resolution import BucketWidth
+from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
+
+START = polymarket_stub.START
+pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWarning")
+
+
+@contextmanager
+def client_of(name: str, stub: Any, now: int = START + 4 * DAY, **options: Any) -> Iterator[md.Client[Any]]:
+    """A client of a venue that answers in process; the clock stands at ``now``, and moves only where it waits."""
+    hosts = polymarket_stub.HOSTS if name == "polymarket" else [kalshi_stub.HOST]
+    with pytest.MonkeyPatch.context() as patch, answered(dict.fromkeys(hosts, stub)):
+        steady = itertools.count()
+        patch.setattr(SYSTEM, "is_virtual", True)
+        patch.setattr(SYSTEM, "slept", 0.0)
+        patch.setattr(SYSTEM, "_ahead", 0.0)
+        patch.setattr("marketdata.clock.time.time_ns", lambda: now * 1000 + next(steady))
+        yield md.Client(name, frame="polars", progress=False, **options)
+
+
+def traps_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Any setting of the traps of a stub."""
+    return st.builds(kind, **{name: st.booleans() for name, v in vars(kind()).items() if isinstance(v, bool)})
+
+
+FAULTY = st.lists(st.none() | st.sampled_from(FAULTS), max_size=12)
+WIDTH = st.sampled_from(["1m", "5m", "1h", "1d"])
+SPAN = st.tuples(st.integers(-300, 2_000), st.integers(1, 3_000)).map(
+    lambda s: Range(START + s[0] * MINUTE, START + (s[0] + s[1]) * MINUTE)
+)
+
+
+def rows_of(frame: Any, *columns: str) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Values of a frame by token and time [microseconds]."""
+    keys = zip(
+        frame["token_id" if "token_id" in frame.columns else "market_id"], frame["ts"].dt.epoch("us"), strict=True
+    )
+    return dict(zip(keys, zip(*(frame[c].to_list() for c in columns), strict=True), strict=True))
+
+
+def about(values: dict[tuple[Any, ...], tuple[Any, ...]]) -> Any:
+    return {key: pytest.approx(value, abs=1e-9) for key, value in values.items()}
+
+
+@given(traps_of(polymarket_stub.Traps), FAULTY, st.integers(0, 5), SPAN, WIDTH)
+def test_prices_of_polymarket_are_means_of_its_minutes(
+    traps: Any, faults: list[str | None], k: int, rng: Range, width: str
+) -> None:
+    """Every bucket is the mean of its minutes, without the point of the present, in any window."""
+    stub = PolymarketStub(traps=traps, days=3.0)
+    market, micros = stub.markets[k], BucketWidth.of(width).micros
+    now = START + 2 * DAY + 12 * MINUTE // 10
+    with client_of("polymarket", stub, now) as client:
+        stub.faults = iter(faults)
+        frame = client.prices(market.slug, to_datetime(rng.start), to_datetime(rng.end), width)
+        expected: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        first = rng.start // micros * micros
+        last = min(-(-rng.end // micros) * micros, now // MINUTE * MINUTE)
+        for i, token in enumerate(market.tokens):
+            for ts, price in stub.minute_prices(market, i, first, last):
+                expected[token, ts // micros * micros].append(price)
+    means = {key: (sum(p) / len(p),) for key, p in expected.items() if rng.start <= key[1] or key[1] == first}
+    assert rows_of(frame, "price") == about(means)
+
+
+@given(traps_of(polymarket_stub.Traps), st.integers(0, 5), SPAN, st.sampled_from(["1m", "1h"]))
+def test_buckets_of_the_data_api_are_whole_or_refused(traps: Any, k: int, rng: Range, width: str) -> None:
+    """With route="data" a bucket is the venue's own; a step that it no longer keeps is a PlanError, never a hole."""
+    stub = PolymarketStub(traps=traps)
+    market, micros = stub.markets[k], BucketWidth.of(width).micros
+    for now in (START + 3 * DAY, START + 80 * DAY):
+        with client_of("polymarket", stub, now, route="data") as client:
+            ask = partial(client.prices, market.slug, to_datetime(rng.start), to_datetime(rng.end), width)
+            is_alive = rng.end > market.opened and rng.start < (market.closed or now)
+            if now == START + 80 * DAY and width == "1m" and is_alive:
+                with pytest.raises(PlanError, match="clob"):
+                    ask()
+                continue
+            frame = ask()
+            expected = {}
+            first, end = rng.start // micros * micros, -(-rng.end // micros) * micros
+            for i, token in enumerate(market.tokens):
+                for ts, price in stub.minute_prices(market, i, first, end):
+                    expected[token, ts // micros * micros] = (price,)
+            assert rows_of(frame, "price") == about(expected)
+
+
+@given(st.sampled_from(["polymarket", "kalshi"]), FAULTY, st.integers(1, 100), st.booleans())
+def test_records_of_200_markets_are_each_listed_once(
+    venue: str, faults: list[str | None], page: int, is_sticky: bool
+) -> None:
+    """Open and closed markets are all there, with what each paid, at any page of the venue and through any fault."""
+    kind = PolymarketStub if venue == "polymarket" else KalshiStub
+    traps = (polymarket_stub if venue == "polymarket" else kalshi_stub).Traps(sticky_cursor=is_sticky)
+    stub: Any = kind(count=200, traps=traps, largest_page=max(page, 20))
+    with client_of(venue, stub) as client:
+        stub.faults = iter(faults)
+        frame = client.markets()
+        names = [market.slug if venue == "polymarket" else market.ticker for market in stub.markets]
+        assert sorted(frame["slug"]) == sorted(names)
+        paid = dict(zip(frame["slug"], frame["payoffs"].to_list(), strict=True))
+        assert [paid[name] for name in names] == [market.payoffs for market in stub.markets]
+        outcomes = md.outcomes(frame)
+        assert len(outcomes) == 400
+        open_only = client.markets(include_closed=False)
+        assert set(open_only["status"]) <= {"active"}
+        assert len(client.markets(max_rows=7)) == 7
+
+
+@given(traps_of(kalshi_stub.Traps), FAULTY, st.integers(0, 5), SPAN, st.sampled_from(["1m", "1h", "1d"]), st.booleans())
+def test_candles_of_kalshi_are_read_from_both_tiers(
+    traps: Any, faults: list[str | None], k: int, rng: Range, width: str, is_archived: bool
+) -> None:
+    """Prices, quotes and metrics are those of the candles that begin in a range, live or archived."""
+    stub = KalshiStub(traps=traps, cutoff=START + 30 * DAY if is_archived else START)
+    market, micros = stub.markets[k], BucketWidth.of(width).micros
+    with client_of("kalshi", stub) as client:
+        stub.faults = iter(faults)
+        span = to_datetime(rng.start), to_datetime(rng.end), width
+        prices, quotes, metrics = (
+            getattr(client, view)(market.ticker, *span) for view in ("prices", "quotes", "metrics")
+        )
+        first = rng.start // micros * micros
+        candles = stub.candles(market, first + micros, -(-rng.end // micros) * micros, micros // MINUTE)
+    tops, mids, volumes = {}, {}, {}
+    for candle in candles:
+        bid, ask = (None if cents is None else cents / 100 for cents in (candle["bid"], candle["ask"]))
+        other = tuple(None if price is None else 1 - price for price in (ask, bid))
+        for side, (b, a) in (("yes", (bid, ask)), ("no", other)):
+            tops[f"{market.ticker}:{side}", candle["start"]] = b, a
+            mids[f"{market.ticker}:{side}", candle["start"]] = (None if b is None or a is None else (a + b) / 2,)
+        volumes[market.ticker, candle["start"]] = candle["volume"], 40.0
+    assert rows_of(quotes, "best_bid", "best_ask") == about(tops)
+    assert rows_of(prices, "price") == about(mids)
+    assert rows_of(metrics, "volume", "open_interest") == about(volumes)
+
+
+@given(st.sampled_from(["polymarket", "kalshi"]), FAULTY, st.integers(0, 5), SPAN, st.booleans())
+def test_trades_are_each_fill_once(venue: str, faults: list[str | None], k: int, rng: Range, is_archived: bool) -> None:
+    """Prints of a range come in the order of time, equal fills of one transaction stay apart."""
+    cut = {} if venue == "polymarket" else {"cutoff": START + (30 if is_archived else 0) * DAY}
+    stub: Any = (PolymarketStub if venue == "polymarket" else KalshiStub)(**cut)
+    market = stub.markets[k]
+    with client_of(venue, stub) as client:
+        stub.faults = iter(faults)
+        name = market.slug if venue == "polymarket" else market.ticker
+        frame = client.trades(name, to_datetime(rng.start), to_datetime(rng.end))
+        rows = stub.prints(market)
+    if venue == "polymarket":
+        expected = [(r["timestamp"] * SECOND, r["token_id"], r["price"], r["size"], r["side"].lower()) for r in rows]
+    else:
+        times = (int(r["trade_id"].split("-")[1]) * MINUTE + 123_456 for r in rows)
+        bought = [row["taker_outcome_side"] for row in rows]
+        expected = [
+            (t, f"{market.ticker}:{side}", float(row[f"{side}_price_dollars"]), 2.5, "buy")
+            for t, row, side in zip(times, rows, bought, strict=True)
+        ]
+    columns = ("token_id", "price", "size", "side")
+    got = zip(frame["ts"].dt.epoch("us"), *(frame[c].to_list() for c in columns), strict=True)
+    inside = [row for row in expected if rng.start <= row[0] < rng.end]
+    assert [*got] == sorted(inside, key=lambda row: (row[1], row[0]))
+
+
+def test_a_market_has_many_names_and_a_source_can_be_pickled() -> None:
+    """Slug, number, condition id and token name a market of Polymarket, a ticker and a token one of Kalshi."""
+    stub, other = PolymarketStub(count=12), KalshiStub()
+    with client_of("polymarket", stub) as client:
+        for market in stub.markets:
+            for name in (market.slug, str(1000 + market.k), market.condition, *market.tokens):
+                assert client.market(name)["id"] == market.condition
+        assert len(client.markets(event_slug="weather-1")) == 3
+        assert len(client.markets(search="day 7")) == 3
+        assert len(client.token_prices(stub.markets[1].tokens[1], to_text(START), to_text(START + DAY), "1d")) == 1
+        again = pickle.loads(pickle.dumps(client))
+        assert again.tags() == ["weather"]
+        with pytest.raises(NotFoundError, match="will-it-rain-1"):
+            client.market("will-it-rain-x1")
+        with pytest.raises(ConfigError, match="has prices"):
+            client.books("will-it-rain-1", to_text(START), to_text(START + DAY))
+    with client_of("kalshi", other, price="last") as client:
+        assert client.market(f"{other.markets[1].ticker}:no")["id"] == other.markets[1].ticker
+        assert len(client.markets(event_slug="KXRAIN-1")) == 3
+        assert client.markets()["fee_multiplier"].to_list() == [1] * 6
+        with pytest.raises(ConfigError, match="search"):
+            client.markets(search="rain")
+
+
+def test_refusals_of_a_venue_say_what_they_mean() -> None:
+    """No key is sent; 451 names the country; an option of another venue is a ConfigError."""
+    for options, words in (
+        ({"api_key": "a" * 20}, "takes no key"),
+        ({"price": "last"}, "route"),
+        ({"route": "x"}, "clob"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            md.Client("polymarket", **options)
+    stub = PolymarketStub()
+    stub.answer = lambda ask: polymarket_stub.refused(451, {"error": "unavailable"})  # type: ignore[method-assign]
+    with client_of("polymarket", stub) as client, pytest.raises(RequestError, match="country"):
+        client.market("will-it-rain-1")
