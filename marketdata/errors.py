@@ -348,7 +348,8 @@ def not_installed(user: str, package: str, extra: str | None = None) -> ModuleNo
             if name == package or (marker.strip("'\"") == extra and name not in installed):
                 missing[name] = text
     command = " ".join(["pip install", *(f"'{text}'" for text in missing.values())])
-    return ModuleNotFoundError(f"{user} needs {package}, which is not installed: {command}", name=package)
+    part = f" (the extra {extra!r})" if extra else ""
+    return ModuleNotFoundError(f"{user} needs {package}{part}, which is not installed: {command}", name=package)
 
 
 def public_function() -> str:

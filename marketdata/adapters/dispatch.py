@@ -130,7 +130,7 @@ def in_query(
 ) -> pl.LazyFrame:
     """The function of one or several frames as one step of a polars query; on no rows it shows its columns."""
     nothing = function(*(pl.DataFrame(schema=f.collect_schema()) for f in (frame, *others)))
-    # A filter of the result is none of the rows that the verb sees; polars 1 would push it down if it were not told.
+    # A filter of the result is no filter of the rows that the function sees; polars 1 would push it down.
     after = dict.fromkeys(("predicate_pushdown", "projection_pushdown", "slice_pushdown"), False)
     return frame.map_batches(
         lambda rows: function(rows, *(f.collect() for f in others)),

@@ -1,8 +1,8 @@
-"""Frames of Spark and DuckDB: the engine gives whole tokens as Arrow batches, to which a verb in memory is applied.
+"""Frames of Spark and DuckDB: the engine gives whole tokens as Arrow batches, to which a function in memory is applied.
 
-The engine sorts and spills; here are the rows of a few tokens at a time. Spark calls the verb in its workers when the
-result is computed. DuckDB cannot run one query of a connection inside another, so a relation is computed when the verb
-is called, and its result is a relation of Arrow rows.
+The engine sorts and spills; here are the rows of a few tokens at a time. Spark calls the function in its workers when
+the result is computed. DuckDB cannot run one query of a connection inside another, so a relation is computed when the
+function is called, and its result is a relation of Arrow rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Function = Callable[[Native], Native]
-# Rows that a verb gets at a time, if tokens are not longer: fewer cost calls, more memory.
+# Rows that a function gets at a time, if tokens are not longer: fewer cost calls, more memory.
 _ROWS = 500_000
 _BATCH = 100_000
 _UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")

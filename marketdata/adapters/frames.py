@@ -233,7 +233,7 @@ def _kept(ordered: Frame, keys: Sequence[str], values: Iterable[str]) -> Ints:
             raise NotTidyError(
                 f"Two rows have the same {', '.join(keys)} and different {', '.join(values)}, first "
                 f"{ordered.shown(int(np.argmax(differs)))}; keep one of them. Of books give md.bbo(books) or "
-                "md.to_wide(books) where a verb takes one row per token and time."
+                "md.to_wide(books) where a function takes one row per token and time."
             )
     return np.flatnonzero(~same)
 

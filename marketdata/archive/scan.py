@@ -200,7 +200,7 @@ def to_dask(parts: Sequence[Query]) -> Any:
     except ModuleNotFoundError as problem:
         raise not_installed("engine='dask'", "dask", "dask") from problem
 
-    # The index says that a market is in one partition, so that verbs need no shuffle.
+    # The index says that a market is in one partition, so that functions need no shuffle.
     meta = _at_home(parts[0].without_rows(), 0)
     numbers = list(range(len(parts) + 1))
     return dd.from_map(_at_home, list(parts), numbers[:-1], meta=meta, divisions=numbers)

@@ -159,10 +159,9 @@ class RecordingFile:
         names = [] if rows is None and self.form == "json" else self.common_names(self._columns_of_file).values()
         for name, column in self.options.columns.items():
             if name not in (rows.columns if rows is not None else names):
-                raise ConfigError(
-                    f"{self.name!r} has no column {column!r}{did_you_mean(column, self._columns_of_file)} Its columns "
-                    f"are {', '.join(self._columns_of_file)}."
-                )
+                near = did_you_mean(column, self._columns_of_file) or "."
+                columns = ", ".join(self._columns_of_file)
+                raise ConfigError(f"{self.name!r} has no column {column!r}{near} Its columns are {columns}.")
         if rows is None:
             return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
         return rows.head(_SAMPLE_ROWS)

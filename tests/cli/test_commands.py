@@ -451,7 +451,7 @@ def test_a_dry_run_leaves_nothing_behind(folder, service, market) -> None:
 def test_a_second_pull_asks_for_nothing(folder, service, market) -> None:
     """`pull` fills an archive with what the service has, and then has nothing left to do."""
     (folder / "pulled").mkdir()
-    words = ("pull", "pulled", *RANGE, "--market", market)
+    words = ("pull", "pulled", market, *RANGE)
     done = marketdata(*words, "--json", cwd=folder, **service)
     assert done.returncode == 0, done.stderr
     assert {row["view"] for row in json.loads(done.stdout)} == {"books", "prices", "metrics"}

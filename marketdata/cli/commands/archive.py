@@ -31,8 +31,9 @@ def pull(
             help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.", show_default="now, with --follow"
         ),
     ] = None,
+    markets: Annotated[list[str] | None, typer.Argument(metavar="[MARKET]...", help="Ids or slugs.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.")] = None,
-    market: Annotated[list[str] | None, typer.Option(help="Id or slug; may be given again.")] = None,
+    market: Annotated[list[str] | None, typer.Option(help="The same as MARKET; may be given again.")] = None,
     event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
     series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Tag: all its markets; may be given again.")] = None,
@@ -61,15 +62,15 @@ def pull(
 
     \b
     Examples:
-      marketdata pull history --market SLUG --start 2025-12-31
+      marketdata pull history SLUG SLUG --start 2025-12-31
       marketdata pull history --event SLUG --start 2025-12-01 --end 2026-01-01
       marketdata pull history --from-file markets.txt --start 2025-12-01 --follow
-      marketdata pull history --service polymarket --market SLUG --view books --follow
+      marketdata pull history SLUG --service polymarket --view books --follow
     """
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
     chosen: dict[str, Any] = {
-        "--market": market, "--event": event, "--series": series, "--tag": tag, "--search": search,
-        "--from-file": from_file, "--all": every_market or None,
+        "MARKET": [*(markets or ()), *(market or ())] or None, "--event": event, "--series": series, "--tag": tag,
+        "--search": search, "--from-file": from_file, "--all": every_market or None,
     }  # fmt: skip
     given = [option for option, value in chosen.items() if value is not None]
     if len(given) != 1:
@@ -85,7 +86,7 @@ def pull(
         useless = {"--end": end, "--dry-run": dry_run, "--refresh": refresh, "--json": as_json, "--csv": as_csv}
         if wrong := [name for name, value in useless.items() if value]:
             raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
-        _follow(Archive(archive).follow(parameters.client(base_url), market or None, every=every, **options))
+        _follow(Archive(archive).follow(parameters.client(base_url), chosen["MARKET"], every=every, **options))
         return
     if start is None:
         raise ConfigError("is missing; only --follow begins now without it.", argument="start")
@@ -94,7 +95,7 @@ def pull(
     with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:
         store = Archive(place, frame="polars")
         fetched = store.pull(
-            parameters.client(base_url), market or None, end=end, dry_run=dry_run, refresh=refresh, **options
+            parameters.client(base_url), chosen["MARKET"], end=end, dry_run=dry_run, refresh=refresh, **options
         )
         shown = _legible(store, fetched) if fmt == "table" else fetched
     output.show(shown, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
@@ -134,7 +135,7 @@ def verify(
     as_json: parameters.Json = False,
     as_csv: parameters.Csv = False,
 ) -> None:
-    """Check an archive against its hashes, or a service.
+    """Check that an archive has what was written to it, or how a service reads the interface.
 
     Exit code 1 if anything in the archive is damaged, or if the service is not as this library assumes where the
     interface leaves a choice.
