@@ -241,15 +241,15 @@ def test_what_an_engine_cannot_do_is_said(filled: Archive) -> None:
 
 
 def test_records_are_frames_as_the_client_gives_them() -> None:
-    """Markets, events and series of an archive equal those of a client of its service."""
+    """Markets, events and series of an archive equal those of its service, which names outcomes in a second way too."""
+    further = {"public_id", "is_resolved", "winner", "volume"}
     archive = md.simulate(events=2, days=0.1, frame="polars")
     with md.serve(archive) as service:
         client = md.Client(service.base_url, service.api_key, frame="polars")
         for kind, key in (("markets", "market_id"), ("events", "event_id"), ("series", "series_id")):
             ours, theirs = getattr(archive, kind)(), getattr(client, kind)()
-            assert_frame_equal(
-                ours.select(sorted(theirs.columns)).sort(key), theirs.select(sorted(theirs.columns)).sort(key)
-            )
+            columns = sorted({*theirs.columns} - further)
+            assert_frame_equal(ours.select(columns).sort(key), theirs.select(columns).sort(key))
         slug = archive.events()["slug"][0]
         assert set(archive.markets(slug)["slug"]) == set(client.markets(event_slug=slug)["slug"])
     assert archive.markets(search="no such text").height == 0
