@@ -6,7 +6,7 @@ A fee is one of a trade at one price, in USD; what several levels of a book cost
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -19,15 +19,28 @@ from marketdata.points.columns import Books, Floats, Ints
 from marketdata.points.schema import NOT_0_1, outside_0_1
 
 Formula = Callable[[Floats, Floats], Floats]
-# The third array has the number of the book of each trade, as fees differ by market.
-Charge = Callable[[Floats, Floats, Ints], Floats]
 ALLOWED = (
-    "allowed are a share of the notional (0 where there are none), md.Fees.flat(rate), md.Fees.quadratic(rate), "
+    "allowed are 0 (there are none), md.Fees.flat(rate), md.Fees.quadratic(rate), md.Fees.kalshi(), "
     "md.Fees.of(markets), and a function of the prices and shares of trades"
 )
 _DEFAULT_DECIMALS = 5
 # A product of decimals is off by less than this in the last digit of a fee, so no fee is rounded by its error.
 _LAST_BITS = 1e-7
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Fees of trades with books, by the market of each book: of the levels that are taken, then of whole orders.
+
+    ``levels`` takes prices, shares and numbers of books, ``orders`` the fees of all levels of an order and its book.
+    """
+
+    levels: Callable[[Floats, Floats, Ints], Floats]
+    orders: Callable[[Floats, Ints], Floats]
+
+    def __call__(self, price: Floats, shares: Floats, book: Ints) -> Floats:
+        """Fees of levels, before an order of them is rounded."""
+        return self.levels(price, shares, book)
 
 
 def flat(price: Floats, shares: Floats, *, rate: float) -> Floats:
@@ -36,12 +49,21 @@ def flat(price: Floats, shares: Floats, *, rate: float) -> Floats:
 
 
 def quadratic(
-    price: Floats, shares: Floats, *, rate: float, decimals: int | None = _DEFAULT_DECIMALS, up: bool = False
+    price: Floats,
+    shares: Floats,
+    *,
+    rate: float,
+    decimals: int | None = _DEFAULT_DECIMALS,
+    up: bool = False,
+    exponent: float = 1.0,
 ) -> Floats:
-    """Shares * rate * price * (1 - price), rounded to the nearest, a half up, or up; greatest at 0.5, 0 at 0 and 1."""
-    fee = shares * rate * price * (1 - price)
-    if decimals is None:
-        return fee
+    """Shares * rate * (price * (1 - price)) ** exponent, rounded to the nearest, a half up, or up; 0 at 0 and 1."""
+    odds = price * (1 - price)
+    fee = shares * rate * (odds if exponent == 1 else np.maximum(odds, 0.0) ** exponent)
+    return fee if decimals is None else _rounded(fee, decimals, up=up)
+
+
+def _rounded(fee: Floats, decimals: int, *, up: bool) -> Floats:
     scale = 10.0**decimals
     # A half is rounded up whatever the last bits of the product are; numpy's round goes by these, or to even.
     return (np.ceil(fee * scale - _LAST_BITS) if up else np.floor(fee * scale + 0.5 + _LAST_BITS)) / scale
@@ -59,6 +81,8 @@ class Schedule:
     formula: Formula | None = None
     rate: float | None = None
     markets: Mapping[str, Schedule] | None = None
+    up_to_cent: bool = field(default=False, init=False)
+    """Whether the fee of a whole order is rounded up to the cent."""
 
     def __repr__(self) -> str:
         return f"<Fees: {self.text}>"
@@ -68,7 +92,16 @@ class Schedule:
         return html_table([("fees", self.text), *fees_of_markets])
 
     def __call__(self, price: Floats | float, shares: Floats | float) -> Any:
-        """Fees of trades of ``shares`` at a ``price`` [USD each]: a number or an array."""
+        """Fees of orders of ``shares`` at one ``price`` each [USD]: a number or an array."""
+        fees = self.of_orders(np.asarray(self.of_levels(price, shares)))
+        return fees if fees.ndim else float(fees)
+
+    def of_orders(self, fees: Floats) -> Floats:
+        """The fees of whole orders, from the sums over their levels."""
+        return _rounded(fees, 2, up=True) if self.up_to_cent else fees
+
+    def of_levels(self, price: Floats | float, shares: Floats | float) -> Any:
+        """Fees of the levels of orders [USD each]: a number or an array."""
         if self.formula is None:
             raise ConfigError("These fees differ by market; fees.of_market(market_id) gives those of one.")
         p, s = numbers(price=price, shares=shares)
@@ -104,18 +137,26 @@ class Schedule:
     def charge_for(self, books: Books) -> Charge:
         """Fees of trades with books, by the market of each book."""
         if self.markets is None:
-            return lambda price, shares, _book: self(price, shares)
+            return Charge(
+                lambda price, shares, _book: self.of_levels(price, shares), lambda fees, _book: self.of_orders(fees)
+            )
         each = [self.of_market(token.market_id) for token in books.tokens]
         different = list({id(one): one for one in each}.values())
         which = np.array([different.index(one) for one in each], np.int64)[books.token]
 
-        def charge(price: Floats, shares: Floats, book: Ints) -> Floats:
+        def levels(price: Floats, shares: Floats, book: Ints) -> Floats:
             out, of = np.empty(len(book)), which[book]
             for i, one in enumerate(different):
-                out[of == i] = one(price[of == i], shares[of == i])
+                out[of == i] = one.of_levels(price[of == i], shares[of == i])
             return out
 
-        return charge
+        def orders(fees: Floats, book: Ints) -> Floats:
+            out, of = np.empty(len(book)), which[book]
+            for i, one in enumerate(different):
+                out[of == i] = one.of_orders(fees[of == i])
+            return out
+
+        return Charge(levels, orders)
 
     @classmethod
     def flat(cls, rate: float) -> Self:
@@ -125,18 +166,41 @@ class Schedule:
 
     @classmethod
     @with_flags("up")
-    def quadratic(cls, rate: float, *, decimals: int | None = _DEFAULT_DECIMALS, up: bool = False) -> Self:
-        """Fees of shares * rate * price * (1 - price) for each trade, rounded to ``decimals``.
+    def quadratic(
+        cls, rate: float, *, decimals: int | None = _DEFAULT_DECIMALS, up: bool = False, exponent: float = 1
+    ) -> Self:
+        """Fees of shares * rate * (price * (1 - price)) ** exponent for each trade, rounded to ``decimals``.
 
-        A half is rounded up, and with ``up`` every digit behind. ``decimals=None`` does not round. Some venues round up
-        to the cent, as ``quadratic(0.07, decimals=2, up=True)`` does.
+        A half is rounded up, and with ``up`` every digit behind. ``decimals=None`` does not round. Each
+        level that is taken is one trade. ``quadratic(0.25, exponent=2)`` was a schedule of Polymarket in early 2026.
         """
         rate = number("rate", rate, least=0.0, most=1.0)
         if decimals is not None:
             whole("decimals", decimals, least=0, most=12)
         rounded = "" if decimals is None else f", rounded {'up ' if up else ''}to {decimals} decimals"
-        formula = partial(quadratic, rate=rate, decimals=decimals, up=up)
-        return cls(f"shares x {rate:g} x price x (1 - price){rounded}" if rate else "none", formula, rate)
+        power = number("exponent", exponent)
+        odds = "price x (1 - price)" if power == 1 else f"(price x (1 - price)) ** {power:g}"
+        formula = partial(quadratic, rate=rate, decimals=decimals, up=up, exponent=power)
+        return cls(f"shares x {rate:g} x {odds}{rounded}" if rate else "none", formula, rate)
+
+    @classmethod
+    def kalshi(cls, multiplier: float = 1) -> Self:
+        """Kalshi's fee of takers: 0.07 * multiplier * contracts * price * (1 - price), an order rounded up to the cent.
+
+        The cent is of the whole order, not of each level of the book. Where no size of an order is given, as without
+        ``size=``, a result is per share and not rounded. ``multiplier`` is the ``fee_multiplier`` of the series.
+
+        Examples
+        --------
+        >>> md.Fees.kalshi()(0.5, 100), md.Fees.kalshi()(0.5, 1)
+        (1.75, 0.02)
+        """
+        rate = 0.07 * number("multiplier", multiplier, least=0.0, most=10.0)
+        formula = partial(quadratic, rate=rate, decimals=None)
+        text = f"contracts x {rate:g} x price x (1 - price), an order rounded up to the cent" if rate else "none"
+        fees = cls(text, formula, rate)
+        object.__setattr__(fees, "up_to_cent", bool(rate))  # no argument, as no other schedule has it
+        return fees
 
 
 def schedule(fees: object) -> Schedule:
@@ -145,4 +209,14 @@ def schedule(fees: object) -> Schedule:
         return fees
     if isinstance(fees, bool | str) or not (callable(fees) or isinstance(fees, int | float)):
         raise ConfigError(f"fees={fees!r} is refused; {ALLOWED}.")
-    return Schedule("a function", fees) if callable(fees) else Schedule.flat(number("fees", fees, least=0.0, most=1.0))
+    if callable(fees):
+        return Schedule("a function", fees)
+    rate = number("fees", fees, least=0.0, most=1.0)
+    if rate:
+        raise ConfigError(
+            f"has two meanings: md.Fees.flat({rate:g}) is {rate:.4g} of the notional, price x shares, and "
+            f"md.Fees.quadratic({rate:g}) is shares x {rate:g} x price x (1 - price). Name one of them; {ALLOWED}.",
+            argument="fees",
+            value=fees,
+        )
+    return Schedule.flat(0.0)

@@ -139,7 +139,7 @@ class Ledger:
             price, filled = price[filled > 0], filled[filled > 0]
             status = "partial" if len(filled) else "no liquidity"
         shares, notional = float(filled.sum()), float((price * filled).sum())
-        fee = float(np.sum(self.fees_of(price, filled))) if shares else 0.0
+        fee = float(self.fees_of.of_orders(np.sum(self.fees_of.of_levels(price, filled)))) if shares else 0.0
         if shares and abs(shares - wanted) <= TOLERANCE * wanted:
             shares = wanted
             status = "filled" if shares >= order.size * (1 - TOLERANCE) else "partial"

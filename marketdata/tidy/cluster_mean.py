@@ -96,7 +96,7 @@ def cluster_mean(
     Examples
     --------
     >>> books = md.testing.books("polars", markets=4, buckets=4)
-    >>> rows = md.forward_returns(books, "1m").filter(pl.col("move").is_not_null())
+    >>> rows = md.forward_returns(books, "1m", fees=0).filter(pl.col("move").is_not_null())
     >>> mean = md.cluster_mean(rows, "move", by="horizon", interval=None)
     >>> mean.select("horizon", "markets", "points", pl.col("mean").round(4)).rows()
     [('1m', 4, 8, 0.005)]

@@ -102,7 +102,7 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     ----------
     tokens : int or frame, optional
         As for `overround`.
-    fees : Fees, float or function, optional
+    fees : Fees, 0 or function, optional
         What a taker pays, see `Fees`: asks cost the fee of one share more, and bids bring it less. Without it the gain
         is before fees.
 
@@ -126,7 +126,8 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     >>> gains = md.arbitrage(cheap).select("buy_all", "size", pl.col("gain").round(2))
     >>> gains.row(0)
     (True, 100.0, 0.08)
-    >>> md.arbitrage(cheap, fees=0.05)["gain"].round(3).to_list()
+    >>> after = md.arbitrage(cheap, fees=md.Fees.flat(0.05))
+    >>> after["gain"].round(3).to_list()
     [0.034, 0.034, 0.034]
     """
     counts, fee_schedule = _token_counts(tokens), None if fees is None else schedule(fees)
@@ -250,7 +251,7 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
     ----------
     markets : frame of market records
         As for `event_overround`.
-    fees : Fees, float or function
+    fees : Fees, 0 or function
         What a taker pays, see `Fees`; 0 says that there are none.
     size : float, optional
         Sets to buy [shares of each leg]; by default the smallest size at the best ask of the legs.

@@ -87,7 +87,7 @@ def execute(
         Tidy books of any kind of frame; lazy ones are computed.
     width : str or timedelta, optional
         Bucket width of the books, such as "1m"; by default the one that they carry.
-    fees : Fees, float or function
+    fees : Fees, 0 or function
         What a taker pays, see `Fees`; 0 says that there are none.
     outcomes : frame or mapping, optional
         What open positions pay in the end, as for `brier`.
@@ -154,7 +154,7 @@ def execute(
     ...     .select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
     ... )
     >>> markets = md.testing.markets("polars")
-    >>> done = md.execute(signals, books, "1m", fees=0.01, outcomes=markets)
+    >>> done = md.execute(signals, books, "1m", fees=md.Fees.flat(0.01), outcomes=markets)
     >>> done.markets["profit"].to_list()
     [86.37]
     """
@@ -315,7 +315,7 @@ def account(
         What tokens pay, and when, as for `brier`; a mapping does not say when.
     cash : float
         What the account holds at the beginning [USD].
-    fees : Fees, float or function, optional
+    fees : Fees, 0 or function, optional
         What a sale would cost; without, ``sale`` is before fees. The fees of fills are in the fills.
     markets : frame of market records, optional
         ``market_id`` and ``event_id`` (or ``event_slug``).

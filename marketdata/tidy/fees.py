@@ -12,10 +12,14 @@ from marketdata.points.arguments import number
 from marketdata.points.fees import Formula, Schedule
 from marketdata.points.schema import require
 from marketdata.tidy.records import columns_of
+from marketdata.times import TimeLike, to_micros
 
 # Venues and their interfaces write these fields differently.
 _SCHEDULES = ("feeSchedule", "fee_schedule", "fd")
 _SWITCHES = ("feesEnabled", "fees_enabled")
+_KALSHI = ("fee_type", "fee_multiplier")
+# Before, Polymarket had no fees in most markets, and another formula in some.
+_RATES_SINCE = "2026-04-01"
 
 
 class Fees(Schedule):
@@ -26,7 +30,8 @@ class Fees(Schedule):
     - ``Fees.flat(rate)`` is a share of the notional.
     - ``Fees.quadratic(rate)`` is shares * rate * price * (1 - price), rounded to 5 decimals.
     - ``Fees.of(markets)`` has the rates of market records.
-    - A number is the rate of ``Fees.flat``, and 0 says that there are no fees.
+    - ``Fees.kalshi()`` is the quadratic fee of Kalshi, an order rounded up to the cent.
+    - 0 says that there are no fees. Another number is refused, as it may be the rate of either formula.
     - A function takes arrays of prices and shares, and gives the fee of each trade [USD].
 
     Each level of a book that is filled counts as one trade. A market whose fee is not known is a ConfigError. Makers
@@ -50,19 +55,23 @@ class Fees(Schedule):
     ) -> None:
         if not text:
             raise ConfigError(
-                "md.Fees() has no rate; allowed are md.Fees.flat(rate), md.Fees.quadratic(rate) and "
-                "md.Fees.of(markets); fees=0 says that there are none."
+                "md.Fees() has no rate; allowed are md.Fees.flat(rate), md.Fees.quadratic(rate), "
+                "md.Fees.kalshi() and md.Fees.of(markets); fees=0 says that there are none."
             )
         super().__init__(text, formula, rate, markets)
 
     @classmethod
-    def of(cls, markets: Any) -> Fees:
+    def of(cls, markets: Any, *, traded: TimeLike | None = None) -> Fees:
         """Fees from the fields of market records, a frame of any kind.
 
         The rate of a market is ``rate`` (or ``r``) of its ``feeSchedule`` (also ``fee_schedule``, ``fd``: a dict, or
         its JSON). It is 0 where ``feesEnabled`` (``fees_enabled``) is false, 0 or "false". A market without these
         fields has no known fee. Neither the field ``fee_rate_bps`` of trades nor the path ``/fee-rate`` of the venue is
-        that rate. NotTidyError for a schedule of another formula, and for a switch that is neither on nor off.
+        that rate. An ``exponent`` is that of `quadratic`. Records of Kalshi have ``fee_type`` and ``fee_multiplier``,
+        as its series do. NotTidyError for another formula, and for a switch that is neither on nor off.
+
+        Records have the rates of today. ``traded`` is the time of the first trade: ConfigError if it is before the
+        schedule of Polymarket began to hold, as trades of then paid another fee, or none.
 
         Examples
         --------
@@ -76,26 +85,50 @@ class Fees(Schedule):
         >>> fees.of_market("snow").rate
         0.0
         """
-        data = columns_of(markets, ("market_id", *_SCHEDULES, *_SWITCHES))
+        data = columns_of(markets, ("market_id", *_SCHEDULES, *_SWITCHES, *_KALSHI))
         require("A frame of market records", ["market_id"], data)
-        by_rate: dict[float, Fees] = {}
+        first = None if traded is None else to_micros(traded, "traded")
+        by_terms: dict[tuple[float, float | None], Fees] = {}
         by_market: dict[str, Schedule] = {}
         for i, market in enumerate(map(str, data["market_id"])):
-            rate = _rate(market, {name: column[i] for name, column in data.items()})
-            if rate is None:
+            record = {name: column[i] for name, column in data.items()}
+            terms = _kalshi(market, record) or _terms(market, record)
+            if terms is None:
                 continue
-            fees = by_rate.setdefault(rate, cls.quadratic(rate))
+            rate, exponent = terms
+            if exponent is not None and rate and first is not None and first < to_micros(_RATES_SINCE, "traded"):
+                raise ConfigError(
+                    f"is before {_RATES_SINCE}, and the rate of market {market!r} is of today. Name what was paid "
+                    "then, such as md.Fees.quadratic(0.25, exponent=2) or 0.",
+                    argument="traded",
+                    value=traded,
+                )
+            new = cls.kalshi(rate) if exponent is None else cls.quadratic(rate, exponent=exponent)
+            fees = by_terms.setdefault(terms, new)
             if by_market.setdefault(market, fees) is not fees:
                 raise NotTidyError(f"Market {market!r} has two records with different fees; keep the right one.")
         return cls(f"by market, of {len(by_market)} markets", markets=by_market)
 
 
-def _rate(market: str, record: Mapping[str, object]) -> float | None:
-    """The rate in a market record; None where the record has none."""
+def _kalshi(market: str, record: Mapping[str, object]) -> tuple[float, None] | None:
+    """The multiplier in a record of Kalshi, and no exponent; None for a record of another venue."""
+    kind, multiplier = (record.get(name) for name in _KALSHI)
+    if kind is None and multiplier is None:
+        return None
+    if kind not in (None, "quadratic", "quadratic_with_maker_fees"):
+        raise NotTidyError(
+            f"fee_type of market {market!r} is {kind!r}; known are quadratic and quadratic_with_maker_fees. Name the "
+            "formula as a function of prices and shares."
+        )
+    return number(f"fee_multiplier of market {market!r}", 1 if multiplier is None else multiplier, least=0.0), None
+
+
+def _terms(market: str, record: Mapping[str, object]) -> tuple[float, float] | None:
+    """The rate and the exponent in a market record; None where the record has none."""
     for name in _SWITCHES:
         switch = str(record.get(name)).strip().lower()
         if switch in ("false", "0", "0.0"):
-            return 0.0
+            return 0.0, 1.0
         if switch not in ("none", "true", "1", "1.0"):
             raise NotTidyError(f"{name} of market {market!r} is {switch!r}; allowed are true, false, 1, 0 and null.")
     for name in _SCHEDULES:
@@ -107,13 +140,8 @@ def _rate(market: str, record: Mapping[str, object]) -> float | None:
                 schedule = json.loads(given)
         if not isinstance(schedule, Mapping):
             raise NotTidyError(f"{name} of market {market!r} is {given!r}; a schedule of fees is a dict or its JSON.")
-        exponent = schedule.get("exponent", schedule.get("e"))
-        if exponent not in (None, 1):
-            raise NotTidyError(
-                f"{name} of market {market!r} has the exponent {exponent!r}; only 1, shares x rate x p x (1 - p), is "
-                "known here. Name another formula as a function of prices and shares."
-            )
-        rate = schedule.get("rate", schedule.get("r"))
+        exponent, rate = schedule.get("exponent", schedule.get("e")), schedule.get("rate", schedule.get("r"))
         if rate is not None:
-            return number(f"The rate in {name} of market {market!r}", rate, least=0.0, most=1.0)
+            power = number(f"The exponent in {name} of market {market!r}", 1 if exponent is None else exponent)
+            return number(f"The rate in {name} of market {market!r}", rate, least=0.0, most=1.0), power
     return None

@@ -38,7 +38,7 @@ def forward_returns(
     side: Literal["buy", "sell"] = "buy",
     size: float | None = None,
     latency: Duration | None = None,
-    fees: Any = None,
+    fees: Any,
     outcomes: Any = None,
     tolerance: Duration | None = None,
     width: Width | None = None,
@@ -61,8 +61,8 @@ def forward_returns(
     latency : str or timedelta, optional
         From ts to the book of the entry; by default one ``width``. "0s" trades with the book that gave the signal,
         which no real order reaches.
-    fees : Fees, float or function, optional
-        What a taker pays, see `Fees`; without it returns are before fees.
+    fees : Fees, 0 or function
+        What a taker pays, see `Fees`; 0 says that there are none.
     outcomes : frame or mapping, optional
         What tokens pay, and when, as for `brier`. Without it nothing is settled; a mapping does not say when.
     tolerance : str or timedelta, optional
@@ -98,7 +98,7 @@ def forward_returns(
     Examples
     --------
     >>> books = md.testing.books("polars", buckets=4)
-    >>> rows = md.forward_returns(books, "1m").filter(token_label="Yes")
+    >>> rows = md.forward_returns(books, "1m", fees=0).filter(token_label="Yes")
     >>> rows.select("entry", "exit", "net", "status").row(0)
     (0.42, 0.42, 0.0, 'exit')
     """

@@ -662,7 +662,7 @@ def test_the_accessor_draws_the_same_charts(ax) -> None:
 def account_of(books: pl.DataFrame) -> pl.DataFrame:
     """The account of one order on books of `testing`."""
     orders = books.md.mid().head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=150.0)
-    return md.account(md.execute(orders, books, "1m", fees=0.01).fills, books, "1m").total
+    return md.account(md.execute(orders, books, "1m", fees=md.Fees.flat(0.01)).fills, books, "1m").total
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -153,7 +153,7 @@ def filled(frame: Any) -> Rows:
     """A buy order at each snapshot, filled from the snapshot of the next minute."""
     signals = nw.from_native(md.bbo(frame)).lazy().collect("polars").to_native().select("ts", "market_id", "token_id")
     signals = signals.with_columns(side=pl.lit("buy"), size=pl.lit(SIZE))
-    return plain_rows(md.execute(signals, frame, "1m", fees=FEE).fills)
+    return plain_rows(md.execute(signals, frame, "1m", fees=md.Fees.flat(FEE)).fills)
 
 
 def fills(rows: Rows) -> Rows:
@@ -173,7 +173,9 @@ def held(frame: Any) -> Rows:
     """A buy order at each snapshot, sold two minutes after its fill or held until the first token of a market wins."""
     signals = nw.from_native(md.bbo(frame)).lazy().collect("polars").to_native().select("ts", "market_id", "token_id")
     signals = signals.with_columns(side=pl.lit("buy"), size=pl.lit(SIZE))
-    return plain_rows(md.execute(signals, frame, "1m", outcomes=told(frame), exit_after="2m", fees=FEE).positions)
+    return plain_rows(
+        md.execute(signals, frame, "1m", outcomes=told(frame), exit_after="2m", fees=md.Fees.flat(FEE)).positions
+    )
 
 
 def positions(rows: Rows) -> Rows:

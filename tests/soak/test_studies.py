@@ -42,8 +42,8 @@ def study(process: str, markets: int, seed: int, cluster: str) -> bool:
     events = pl.DataFrame({"market_id": ids, "token_id": ids, "event_slug": [f"e{i // 5}" for i in range(markets)]})
     events = events.with_columns(payoff=pl.lit(None, pl.Float64))
     done = md.study(
-        books, signals, "1m", quantiles=2, latency="0s", cluster=cluster, seed=seed,
-        outcomes=events, resamples=500, width="1m",
+        books, signals, "1m", quantiles=2, latency="0s", fees=0, width="1m", cluster=cluster, seed=seed,
+        outcomes=events, resamples=500,
     )  # fmt: skip
     low, high = done.table.select("gross_low", "gross_high").row(-1)
     return bool(low <= 0 <= high)

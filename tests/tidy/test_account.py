@@ -128,7 +128,7 @@ def test_prices_of_any_kind_of_quote() -> None:
     assert mids["sale"].is_null().to_list() == [False, True, True]
     for other in (top, mids):
         assert whole["value"].to_list() == pytest.approx(other["value"].to_list())
-    net = md.account(bought(books, 150), books, "1m", fees=0.01).total
+    net = md.account(bought(books, 150), books, "1m", fees=md.Fees.flat(0.01)).total
     assert (whole["sale"] - net["sale"]).to_list() == pytest.approx([0, *(0.01 * whole["sale"][1:])])
 
 

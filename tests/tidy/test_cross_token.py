@@ -61,7 +61,7 @@ def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
     frame = of_kind(books, kind)
     assert close(rows(md.overround(frame)), sums, least=1e-14)
     assert close(rows(md.arbitrage(frame)), flags, least=1e-14)
-    after = rows(md.arbitrage(frame, fees=0.1))
+    after = rows(md.arbitrage(frame, fees=md.Fees.flat(0.1)))
     for row, (*_, ask, _), (*_, size, _) in zip(after, sums, flags, strict=True):
         if ask is not None and ask < 0.9:
             assert row[2]

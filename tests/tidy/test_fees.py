@@ -127,7 +127,8 @@ def test_a_switch_that_is_off_leaves_no_fee() -> None:
 def test_a_schedule_that_is_not_understood_is_refused() -> None:
     """Another formula, a negative rate and a list are errors that name the market."""
     for column, value, told in (
-        ("feeSchedule", '{"rate": 0.25, "exponent": 2}', "exponent 2"),
+        ("feeSchedule", '{"rate": 0.25, "exponent": -1}', "above 0"),
+        ("fee_type", "flat", "known are quadratic"),
         ("fd", '{"r": -0.1}', "from 0"),
         ("fee_schedule", "[0.1]", "dict or its JSON"),
         ("fd", "5 %", "dict or its JSON"),
@@ -170,3 +171,38 @@ def test_a_fee_is_of_a_probability() -> None:
             md.fill_price(books, 10, fees=fees)
         with pytest.raises(md.errors.ConfigError, match="shares is -10, below 0"):
             fees(0.5, -10)
+
+
+def test_a_bare_number_is_refused_with_its_two_meanings() -> None:
+    """0.07 was 7 % of the notional where Kalshi's formula was meant."""
+    books = md.testing.books("polars")
+    for call in (
+        lambda: md.sweep(books, "buy", size=1, fees=0.07),
+        lambda: md.forward_returns(books, "1m", fees=0.07),
+        lambda: md.execute(books, books, "1m", fees=0.07),
+    ):
+        with pytest.raises(md.errors.ConfigError, match=r"Fees\.flat\(0\.07\).*Fees\.quadratic\(0\.07\)"):
+            call()
+
+
+def test_kalshi_rounds_an_order_up_to_the_cent() -> None:
+    """Not each level, and nothing where no size is given; multipliers and other exponents are in records."""
+    books = md.testing.books("polars", buckets=1).filter(token_label="Yes")
+    fees = md.Fees.kalshi()
+    exact_fee = 0.07 * (100 * 0.41 * 0.59 + 0.0) if books["size"][2] >= 100 else math.nan
+    assert md.sweep(books, "buy", size=100, fees=fees)["fee"].item() == pytest.approx(math.ceil(exact_fee * 100) / 100)
+    two = 0.07 * (300 * 0.41 * 0.59 + 50 * 0.42 * 0.58)
+    assert md.sweep(books, "buy", size=350, fees=fees)["fee"].item() == pytest.approx(math.ceil(two * 100) / 100)
+    order = books.head(1).select("ts", "market_id", "token_id", side=pl.lit("buy"), size=350.0)
+    (fill,) = md.execute(order, books, "1m", fees=fees, latency="0s").fills.to_dicts()
+    assert fill["fee"] == pytest.approx(math.ceil(two * 100) / 100)
+    rows_ = md.forward_returns(md.testing.books("polars"), "1m", fees=fees, latency="0s").drop_nulls("net")
+    first = rows_.row(0, named=True)
+    unrounded = sum(0.07 * p * (1 - p) for p in (first["entry"], first["exit"]))
+    assert first["net"] == pytest.approx(first["exit"] - first["entry"] - unrounded)
+    records = md.testing.markets("polars").with_columns(fee_type=pl.lit("quadratic"), fee_multiplier=pl.lit(0.5))
+    assert md.Fees.of(records).of_market("rain").rate == pytest.approx(0.035)
+    former = md.testing.markets("polars").with_columns(feeSchedule=pl.lit('{"rate": 0.25, "exponent": 2}'))
+    assert md.Fees.of(former).of_market("rain")(0.5, 100) == pytest.approx(100 * 0.25 * 0.25**2)
+    with pytest.raises(md.errors.ConfigError, match="traded='2026-02-01' is before 2026-04-01"):
+        md.Fees.of(former, traded="2026-02-01")

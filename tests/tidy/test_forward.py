@@ -120,7 +120,7 @@ def call(frame: Any, horizons: list[int], options: dict[str, Any]) -> Any:
         orient="row",
     )
     return md.forward_returns(
-        frame, [f"{h}m" for h in horizons], side=options["side"], size=options["size"], fees=FEE,
+        frame, [f"{h}m" for h in horizons], side=options["side"], size=options["size"], fees=md.Fees.flat(FEE),
         latency=options["latency"] * MINUTE, tolerance=options["tolerance"] * MINUTE,
         outcomes=outcomes if ends else None, width="1m",
     )  # fmt: skip

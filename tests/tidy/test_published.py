@@ -202,7 +202,7 @@ def test_several_signals_are_one_table_with_adjusted_p_values() -> None:
     for number in range(7):
         noise = pl.Series(rng.standard_normal(len(edge)))
         signals.append(edge.with_columns(signal=noise).rename({"signal": f"noise_{number}"}))
-    options: Any = {"quantiles": 2, "latency": "0s", "width": "1m", "cluster": "market_id"}
+    options: Any = {"fees": 0, "quantiles": 2, "latency": "0s", "width": "1m", "cluster": "market_id"}
     many = md.study(books, signals, "1m", **options)
     assert many.table["signal"].to_list() == [one.signal for one in many.studies]
     assert many.table.filter(pl.col("p_adjusted") < 0.05)["signal"].to_list() == ["edge"]

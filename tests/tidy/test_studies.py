@@ -110,7 +110,7 @@ def test_a_study_equals_the_means_of_its_rows(kind: str, side: str) -> None:
     """Each quantile has the rows of its values, and the means of their forward returns by cluster_mean."""
     books, signal = walk(12)
     signal = signal.with_columns(signal=pl.col("signal") * pl.int_range(pl.len()).mod(17))
-    options: Any = {"fees": 0.01, "latency": "1m", "tolerance": "1m", "side": side, "width": "1m"}
+    options: Any = {"fees": md.Fees.flat(0.01), "latency": "1m", "tolerance": "1m", "side": side, "width": "1m"}
     table = md.study(in_kind(books, kind), signal, "3m", quantiles=3, resamples=50, **options).table
     assert type(table) is type(in_kind(books, kind))
     returns = md.forward_returns(books, "3m", **options).join(signal, on=["ts", "market_id", "token_id"])
@@ -142,10 +142,10 @@ def test_a_signal_without_labels_counts_the_token_that_the_books_label_yes() -> 
     no = no.with_columns(side=pl.when(side="bid").then(pl.lit("ask")).otherwise(pl.lit("bid")))
     signal = pl.concat([signal, signal.with_columns(token_id=pl.lit("0") + pl.col("token_id"))])
     with pytest.warns(md.errors.NoBookWarning, match="360 of 720 signals met no book of their token"):
-        assert md.study(books, signal, "1m", quantiles=2, interval=None, width="1m").without_book == 360
-    both = md.study(pl.concat([books, no]), signal, "1m", quantiles=2, interval=None, width="1m").table
+        assert md.study(books, signal, "1m", quantiles=2, interval=None, fees=0, width="1m").without_book == 360
+    both = md.study(pl.concat([books, no]), signal, "1m", quantiles=2, interval=None, fees=0, width="1m").table
     alone = signal.head(len(signal) // 2)
-    one = md.study(books, alone, "1m", quantiles=2, interval=None, width="1m").table
+    one = md.study(books, alone, "1m", quantiles=2, interval=None, fees=0, width="1m").table
     assert both.drop("left_out").equals(one.drop("left_out"))
     assert both["left_out"].to_list() == one["rows"].to_list()
 
@@ -154,7 +154,7 @@ def test_a_planted_edge_is_found_and_none_where_there_is_none() -> None:
     """The intervals of the best quantile tell them apart, before costs and after."""
     for edge, is_found in ((0.0, False), (0.02, True)):
         books, signal = walk(30, edge=edge)
-        study = md.study(books, signal, "1m", quantiles=2, latency="0s", width="1m")
+        study = md.study(books, signal, "1m", quantiles=2, latency="0s", fees=0, width="1m")
         best = study.table.row(1, named=True)
         assert (study.table.row(-1, named=True)["gross_low"] > 0) is is_found
         assert (best["gross_low"] > 0) is is_found
@@ -167,21 +167,21 @@ def test_a_signal_that_leaks_is_refused() -> None:
     books, signal = walk(3, minutes=6)
     for name in ("payoff", "resolved_at", "status", "outcome", "winningToken", "time_to_resolution", "net"):
         with pytest.raises(md.errors.ConfigError, match="leaks the outcome"):
-            md.study(books, signal.rename({"signal": name}), "1m", width="1m")
+            md.study(books, signal.rename({"signal": name}), "1m", fees=0, width="1m")
     outcomes = pl.DataFrame({"market_id": ["m000", "m001"], "token_id": ["m000", "m001"], "payoff": [1.0, 0.0]})
     is_first = (pl.col("market_id") == "m000").cast(pl.Float64)
     hidden = signal.filter(pl.col("market_id") != "m002").with_columns(signal=is_first)
     with pytest.raises(md.errors.ConfigError, match="equals the payoff"):
-        md.study(books, hidden, "1m", outcomes=outcomes, width="1m")
+        md.study(books, hidden, "1m", outcomes=outcomes, fees=0, width="1m")
 
 
 def test_a_study_is_drawn() -> None:
     """The means of each quantile are in the chart."""
     pytest.importorskip("matplotlib")
     books, signal = walk(6)
-    axes = md.study(books, signal, "1m", quantiles=2, resamples=20, width="1m").plot()
+    axes = md.study(books, signal, "1m", quantiles=2, resamples=20, fees=0, width="1m").plot()
     assert "signal" in axes.get_title("left")
-    named = md.study(books, "imbalance", "1m", quantiles=2, interval=None, width="1m")
+    named = md.study(books, "imbalance", "1m", quantiles=2, interval=None, fees=0, width="1m")
     assert named.signal == "imbalance"
     assert "quantile" in named._repr_html_()
 

@@ -40,7 +40,7 @@ def fill_price(books: Books, size: float | None = None, *, fees: object = None) 
     ----------
     size : float, optional
         Shares to trade; by default all that rest there.
-    fees : Fees, float or function, optional
+    fees : Fees, 0 or function, optional
         What a taker pays (see `Fees`). They lower what the bids bring and raise what the asks cost; without, prices
         are before fees.
 
@@ -85,7 +85,7 @@ def sweep(
         "buy" and "ask" take the asks, "sell" and "bid" the bids.
     size, notional : float
         Shares to trade, or USD to spend or to receive; exactly one of them.
-    fees : Fees, float or function, optional
+    fees : Fees, 0 or function, optional
         What a taker pays (see `Fees`), in a column ``fee``. It comes on top of the notional of a purchase and off that
         of a sale; other columns do not count it.
 
@@ -147,6 +147,8 @@ def fill_orders(side: Side, wanted: float | Floats, *, money: bool = False, char
             fees[books] += charge(price, part, books)
         level += 1
         books = books[(available[books] < amounts[books]) & (side.counts[books] > level)]
+    if charge is not None:
+        fees = charge.orders(fees, np.arange(len(side)))
     return Filled(shares, paid, available, fees)
 
 
