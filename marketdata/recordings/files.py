@@ -38,7 +38,7 @@ _PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
 _MOST_LINE, _MOST_COLUMNS = 1 << 28, 10_000
 # The clock of files that are one answer, without a time inside.
 MODIFIED = "modified"
-_MOST_VALUE, _SAMPLE_ROWS = 1 << 30, 1000
+_MOST_VALUE, _SAMPLE_ROWS = 1 << 30, 300
 # What names of files and folders say: a pair, or an id that nothing else looks like.
 _SAID = re.compile(r"([A-Za-z_]+)=([^=/\\\\]+)")
 _IDS_IN_NAMES = {
@@ -155,7 +155,7 @@ class RecordingFile:
     @cached_property
     def sample(self) -> pl.DataFrame:
         """The first rows, under common names; ConfigError if the file cannot be read or is empty."""
-        rows = next(self.frames(), None)
+        rows = next(self.frames(None, _SAMPLE_ROWS), None)
         names = [] if rows is None and self.form == "json" else self.common_names(self._columns_of_file).values()
         for name, column in self.options.columns.items():
             if name not in (rows.columns if rows is not None else names):
@@ -200,7 +200,7 @@ class RecordingFile:
             if len(names) > _MOST_COLUMNS:
                 raise ConfigError(f"{self.name!r} has {len(names):,} columns; at most {_MOST_COLUMNS:,} are read.")
             return names
-        first = next(self._parts(None), None)
+        first = next(self._parts(None, _SAMPLE_ROWS), None)
         return () if first is None else tuple(first.columns)
 
     @cached_property
@@ -214,10 +214,8 @@ class RecordingFile:
     @cached_property
     def _header(self) -> str:
         if self._encoding != "utf-8-sig":
-            with self._stream() as stream:
-                return (
-                    io.TextIOWrapper(stream, self._encoding, errors="replace", newline=None).readline().rstrip("\r\n")
-                )
+            with io.TextIOWrapper(self._stream(), self._encoding, errors="replace") as text:
+                return text.readline().rstrip("\r\n")
         return next(self.lines(), b"").decode("utf-8", "replace").rstrip("\r\n")
 
     @cached_property
@@ -287,7 +285,7 @@ class RecordingFile:
         for value in self.messages():
             yield from content(value)
 
-    def frames(self, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+    def frames(self, columns: Sequence[str] | None = None, json_rows: int = _PART_ROWS) -> Iterator[pl.DataFrame]:
         """Rows in parts, under common names: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""
         import sqlite3
 
@@ -299,7 +297,7 @@ class RecordingFile:
         else:
             names, wanted = {}, None
         try:
-            for part in self._parts(wanted):
+            for part in self._parts(wanted, json_rows):
                 # A JSON part may have other fields than the first one.
                 renamed = part.rename(names or self.common_names(part.columns), strict=False)
                 yield self._with_said(renamed)
@@ -323,9 +321,9 @@ class RecordingFile:
             said.pop("token_id", None)
         return rows.with_columns(pl.lit(value).alias(name) for name, value in said.items())
 
-    def _parts(self, columns: list[str] | None) -> Iterator[pl.DataFrame]:
+    def _parts(self, columns: list[str] | None, json_rows: int = _PART_ROWS) -> Iterator[pl.DataFrame]:
         if self.form == "json":
-            yield from self._json_frames()
+            yield from self._json_frames(json_rows)
         elif self.form == "csv":
             yield from self._csv_frames(columns)
         elif self.form == "sqlite":
@@ -335,10 +333,10 @@ class RecordingFile:
         else:
             yield from map(pl.DataFrame, self._parquet().iter_batches(_PART_ROWS, columns=columns))
 
-    def _json_frames(self) -> Iterator[pl.DataFrame]:
+    def _json_frames(self, json_rows: int) -> Iterator[pl.DataFrame]:
         rows = self.rows()
         # A line that is no object counts as a row without values.
-        while objects := [_with_text_ids(row) if isinstance(row, dict) else {} for row in islice(rows, _PART_ROWS)]:
+        while objects := [_with_text_ids(row) if isinstance(row, dict) else {} for row in islice(rows, json_rows)]:
             try:
                 yield pl.DataFrame(objects, infer_schema_length=None, strict=False)
             except (pl.exceptions.PolarsError, TypeError):  # a column has values of several shapes

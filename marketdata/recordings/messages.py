@@ -45,7 +45,7 @@ _ROW = {
     **dict.fromkeys(("best_bid", "best_ask"), pl.Float64),
 }  # fmt: skip
 # Rows are Python objects, because a part has tens of megabytes at most.
-_PART_ROWS = 1 << 16
+_PART_LEVELS = 1 << 18
 
 
 class Message(NamedTuple):
@@ -83,10 +83,11 @@ class MessageReader:
     def _begin_part(self) -> None:
         self._batch, self._received = Batch(keep=self._options.keep), list[int]()
         # A row per book and per changed level.
-        self._rows, self._books = list[dict[str, Any]](), list[Sides]()
+        self._rows, self._books, self._levels = list[dict[str, Any]](), list[Sides](), 0
 
     def __len__(self) -> int:
-        return len(self._rows)
+        """The number of levels read: a book has many."""
+        return len(self._rows) + self._levels
 
     def add(self, value: Any) -> None:
         """Add a message, a list of messages, or an envelope around one; None counts as damaged."""
@@ -126,6 +127,7 @@ class MessageReader:
             bids, asks = (levels_of(fields[new if new in fields else old]) for new, old in _SIDES)
             self._add_rows(message, [fields], seen, event=SNAPSHOT)
             self._books.append((bids, asks))
+            self._levels += len(bids) + len(asks)
         elif kind == "price_change":
             changes = fields.get("price_changes", fields.get("changes"))
             self._add_rows(message, [fields] if changes is None else changes, seen, event=CHANGE)
@@ -147,6 +149,7 @@ class MessageReader:
         self._batch.markets += self._kalshi.new_markets()
         self._rows += rows
         self._books += books
+        self._levels += sum(len(bids) + len(asks) for bids, asks in books)
         self._received += [row["__seen"] for row in rows]
 
     @staticmethod
@@ -212,7 +215,7 @@ def read_messages(table: Table) -> Iterator[Batch]:
     reader = MessageReader(table.file.options)
     for value in _values(table):
         reader.add(value)
-        if len(reader) >= _PART_ROWS:
+        if len(reader) >= _PART_LEVELS:
             yield reader.collected()
     reader.end()
     yield reader.collected()

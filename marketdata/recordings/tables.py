@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from marketdata.points.columns import ranges
+from marketdata.points.columns import Floats, Ints, ranges
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import BIDS, CHANGE, SNAPSHOT, STATED, Changes
 from marketdata.recordings.format import Batch
@@ -30,12 +30,13 @@ def levels_of(cell: Any) -> Levels:
     if isinstance(cell, str | bytes):
         return levels_of(msgspec.json.decode(cell))
     if isinstance(cell, Mapping):
-        cell = cell.items()
-    pairs = (
-        (level[first(level, _PRICE)], level[first(level, _SIZE)]) if isinstance(level, Mapping) else level
-        for level in cell
-    )
-    return [(float(price), float(size)) for price, size in pairs]
+        return [(float(price), float(size)) for price, size in cell.items()]
+    levels = list(cell)
+    if levels and isinstance(levels[0], Mapping):
+        # The levels of a side have the same names.
+        price_name, size_name = first(levels[0], _PRICE), first(levels[0], _SIZE)
+        return [(float(level[price_name]), float(level[size_name])) for level in levels]
+    return [(float(price), float(size)) for price, size in levels]
 
 
 def sides_of(bids: Any, asks: Any) -> Sides | None:
@@ -70,6 +71,14 @@ def add_levels(frame: pl.DataFrame, batch: Batch, is_snapshot: pl.Series | None 
     batch.markets = market_records(frame)
 
 
+def _flat(books: Sequence[Sides]) -> tuple[Ints, Ints, Floats]:
+    """The number of bids and of levels of each book, and the prices and sizes of all levels, bids first."""
+    bids = np.array([len(book[0]) for book in books], np.int64)
+    counts = bids + np.array([len(book[1]) for book in books], np.int64)
+    numbers_of = chain.from_iterable(level for book in books for side in book for level in side)
+    return bids, counts, np.fromiter(numbers_of, np.float64).reshape(-1, 2)
+
+
 def _said(column: pl.Series) -> NDArray[np.bool_]:
     """The rows in which a column says something."""
     return (column.cast(pl.String, strict=False).str.strip_chars().fill_null("") != "").to_numpy()
@@ -87,11 +96,11 @@ def changes_of(
         is_side = (sides(frame["side"]) >= 0) | ((event == SNAPSHOT) & (books is not None))
         batch.left_out += Counter({"whose side is neither bid nor ask": int((~is_side).sum())})
         frame, event = frame.filter(is_side), event[is_side]
-    levels = [[(side, *level) for side, pairs in enumerate(book) for level in pairs] for book in books or ()]
-    levels = [of_book or [(BIDS, np.nan, np.nan)] for of_book in levels]
     is_book = (event == SNAPSHOT) & (books is not None)
     lengths = np.ones(len(frame), np.int64)
-    lengths[is_book] = list(map(len, levels))
+    bids, counts, levels = _flat(books or ())
+    in_book = np.maximum(counts, 1)
+    lengths[is_book] = in_book
     row, begins = np.repeat(np.arange(len(frame)), lengths), np.cumsum(lengths) - lengths
     in_books = ranges(begins[is_book], lengths[is_book])
     events = event[row]
@@ -102,7 +111,13 @@ def changes_of(
     names, token = tokens(frame)
     side = sides(frame["side"])[row]
     price, size, bid, ask = (numbers(frame[name])[row] for name in columns[1:5])
-    side[in_books], price[in_books], size[in_books] = np.array([*chain(*levels)]).reshape(-1, 3).T
+    of_book = np.repeat(np.arange(len(counts)), in_book)
+    place = np.arange(len(of_book)) - (np.cumsum(in_book) - in_book)[of_book]
+    has_level = (counts > 0)[of_book]
+    side[in_books], price[in_books], size[in_books] = BIDS, np.nan, np.nan
+    at = in_books[has_level]
+    side[at] = (place >= bids[of_book])[has_level]
+    price[at], size[at] = levels.T
     ask[ask == 0] = 1.0  # a side without levels
     is_text = {name: SNAPSHOT_FIELDS[name] == "text" for name in keep}
     values = {
