@@ -9,7 +9,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from marketdata.points.records import RecordKind, names
-from marketdata.points.views import VIEWS, View
+from marketdata.points.views import INTERFACE_VIEWS, VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.service import responses
 from marketdata.service.access import Context, RequestContext
@@ -70,6 +70,13 @@ def get_token_books(token_id: TokenId, query: HistoryParameters, context: Contex
 def get_token_prices(token_id: TokenId, query: HistoryParameters, context: Context) -> Response:
     """Prices of one token; the mean of each bucket."""
     return _history_page("prices", query, context, token_id=token_id)
+
+
+@history.get("/markets/{id_or_slug}/quotes", include_in_schema=False)  # noqa: FAST003  whatever it is
+@history.get("/tokens/{token_id}/quotes", include_in_schema=False)
+def refuse_quotes(_: Context) -> Response:
+    """Quotes are a view of archives that the interface does not have; HTTPException 404."""
+    raise HTTPException(404, f"This service has no quotes; its views are {', '.join(INTERFACE_VIEWS)}.")
 
 
 @discovery.get("/series", response_model=models.Listing)

@@ -97,6 +97,8 @@ def test_services_of_the_interface_have_no_quotes(tmp_path: Any, local_client: m
     assert set(todo["view"]) == {"books", "prices", "metrics"}
     with pytest.raises(md.errors.ConfigError, match=r"books.*prices.*metrics"):
         md.read_pages("quotes", [])
+    with pytest.raises(md.errors.NotFoundError, match="no quotes; its views are books, prices, metrics"):
+        local_client._source.transport.get_json(("markets", market, "quotes"), None, dict)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
