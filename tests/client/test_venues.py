@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import kalshi_stub, polymarket_stub
 from reference.kalshi_stub import KalshiStub
@@ -111,6 +111,7 @@ def test_buckets_of_the_data_api_are_whole_or_refused(traps: Any, k: int, rng: R
             assert rows_of(frame, "price") == about(expected)
 
 
+@settings(max_examples=4)
 @given(st.sampled_from(["polymarket", "kalshi"]), FAULTY, st.integers(1, 100), st.booleans())
 def test_records_of_200_markets_are_each_listed_once(
     venue: str, faults: list[str | None], page: int, is_sticky: bool
@@ -118,7 +119,7 @@ def test_records_of_200_markets_are_each_listed_once(
     """Open and closed markets are all there, with what each paid, at any page of the venue and through any fault."""
     kind = PolymarketStub if venue == "polymarket" else KalshiStub
     traps = (polymarket_stub if venue == "polymarket" else kalshi_stub).Traps(sticky_cursor=is_sticky)
-    stub: Any = kind(count=200, traps=traps, largest_page=max(page, 20))
+    stub: Any = kind(count=200, traps=traps, largest_page=max(page, 60))
     with client_of(venue, stub) as client:
         stub.faults = iter(faults)
         frame = client.markets()

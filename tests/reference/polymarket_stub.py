@@ -52,7 +52,7 @@ class Market:
     @property
     def condition(self) -> str:
         digits = 62 if self.k % 7 == 3 else 64  # a combo has 31 bytes
-        return "0x" + f"{self.k + 1:x}".rjust(digits, "a")
+        return "0xa" + f"{self.k + 1:x}".rjust(digits - 1, "0")
 
     @property
     def tokens(self) -> tuple[str, str]:
