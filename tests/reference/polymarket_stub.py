@@ -142,6 +142,9 @@ class PolymarketStub(VenueStub):
                 return self.one(lambda m: str(1000 + m.k) == number)
             case ["events", "keyset"]:
                 return self.listing(ask, "events")
+            case ["events", "slug", name] | ["events", name]:
+                known = {key: e for e in map(self.event, range(-(-self.count // 3))) for key in (e["id"], e["slug"])}
+                return ok(known[name]) if name in known else refused(404, {"error": "event not found"})
             case ["series"]:
                 return ok(self.series()[int(ask.params.get("offset", 0)) :][: int(ask.params.get("limit", 50))])
             case ["tags"]:
