@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from marketdata.errors import ConfigError, ContractError, NotFoundError, PlanError
+from marketdata.errors import ConfigError, ContractError, ExpiredError, NotFoundError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.sources.venue import Host, Listing, Venue, distinct, parts, refuse_filters, unknown_market
@@ -104,7 +104,7 @@ class Polymarket(Venue):
         return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
 
     def _buckets(self, token: str, part: Range, width: int, *counts: Any) -> wire.History:
-        """Buckets as the Data API has them; PlanError where it no longer keeps steps as fine."""
+        """Buckets as the Data API has them; ExpiredError where it no longer keeps steps as fine."""
         report, stop = counts
         params = {"token_id": token, "start": part.start // SECOND, "end": part.end // SECOND}
         params |= {"bucket_seconds": width // SECOND, "limit": _POINTS}
@@ -125,7 +125,7 @@ class Polymarket(Venue):
         earliest = None if days is None else self._now() - days * DAY
         old = ts[ts < earliest] if earliest is not None else ts
         if earliest is not None and part.start < earliest and (len(old) < 2 or int(np.median(np.diff(old))) > width):
-            error = PlanError(
+            error = ExpiredError(
                 f"polymarket keeps prices as fine as this for {days} days.", status=200,
                 hint="Ask for a later start, a coarser resolution, or route='clob', which has minutes since 2022.",
             )  # fmt: skip
