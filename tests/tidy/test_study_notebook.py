@@ -79,6 +79,21 @@ def in_thirds(signal: dict[Key, float]) -> list[list[Key]]:
     return [[key for key in signal if third[signal[key]] == number] for number in range(3)]
 
 
+def counted_rows(keys: list[Key], labels: dict[tuple[str, str], str]) -> list[Key]:
+    """The rows that count: of two tokens of a market, Yes where both have a row of one time."""
+    tokens = defaultdict(list)
+    for market, token in sorted(
+        labels, key=lambda ids: (ids[0], labels[ids] not in ("Yes", "Up", "Over"), labels[ids])
+    ):
+        tokens[market].append(token)
+    present = {*keys}
+    return [
+        (market, token, ts)
+        for market, token, ts in keys
+        if len(tokens[market]) != 2 or token == tokens[market][0] or (market, tokens[market][0], ts) not in present
+    ]
+
+
 @pytest.mark.docs
 def test_each_number_of_the_notebook_equals_a_plain_loop() -> None:
     """Counts, means and intervals that the notebook stores come from its file without the package."""
@@ -96,13 +111,10 @@ def test_each_number_of_the_notebook_equals_a_plain_loop() -> None:
         quote[place] = price if level == 0 else quote[place]
         depth[place] += size or 0.0
     results = returns(quotes)
-    chosen: dict[str, str] = {}
-    for market, token in sorted(labels, key=lambda ids: (ids[0], labels[ids] != "Yes", ids[1])):
-        chosen.setdefault(market, token)
-    counted = {key: row for key, row in results.items() if chosen[key[0]] == key[1]}
+    counted = {key: results[key] for key in counted_rows([*results], labels)}
 
     stored = [value for _, value in cells]
-    assert stored[0] == f"{len(chosen)} markets, {len(frame):,} rows of books"
+    assert stored[0] == f"{len({market for market, _ in labels})} markets, {len(frame):,} rows of books"
     assert dict(stored[1]) == Counter(status for status, _, _ in results.values())
     first_token = next(iter(results))[:2]
     assert stored[2] == f"0 of {sum(key[:2] == first_token for key in results)} rows differ from a loop"
@@ -113,19 +125,22 @@ def test_each_number_of_the_notebook_equals_a_plain_loop() -> None:
     want = (effective, *mean_and_interval(net))
     assert stored[3] == [(len(per_market), per_market.total(), *(round(value, 4) for value in want))]
 
-    both = {key: (bid, ask) for key, (bid, ask) in shares.items() if bid and ask and key in counted}
+    present = [key for key, (bid, ask) in shares.items() if bid and ask and key in results]
+    both = {key: shares[key] for key in counted_rows(present, labels)}
     table = []
     for number, keys in enumerate(in_thirds({key: (bid - ask) / (bid + ask) for key, (bid, ask) in both.items()})):
-        gross = mean_and_interval([(key[0], counted[key][1]) for key in keys])
-        missing = sum(counted[key][0].startswith("no_exit") for key in keys)
+        gross = mean_and_interval([(key[0], results[key][1]) for key in keys])
+        missing = sum(results[key][0].startswith("no_exit") for key in keys)
         table.append((number + 1, len(keys), len({key[0] for key in keys}), missing, *(round(v, 4) for v in gross)))
-    assert stored[4] == table
+    assert stored[4][:3] == table
+    assert stored[4][3][0] is None
+    assert stored[4][3][4] == pytest.approx(table[2][4] - table[0][4], abs=1e-4)
 
     moved = {key: move for key, (_, move, _) in results.items() if move is not None}
     noise = dict(zip(moved, np.random.default_rng(0).normal(0, 0.02, len(moved)).tolist(), strict=True))
     best = []
     for signal in (noise, {key: move + noise[key] for key, move in moved.items()}):
-        keys = in_thirds({key: value for key, value in signal.items() if key in counted})[-1]
-        _, low, high = mean_and_interval([(key[0], counted[key][1]) for key in keys])
+        keys = in_thirds({key: signal[key] for key in counted_rows([*signal], labels)})[-1]
+        _, low, high = mean_and_interval([(key[0], results[key][1]) for key in keys])
         best.append((round(low, 4), round(high, 4)))
     assert stored[7] == tuple(best)
