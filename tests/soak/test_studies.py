@@ -50,7 +50,7 @@ BOTH = ("market_id", "day")
 MOST: dict[tuple[str, Any], tuple[float, float, float]] = {
     ("favourites at 0.9", "market_id"): (0.05, 0.06, 0.06), ("favourites at 0.95", "market_id"): (0.05, 0.06, 0.06),
     ("drifts", "market_id"): (0.07, 0.07, 0.07), ("jumps", "market_id"): (0.12, 0.15, 0.12),
-    ("daily shocks", "market_id"): (1.0, 1.0, 1.0), ("daily shocks", "day"): (0.15, 0.10, 0.10),
+    ("daily shocks", "market_id"): (1.0, 1.0, 1.0), ("daily shocks", "day"): (0.10, 0.08, 0.08),
     ("daily shocks", BOTH): (0.08, 0.08, 0.08),
 }  # fmt: skip
 
