@@ -90,10 +90,20 @@ def prices(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
 
 
 def quotes(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, resolution: str = "1m") -> Any:
-    """Quotes of the tokens, the top of `books`; for parameters see there.
+    """Quotes of the tokens, the top of `books`.
 
     One row per token and bucket: ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid
     spread``.
+
+    Parameters
+    ----------
+    markets, buckets, resolution
+        As for `books`.
+
+    Examples
+    --------
+    >>> md.testing.quotes("polars", buckets=1)["mid"].round(2).to_list()
+    [0.43, 0.57]
     """
     from marketdata.tidy.book_measures import FUNCTIONS
 

@@ -40,7 +40,7 @@ def test_a_pulled_archive_holds_what_the_service_has(origin: Archive, client: An
     archive = Archive(tmp_path / "pulled", frame="polars")
     start, end = span(origin)
     event, series = origin.records("events")[0]["slug"], origin.records("series")[0]["slug"]
-    archive.pull(client, event=event, start=start, end=end, progress=False)
+    archive.pull(client, event_slug=event, start=start, end=end, progress=False)
     markets = [market["id"] for market in origin.records("markets") if market["event_slug"] == event]
     assert [market["id"] for market in archive.records("markets")] == markets
     assert archive.simulated
@@ -50,7 +50,7 @@ def test_a_pulled_archive_holds_what_the_service_has(origin: Archive, client: An
         assert pulled.sort(keys).equals(served.select(pulled.columns).sort(keys)), view
     assert archive.verify().is_empty()
     before = client.usage()["limits"]["requests_remaining"]
-    assert archive.pull(client, event=event, start=start, end=end).is_empty()
+    assert archive.pull(client, event_slug=event, start=start, end=end).is_empty()
     assert client.usage()["limits"]["requests_remaining"] >= before - 5
     assert set(archive.coverage()["state"]) == {"final"}
     assert archive.coverage()["start"].min() == start

@@ -54,7 +54,7 @@ def test_pull_takes_one_way_to_choose_markets(tmp_path: Path, service: dict[str,
     for given in ((), ("--all", "--search", "x"), ("--market", "x", "--event", "y")):
         done = marketdata("pull", "a", *HOUR, *given, cwd=tmp_path, **service)
         assert done.returncode == 2
-        for option in ("--market", "--event", "--series", "--search", "--from-file", "--all"):
+        for option in ("MARKET", "--event", "--series", "--search", "--from-file", "--all"):
             assert option in done.stderr
     assert not (tmp_path / "a").exists()
 
