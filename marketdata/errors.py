@@ -4,6 +4,7 @@
 
     MarketDataError
       ConfigError               base_url, key, range or argument refused before any request
+        GridError               times of no buckets of the width; also a NotTidyError
       RequestError              the service refused: status, detail, url
         BadRequestError         400: minimum, maximum
           LimitTooSmallError    the page cannot hold one bucket
@@ -22,7 +23,6 @@
       ContractError             an answer off the interface
         PaginationStalledError  the cursor does not advance
       NotTidyError              a frame without the columns a rule needs
-        GridError               times of no buckets of the width; also a ConfigError
       ArchiveError
         NotArchivedError        the archive does not have it: range
         ArchiveCorruptError     stored bytes are not what was written

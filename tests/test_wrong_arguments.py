@@ -147,8 +147,6 @@ def test_a_chart_names_what_it_cannot_draw() -> None:
         "candles": [md.ohlc(PRICES, "1h")],
     }  # fmt: skip
     for name in md.plot.__all__:
-        with pytest.raises(md.errors.ConfigError, match=r"^simulated='no' does not exist; allowed are False, True"):
-            getattr(md.plot, name)(*frames.get(name, [YES]), simulated="no")
 
 
 def test_numbers_beyond_all_bounds_are_refused() -> None:

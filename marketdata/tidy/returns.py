@@ -14,7 +14,7 @@ from marketdata.points.arguments import text
 from marketdata.points.columns import Series
 from marketdata.points.grids import widths
 from marketdata.points.returns import How
-from marketdata.points.schema import Kind, refuse_cents, value_columns
+from marketdata.points.schema import Kind, kind_of, refuse_cents, value_columns
 from marketdata.resolution import Width
 from marketdata.tidy.measures import top
 
@@ -43,6 +43,8 @@ def value_of(frame: Frame, value: str | None) -> tuple[Series, str]:
 
 def probability_of(frame: Frame) -> tuple[Series, str]:
     """`value_of` for prices or mids; NotTidyError where one is no probability."""
+    if frame.kind == "series" and not {"price", "mid"} & {*frame.names}:
+        kind_of(frame.names, ("nested", "books", "bbo", "prices"))
     series, value = value_of(frame, None)
     refuse_cents(**{value: series.values[value]})
     return series, value

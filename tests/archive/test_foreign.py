@@ -260,15 +260,15 @@ def test_levels_that_no_book_has_are_refused(archive: Archive) -> None:
 
 
 def test_prices_in_cents_are_refused(archive: Archive, tmp_path: Path) -> None:
-    """Also of a file, which the error names; with a hint how to make probabilities of them."""
+    """With a hint how to make probabilities of them; of a file that has others too, they are left out and counted."""
     frame = pl.DataFrame({"ts": [T0, T0 + dt.timedelta(minutes=1)], "market_id": "m", "token_id": "1"})
     frame = frame.with_columns(price=pl.Series([0.5, 55.0]))
     frame.write_parquet(tmp_path / "cents.parquet")
     with pytest.raises(NotTidyError, match=r"55 .token '1' at 2026-01-01T00:01:00Z.*divide cents by 100"):
         archive.add(prices=frame)
-    with pytest.raises(NotTidyError, match=r"cents.parquet.*55"):
-        archive.add_files(tmp_path / "cents.parquet")
     assert Reader(archive).version("prices") == -1
+    report = archive.add_files(tmp_path / "cents.parquet").row(0, named=True)
+    assert (report["stored"], report["left_out"], report["reasons"]) == (1, 1, "1 price outside of 0 to 1")
 
 
 RENAMED: dict[str, list[Any]] = {

@@ -110,7 +110,11 @@ def fill_price(bids: Levels, asks: Levels, size: float | None = None, fees: floa
     return out
 
 
-@loop({"side": "buy", "size": 1000}, {"side": "sell", "notional": 40.0}, {"side": "ask", "size": 50, "fees": md.Fees.flat(0.02)})
+@loop(
+    {"side": "buy", "size": 1000},
+    {"side": "sell", "notional": 40.0},
+    {"side": "ask", "size": 50, "fees": md.Fees.flat(0.02)},
+)
 def sweep(
     bids: Levels, asks: Levels, side: str, size: float | None = None, notional: float | None = None, fees: float = 0
 ) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def forward_returns(books: Any) -> Any:
         fees=md.Fees.flat(0.01),
         tolerance="2h",
         outcomes=RECORDS,
-        width="1h",
+        width="1m",
     )
 
 
@@ -57,7 +57,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "probabilities of records": lambda b, p, m: md.probabilities(b, tokens=RECORDS),
     "time_to_resolution": lambda b, p, m: md.time_to_resolution(p, RECORDS),
     "around": lambda b, p, m: md.around(p, MOMENTS, before="30m", after="1h"),
-    "around any market": lambda b, p, m: md.around(m, MOMENTS.drop("market_id"), before="5h", after="1h", width="1h"),
+    "around any market": lambda b, p, m: md.around(m, MOMENTS.drop("market_id"), before="5h", after="1h", width="1m"),
     "brier of tokens": lambda b, p, m: md.brier(p, WON, of="token"),
     "brier": lambda b, p, m: md.brier(b, RECORDS),
     "brier of all": lambda b, p, m: md.brier(b, RECORDS, of="all", interval=None),
@@ -128,14 +128,14 @@ def test_trades_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -> None
     """Average prices and effective spreads are those of polars; Dask has no joins as of a time."""
     quotes = md.bbo(polar[0]).drop_nulls("mid")
     trades = quotes.select(
-        pl.col("ts") + pl.duration(hours=1), "market_id", "token_id", side=pl.lit("buy"), price="best_ask",
+        pl.col("ts") + pl.duration(minutes=1), "market_id", "token_id", side=pl.lit("buy"), price="best_ask",
         size="best_ask_size",
     )  # fmt: skip
     frames = [running.frame(frame) for frame in (trades, polar[0])]
     assert close(plain(md.vwap(frames[0], "6h")), plain(md.vwap(trades, "6h")), digits=1e-9)
     if running.name != "dask":
-        spreads = md.effective_spread(trades, polar[0], width="1h")
-        assert close(plain(md.effective_spread(*frames, width="1h")), plain(spreads), digits=1e-9)
+        spreads = md.effective_spread(trades, polar[0], width="1m")
+        assert close(plain(md.effective_spread(*frames, width="1m")), plain(spreads), digits=1e-9)
 
 
 def test_a_complement_on_an_engine(running: Engine, polar: list[pl.DataFrame]) -> None:

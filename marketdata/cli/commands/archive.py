@@ -135,7 +135,7 @@ def verify(
     as_json: parameters.Json = False,
     as_csv: parameters.Csv = False,
 ) -> None:
-    """Check that an archive has what was written to it, or how a service reads the interface.
+    """Check an archive, or how a service reads the interface.
 
     Exit code 1 if anything in the archive is damaged, or if the service is not as this library assumes where the
     interface leaves a choice.
