@@ -136,17 +136,10 @@ def test_a_flag_is_true_or_false() -> None:
 
 
 def test_a_chart_names_what_it_cannot_draw() -> None:
-    """Axes that are none, columns that are no number, a token that is a frame, and a mark that is no yes."""
+    """Axes that are none, columns that are no number, and a token that is a frame."""
     for given in ({"ax": "x"}, {"bins": 0}, {"bins": "many"}, {"token": YES}):
         with pytest.raises(md.errors.ConfigError, match=next(iter(given))):
             md.plot.depth(YES, **given)
-    coverage = pl.DataFrame({"view": "books", "market_id": "m", "start": EPOCH, "end": EPOCH, "state": "final"})
-    frames = {
-        "account": [md.account(FILLS, BOOKS, "1m").total], "calibration": [PRICES, MARKETS], "coverage": [coverage],
-        "ladder": [YES], "metrics": [md.testing.metrics("polars")], "outcomes": [PRICES], "prices": [PRICES],
-        "candles": [md.ohlc(PRICES, "1h")],
-    }  # fmt: skip
-    for name in md.plot.__all__:
 
 
 def test_numbers_beyond_all_bounds_are_refused() -> None:

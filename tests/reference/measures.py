@@ -98,7 +98,7 @@ def taken(side: Levels, wanted: Fraction, *, money: bool) -> tuple[Fraction, Fra
     return shares, paid
 
 
-@loop({}, {"size": 150}, {"size": 1e5}, {"size": 150, "fees": md.Fees.flat(0.02)})
+@loop({}, {"size": 150}, {"size": 1e5})
 def fill_price(bids: Levels, asks: Levels, size: float | None = None, fees: float = 0) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, side, sign in (("bid_fill_price", bids, -1), ("ask_fill_price", asks, 1)):
