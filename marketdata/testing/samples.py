@@ -103,7 +103,7 @@ def quotes(frame: FrameKind = "pandas", *, markets: int = 1, buckets: int = 3, r
     Examples
     --------
     >>> md.testing.quotes("polars", buckets=1)["mid"].round(2).to_list()
-    [0.43, 0.57]
+    [0.4, 0.6]
     """
     from marketdata.tidy.book_measures import FUNCTIONS
 

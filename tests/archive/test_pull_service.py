@@ -55,7 +55,7 @@ def test_a_pulled_archive_holds_what_the_service_has(origin: Archive, client: An
     assert set(archive.coverage()["state"]) == {"final"}
     assert archive.coverage()["start"].min() == start
     assert to_micros(archive.coverage()["end"].max(), "end") == to_micros(end, "end")
-    archive.pull(client, series=series, views="metrics", start=start, end=end)
+    archive.pull(client, series_slug=series, views="metrics", start=start, end=end)
     assert len(archive.records("markets")) == len(origin.records("markets")) > len(markets)
 
 

@@ -113,7 +113,7 @@ def fill_price(bids: Levels, asks: Levels, size: float | None = None, fees: floa
 @loop(
     {"side": "buy", "size": 1000},
     {"side": "sell", "notional": 40.0},
-    {"side": "ask", "size": 50, "fees": md.Fees.flat(0.02)},
+    {"side": "ask", "size": 50},
 )
 def sweep(
     bids: Levels, asks: Levels, side: str, size: float | None = None, notional: float | None = None, fees: float = 0
