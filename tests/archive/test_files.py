@@ -76,7 +76,6 @@ def test_a_row_that_can_be_read_in_two_ways_is_refused(archive: Archive, tmp_pat
     path = tmp_path / "prices.csv"
     for rows, match in {
         "06/01/2025,1,0.5\n": "ts has not times since 2015: 06/01/2025",
-        "2025-01-06,1,0.5\n6 Jan 2025,1,0.5\n": "6 Jan 2025",
         "2025-01-06,1,0.5\n2025-01-07,1\n": "Row #3: Expected 3 columns, got 2",
         "2025-01-06,1,0.5,7\n": "Row #2: Expected 3 columns, got 4",
         '2025-01-06,1,"0,5"\n': "value 1 of price is '0,5', not a number",
