@@ -88,7 +88,8 @@ def one_batch(table: Table, prices: tuple[str, ...] = ()) -> tuple[pl.DataFrame,
         whole.left_out += batch.left_out
         whole.notes += [note for note in batch.notes if note not in whole.notes]
     refuse_damage(table.file)
-    rows = pl.concat([p for p in parts if p.width], how="diagonal_relaxed") if parts else pl.DataFrame()
+    filled = [part for part in parts if part.width]
+    rows = pl.concat(filled, how="diagonal_relaxed") if filled else pl.DataFrame()
     return rows, whole
 
 
