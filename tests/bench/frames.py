@@ -71,9 +71,12 @@ def _print_functions(books: pl.DataFrame, prices: pl.DataFrame, rounds: int) -> 
             lambda: md.asof_join(prices, prices, width="1m"),
             lambda: prices.join_asof(later, on="ts", by=TOKEN, check_sortedness=False),
         ),
-        "forward_returns": (lambda: md.forward_returns(books, "5m", fees=0), lambda: returns_by_join_asof(books)),
+        "forward_returns": (
+            lambda: md.forward_returns(books, "5m", fees=0, width="1m"),
+            lambda: returns_by_join_asof(books),
+        ),
         "study": (
-            lambda: md.study(books, signal, "5m", fees=0, interval=None),
+            lambda: md.study(books, signal, "5m", fees=0, width="1m", interval=None),
             lambda: means_by_quantile(books, signal),
         ),
     }
