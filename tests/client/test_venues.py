@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,29 +13,15 @@ from hypothesis import strategies as st
 from reference import kalshi_stub, polymarket_stub
 from reference.kalshi_stub import KalshiStub
 from reference.polymarket_stub import PolymarketStub
-from reference.venues import FAULTS, answered
+from reference.venues import FAULTS, client_of
 
 import marketdata as md
-from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, NotFoundError, PlanError, RequestError
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
 
 START = polymarket_stub.START
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWarning")
-
-
-@contextmanager
-def client_of(name: str, stub: Any, now: int = START + 4 * DAY, **options: Any) -> Iterator[md.Client[Any]]:
-    """A client of a venue that answers in process; the clock stands at ``now``, and moves only where it waits."""
-    hosts = polymarket_stub.HOSTS if name == "polymarket" else [kalshi_stub.HOST]
-    with pytest.MonkeyPatch.context() as patch, answered(dict.fromkeys(hosts, stub)):
-        steady = itertools.count()
-        patch.setattr(SYSTEM, "is_virtual", True)
-        patch.setattr(SYSTEM, "slept", 0.0)
-        patch.setattr(SYSTEM, "_ahead", 0.0)
-        patch.setattr("marketdata.clock.time.time_ns", lambda: now * 1000 + next(steady))
-        yield md.Client(name, frame="polars", progress=False, **options)
 
 
 def traps_of(kind: Any) -> st.SearchStrategy[Any]:
@@ -76,7 +59,7 @@ def test_prices_of_polymarket_are_means_of_its_minutes(
     stub = PolymarketStub(traps=traps, days=3.0)
     market, micros = stub.markets[k], BucketWidth.of(width).micros
     now = START + 2 * DAY + 12 * MINUTE // 10
-    with client_of("polymarket", stub, now) as client:
+    with client_of(stub, now) as client:
         stub.faults = iter(faults)
         frame = client.prices(market.slug, to_datetime(rng.start), to_datetime(rng.end), width)
         expected: dict[tuple[Any, ...], list[float]] = defaultdict(list)
@@ -95,7 +78,7 @@ def test_buckets_of_the_data_api_are_whole_or_refused(traps: Any, k: int, rng: R
     stub = PolymarketStub(traps=traps)
     market, micros = stub.markets[k], BucketWidth.of(width).micros
     for now in (START + 3 * DAY, START + 80 * DAY):
-        with client_of("polymarket", stub, now, route="data") as client:
+        with client_of(stub, now, route="data") as client:
             ask = partial(client.prices, market.slug, to_datetime(rng.start), to_datetime(rng.end), width)
             is_alive = rng.end > market.opened and rng.start < (market.closed or now)
             if now == START + 80 * DAY and width == "1m" and is_alive:
@@ -120,7 +103,7 @@ def test_records_of_200_markets_are_each_listed_once(
     kind = PolymarketStub if venue == "polymarket" else KalshiStub
     traps = (polymarket_stub if venue == "polymarket" else kalshi_stub).Traps(sticky_cursor=is_sticky)
     stub: Any = kind(count=200, traps=traps, largest_page=max(page, 60))
-    with client_of(venue, stub) as client:
+    with client_of(stub) as client:
         stub.faults = iter(faults)
         frame = client.markets()
         names = [market.slug if venue == "polymarket" else market.ticker for market in stub.markets]
@@ -141,7 +124,7 @@ def test_candles_of_kalshi_are_read_from_both_tiers(
     """Prices, quotes and metrics are those of the candles that begin in a range, live or archived."""
     stub = KalshiStub(traps=traps, cutoff=START + 30 * DAY if is_archived else START)
     market, micros = stub.markets[k], BucketWidth.of(width).micros
-    with client_of("kalshi", stub) as client:
+    with client_of(stub) as client:
         stub.faults = iter(faults)
         span = to_datetime(rng.start), to_datetime(rng.end), width
         prices, quotes, metrics = (
@@ -168,7 +151,7 @@ def test_trades_are_each_fill_once(venue: str, faults: list[str | None], k: int,
     cut = {} if venue == "polymarket" else {"cutoff": START + (30 if is_archived else 0) * DAY}
     stub: Any = (PolymarketStub if venue == "polymarket" else KalshiStub)(**cut)
     market = stub.markets[k]
-    with client_of(venue, stub) as client:
+    with client_of(stub) as client:
         stub.faults = iter(faults)
         name = market.slug if venue == "polymarket" else market.ticker
         frame = client.trades(name, to_datetime(rng.start), to_datetime(rng.end))
@@ -191,7 +174,7 @@ def test_trades_are_each_fill_once(venue: str, faults: list[str | None], k: int,
 def test_a_market_has_many_names_and_a_source_can_be_pickled() -> None:
     """Slug, number, condition id and token name a market of Polymarket, a ticker and a token one of Kalshi."""
     stub, other = PolymarketStub(count=12), KalshiStub()
-    with client_of("polymarket", stub) as client:
+    with client_of(stub) as client:
         for market in stub.markets:
             for name in (market.slug, str(1000 + market.k), market.condition, *market.tokens):
                 assert client.market(name)["id"] == market.condition
@@ -204,7 +187,7 @@ def test_a_market_has_many_names_and_a_source_can_be_pickled() -> None:
             client.market("will-it-rain-x1")
         with pytest.raises(ConfigError, match="has prices"):
             client.books("will-it-rain-1", to_text(START), to_text(START + DAY))
-    with client_of("kalshi", other, price="last") as client:
+    with client_of(other, price="last") as client:
         assert client.market(f"{other.markets[1].ticker}:no")["id"] == other.markets[1].ticker
         assert len(client.markets(event_slug="KXRAIN-1")) == 3
         assert client.markets()["fee_multiplier"].to_list() == [1] * 6
@@ -223,5 +206,5 @@ def test_refusals_of_a_venue_say_what_they_mean() -> None:
             md.Client("polymarket", **options)
     stub = PolymarketStub()
     stub.answer = lambda ask: polymarket_stub.refused(451, {"error": "unavailable"})  # type: ignore[method-assign]
-    with client_of("polymarket", stub) as client, pytest.raises(RequestError, match="country"):
+    with client_of(stub) as client, pytest.raises(RequestError, match="country"):
         client.market("will-it-rain-1")

@@ -75,6 +75,7 @@ class Market:
 class KalshiStub(VenueStub):
     """``count`` markets that lived ``days``, those that settled before ``cutoff`` archived."""
 
+    venue, hosts = "kalshi", (HOST,)
     count: int = 6
     days: float = 2.0
     traps: Traps = field(default_factory=Traps)

@@ -85,6 +85,7 @@ class Market:
 class PolymarketStub(VenueStub):
     """``count`` markets that lived ``days``; events have three of them, series two events."""
 
+    venue, hosts = "polymarket", HOSTS
     count: int = 6
     days: float = 2.0
     traps: Traps = field(default_factory=Traps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,9 +19,11 @@ import requests
 import urllib3
 from reference.faults import Act, Ask
 
+import marketdata as md
 from marketdata.clock import SYSTEM
-from marketdata.times import SECOND, Range
+from marketdata.times import SECOND, Range, parse_iso
 
+NOW = parse_iso("2026-01-09T00:00:00Z")
 FAULTS = ("429", "429 with a wait", "503", "200 with an error", "cut")
 """What may happen to a request once; the next attempt is answered."""
 
@@ -42,6 +45,8 @@ def fault(name: str) -> Act:
 class VenueStub:
     """``faults`` are taken one a request, None for none; in ``outages`` every answer is a 503."""
 
+    venue: ClassVar[str]
+    hosts: ClassVar[tuple[str, ...]]
     faults: Iterator[str | None] = field(default_factory=lambda: iter(()))
     outages: tuple[Range, ...] = ()
     paths: Counter[str] = field(default_factory=Counter)
@@ -94,6 +99,25 @@ def answered(hosts: Mapping[str, Callable[[Ask], Act]]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("requests.adapters.HTTPAdapter.send", send)
         yield
+
+
+@contextmanager
+def simulated_clock(now: int) -> Iterator[None]:
+    """A clock of the package that stands at a time [microseconds] and moves only where something waits."""
+    with pytest.MonkeyPatch.context() as patch:
+        steady = itertools.count()
+        patch.setattr(SYSTEM, "is_virtual", True)
+        patch.setattr(SYSTEM, "slept", 0.0)
+        patch.setattr(SYSTEM, "_ahead", 0.0)
+        patch.setattr("marketdata.clock.time.time_ns", lambda: now * 1000 + next(steady))
+        yield
+
+
+@contextmanager
+def client_of(stub: VenueStub, now: int = NOW, **options: Any) -> Iterator[md.Client[Any]]:
+    """A client of the venue of a stub, which answers in process; the clock is simulated."""
+    with simulated_clock(now), answered(dict.fromkeys(stub.hosts, stub)):
+        yield md.Client(stub.venue, frame="polars", progress=False, **options)
 
 
 def listed(ids: str | Iterable[str]) -> list[str]:
