@@ -43,6 +43,7 @@
       MissingValuesWarning      a mean leaves out many rows without a value
       FewMarketsWarning         an interval rests on too few markets
       MixedLabelsWarning        the tokens that stand for their markets have different labels
+      MissingRecordsWarning     markets of a frame have no record
 """
 
 from __future__ import annotations
@@ -323,6 +324,10 @@ class OpenMarketsWarning(MarketDataWarning):
 
 class MissingValuesWarning(MarketDataWarning):
     """A mean leaves out many rows that have no value; these are rarely missing at random."""
+
+
+class MissingRecordsWarning(MarketDataWarning):
+    """Markets of a frame have no record, so that no event is known to be complete."""
 
 
 class MixedLabelsWarning(MarketDataWarning):

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from marketdata.adapters.frame import TEXTS, Column, Frame, Native, Passed, Texts
 from marketdata.adapters.normalization import Raw
@@ -110,6 +111,11 @@ def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Ser
 def typed(kind: Literal["text", "bool", "int", "ids", "texts", "numbers"], values: Sequence[object]) -> pl.Series:
     """A column of Python values of one type, None where one is missing."""
     return pl.Series(values, dtype=_TYPES[kind], strict=False)
+
+
+def nullable(flags: NDArray[np.bool_], known: NDArray[np.bool_]) -> pl.Series:
+    """Flags, null where they are not known."""
+    return pl.select(pl.when(pl.Series(known)).then(pl.Series(flags))).to_series()
 
 
 def made_lists(counts: Ints, values: Floats) -> pl.Series:

@@ -16,7 +16,7 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import DataFile
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
-from marketdata.points.records import FIELDS, ID_NAMES, KINDS, TOKEN_LISTS, RecordKind, columns, names
+from marketdata.points.records import FIELDS, ID_NAMES, KINDS, TOKEN_LISTS, RecordKind, columns, names, truth
 from marketdata.times import first_time
 
 Record = dict[str, Any]
@@ -131,7 +131,7 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
             texts = (None if label is None else str(label) for label in labels)
             out["tokens"] = [{"id": text_id(i, "token id"), "label": text} for i, text in zip(ids, texts, strict=True)]
     if out["status"] is None and row.get("closed") is not None:
-        out["status"] = "closed" if row["closed"] else "active"
+        out["status"] = "closed" if truth("closed", row["closed"]) else "active"
     return {**out, **row}
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.errors import ConfigError
+from marketdata.errors import ConfigError, MissingRecordsWarning, warn
 from marketdata.points.columns import Books, Columns, Floats, Ints, Token, ranges, ratio
 from marketdata.points.fees import Schedule
 from marketdata.points.measures.trade_cost import fill_orders
@@ -57,11 +57,14 @@ class Sets:
         """The number of entries of each set that the mask has."""
         return self._reduced(np.add, mask.astype(np.int64))
 
+    def complete(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether the entries of each set that the mask has are all that there are."""
+        return (self.count(mask) == self.sizes) & (self.sizes > 0)
+
     def sum(self, values: Floats) -> Floats:
         """Sums of values over each set; NaN unless it is complete."""
         missing = np.isnan(values)
-        total = self._reduced(np.add, np.where(missing, 0.0, values))
-        return np.where((self.count(~missing) == self.sizes) & (self.sizes > 0), total, np.nan)
+        return np.where(self.complete(~missing), self._reduced(np.add, np.where(missing, 0.0, values)), np.nan)
 
     def least(self, values: Floats) -> Floats:
         """The least value of each set, NaN if it has none."""
@@ -108,14 +111,26 @@ def by_market(columns: Columns, counts: Counts) -> Sets:
     return Sets(columns, group, np.array([*sizes.values()], np.int64))
 
 
-def by_event(columns: Columns, events: Sequence[Event]) -> tuple[Sets, Ints]:
-    """The entries by event and time, and whether each is of `YES`, `NO` or `NONE`; only a basket is complete."""
+def by_event(columns: Columns, events: Sequence[Event], recorded: Container[str]) -> tuple[Sets, Ints]:
+    """The entries by event and time, and whether each is of `YES`, `NO` or `NONE`; only a basket is complete.
+
+    A market without a record may be one of any event, so that none is known to be complete.
+    """
     number = {market: i for i, event in enumerate(events) for market in event.markets}
+    unrecorded = [token.market_id for token in columns.tokens if token.market_id not in recorded]
+    if unrecorded:
+        warn(
+            f"The frame has markets without a record, such as {unrecorded[0]!r}, which may be of an event of the "
+            "records; the results of all events are null.",
+            MissingRecordsWarning,
+            hint="Pass the records of all markets of the frame, or leave the rows of other markets out.",
+        )
     side: dict[tuple[str | None, ...], int] = {
         (m, token): i for e in events for m, pair in e.markets.items() for i, token in enumerate(pair)
     }
     group = np.array([number.get(token.market_id, NONE) for token in columns.tokens], np.int64)
-    sizes = np.array([len(event.markets) if event.is_basket else 0 for event in events], np.int64)
+    is_known = [event.is_basket and not unrecorded for event in events]
+    sizes = np.array([len(e.markets) if known else 0 for e, known in zip(events, is_known, strict=True)], np.int64)
     sides = np.array([side.get(token[:2], NONE) for token in columns.tokens], np.int64)
     return Sets(columns, group, sizes), sides[columns.token]
 
@@ -127,8 +142,8 @@ def sums(sets: Sets, books: Books, counts: NDArray[np.bool_]) -> Values:
     return {**out, "overround": out["ask_sum"] - 1}
 
 
-def free_money(sets: Sets, books: Books, fees: Schedule | None) -> Values:
-    """True where all tokens together cost less, or bring more, than the 1 that one of them pays."""
+def free_money(sets: Sets, books: Books, fees: Schedule | None) -> tuple[NDArray[np.bool_], Values]:
+    """Which sets have a book of every token, and where these cost less, or bring more, than the 1 that one pays."""
     prices = []
     for side, sign in ((books.bids, -1.0), (books.asks, 1.0)):
         price = side.best.copy()
@@ -141,7 +156,7 @@ def free_money(sets: Sets, books: Books, fees: Schedule | None) -> Values:
     bid_size, ask_size = (sets.least(side.best_size) for side in (books.bids, books.asks))
     size = np.where(buy, ask_size, np.where(sell, bid_size, np.nan))
     gain = np.where(buy, 1 - ask, np.where(sell, bid - 1, np.nan))
-    return {"buy_all": buy, "sell_all": sell, "size": size, "gain": gain}
+    return sets.complete(np.ones(len(books), bool)), {"buy_all": buy, "sell_all": sell, "size": size, "gain": gain}
 
 
 def shares(sets: Sets, values: Floats) -> Floats:

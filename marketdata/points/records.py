@@ -118,10 +118,15 @@ def with_winner(market: Mapping[str, Any]) -> dict[str, Any]:
     named = {record.get(name) for name in _WINNER_FIELDS if isinstance(record.get(name), str)}
     if record.get("resolved_token_id") is not None:
         named = {record["resolved_token_id"]}
-    won = [t for t in tokens if t.get("winner") is True or not named.isdisjoint((t.get("id"), t.get("label")))]
-    if len(won) == 1 and record.get("is_resolved") is not False:
+    won = [t for t in tokens if _is_winner(t) or not named.isdisjoint((t.get("id"), t.get("label")))]
+    if len(won) == 1 and truth("is_resolved", record.get("is_resolved")) is not False:
         record |= {"resolved_token_id": won[0].get("id"), "resolved_token_label": won[0].get("label")}
     return record
+
+
+def _is_winner(token: Mapping[str, Any]) -> bool:
+    """Whether a token of a record is said to have won; a text that is no flag says nothing."""
+    return FLAG_TEXTS.get(str(token.get("winner")).strip().lower()) is True
 
 
 _WINNER_FIELDS = ("resolved_token_label", "winner", "winning_outcome")
@@ -140,6 +145,25 @@ def searched_text(record: Mapping[str, object]) -> str:
 def searched_words(search: str) -> list[str]:
     """The words of a search, without case; a record that is found has each of them."""
     return search.casefold().split()
+
+
+# How records and files write a flag; an empty text is a null of a CSV file.
+FLAG_TEXTS: Mapping[str, bool | None] = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False),
+    **dict.fromkeys(("", "none", "null", "nan", "<na>"), None),
+}
+
+
+def truth(name: str, value: object) -> bool | None:
+    """What a flag of a record says, in any form that files have: truth values, 1 and 0, texts; null is None.
+
+    NotTidyError for anything else.
+    """
+    try:
+        return FLAG_TEXTS[str(value).strip().lower()]
+    except KeyError:
+        raise NotTidyError(f"{name} is {value!r}; allowed are true and false, yes and no, 1 and 0, and null.") from None
 
 
 # A void market may have paid 0.33 each.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from marketdata.errors import ConfigError, ContractError
+from marketdata.points.records import truth
 from marketdata.recordings.format import Batch, FileKind, Reader, Table
 from marketdata.recordings.points import as_list
 from marketdata.recordings.roles import ROLES, first
@@ -119,10 +120,8 @@ def _market(row: Row) -> Row:
 
 def _flagged(row: Row) -> Row:
     """The row with flags as truth values: files have 0 and 1, and texts."""
-    texts = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
     return {
-        name: texts.get(str(value).lower(), value) if name in ("closed", "active", "archived") else value
-        for name, value in row.items()
+        name: truth(name, value) if name in ("closed", "active", "archived") else value for name, value in row.items()
     }
 
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Codes, Floats, Token
+from marketdata.points.records import FLAG_TEXTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.recordings.units import TimeUnit
 
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
-_FLAGS = ("true", "false", "t", "f", "yes", "no", "1", "0", "1.0", "0.0")
+_FLAGS = tuple(text for text, means in FLAG_TEXTS.items() if means is not None)
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)
 _A_TICKER = re.compile(r"[A-Za-z]{1,12}")
 
@@ -276,9 +277,7 @@ def numbers(column: pl.Series) -> Floats:
 def flags(column: pl.Series) -> pl.Series:
     """True and false in any form that files have; null for another value."""
     texts = column.cast(pl.String).str.strip_chars().str.to_lowercase()
-    return texts.replace_strict(
-        {text: text in ("true", "t", "yes", "1", "1.0") for text in _FLAGS}, default=None, return_dtype=pl.Boolean
-    )
+    return texts.replace_strict(FLAG_TEXTS, default=None, return_dtype=pl.Boolean)
 
 
 def identified(frame: pl.DataFrame) -> pl.DataFrame:

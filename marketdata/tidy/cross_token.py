@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -11,13 +11,15 @@ import numpy as np
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, run
-from marketdata.adapters.frame import Frame, Native
+from marketdata.adapters.frame import Column, Frame, Native
+from marketdata.adapters.polars import nullable
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import cross_token as rules
 from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Books, Columns, Token
-from marketdata.points.cross_token import Counts, Event, Sets, Values
+from marketdata.points.cross_token import Counts, Event, Sets
 from marketdata.points.fees import schedule
+from marketdata.points.records import truth
 from marketdata.points.schema import BOOKS, refuse_cents, require
 from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.records import columns_of
@@ -112,12 +114,13 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
         One row per (market, ts) of books or bbo:
 
         - ``ts market_id``.
-        - ``buy_all``: ask_sum < 1 - 1e-9, false where `overround` is null.
-        - ``sell_all``: bid_sum > 1 + 1e-9, false where `overround` is null.
+        - ``buy_all``: ask_sum < 1 - 1e-9, false where a token has no ask.
+        - ``sell_all``: bid_sum > 1 + 1e-9, false where a token has no bid.
         - ``size``: the smallest best size on the side of the flag [shares], null without a flag.
         - ``gain``: 1 - ask_sum or bid_sum - 1 [USD per set], null without a flag.
 
-        If both flags are set, size and gain are for buying.
+        If both flags are set, size and gain are for buying. All are null where a token has no book at ``ts``, and where
+        the tokens of the market are not all known (see `overround`).
 
     Examples
     --------
@@ -135,7 +138,9 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     def gains(part: Frame) -> Native:
         books = _books(part)
         sets = rules.by_market(books, counts)
-        return _by_market(part, sets, rules.free_money(sets, books, fee_schedule))
+        known, found = rules.free_money(sets, books, fee_schedule)
+        flags = {name: nullable(found[name], known) for name in ("buy_all", "sell_all")}
+        return _by_market(part, sets, {**found, **flags})
 
     return run(frame, gains, TOP_KINDS, partition_by="market")
 
@@ -146,7 +151,7 @@ def _books(frame: Frame, *, all_levels: bool = False) -> Books:
     return books
 
 
-def _by_market(frame: Frame, sets: Sets, values: Values) -> Native:
+def _by_market(frame: Frame, sets: Sets, values: Mapping[str, Column]) -> Native:
     """One row per market and time."""
     markets = dict.fromkeys(token.market_id for token in sets.columns.tokens)
     bounds = np.searchsorted(sets.group, np.arange(len(markets) + 1))
@@ -207,7 +212,8 @@ def event_overround(frame: F, markets: Any) -> F:
     markets : frame of market records
         One row per market of the event, those without a book too: ``market_id``, ``token_ids`` (two, Yes first),
         ``event_id`` (or ``event_slug``), and of its event ``exclusive`` and ``open_list`` (the venue's own fields
-        ``negRisk`` and ``negRiskAugmented`` are read too). NotTidyError where records lack them or contradict.
+        ``negRisk`` and ``negRiskAugmented`` are read too), as truth values, 1 and 0, or texts. NotTidyError where
+        records lack them or contradict.
 
     Returns
     -------
@@ -219,7 +225,13 @@ def event_overround(frame: F, markets: Any) -> F:
         - ``bid_sum mid_sum ask_sum``: sums of best bids, mids and best asks [probability].
         - ``overround``: ask_sum - 1.
 
-        Sums are null where a market lacks the value or the book, and where the event is no basket.
+        Sums are null where a market lacks the value or the book, and where the event is no basket. All are null where
+        the frame has a market without a record, as it may be of the event.
+
+    Warns
+    -----
+    MissingRecordsWarning
+        The frame has a market without a record.
 
     Examples
     --------
@@ -231,11 +243,11 @@ def event_overround(frame: F, markets: Any) -> F:
     >>> sums.select("event_id", "markets", pl.col("ask_sum").round(9)).rows()
     [('weather-tomorrow', 3, 1.53)]
     """
-    events = _events(markets)
+    events, recorded = _events(markets)
 
     def sums(part: Frame) -> Native:
         books = _books(part)
-        sets, side = rules.by_event(books, events)
+        sets, side = rules.by_event(books, events, recorded)
         yes = side == rules.YES
         return _by_event(part, sets, events, {"markets": sets.count(yes), **rules.sums(sets, books, yes)})
 
@@ -267,7 +279,12 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
         - ``yes_payoff no_payoff``: their certain payoff [USD], as one Yes pays 1 and n - 1 No pay 1 each.
         - ``yes_edge no_edge``: payoff - cost [USD].
 
-        Null where a market lacks the book or the shares, and where the event is no basket.
+        Null where a market lacks the book or the shares, and where `event_overround` is.
+
+    Warns
+    -----
+    MissingRecordsWarning
+        The frame has a market without a record.
 
     Examples
     --------
@@ -281,11 +298,11 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
     (3, 316.29, 400.0, 83.71)
     """
     fee_schedule, shares = schedule(fees), None if size is None else number("size", size)
-    events = _events(markets)
+    events, recorded = _events(markets)
 
     def costs(part: Frame) -> Native:
         books = _books(part, all_levels=True)
-        sets, side = rules.by_event(books, events)
+        sets, side = rules.by_event(books, events, recorded)
         legs = np.array([len(event.markets) for event in events], np.int64)[sets.group]
         return _by_event(part, sets, events, {"legs": legs, **rules.costs(sets, books, side, fee_schedule, shares)})
 
@@ -307,11 +324,11 @@ def event_probabilities(frame: F, markets: Any) -> F:
     >>> md.event_probabilities(prices, records)["probability"].round(3).to_list()
     [0.444, 0.556]
     """
-    events = _events(markets)
+    events, recorded = _events(markets)
 
     def scaled(part: Frame) -> Native:
         series, value = probability_of(part)
-        sets, side = rules.by_event(series, events)
+        sets, side = rules.by_event(series, events, recorded)
         rows = np.flatnonzero(side == rules.YES)
         probability = rules.shares(sets, np.where(side == rules.YES, series.values[value], np.nan))[rows]
         return frames.to_frame(part, series.take(rows), {"probability": probability})
@@ -319,23 +336,25 @@ def event_probabilities(frame: F, markets: Any) -> F:
     return run(frame, scaled, ("prices", *TOP_KINDS), partition_by="all")
 
 
-def _by_event(frame: Frame, sets: Sets, events: Sequence[Event], values: Values) -> Native:
+def _by_event(frame: Frame, sets: Sets, events: Sequence[Event], values: Mapping[str, Column]) -> Native:
     """One row per event and time."""
     names = [events[i].event_id for i in sets.group.tolist()]
     return frame.build({"ts": frames.times(sets.ts), "event_id": names, **values}, len(names))
 
 
-def _events(markets: Any) -> list[Event]:
-    """The events of market records, by id; NotTidyError where the records do not say what is needed."""
+def _events(markets: Any) -> tuple[list[Event], set[str]]:
+    """The events of market records, by id, and all markets; NotTidyError where records do not say what is needed."""
     data = columns_of(markets, ("market_id", "token_ids", *chain(*_EVENT_FIELDS)))
     names = ["market_id", "token_ids"]
     names += [next((name for name in fields if name in data), fields[0]) for fields in _EVENT_FIELDS]
     require("markets, a frame of market records,", names, data)
     event_of: dict[str, tuple[dict[str, tuple[str, ...]], set[bool]]] = {}
+    recorded: set[str] = set()
     for market, ids, event, exclusive, open_list in zip(*(data[name] for name in names), strict=True):
+        recorded.add(str(market))
         if event is None:
             continue
-        is_basket = bool(exclusive) and open_list is not None and not open_list
+        is_basket = truth(names[3], exclusive) is True and truth(names[4], open_list) is False
         pairs, said = event_of.setdefault(str(event), ({}, set()))
         tokens = tuple(str(one) for one in (ids if ids is not None else ()))
         if is_basket and len(tokens) != 2:
@@ -350,4 +369,5 @@ def _events(markets: Any) -> list[Event]:
     for event, (_, said) in event_of.items():
         if len(said) > 1:
             raise NotTidyError(f"Records of event {event!r} differ in {names[3]} or {names[4]}; they are of the event.")
-    return [Event(event, pairs, said == {True}) for event, (pairs, said) in sorted(event_of.items())]
+    events = [Event(event, pairs, said == {True}) for event, (pairs, said) in sorted(event_of.items())]
+    return events, recorded

@@ -10,6 +10,7 @@ from typing import Any
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import number
 from marketdata.points.fees import Formula, Schedule
+from marketdata.points.records import truth
 from marketdata.points.schema import require
 from marketdata.tidy.records import columns_of
 from marketdata.times import TimeLike, to_micros
@@ -65,7 +66,7 @@ class Fees(Schedule):
         """Fees from the fields of market records, a frame of any kind.
 
         The rate of a market is ``rate`` (or ``r``) of its ``feeSchedule`` (also ``fee_schedule``, ``fd``: a dict, or
-        its JSON). It is 0 where ``feesEnabled`` (``fees_enabled``) is false, 0 or "false". A market without these
+        its JSON). It is 0 where ``feesEnabled`` (``fees_enabled``) is false, also as 0 or text. A market without these
         fields has no known fee. Neither the field ``fee_rate_bps`` of trades nor the path ``/fee-rate`` of the venue is
         that rate. An ``exponent`` is that of `quadratic`. Records of Kalshi have ``fee_type`` and ``fee_multiplier``,
         as its series do. NotTidyError for another formula, and for a switch that is neither on nor off.
@@ -126,11 +127,8 @@ def _kalshi(market: str, record: Mapping[str, object]) -> tuple[float, None] | N
 def _terms(market: str, record: Mapping[str, object]) -> tuple[float, float] | None:
     """The rate and the exponent in a market record; None where the record has none."""
     for name in _SWITCHES:
-        switch = str(record.get(name)).strip().lower()
-        if switch in ("false", "0", "0.0"):
+        if truth(f"{name} of market {market!r}", record.get(name)) is False:
             return 0.0, 1.0
-        if switch not in ("none", "true", "1", "1.0"):
-            raise NotTidyError(f"{name} of market {market!r} is {switch!r}; allowed are true, false, 1, 0 and null.")
     for name in _SCHEDULES:
         schedule = given = record.get(name)
         if given is None:

@@ -247,6 +247,8 @@ def arbitrage(rows: Rows) -> Rows:
         side = "best_ask_size" if buy else "best_bid_size"
         size = min(r[side] for r in here) if buy or sell else None
         gain = 1 - row["ask_sum"] if buy else row["bid_sum"] - 1 if sell else None
+        if not len(here) == len(tokens_of(rows)[row["market_id"]]) > 1:
+            buy = sell = None
         flags = {"buy_all": buy, "sell_all": sell, "size": size, "gain": gain}
         out.append({"ts": row["ts"], "market_id": row["market_id"], **flags})
     return out

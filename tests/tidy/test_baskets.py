@@ -142,6 +142,43 @@ def test_an_event_that_is_no_basket_is_no_gain() -> None:
         assert set(books.md.event_probabilities(records)["probability"]) == {None}
 
 
+@pytest.mark.fault("FR4")
+def test_a_market_without_a_record_may_be_of_the_event() -> None:
+    """Records of two of three markets say nothing of the event: null and a warning, and no certain payoff."""
+    books = md.testing.books("polars", markets=3).with_columns(price=pl.col("price") / 8)
+    events = md.testing.markets("polars", markets=3).with_columns(exclusive=True, open_list=False)
+    with pytest.warns(md.errors.MissingRecordsWarning, match="without a record, such as"):
+        assert {row[3:] for row in books.md.event_arbitrage(events.head(2), fees=0).rows()} == {(None,) * 8}
+    with pytest.warns(md.errors.MissingRecordsWarning):
+        assert set(books.md.event_overround(events.head(2))["overround"]) == {None}
+    with pytest.warns(md.errors.MissingRecordsWarning):
+        assert set(books.md.event_probabilities(events.head(2))["probability"]) == {None}
+    of_others = events.with_columns(event_id=pl.Series(["e", "e", "f"]))
+    assert books.md.event_arbitrage(of_others, fees=0).filter(event_id="e")["yes_edge"].min() > 50
+
+
+@pytest.mark.parametrize("off", ["False", "false", "0", "no", 0, False, None], ids=repr)
+@pytest.mark.parametrize("on", ["True", "true", "1", "yes", 1, True], ids=repr)
+def test_flags_of_records_are_read_in_any_form(on: Any, off: Any) -> None:
+    """A text of false is false: not exclusive, a closed list, no fees; null is not known."""
+    books = md.testing.books("polars", markets=3, buckets=1)
+    records = md.testing.markets("polars", markets=3)
+
+    def edge(exclusive: Any, open_list: Any) -> Any:
+        return md.event_overround(books, records.with_columns(exclusive=exclusive, open_list=open_list))["overround"][0]
+
+    exclusive, not_exclusive = (pl.lit(on), pl.lit(off))
+    assert (edge(exclusive, not_exclusive) is None) == (off is None)
+    assert edge(not_exclusive, pl.lit(value=False)) is None
+    assert edge(exclusive, exclusive) is None
+    rated = records.with_columns(feesEnabled=not_exclusive, feeSchedule=pl.lit('{"rate": 0.05}'))
+    assert md.Fees.of(rated).of_market("rain").rate == (0.05 if off is None else 0)
+    assert md.Fees.of(rated.with_columns(feesEnabled=exclusive)).of_market("rain").rate == 0.05
+    for wrong in (records.with_columns(exclusive=pl.lit("maybe"), open_list=False), rated.with_columns(feesEnabled=2)):
+        with pytest.raises(md.errors.NotTidyError, match="allowed are true and false"):
+            md.event_overround(books, wrong) if "exclusive" in wrong.columns else md.Fees.of(wrong)
+
+
 def test_records_of_any_kind_name_yes_first() -> None:
     """A record whose first token has the greater id names Yes, in every kind of frame of records."""
     books = md.testing.books("polars", markets=2, buckets=1)

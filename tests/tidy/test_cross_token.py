@@ -57,7 +57,8 @@ def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
         sums.append((ts, market, len(there), *found, None if ask is None else ask - 1))
         buy, sell = ask is not None and ask < 1 - 1e-9, bid is not None and bid > 1 + 1e-9
         size = min(v[3] for v in there) if buy else min(v[1] for v in there) if sell else None
-        flags.append((ts, market, buy, sell, size, 1 - ask if buy else bid - 1 if sell else None))
+        gain = 1 - ask if buy else bid - 1 if sell else None
+        flags.append((ts, market, *((buy, sell) if whole else (None, None)), size, gain))
     frame = of_kind(books, kind)
     assert close(rows(md.overround(frame)), sums, least=1e-14)
     assert close(rows(md.arbitrage(frame)), flags, least=1e-14)
@@ -103,7 +104,18 @@ def test_a_missing_token_is_seen() -> None:
             assert {row[-1] for row in rows(md.probabilities(in_kind(prices, kind), tokens=tokens))} == {None}
             assert {row[3:] for row in rows(md.overround(in_kind(books, kind), tokens=tokens))} == {(None,) * 4}
             arbitrage = rows(md.arbitrage(in_kind(books, kind), tokens=tokens))
-            assert {row[2:] for row in arbitrage} == {(False, False, None, None)}
+            assert {row[2:] for row in arbitrage} == {(None,) * 4}
+
+
+@pytest.mark.fault("FR4")
+def test_a_token_without_a_book_at_a_time_is_no_free_money() -> None:
+    """Where the book of one token of two is missing, flags and gain are null, and those of other times stay."""
+    books = md.testing.books("polars", buckets=3).with_columns(price=pl.col("price") - 0.05)
+    gap = (pl.col("token_label") == "No") & (pl.col("ts") == books["ts"].unique().sort()[1])
+    for frame in (books.filter(~gap), books.filter(~gap).to_pandas(), books.filter(~gap).to_arrow()):
+        assert [row[2:4] for row in rows(md.arbitrage(frame))] == [(True, False), (None, None), (True, False)]
+    one_sided = books.filter((pl.col("token_label") == "Yes") | (pl.col("side") == "bid"))
+    assert set(md.arbitrage(one_sided)["buy_all"]) == {False}
 
 
 def test_how_many_tokens_a_market_has_can_be_said() -> None:

@@ -132,7 +132,7 @@ def test_a_schedule_that_is_not_understood_is_refused() -> None:
         ("fd", '{"r": -0.1}', "from 0"),
         ("fee_schedule", "[0.1]", "dict or its JSON"),
         ("fd", "5 %", "dict or its JSON"),
-        ("feesEnabled", "maybe", "allowed are true, false"),
+        ("feesEnabled", "maybe", "allowed are true and false"),
     ):
         with pytest.raises((md.errors.NotTidyError, md.errors.ConfigError), match=f"(?s)'rain'.*{told}"):
             md.Fees.of(md.testing.markets("polars").with_columns(pl.lit(value).alias(column)))
