@@ -40,7 +40,7 @@ class Journal:
         if self._state.get("key") == key:
             values = {column.name: column.to_numpy(writable=True) for column in self._open}
             arrays = {name: values.pop(name) for name in no_changes().arrays()}
-            feed.open = Changes(tuple(Token(*token) for token in self._state["tokens"]), **arrays, values=values)
+            feed.open = Changes(tuple(Token(*token[:2]) for token in self._state["tokens"]), **arrays, values=values)
             feed.last_seen, feed.last_seen_before = self._state["last_seen"], self._state["last_seen_before"]
 
     def write(self, files: list[str], feed: Rebuilder, key: str) -> None:

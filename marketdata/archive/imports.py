@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ import polars as pl
 
 from marketdata.archive import ingest, query
 from marketdata.archive.import_journal import Journal
+from marketdata.archive.records import Record
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, NotTidyError, RecordingWarning, warn
@@ -35,6 +36,8 @@ _LEVELS_PER_WRITE = 3_000_000
 _KEPT_CHANGES, _SORTED_CHANGES = 4_000_000, 16_000_000
 IMPORTED_BEFORE = "imported before"
 _SUPERSEDED = "superseded in its bucket"
+# Ids of so many digits are of one token, whatever its market is called.
+_LONG_ID = 20
 OTHER_SUFFIX = f"of another kind; names that end in these are read: {SUFFIXES}"
 _ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
 # The columns of the report; numbers are null where a file was left out.
@@ -76,8 +79,13 @@ class Import:
         self._journal = Journal(real or store)
         self._journal.restore(feed, self._key)
         self._has_points = bool(self._journal.files)
-        self._placed: dict[Token, Token] = {}
+        self._placed: dict[tuple[str, str | None], tuple[str, str]] = {}
+        self._markets: defaultdict[str, set[str]] = defaultdict(set)
+        self.labels: dict[tuple[str, str | None], str] = {}
         self.without_market: set[str] = set()
+        # Tokens that have points in another market too.
+        self.elsewhere: dict[tuple[str, str], str] = {}
+        self.in_two_markets: list[str] = []
         # Times within the gaps of the recordings.
         self.gaps: set[int] = set()
 
@@ -96,12 +104,14 @@ class Import:
                 continue
             before, refused = copy.copy(self.feed), None
             part = ImportedFile(self, table, chosen)
+            if i == new[-1] and not chosen.changes:  # books of moments count more than those that are still open
+                part.keep(self.feed.finish())
             try:
                 part.add_recording()
             except ConfigError as problem:  # it leaves no book
                 refused, self.feed = _naming(file, problem), before
                 part = ImportedFile(self, table, chosen)
-            if i == new[-1]:
+            if i == new[-1] and (chosen.changes or refused is not None):
                 part.keep(self.feed.finish())
             part.flush()
             if refused is not None:
@@ -127,15 +137,47 @@ class Import:
             return hashlib.file_digest(stream, partial(hashlib.blake2b, options, digest_size=16)).hexdigest()
 
     def place(self, token: Token) -> Token:
-        """The token with the market that the archive knows, or that the file names, or one called as the token."""
-        if token not in self._placed:
-            name = str(token.token_id)
-            owners = self.store.catalog["markets"].markets_of(name)
-            market = owners[0] if len(owners) == 1 else token.market_id
+        """The token in the market that a record tells, else that the file names, else one called as the token.
+
+        Its label is kept apart, because rows of one token may have one or none.
+        """
+        key = token[:2]
+        if token.token_label:
+            self.labels[self._placed_ids(key)] = token.token_label
+        return Token(*self._placed_ids(key))
+
+    def labelled(self, books: Books) -> Books:
+        """The books with the labels of their tokens."""
+        tokens = [token._replace(token_label=self.labels.get(token[:2])) for token in books.tokens]
+        return books.grouped(tokens, books.token)
+
+    def place_all(self, tokens: Sequence[Token]) -> list[Token]:
+        """The tokens in their markets; those whose market a row names come first, as other rows may not name it."""
+        placed = {token: self.place(token) for token in sorted(tokens, key=lambda token: not token.market_id)}
+        return [placed[token] for token in tokens]
+
+    def _placed_ids(self, key: tuple[str, str | None]) -> tuple[str, str]:
+        if key not in self._placed:
+            market, name = key[0], str(key[1])
+            catalog, is_long = self.store.catalog["markets"], len(name) >= _LONG_ID
+            known = {*catalog.markets_of(name), *self._markets[name]}
+            owners = known - {name}
+            if market and (named := catalog.find(market)):  # by its id or its slug
+                market = str(named["id"])
+            if market and market not in owners and is_long:
+                # A record that says more than ids was given on purpose; short ids repeat among markets.
+                told = [owner for owner in owners if _is_told(catalog.of_id(owner))]
+                market = told[0] if len(told) == 1 else market
+            elif not market and len(owners) == 1:
+                market = next(iter(owners))
             if not market:
                 self.without_market.add(name)
-            self._placed[token] = Token(market or name, name, token.token_label)
-        return self._placed[token]
+                market = name
+            if is_long and known - {market}:
+                self.elsewhere[market, name] = min(known - {market})
+            self._markets[name].add(market)
+            self._placed[key] = market, name
+        return self._placed[key]
 
     def add_records(self, kind: FileKind, records: Any) -> None:
         """Add records that a file has."""
@@ -174,6 +216,8 @@ class ImportedFile:
         }
         notes = [*([self._file.damage] if self._file.damage else []), *dict.fromkeys(self._notes)]
         notes += [f"{count:,} {what}" for what, count in counts.items() if count]
+        notes += (in_two := [*self._in_other_markets()])
+        self._run.in_two_markets += in_two
         row = {
             "file": called(self._file), "kind": chosen.kind_text if self._kinds > 1 else chosen.kind,
             "format": chosen.name,
@@ -186,6 +230,17 @@ class ImportedFile:
         if _is_recording(chosen):
             row |= {"changes": tally.levels, "gaps": tally.gaps, "disagreements": tally.disagreements}
         return row
+
+    def _in_other_markets(self) -> Iterator[str]:
+        """The note about tokens that are in another market too."""
+        elsewhere = self._run.elsewhere
+        both = sorted(key for key in elsewhere if key in self._stored_tokens)
+        if both:
+            market, token = both[0]
+            yield (
+                f"{len(both):,} tokens are in two markets, such as {token[:24]!r} in {market[:70]!r} and "
+                f"{elsewhere[both[0]][:70]!r}: import with markets= records that name the tokens of each market"
+            )
 
     def add_table(self) -> None:
         """Add tidy points or records."""
@@ -224,13 +279,7 @@ class ImportedFile:
         return ", ".join(f"{count:,} {reason}" for reason, count in self._left_out.most_common())
 
     def _add_points(self, view: View, frame: pl.DataFrame) -> None:
-        if "token_id" in frame.columns:
-            market = pl.col("market_id") if "market_id" in frame.columns else pl.lit(None)
-            frame = frame.with_columns(pl.col("token_id").cast(pl.String), market.cast(pl.String).alias("market_id"))
-            nameless = frame.filter(pl.col("market_id").is_null())["token_id"].drop_nulls().unique()
-            markets = {token: self._run.place(Token("", token)).market_id for token in nameless}
-            own_market = pl.col("token_id").replace_strict(markets, default=None, return_dtype=pl.String)
-            frame = frame.with_columns(pl.col("market_id").fill_null(own_market))
+        frame = self._placed_rows(frame)
         if view == "books":
             ids = [name for name in ("market_id", "token_id") if name in frame.columns]
             bucket = pl.col("ts").dt.epoch("us") // self._run.store.base.micros
@@ -242,6 +291,27 @@ class ImportedFile:
                 self._store(view, frame)
             except NotTidyError as problem:
                 raise NotTidyError(f"{self._file.name!r}: {problem}") from problem
+
+    def _placed_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows with the market of each token, or with that which has the slug."""
+        names = [name for name in ("market_id", "token_id") if name in frame.columns]
+        if "token_id" not in names:
+            if "market_id" not in names:
+                return frame
+            find = self._run.store.catalog["markets"].find
+            markets = frame["market_id"].cast(pl.String).unique().drop_nulls().to_list()
+            known = {market: str((find(market) or {"id": market})["id"]) for market in markets}
+            return frame.with_columns(pl.col("market_id").cast(pl.String).replace(known))
+        market = pl.col("market_id") if "market_id" in names else pl.lit(None)
+        frame = frame.with_columns(pl.col("token_id").cast(pl.String), market.cast(pl.String).alias("market_id"))
+        ids = frame.select("market_id", "token_id").unique(maintain_order=True).drop_nulls("token_id")
+        tokens = [Token(market or "", token) for market, token in ids.iter_rows()]
+        placed = [token.market_id for token in self._run.place_all(tokens)]
+        self._nameless.update(ids.filter(pl.col("market_id").fill_null("") == "")["token_id"])
+        self._nameless &= self._run.without_market
+        new = ids.with_columns(pl.Series("placed", placed, pl.String))
+        joined = frame.join(new, on=["market_id", "token_id"], how="left", nulls_equal=True, maintain_order="left")
+        return joined.with_columns(pl.coalesce("placed", "market_id").alias("market_id")).drop("placed")
 
     def _store(self, view: View, data: Any) -> None:
         """Add points and count them."""
@@ -335,7 +405,7 @@ class ImportedFile:
         if not len(changes):
             return
         run = self._run
-        changes = rule.concatenated([replace(changes, tokens=tuple(map(run.place, changes.tokens)))])
+        changes = rule.concatenated([replace(changes, tokens=tuple(run.place_all(changes.tokens)))])
         if self._format.row_per_level:
             changes = rule.first_rows(changes)
         changes, _, lost = rule.cleaned(changes)
@@ -367,7 +437,7 @@ class ImportedFile:
         if not self._books:
             return
         run, tally = self._run, self._tally
-        books, self._books, self._levels = tally.books_of(self._books), [], 0
+        books, self._books, self._levels = run.labelled(tally.books_of(self._books)), [], 0
         if tally.disagreements > run.most_wrong * tally.checked:
             raise NotTidyError(
                 f"{self._file.name!r}: {tally.disagreement}; allowed are {100 * run.most_wrong:g} %. If a part of "
@@ -382,6 +452,11 @@ class ImportedFile:
 def called(file: RecordingFile) -> str:
     """The file in the report: its path, and the table of an SQLite file."""
     return str(file.path) if file.table is None else f"{file.path}: {file.table}"
+
+
+def _is_told(record: Record | None) -> bool:
+    """Whether a record says more than the ids and labels that points had."""
+    return record is not None and any(record.get(name) for name in ("slug", "question", "event_slug", "status"))
 
 
 def _naming(file: RecordingFile, problem: ConfigError) -> ConfigError:
@@ -450,7 +525,13 @@ def add_files(
     run = Import(store, feed, options, max_disagreement, real)
     for table, chosen in sorted(tables, key=lambda pair: _ORDER.index(pair[1].kind)):
         imported = ImportedFile(run, table, chosen)
-        imported.add_table()
+        try:
+            imported.add_table()
+        except ConfigError as problem:
+            if paths[table.file.path] and table.file.table is None:
+                raise
+            out.append({"file": called(table.file), "note": problem.problem})
+            continue
         out.append(imported.report())
     out += run.add_recordings(recordings, paths, progress=progress)
     left_out = [row for row in out if is_left_out(row.get("rows"), row["note"])]
@@ -458,4 +539,6 @@ def add_files(
         raise ConfigError("None of the files can be read. " + " ".join(row["note"] for row in left_out[:3]))
     for row in left_out:
         warn(f"Left out {row['note']}", RecordingWarning)
+    for note in dict.fromkeys(run.in_two_markets):
+        warn(f"{note}.", RecordingWarning)
     return pl.DataFrame(out, _REPORT)

@@ -72,8 +72,13 @@ def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame) -> Batch:
     prices = [pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in _PRICES if n in points.columns]
     possible = points.filter(pl.all_horizontal(prices)) if prices else points
     batch.left_out[OUTSIDE] += len(points) - len(possible)
-    points = possible.with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC"))).unique(maintain_order=True)
-    batch.left_out["equal to another row"] += len(possible) - len(points)
+    distinct = possible.with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC"))).unique(maintain_order=True)
+    batch.left_out["equal to another row"] += len(possible) - len(distinct)
+    points = distinct
+    if kind in ("prices", "quotes", "metrics"):
+        keys = [name for name in ("ts", "market_id", "slug", "token_id") if name in distinct.columns]
+        points = distinct.unique(keys, keep="last", maintain_order=True)
+        batch.left_out["given again at its time, where the last row counts"] += len(distinct) - len(points)
     batch.left_out = +batch.left_out
     batch.frames[kind] = points
     return batch

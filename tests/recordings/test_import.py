@@ -311,6 +311,7 @@ def test_every_row_is_stored_or_left_out_for_a_reason(tmp_path_factory: Any, dat
     assert row["left_out"] == sum(int(reason.split()[0]) for reason in (row["reasons"] or "").split(", ") if reason)
 
 
+@pytest.mark.filterwarnings("ignore:1 tokens are in two markets")
 def test_a_dry_run_gives_the_same_report_and_stores_nothing(archive: Archive[Any], tmp_path: Path) -> None:
     """Also beside points that are stored, and with no archive yet."""
     folder = tmp_path / "in"

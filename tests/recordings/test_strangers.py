@@ -43,6 +43,7 @@ def stored(path: Path, archive: md.Archive[Any]) -> tuple[str, int, int]:
     return row["kind"], row["stored"], row["left_out"]
 
 
+@pytest.mark.filterwarnings("ignore:1 tokens are in two markets")
 def test_files_of_strangers_are_what_they_are(tmp_path: Path) -> None:
     """Each shape becomes its kinds; wrong rows are left out, and the others are stored."""
     shared = md.Archive(tmp_path / "archive", frame="polars")

@@ -38,6 +38,10 @@ def read(table: Table) -> Iterator[Batch]:
     batch.left_out["damaged"] += no_rows
     for row in answer:
         by_ticker.setdefault(str(row.get(market)), []).append(_nested(row))
+    for ticker, rows in by_ticker.items():
+        by_end = {str(row.get("end_period_ts")): row for row in rows}
+        batch.left_out["given again, where the last row counts"] += len(rows) - len(by_end)
+        by_ticker[ticker] = [*by_end.values()]
     found: dict[FileKind, list[Series]] = {"prices": [], "quotes": [], "metrics": []}
     for ticker, rows in by_ticker.items():
         parts, bad = converted(rows, kalshi.candles)
