@@ -34,7 +34,8 @@ class Service(NamedTuple):
 
     None: nothing is known, so it is asked. A ``key_variable`` of None means that it takes no key. ``prefix`` is the
     path before every other one. ``short`` is the name that `Client` takes. ``live`` are the views that it has of the
-    present alone, which `Archive.follow` records.
+    present alone, which `Archive.follow` records. ``names_filter`` is the filter of markets that takes many of their
+    names at once.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Service(NamedTuple):
     views: tuple[str, ...] = ("books", "prices", "metrics")
     short: str = ""
     live: tuple[str, ...] = ()
+    names_filter: str | None = None
 
     def lacks(self, what: str) -> ConfigError:
         """The error about a kind of data that it does not have, with what it has."""

@@ -18,7 +18,7 @@ from marketdata.fetch.markets import Markets
 from marketdata.fetch.pages import Fetched
 from marketdata.fetch.scheduler import Order, Scheduler
 from marketdata.fetch.source import Source
-from marketdata.fetch.windows import Window
+from marketdata.fetch.windows import Group, Window
 from marketdata.points.arguments import choice, whole
 from marketdata.points.columns import Books, Data, joined
 from marketdata.points.duplicates import deduplicate
@@ -98,9 +98,8 @@ class History:
 
     def fetch(self, windows: Sequence[Window], report: Report | None = None, **how: Any) -> Scheduler:
         """The fetch of windows, with its ``report``; iterate over it once."""
-        return Scheduler(
-            self._source, windows, self.markets, report=report, strict=self._strict, order=self._order, **how
-        )
+        how |= {"report": report, "strict": self._strict, "order": self._order}
+        return Scheduler(self._source, Group(windows).windows, self.markets, **how)
 
     def frames(
         self,

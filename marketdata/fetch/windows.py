@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_text
 from marketdata.wire.models import LARGEST_LIMIT
 
+T = TypeVar("T")
 IdKind = Literal["market", "token"]
 # A cut costs part of a request, so fewer remaining pages than this are not divided.
 WORTH_DIVIDING = 3
+# Answers of a group that wait for their other users, each of some thousand points.
+_MOST_SHARED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """A range of one market's or token's view (interface 4.1), half-open in microseconds UTC.
 
-    ``id`` is the id or slug of the market, or the id of the token; ``limit`` the points per page, 1 to 200.
+    ``id`` is the id or slug of the market, or the id of the token; ``limit`` the points per page, 1 to 200. ``group``
+    has the windows of the same fetch.
     """
 
     view: View
@@ -28,6 +35,7 @@ class Window:
     rng: Range
     resolution: BucketWidth
     limit: int = LARGEST_LIMIT
+    group: Group | None = field(default=None, compare=False, repr=False)
 
     @property
     def segments(self) -> tuple[str, str, str]:
@@ -56,6 +64,51 @@ class Window:
 
     def __str__(self) -> str:
         return f"{self.view} of {self.kind} {self.id} at {self.resolution} in {self.rng}"
+
+
+class Group:
+    """The windows of a fetch, for a source that answers several by one request; what it keeps lives as long."""
+
+    def __init__(self, windows: Sequence[Window] = ()) -> None:
+        self.windows = [replace(window, group=self) for window in windows]
+        self._uses = Counter((window.id, window.resolution) for window in windows)
+        self._lock = threading.Lock()
+        self._beside: dict[Hashable, dict[str, tuple[str, ...]]] = {}
+        self._shared: dict[Hashable, _Shared] = {}
+
+    def beside(self, window: Window, most: int) -> tuple[str, ...]:
+        """The ids, at most so many, whose windows have the same range and resolution, that of the window too."""
+        span = window.rng, window.resolution
+        with self._lock:
+            if (*span, most) not in self._beside:
+                ids = [*dict.fromkeys(one.id for one in self.windows if (one.rng, one.resolution) == span)]
+                some = (tuple(ids[first : first + most]) for first in range(0, len(ids), most))
+                self._beside[(*span, most)] = {name: part for part in some for name in part}
+            return self._beside[(*span, most)].get(window.id, (window.id,))
+
+    def once(self, key: Hashable, ids: Iterable[str], resolution: BucketWidth, ask: Callable[[], T]) -> T:
+        """What ``ask`` gives for a key: asked by the first window of these ids, forgotten after the last of them."""
+        with self._lock:
+            shared = self._shared.setdefault(key, _Shared(sum(self._uses[one, resolution] for one in ids)))
+            while len(self._shared) > _MOST_SHARED:
+                del self._shared[next(iter(self._shared))]
+        with shared.lock:
+            if not shared.answers:
+                shared.answers.append(ask())
+            shared.uses -= 1
+            if shared.uses <= 0:
+                with self._lock:
+                    self._shared.pop(key, None)
+            answer: T = shared.answers[0]
+            return answer
+
+    def __reduce__(self) -> tuple[type[Group], tuple[()]]:
+        return Group, ()
+
+
+class _Shared:
+    def __init__(self, uses: int) -> None:
+        self.uses, self.lock, self.answers = uses, threading.Lock(), list[Any]()
 
 
 @dataclass(frozen=True, slots=True)

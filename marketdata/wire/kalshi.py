@@ -1,14 +1,13 @@
 """What answers of Kalshi mean: records, candles, trades and order books.
 
 The functions take decoded JSON, of a live answer or of a file. Prices are dollars as texts, under names with or without
-a suffix; whole numbers, as older files have them, are cents. The tokens of a market are ``TICKER:yes`` and
-``TICKER:no``.
+a suffix, of which the one with it counts; whole numbers without it, as older files have them, are cents. The tokens of
+a market are ``TICKER:yes`` and ``TICKER:no``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -16,50 +15,45 @@ import numpy as np
 
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Series, Token, Trades
-from marketdata.points.views import VIEWS
-from marketdata.times import SECOND, parse_iso, to_text
+from marketdata.points.views import VIEWS, View
+from marketdata.times import SECOND, parse_iso
 from marketdata.vendors import KalshiPrice
 from marketdata.wire.decode import convert, prints
+from marketdata.wire.venues import books_of, renamed
 
 _OUTCOMES = {"yes": "Yes", "no": "No"}
 _OVER = ("closed", "determined", "disputed", "amended", "finalized", "settled")
 _FINAL = ("finalized", "settled")
 _CENTS = 100
 _DIGITS = 6  # of a price in dollars
-_MARKET_NAMES = {"ticker": "id", "title": "question", "open_time": "start_date", "close_time": "end_date",
-                 "settlement_ts": "resolved_at", "created_time": "created_at", "updated_time": "updated_at",
-                 "rules_primary": "description", "status": "venue_status", "event_ticker": "event_id",
-                 "series_ticker": "series_id", "mutually_exclusive": "exclusive"}  # fmt: skip
-_DATES = ("start_date", "end_date", "resolved_at", "created_at", "updated_at")
+_NAMES = {"ticker": "id", "title": "question", "open_time": "start_date", "close_time": "end_date",
+          "settlement_ts": "resolved_at", "created_time": "created_at", "updated_time": "updated_at",
+          "rules_primary": "description", "status": "venue_status", "event_ticker": "event_id",
+          "series_ticker": "series_id", "mutually_exclusive": "exclusive"}  # fmt: skip
 
-_Number = int | float | str | None
+_Price = int | float | str | None
 
 
 class _Market(msgspec.Struct):
     ticker: str
     status: str | None = None
     result: str | None = None
-    settlement_value_dollars: float | None = None
-    settlement_value: _Number = None
+    settlement_value: _Price = None
 
 
-class _Ohlc(msgspec.Struct):
+class _Closes(msgspec.Struct):
     """The prices of one side, or of the trades, of a candle."""
 
-    close_dollars: float | None = None
-    close: _Number = None
-    mean_dollars: float | None = None
-    mean: _Number = None
+    close: _Price = None
+    mean: _Price = None
 
 
 class _Candle(msgspec.Struct):
     end_period_ts: int
-    yes_bid: _Ohlc | None = None
-    yes_ask: _Ohlc | None = None
-    price: _Ohlc | None = None
-    volume_fp: float | None = None
+    yes_bid: _Closes | None = None
+    yes_ask: _Closes | None = None
+    price: _Closes | None = None
     volume: float | None = None
-    open_interest_fp: float | None = None
     open_interest: float | None = None
 
 
@@ -67,12 +61,9 @@ class _Trade(msgspec.Struct):
     trade_id: str
     ticker: str
     created_time: str
-    count_fp: float | None = None
     count: float | None = None
-    yes_price_dollars: float | None = None
-    yes_price: _Number = None
-    no_price_dollars: float | None = None
-    no_price: _Number = None
+    yes_price: _Price = None
+    no_price: _Price = None
     taker_outcome_side: Literal["yes", "no"] | None = None
     taker_side: Literal["yes", "no"] | None = None
 
@@ -90,6 +81,16 @@ class Candles(NamedTuple):
     mean: Floats
     volume: Floats
     open_interest: Floats
+
+    def of(self, view: View, ticker: str, width: int, price: KalshiPrice = "mid") -> Series:
+        """Prices and quotes of both tokens, or metrics, at the start of each period."""
+        views = {"prices": self.prices, "quotes": self.quotes, "metrics": self.metrics}
+        return self.prices(ticker, width, price) if view == "prices" else views[view](ticker, width)
+
+    def between(self, first: int, last: int) -> Candles:
+        """Those that end from the first to the last time [microseconds UTC]."""
+        inside = (self.end >= first) & (self.end <= last)
+        return Candles(*(values[inside] for values in self))  # type: ignore[arg-type]
 
     def prices(self, ticker: str, width: int, price: KalshiPrice = "mid") -> Series:
         """Prices of both tokens at the start of each period."""
@@ -121,6 +122,12 @@ def tokens_of(ticker: str) -> list[Token]:
     return [Token(ticker, f"{ticker}:{side}", label) for side, label in _OUTCOMES.items()]
 
 
+def ticker_of(name: str) -> str:
+    """The ticker in a name of a market, which may be the id of one of its tokens."""
+    ticker, _, side = name.rpartition(":")
+    return ticker if ticker and side in _OUTCOMES else name
+
+
 def market(
     row: Mapping[str, Any], event: Mapping[str, Any] | None = None, series: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -128,8 +135,8 @@ def market(
 
     ``payoffs`` are there once the market is final: 1 and 0 by the result, or what a scalar market paid.
     """
-    got = convert(row, _Market, f"The market {row.get('ticker')}")
-    out = _renamed({**_group_facts(event, series), **row})
+    got = convert(_bare(row), _Market, f"The market {row.get('ticker')}")
+    out = renamed({**_group_facts(event, series), **row}, _NAMES)
     paid = _payoffs(got)
     tokens = [{"id": token.token_id, "label": token.token_label} for token in tokens_of(got.ticker)]
     won = tokens[paid.index(1.0)] if paid and 1.0 in paid else {}
@@ -141,10 +148,15 @@ def market(
     return {**out, **known, **groups, **names}
 
 
+def is_final(row: Mapping[str, Any]) -> bool:
+    """Whether a market, as it came, has settled."""
+    return row.get("status") in _FINAL
+
+
 def event(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The record of an event, without its markets."""
     out = {name: value for name, value in row.items() if name not in ("markets", "event_ticker", "title")}
-    out = _renamed({**_group_facts(None, series), **out})
+    out = renamed({**_group_facts(None, series), **out}, _NAMES)
     if "series_id" in out:
         out["series_slug"] = out["series_id"]
     return {"id": row.get("event_ticker"), "slug": row.get("event_ticker"), "title": row.get("title"), **out}
@@ -155,31 +167,24 @@ def series(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "id": row.get("ticker"), "slug": row.get("ticker")}
 
 
-def markets_of(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """The records of the markets inside an event."""
-    return [market(one, row, series) for one in row.get("markets") or ()]
-
-
 def candles(rows: Sequence[Mapping[str, Any]]) -> Candles:
     """The candles of a market, oldest first. A bid of 0 and an ask of 1 are no quotes: that side is empty."""
-    got = sorted(convert(rows, list[_Candle], "The list of candles"), key=lambda candle: candle.end_period_ts)
-    none = _Ohlc()
-    bids, asks, prices = ([getattr(c, name) or none for c in got] for name in ("yes_bid", "yes_ask", "price"))
-    bid, ask, last = (np.array([_dollars(p, "close") for p in side], float) for side in (bids, asks, prices))
-    volume, interest = (
-        [_first(getattr(c, f"{n}_fp"), getattr(c, n)) for c in got] for n in ("volume", "open_interest")
-    )
-    bid[bid == 0], ask[ask == 1] = np.nan, np.nan
-    return Candles(
-        np.array([candle.end_period_ts for candle in got], np.int64) * SECOND,
-        bid, ask, last, np.array([_dollars(p, "mean") for p in prices], float),
-        np.array(volume, float), np.array(interest, float),
-    )  # fmt: skip
+    got = convert([*map(_bare, rows)], list[_Candle], "The list of candles")
+    got.sort(key=lambda candle: candle.end_period_ts)
+
+    def prices(of: str, name: str) -> Floats:
+        return np.array([_dollars(getattr(getattr(candle, of), name, None)) for candle in got], float)
+
+    bid, ask = prices("yes_bid", "close"), prices("yes_ask", "close")
+    volume, interest = (np.array([getattr(c, n) for c in got], float) for n in ("volume", "open_interest"))
+    bid[bid == 0], ask[(ask == 1) | (ask == 0)] = np.nan, np.nan
+    end = np.array([candle.end_period_ts for candle in got], np.int64) * SECOND
+    return Candles(end, bid, ask, prices("price", "close"), prices("price", "mean"), volume, interest)
 
 
 def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
     """Prints, newest first or oldest first: what the taker bought, Yes or No. Without a side they are of Yes."""
-    got = convert(rows, list[_Trade], "The list of trades")
+    got = convert([*map(_bare, rows)], list[_Trade], "The list of trades")
     times = [_time(trade.created_time) for trade in got]
     if times and times[0] > times[-1]:
         got, times = got[::-1], times[::-1]
@@ -191,7 +196,7 @@ def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
         {
             "side": ["buy" if side else None for side in sides],
             "price": [_paid(trade, side) for trade, side in zip(got, bought, strict=True)],
-            "size": [_first(trade.count_fp, trade.count) for trade in got],
+            "size": [trade.count for trade in got],
             "trade_id": [trade.trade_id for trade in got],
         },
     )
@@ -199,19 +204,11 @@ def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
 
 def books(answer: Mapping[str, Any], ticker: str, ts: int) -> Books:
     """The books of both tokens from the bids of each: an ask of one at p is a bid of the other at 1 - p."""
-    top = answer.get("orderbook_fp") or answer.get("orderbook") or answer
-    bids = {}
-    for side in _OUTCOMES:
-        levels = convert(top.get(f"{side}_dollars") or [], list[tuple[float, float]], f"The book of {ticker}")
-        cents = [] if levels else convert(top.get(side) or [], list[tuple[_Number, float]], f"The book of {ticker}")
-        levels = levels or [(_scaled(price), size) for price, size in cents]
-        bids[side] = sorted(((price, size) for price, size in levels if size > 0), reverse=True)
-    sides = []
-    for side, other in (("yes", "no"), ("no", "yes")):
-        sides += [bids[side], [(round(1 - price, _DIGITS), size) for price, size in bids[other]]]
-    flat = np.array([level for side in sides for level in side], float).reshape(-1, 2)
-    counts, times = np.array([*map(len, sides)], np.int64), np.full(2, ts, np.int64)
-    return Books.of_levels(tokens_of(ticker), np.arange(3), times, counts, flat[:, 0], flat[:, 1])
+    top = _bare(answer.get("orderbook_fp") or answer.get("orderbook") or answer)
+    levels = [convert(top.get(s) or [], list[tuple[_Price, float]], f"The book of {ticker}") for s in _OUTCOMES]
+    yes, no = ([(_dollars(price), size) for price, size in side] for side in levels)
+    asks_of_yes, asks_of_no = ([(round(1 - price, _DIGITS), size) for price, size in bids] for bids in (no, yes))
+    return books_of(tokens_of(ticker), [ts, ts], [(yes, asks_of_yes), (no, asks_of_no)])
 
 
 def cutoff(answer: Mapping[str, Any]) -> tuple[int, int]:
@@ -227,11 +224,16 @@ def _group_facts(event: Mapping[str, Any] | None, series: Mapping[str, Any] | No
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    out = {_MARKET_NAMES.get(name, name): value for name, value in row.items()}
-    for name in _DATES:
-        with suppress(KeyError, TypeError, ValueError):  # what is no time stays as it came
-            out[name] = to_text(parse_iso(out[name]))
+def _bare(value: Any) -> Any:
+    """An object, and those in it, under names without a suffix; a price under a name with it is a text of dollars."""
+    if not isinstance(value, Mapping):
+        return value
+    out = {name: _bare(inner) for name, inner in value.items()}
+    for name, inner in value.items():
+        bare = name.removesuffix("_dollars").removesuffix("_fp")
+        if bare != name and inner is not None:
+            is_number = isinstance(inner, int | float)
+            out[bare] = str(inner) if is_number and name.endswith("_dollars") else inner
     return out
 
 
@@ -241,32 +243,23 @@ def _payoffs(got: _Market) -> list[float] | None:
         return None
     if got.result in _OUTCOMES:
         return [float(got.result == side) for side in _OUTCOMES]
-    paid = _dollars(got, "settlement_value")
+    paid = _dollars(got.settlement_value)
     return [paid, round(1 - paid, _DIGITS)] if got.result == "scalar" and not np.isnan(paid) else None
 
 
-def _dollars(row: msgspec.Struct, name: str) -> float:
-    """A price under its name with or without the suffix [USD]."""
-    with_suffix = getattr(row, f"{name}_dollars")
-    return float(with_suffix) if with_suffix is not None else _scaled(getattr(row, name))
-
-
 def _paid(trade: _Trade, side: str) -> float:
-    """The price of the side that was bought, which older rows state for Yes alone."""
-    price = _dollars(trade, f"{side}_price")
-    return round(1 - _dollars(trade, "yes_price"), _DIGITS) if np.isnan(price) and side == "no" else price
+    """The price of the side that was bought, by that of the other side where only that is known."""
+    yes, no = _dollars(trade.yes_price), _dollars(trade.no_price)
+    price, other = (yes, no) if side == "yes" else (no, yes)
+    return round(1 - other, _DIGITS) if np.isnan(price) else price
 
 
-def _scaled(value: _Number) -> float:
-    """Dollars of a text or a fraction, and of a whole number, which is cents."""
+def _dollars(value: _Price) -> float:
+    """Dollars of a text or a fraction, and of a whole number, which is cents; NaN of nothing."""
     try:
-        return np.nan if value is None else value / _CENTS if isinstance(value, int) else float(value)
+        return np.nan if value in (None, "") else value / _CENTS if isinstance(value, int) else float(value)
     except ValueError:
         raise ContractError(f"A price is {value!r}; prices are dollars as text, or whole cents.") from None
-
-
-def _first(*values: float | None) -> float:
-    return next((value for value in values if value is not None), np.nan)
 
 
 def _other(values: Floats) -> Floats:

@@ -27,7 +27,7 @@ def priced(name: str, cents: int, form: str) -> dict[str, Any]:
     st.lists(st.tuples(PRICES, PRICES, PRICES | st.none()), max_size=5), st.sampled_from(["live", "archived", "cents"])
 )
 def test_candles_mean_the_same_in_every_form(drawn: list[tuple[int, int, int | None]], form: str) -> None:
-    """A time is the start of a period, a bid of 0 and an ask of 1 are empty sides, and No mirrors Yes."""
+    """A time is the start of a period, a bid of 0 and an ask of 1 or 0 are empty sides, and No mirrors Yes."""
     rows = [
         {
             "end_period_ts": 60 * (k + 1),
@@ -41,7 +41,7 @@ def test_candles_mean_the_same_in_every_form(drawn: list[tuple[int, int, int | N
     candles = kalshi.candles(rows[::-1])
     quotes = candles.quotes("T", 60_000_000)
     bids = [bid / 100 if bid else np.nan for bid, _, _ in drawn]
-    asks = [ask / 100 if ask < 100 else np.nan for _, ask, _ in drawn]
+    asks = [ask / 100 if 0 < ask < 100 else np.nan for _, ask, _ in drawn]
     n = len(drawn)
     assert [token.token_id for token in quotes.tokens] == (["T:yes", "T:no"] if n else [])
     assert quotes.ts.tolist() == [60_000_000 * k for k in range(n)] * 2
@@ -110,9 +110,10 @@ def test_trades_and_books_are_of_yes_and_no() -> None:
         {"orderbook": {"yes": [[26, 9], [54, 7]], "no": [[40, 1]]}},
     ):
         books = kalshi.books(answer, "T", 5)
-        assert books.bids.best.tolist() == [0.54, 0.4]
-        assert books.asks.best.tolist() == [0.6, 0.46]
-        assert books.bids.counts.tolist() == [2, 1]
+        assert [token.token_id for token in books.tokens] == ["T:no", "T:yes"]
+        assert books.bids.best.tolist() == [0.4, 0.54]
+        assert books.asks.best.tolist() == [0.46, 0.6]
+        assert books.bids.counts.tolist() == [1, 2]
 
 
 def test_a_wrong_value_of_kalshi_is_named() -> None:

@@ -37,7 +37,7 @@ def connect(
         venue: Any = import_module(f"{__name__}.{service}")
         hosts = hosts if hosts is not None else os.environ.get(f"MARKETDATA_{service.upper()}_URL") or None
         _refuse(service, given, venue.OPTIONS)
-        source: Source = venue.connect(_chosen(service, venue.HOSTS, hosts), allow_insecure=allow_insecure, **given)
+        source: Source = venue.SOURCE(_chosen(service, venue.HOSTS, hosts), allow_insecure=allow_insecure, **given)
         return source
     _refuse("a service", given, ())
     if hosts is not None:

@@ -8,160 +8,181 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-import numpy as np
-
-from marketdata.errors import ConfigError, ContractError, NotFoundError
+from marketdata.errors import AuthenticationError, BadRequestError, ConfigError, ContractError, NotFoundError
 from marketdata.fetch.checkpoint import Report
-from marketdata.fetch.http.transport import Answer
-from marketdata.fetch.sources.venue import Host, Listing, Venue, distinct, refuse_filters, unknown_market
-from marketdata.fetch.windows import IdKind, Window
+from marketdata.fetch.sources import venue
+from marketdata.fetch.sources.venue import Host, Rows, Venue
+from marketdata.fetch.windows import Group, IdKind, Window
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Page, Trades, joined
-from marketdata.points.views import View
-from marketdata.times import MINUTE, SECOND, Range, first_time
+from marketdata.points.columns import Books, Series, Token, Trades, joined
+from marketdata.points.views import View, empty
+from marketdata.times import MINUTE, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import KalshiPrice, Service
 from marketdata.wire import kalshi as wire
-from marketdata.wire.decode import load
 
 RATES = {"kalshi": Host("https://external-api.kalshi.com/trade-api/v2", 480)}
 HOSTS = {name: host.address for name, host in RATES.items()}
 OPTIONS = ("price",)
 SERVICE = Service(
     name="kalshi", base_url=HOSTS["kalshi"], key_variable=None, prefix="", views=("prices", "quotes", "metrics"),
-    resolutions=("1m", "1h", "1d"), listing_page=200, short="kalshi", filters=("include_closed", "category", "tags"),
+    resolutions=("1m", "1h", "1d"), listing_page=200, short="kalshi", live=("books",), names_filter="tickers",
+    filters=("include_closed", *venue.LOCAL_FILTERS),
 )  # fmt: skip
-_CANDLES, _TRADES, _EVENTS, _MARKETS = 5_000, 1_000, 200, 1_000  # of one answer
+_GROUPS = ("event_slug", "event_id", "series_slug", "series_id", "include_closed", *venue.LOCAL_FILTERS)
+_CANDLES, _BATCH, _BATCH_CANDLES = 5_000, 100, 10_000  # of one answer: of a market, and of so many markets
+_TRADES, _EVENTS, _MARKETS = 1_000, 200, 1_000
 _PARLAYS = "KXMVE"  # what their tickers begin with
-_ARCHIVE = ("historical",)
-
-
-def connect(hosts: Mapping[str, str], *, allow_insecure: bool = False, price: KalshiPrice = "mid") -> Kalshi:
-    """The source at this address."""
-    return Kalshi(hosts, allow_insecure=allow_insecure, price=price)
+_LIVE, _ARCHIVE = (), ("historical",)
+_CUTOFF_HOLDS = 3600 * SECOND
 
 
 class Kalshi(Venue):
     """Candles and trades; ``price`` says which price of a candle counts; see `Source`."""
 
-    service = SERVICE
+    service, rates = SERVICE, RATES
 
     def __init__(self, hosts: Mapping[str, str], *, allow_insecure: bool = False, price: KalshiPrice = "mid") -> None:
         self._price = choice("price", price, get_args(KalshiPrice), "'mid', 'last' and 'mean'")
-        super().__init__(hosts, RATES, "kalshi", allow_insecure=allow_insecure)
-        self._cutoffs: tuple[int, int] | None = None
-        self._series: dict[str, dict[str, Any]] = {}
-        self._events: dict[str, dict[str, Any]] = {}
-        self._tiers: dict[str, bool] = {}  # whether a market was found in the archive
+        super().__init__(hosts, "kalshi", allow_insecure=allow_insecure, price=price)
+        self._cutoffs: tuple[int, tuple[int, int]] | None = None  # when they were read, and what they are
+        self._facts: dict[tuple[str, str], dict[str, Any]] = {}  # of events and series by their ticker
+        self._rows: dict[str, dict[str, Any]] = {}  # of markets by their ticker, as they came
+        self._tiers: dict[str, tuple[str, ...]] = {}  # where a market was found, if it must be there
+        self._has_batch_of_books = True
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._hosts, self._price)
+    def _tokens(self, name: str) -> tuple[str, list[Token]]:
+        return (ticker := wire.ticker_of(name)), wire.tokens_of(ticker)
 
-    def pages(
-        self, window: Window, report: Report | None = None, stop: threading.Event | None = None
-    ) -> Iterator[Page]:
-        """The points of both tokens, 5,000 candles a page."""
-        if window.view not in SERVICE.views:
-            raise ConfigError(
-                f"kalshi has no history of {window.view}; it has {', '.join(SERVICE.views)}.", argument="view"
-            )
-        market, width = self._known(window.id), window.resolution.micros
-        ticker = market["id"]
-        labels = {str(token["label"]): token["id"] for token in market["tokens"] if window.view != "metrics"}
-        end, span = -(-window.rng.end // width) * width, _CANDLES * width
-        for first in range(window.first_bucket, end, span):
-            part = Range(first, min(first + span, end))
-            candles = self._candles(market, part, width, report, stop)
-            of_view = (
-                partial(candles.prices, price=self._price) if window.view == "prices" else getattr(candles, window.view)
-            )
-            columns = of_view(ticker, width).sort()
-            if window.kind == "token":
-                wanted = [i for i, token in enumerate(columns.tokens) if token.token_id == window.id]
-                columns = columns.take(np.flatnonzero(np.isin(columns.token, wanted)))
-                labels = {label: token for label, token in labels.items() if token == window.id}
-            more = str(part.end) if part.end < end else None
-            yield Page(columns, ticker, str(window.resolution), labels, None, None, more, date=self.server_time)
+    def _buckets(self, width: int) -> int:  # noqa: ARG002 it is the same for all
+        return _CANDLES
 
     def requests(self, window: Window, tokens: int) -> int:  # noqa: ARG002 an answer is about both
-        """One for 5,000 candles."""
+        """One for 5,000 candles; what markets and views share is not counted."""
         return max(1, math.ceil(window.buckets / _CANDLES))
 
-    def _candles(self, market: dict[str, Any], part: Range, width: int, *counts: Any) -> wire.Candles:
-        """The candles that begin in a range, from the tier that has the market, or else from the other one."""
-        report, stop = counts
-        params = {"start_ts": (part.start + width) // SECOND, "end_ts": part.end // SECOND}
-        params |= {"period_interval": width // MINUTE}
-        ticker, series = market["id"], market.get("series_id")
-        live = ("series", str(series), "markets", ticker, "candlesticks")
+    def _columns(
+        self, window: Window, tokens: Sequence[Token], part: Range, report: Report | None, stop: threading.Event | None
+    ) -> Series:
+        """The candles that begin in a part; several markets share a request, and the views of a market an answer."""
+        ticker, width, group = tokens[0].market_id, window.resolution.micros, window.group or Group([window])
+        params: dict[str, Any] = {"start_ts": (part.start + width) // SECOND, "end_ts": part.end // SECOND}
+        params["period_interval"] = width // MINUTE
 
-        def ask(*, archived: bool) -> list[Any]:
-            path = (*_ARCHIVE, "markets", ticker, "candlesticks") if archived else live
-            read = self.to["kalshi"].read
-            rows: list[Any] = read(path, params, lambda a: _rows(a, "candlesticks").data, counts=report, stop=stop)
-            return rows
+        def read(path: Sequence[str], name: str, **query: str) -> Rows:
+            return self._read("kalshi", path, name, params | query, report, stop).data
 
-        rows = self._from_tier(market, ask)
-        ends = [row for row in rows if part.start + width <= int(row.get("end_period_ts", 0)) * SECOND <= part.end]
-        return wire.candles(ends)
+        def candles(rows: Rows) -> wire.Candles:
+            return wire.candles(rows).between(part.start + width, part.end)
 
-    def _from_tier(self, market: dict[str, Any], ask: Any) -> list[Any]:
-        """Rows of the tier of a market; where it has none, the other tier is tried once, as the cutoff moves."""
-        ticker = market["id"]
-        known = self._tiers.get(ticker)
-        settled = first_time(market, "resolved_at")
-        archived = known if known is not None else settled is not None and settled < self._cutoff()[0]
-        try:
-            rows: list[Any] = ask(archived=archived)
-        except NotFoundError:
-            if known is not None:
-                raise
-            rows = []
-        if rows or known is not None:
-            self._tiers[ticker] = archived
-            return rows
-        try:
-            others: list[Any] = ask(archived=not archived)
-        except NotFoundError:
-            others = []
-        self._tiers[ticker] = archived if not others else not archived
-        return others
+        def of_many() -> dict[str, wire.Candles]:
+            self._look_up(tickers)
+            live = [one for one in tickers if self._tier(one)[0] == _LIVE]
+            try:
+                rows = read(("markets", "candlesticks"), "markets", market_tickers=",".join(live)) if live else []
+            except (NotFoundError, BadRequestError):  # about one of them, so each is asked alone
+                rows = []
+            return {str(row.get("market_ticker")): candles(row.get("candlesticks") or []) for row in rows}
+
+        def of_one() -> wire.Candles:
+            def ask(tier: tuple[str, ...]) -> Rows:
+                path = tier or ("series", self._series_of(ticker))
+                return read((*path, "markets", ticker, "candlesticks"), "candlesticks")
+
+            return candles(self._from_tiers(ticker, ask, without=None if found is None else _LIVE))
+
+        most = min(_BATCH, _BATCH_CANDLES // window.buckets) if window.buckets <= _CANDLES else 1
+        names = group.beside(window, most) if most > 1 else (window.id,)
+        tickers, found = [*dict.fromkeys(map(wire.ticker_of, names))], None
+        if len(tickers) > 1:
+            found = group.once((tickers[0], len(tickers), part, width), names, window.resolution, of_many).get(ticker)
+        if found is None or (not len(found.end) and self._tier(ticker) != (_LIVE, True)):
+            found = group.once((ticker, part, width), (window.id,), window.resolution, of_one)
+        return found.of(window.view, ticker, width, self._price)
+
+    # Tiers
+
+    def _tier(self, ticker: str) -> tuple[tuple[str, ...], bool]:
+        """Where a market should be found, and whether it cannot be elsewhere."""
+        if ticker in self._tiers:
+            return self._tiers[ticker], True
+        row = self._rows[ticker]
+        settled = first_time(row, "settlement_ts")
+        is_old = settled is not None and settled < self._cutoff()[0]
+        return (_ARCHIVE if is_old else _LIVE), not wire.is_final(row)
+
+    def _from_tiers(self, ticker: str, ask: Callable[[tuple[str, ...]], Rows], without: object = None) -> Rows:
+        """Rows of the tier of a market; where it has none, the other one is tried once, as the cutoff moves."""
+        if ticker not in self._rows:
+            self._row(ticker)
+        first, is_sure = self._tier(ticker)
+        for tier in (first, _LIVE if first else _ARCHIVE):
+            if tier == without:  # it was asked before
+                continue
+            try:
+                rows = ask(tier)
+            except NotFoundError:
+                continue
+            if rows:
+                self._tiers[ticker] = tier
+            if rows or is_sure:
+                return rows
+        return []
 
     def _cutoff(self) -> tuple[int, int]:
         """The times before which markets and trades are archived."""
-        if self._cutoffs is None:
-            self._cutoffs = self.to["kalshi"].get_json((*_ARCHIVE, "cutoff"), None, wire.cutoff)
-        return self._cutoffs
+        if self._cutoffs is None or self._now() - self._cutoffs[0] > _CUTOFF_HOLDS:
+            self._cutoffs = self._now(), self.to["kalshi"].get_json((*_ARCHIVE, "cutoff"), None, wire.cutoff)
+        return self._cutoffs[1]
+
+    # Records
 
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market by its ticker, or by one of its tokens, with facts of its event and series."""
-        ticker, _, side = market.rpartition(":")
-        name = ticker if side in ("yes", "no") and ticker else market
-        for path in (("markets", name), (*_ARCHIVE, "markets", name)):
+        return self._keep(self._with_facts(self._row(wire.ticker_of(market), market)), market)
+
+    def _row(self, ticker: str, name: str | None = None) -> dict[str, Any]:
+        for tier in (_LIVE, _ARCHIVE):
             try:
-                row = self.to["kalshi"].get_json(path, None, lambda top: _member(top, "market"))
+                path = (*tier, "markets", ticker)
+                row = self._rows[ticker] = self.to["kalshi"].get_json(
+                    path, None, lambda top: venue.member(top, "market")
+                )
             except NotFoundError:
                 continue
-            event = self._event(str(row.get("event_ticker")))
-            return self._keep(wire.market(row, event, self._series_of(event)), market)
-        raise unknown_market(market)
+            self._tiers |= {ticker: tier} if tier else {}
+            return row
+        raise venue.unknown_market(name or ticker)
 
-    def _event(self, ticker: str) -> dict[str, Any]:
-        if ticker not in self._events:
-            top: dict[str, Any] = self.to["kalshi"].get_json(("events", ticker), {"with_nested_markets": "true"})
-            self._events[ticker] = {"markets": top.get("markets"), **_member(top, "event")}
-        return self._events[ticker]
+    def _look_up(self, tickers: Sequence[str]) -> None:
+        """Learn the rows of markets that are not known yet, many by one request."""
+        for tier in (_LIVE, _ARCHIVE):
+            for some in venue.parts([ticker for ticker in tickers if ticker not in self._rows], _BATCH):
+                query = {"tickers": ",".join(some), "limit": _MARKETS}
+                for rows in self._listed("kalshi", (*tier, "markets"), "markets", "ticker", query):
+                    found = {row["ticker"]: row for row in rows if row.get("ticker") in some}
+                    self._rows |= found
+                    self._tiers |= dict.fromkeys(found, tier) if tier else {}
 
-    def _series_of(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer about the series of an event, which has the fees."""
-        ticker = str(event.get("series_ticker"))
-        if ticker not in self._series:
-            path = ("series", ticker)
-            self._series[ticker] = self.to["kalshi"].get_json(path, None, lambda top: _member(top, "series"))
-        return self._series[ticker]
+    def _with_facts(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        event = self._fact("event", row.get("event_ticker"))
+        return wire.market(row, event, self._fact("series", event.get("series_ticker")))
+
+    def _fact(self, kind: str, ticker: object) -> dict[str, Any]:
+        """The answer about an event or a series; the one about a series has the fees."""
+        if ticker and (kind, ticker) not in self._facts:
+            path = ("events" if kind == "event" else kind, str(ticker))
+            found = self.to["kalshi"].get_json(path, None, lambda top: venue.member(top, kind))
+            self._facts[kind, str(ticker)] = found
+        return self._facts.get((kind, str(ticker)), {})
+
+    def _series_of(self, ticker: str) -> str:
+        series = self._fact("event", self._rows[ticker].get("event_ticker")).get("series_ticker")
+        if not series:
+            raise ContractError(f"The event of {ticker} does not name its series, by which its candles are found.")
+        return str(series)
 
     def records(
         self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
@@ -169,89 +190,110 @@ class Kalshi(Venue):
         """Records of a listing; markets and events come with the facts of their series."""
         given = {name: value for name, value in filters.items() if value is not None}
         if "search" in given:
-            hint = "Name an event (event_slug=) or a series (client.events(series_slug=...)), or filter the frame."
+            hint = "Name an event (event_slug=) or a series (series_slug=), or filter the frame."
             raise ConfigError("is refused: kalshi has no search in texts.", argument="search", hint=hint)
-        size = min(page_size or _EVENTS, _EVENTS)
-        rows = self._all_series(given) if kind == "series" else self._members(kind, given, size)
-        return distinct(rows, max_rows)
+        allowed = {"series": ("category", "tags"), "events": _GROUPS, "markets": (*_GROUPS, "tickers")}[kind]
+        venue.refuse_filters(given, allowed, kind, "kalshi")
+        if kind == "series":
+            return venue.distinct(self._all_series(given), max_rows)
+        rows = self._members(kind, given, min(page_size or _EVENTS, _EVENTS))
+        return venue.distinct((row for row in rows if venue.passes(row, given)), max_rows)
 
-    def _all_series(self, given: dict[str, str]) -> Iterator[dict[str, Any]]:
-        refuse_filters(given, ("category", "tags"), "series", "kalshi")
-        for row in self.to["kalshi"].get_json(("series",), given, lambda top: _listing(top, "series")).data:
-            self._series[str(row.get("ticker"))] = row
+    def _all_series(self, given: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        for row in self._read("kalshi", ("series",), "series", given).data:
+            self._facts["series", str(row.get("ticker"))] = row
             yield wire.series(row)
 
-    def _members(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
-        """Events, or their markets, live ones first."""
-        refuse_filters(
-            given,
-            ("event_slug", "event_id", "series_slug", "series_id", "include_closed", "min_close_ts"),
-            kind,
-            "kalshi",
-        )
-        name = given.get("event_slug") or given.get("event_id")
-        series = given.get("series_slug") or given.get("series_id")
+    def _members(self, kind: str, given: Mapping[str, str], size: int) -> Iterator[dict[str, Any]]:
+        """Events, or their markets: live ones first, then those that are archived."""
+        if (tickers := given.get("tickers")) is not None:
+            for some in venue.parts([wire.ticker_of(name) for name in tickers.split(",")], _BATCH):
+                self._rows = {ticker: row for ticker, row in self._rows.items() if ticker not in some}
+                self._look_up(some)
+                yield from (self._keep(self._with_facts(self._rows[t])) for t in some if t in self._rows)
+            return
+        name, series = (given.get(f"{of}_slug") or given.get(f"{of}_id") for of in ("event", "series"))
         is_open = given.get("include_closed") == "false"
-        params = {"with_nested_markets": "true", "series_ticker": series, "status": "open" if is_open else None}
-        params |= {"min_close_ts": given.get("min_close_ts")}
-        pages = [[self._event(name)]] if name else self._listed(("events",), "events", params, size)
-        for events in pages:
-            for event in (one for one in events if not str(one.get("event_ticker")).startswith(_PARLAYS)):
-                of = self._series_of(event)
-                if kind == "events":
-                    yield wire.event(event, of)
-                else:
-                    found = [
-                        record for record in wire.markets_of(event, of) if not is_open or record["status"] == "active"
-                    ]
-                    yield from map(self._keep, found)
-        if kind == "markets" and (name or series) and not is_open:
-            yield from self._archived("event_ticker" if name else "series_ticker", str(name or series))
+        for event in self._events(name, series, given, size, is_open=is_open):
+            of = self._fact("series", event.get("series_ticker"))
+            if kind == "events":
+                yield wire.event(event, of)
+            else:
+                found = (wire.market(one, event, of) for one in event.get("markets") or ())
+                yield from (self._keep(one) for one in found if not (is_open and one["closed_at"]))
+        if kind == "markets" and not is_open:
+            wanted = {name: given[name] for name in ("category", "tags") if name in given}
+            every = [str(name or series)] if name or series else [one["id"] for one in self._all_series(wanted)]
+            for group in every:
+                query = {"event_ticker" if name else "series_ticker": group, "mve_filter": "exclude", "limit": _MARKETS}
+                for rows in self._listed("kalshi", (*_ARCHIVE, "markets"), "markets", "ticker", query):
+                    yield from (self._keep(self._with_facts(row)) for row in rows)
 
-    def _archived(self, what: str, name: str) -> Iterator[dict[str, Any]]:
-        path, params = (*_ARCHIVE, "markets"), {what: name, "mve_filter": "exclude"}
-        for rows in self._listed(path, "markets", params, _MARKETS):
-            for row in rows:
-                event = self._event(str(row.get("event_ticker")))
-                yield self._keep(wire.market(row, event, self._series_of(event)))
-
-    def _listed(
-        self, path: tuple[str, ...], name: str, params: Mapping[str, Any], size: int
-    ) -> Iterator[list[dict[str, Any]]]:
-        def ask(cursor: str | None) -> Listing:
-            query = {**params, "limit": size, "cursor": cursor}
-            return self.to["kalshi"].get_json(path, query, lambda top: _listing(top, name))
-
-        key = {"events": "event_ticker", "markets": "ticker", "trades": "trade_id"}[name]
-        return self._pages(ask, f"the {name}", key)
+    def _events(
+        self, name: str | None, series: str | None, given: Mapping[str, str], size: int, *, is_open: bool
+    ) -> Iterator[dict[str, Any]]:
+        """Events with their live markets, without parlays."""
+        params: dict[str, Any] = {"with_nested_markets": "true"}
+        if name is not None:
+            top: Any = self.to["kalshi"].get_json(("events", name), params)
+            pages = iter([[{"markets": top.get("markets"), **venue.member(top, "event")}]])
+        else:
+            params |= {"series_ticker": series, "status": "open" if is_open else None, "limit": size}
+            if (closes := given.get("end_date_min")) is not None:
+                params["min_close_ts"] = parse_iso(closes) // SECOND
+            pages = self._listed("kalshi", ("events",), "events", "event_ticker", params)
+        for event in (event for events in pages for event in events):
+            ticker = str(event.get("event_ticker"))
+            self._facts["event", ticker] = {key: value for key, value in event.items() if key != "markets"}
+            if not ticker.startswith(_PARLAYS):
+                yield event
 
     def tags(self) -> list[str]:
         """Every tag of a series."""
         return sorted({tag for row in self._all_series({}) for tag in row.get("tags") or ()})
 
+    # Trades, and the present
+
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
         """Prints of a market or a token; older ones are archived."""
-        record, cut = self._known(market), self._cutoff()[1]
-        for path, part in (((*_ARCHIVE, "trades"), (rng.start, min(rng.end, cut))), (("markets", "trades"), rng)):
-            if part[0] >= part[1]:
+        ticker, cut, rows = wire.ticker_of(market), self._cutoff()[1], dict[str, dict[str, Any]]()
+        for path, end in (((*_ARCHIVE, "trades"), min(rng.end, cut)), (("markets", "trades"), rng.end)):
+            params = {"ticker": ticker, "min_ts": rng.start // SECOND, "max_ts": -(-end // SECOND), "limit": _TRADES}
+            try:
+                pages = self._listed("kalshi", path, "trades", "trade_id", params) if rng.start < end else iter(())
+                rows |= {str(row.get("trade_id")): row for page in pages for row in page}
+            except NotFoundError:
                 continue
-            params = {"ticker": record["id"], "min_ts": part[0] // SECOND, "max_ts": -(-part[1] // SECOND)}
-            pages = [*self._listed(path, "trades", params, _TRADES)]
-            if not any(pages):
-                continue
-            columns = wire.trades([row for rows in pages for row in rows]).between(*rng)
-            wanted = [i for i, token in enumerate(columns.tokens) if kind == "market" or token.token_id == market]
-            yield columns.take(np.flatnonzero(np.isin(columns.token, wanted)))
+        if not rows:
+            self._known(market)  # an unknown market has no trades either
+        columns = wire.trades([*rows.values()]).between(*rng)
+        yield columns if kind == "market" else venue.of_tokens(columns, (market,))
 
     def now(self, view: View, tokens: Sequence[str]) -> Books:
-        """The books of tokens, a request for each market."""
-        if view != "books":
+        """The books of tokens, a hundred markets a request; a market that is no longer traded has none."""
+        if view not in SERVICE.live:
             raise ConfigError(f"kalshi has no {view} of this moment; it has books.", argument="view")
-        tickers = dict.fromkeys(token.rpartition(":")[0] for token in tokens)
-        answers: list[tuple[str, Any]] = [(t, self.to["kalshi"].get_json(("markets", t, "orderbook"))) for t in tickers]
-        books = joined([wire.books(answer, ticker, self._now()) for ticker, answer in answers])
-        wanted = [i for i, token in enumerate(books.tokens) if token.token_id in tokens]
-        return books.take(np.flatnonzero(np.isin(books.token, wanted)))
+        books = list[Books]()
+        for some in venue.parts([*dict.fromkeys(map(wire.ticker_of, tokens))], _BATCH):
+            books += [wire.books(answer, ticker, self._now()) for ticker, answer in self._order_books(some)]
+        everything: Any = joined(books) if books else empty(view)
+        found: Books = venue.of_tokens(everything, tokens)
+        return found
+
+    def _order_books(self, tickers: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        if self._has_batch_of_books:
+            try:
+                rows = self._read("kalshi", ("markets", "orderbooks"), "orderbooks", {"tickers": tickers}).data
+            except (NotFoundError, AuthenticationError, ContractError):
+                self._has_batch_of_books = False
+            else:
+                yield from ((str(row.get("ticker")), row) for row in rows)
+                return
+        for ticker in tickers:
+            try:
+                yield ticker, self.to["kalshi"].get_json(("markets", ticker, "orderbook"))
+            except NotFoundError:
+                continue
 
     def health(self) -> dict[str, Any]:
         """Whether the exchange is up."""
@@ -259,25 +301,4 @@ class Kalshi(Venue):
         return {"status": "ok" if top.get("exchange_active") else "paused", "timestamp": self._now() / SECOND}
 
 
-def _again(hosts: Mapping[str, str], price: KalshiPrice) -> Kalshi:
-    """A source after pickling, whose address was allowed before."""
-    return Kalshi(hosts, allow_insecure=True, price=price)
-
-
-def _member(top: Any, name: str) -> dict[str, Any]:
-    """The object of an answer by its name."""
-    if not isinstance(top, dict) or not isinstance(top.get(name), dict):
-        raise ContractError(f"An answer of kalshi has no object {name!r}.")
-    member: dict[str, Any] = top[name]
-    return member
-
-
-def _listing(top: Any, name: str) -> Listing:
-    """A page of rows; an empty cursor is the end."""
-    if not isinstance(top, dict) or not isinstance(top.get(name), list):
-        raise ContractError(f"An answer of kalshi has no list {name!r}.")
-    return Listing(top[name], top.get("cursor") or None)
-
-
-def _rows(answer: Answer, name: str) -> Listing:
-    return _listing(load(answer.body), name)
+SOURCE = Kalshi

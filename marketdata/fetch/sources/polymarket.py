@@ -12,10 +12,19 @@ import numpy as np
 from marketdata.errors import ConfigError, ContractError, ExpiredError, NotFoundError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
-from marketdata.fetch.sources.venue import Host, Listing, Venue, distinct, parts, refuse_filters, unknown_market
+from marketdata.fetch.sources.venue import (
+    Host,
+    Venue,
+    distinct,
+    listing,
+    of_tokens,
+    parts,
+    refuse_filters,
+    unknown_market,
+)
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Page, Series, Token, Trades
+from marketdata.points.columns import Books, Series, Token, Trades
 from marketdata.points.views import View
 from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime
 from marketdata.vendors import PolymarketRoute, Service
@@ -42,11 +51,6 @@ _NOTHING = wire.History(np.empty(0, np.int64), np.empty(0))
 _LONGEST_NUMBER = 18  # digits of a number of Gamma; ids of tokens are longer
 
 
-def connect(hosts: Mapping[str, str], *, allow_insecure: bool = False, route: PolymarketRoute = "clob") -> Polymarket:
-    """The source at these addresses."""
-    return Polymarket(hosts, allow_insecure=allow_insecure, route=route)
-
-
 class Polymarket(Venue):
     """Records, prices and trades; see `Source`.
 
@@ -54,37 +58,31 @@ class Polymarket(Venue):
     same. ``route="data"`` takes the buckets of the Data API, whose fine steps are kept for days.
     """
 
-    service = SERVICE
+    service, rates = SERVICE, RATES
 
     def __init__(
         self, hosts: Mapping[str, str], *, allow_insecure: bool = False, route: PolymarketRoute = "clob"
     ) -> None:
         self._route = choice("route", route, get_args(PolymarketRoute), "'clob' and 'data'")
-        super().__init__(hosts, RATES, self._route, allow_insecure=allow_insecure)
+        super().__init__(hosts, self._route, allow_insecure=allow_insecure, route=route)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._hosts, self._route)
+    def _tokens(self, name: str) -> tuple[str, list[Token]]:
+        market = self._known(name)
+        return market["id"], [Token(market["id"], token["id"], token["label"]) for token in market["tokens"]]
 
-    def pages(
-        self, window: Window, report: Report | None = None, stop: threading.Event | None = None
-    ) -> Iterator[Page]:
-        """The prices of both tokens, fifteen days a page."""
-        if window.view != "prices":
-            raise ConfigError(f"polymarket has no history of {window.view}; it has prices and trades.", argument="view")
-        market = self._known(window.id)
-        tokens = [Token(market["id"], t["id"], t["label"]) for t in market["tokens"]]
-        tokens = [token for token in tokens if window.kind == "market" or token.token_id == window.id]
-        width, labels = window.resolution.micros, {str(t.token_label): t.token_id for t in tokens}
-        end, span = -(-window.rng.end // width) * width, LONGEST // width * width
-        for first in range(window.first_bucket, end, span):
-            part = Range(first, min(first + span, end))
-            ask = self._minutes if self._route == "clob" else self._buckets
-            histories = [_NOTHING, *(ask(str(token.token_id), part, width, report, stop) for token in tokens)]
-            ts, prices = (np.concatenate(values) for values in zip(*histories, strict=True))
-            bounds = np.cumsum([len(history.ts) for history in histories])
-            columns = Series((), bounds, ts, {"price": prices}).with_tokens(tokens, bounds)
-            more = str(part.end) if part.end < end else None
-            yield Page(columns, market["id"], str(window.resolution), labels, None, None, more, date=self.server_time)
+    def _buckets(self, width: int) -> int:
+        return LONGEST // width
+
+    def _columns(
+        self, window: Window, tokens: Sequence[Token], part: Range, report: Report | None, stop: threading.Event | None
+    ) -> Series:
+        """The prices of tokens in a part, a request each."""
+        ask = self._minutes if self._route == "clob" else self._histories
+        width = window.resolution.micros
+        histories = [_NOTHING, *(ask(str(token.token_id), part, width, report, stop) for token in tokens)]
+        ts, prices = (np.concatenate(values) for values in zip(*histories, strict=True))
+        bounds = np.cumsum([len(history.ts) for history in histories])
+        return Series((), bounds, ts, {"price": prices}).with_tokens(tokens, bounds)
 
     def requests(self, window: Window, tokens: int) -> int:
         """One a token and fifteen days; of the Data API one a token and 10,000 buckets."""
@@ -103,21 +101,13 @@ class Polymarket(Venue):
         buckets, place, number = np.unique(ts[inside] // width * width, return_inverse=True, return_counts=True)
         return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
 
-    def _buckets(self, token: str, part: Range, width: int, *counts: Any) -> wire.History:
+    def _histories(self, token: str, part: Range, width: int, *counts: Any) -> wire.History:
         """Buckets as the Data API has them; ExpiredError where it no longer keeps steps as fine."""
-        report, stop = counts
         params = {"token_id": token, "start": part.start // SECOND, "end": part.end // SECOND}
         params |= {"bucket_seconds": width // SECOND, "limit": _POINTS}
 
-        def ask(cursor: str | None) -> Listing:
-            def decode(answer: Answer) -> Listing:
-                return _page(load(answer.body), "data")
-
-            return self.to["data"].read(
-                ("v2", "prices-history"), {**params, "cursor": cursor}, decode, counts=report, stop=stop
-            )
-
-        points = [point for rows in self._pages(ask, "the history of prices", "timestamp") for point in rows]
+        pages = self._listed("data", ("v2", "prices-history"), "data", "timestamp", params, *counts)
+        points = [point for rows in pages for point in rows]
         ts, price = wire.prices({"data": points}, token)[token]
         inside = (ts % width == 0) & (ts >= part.start) & (ts < part.end)  # the last point of a live range is off
         ts, price = ts[inside], price[inside]
@@ -233,11 +223,8 @@ class Polymarket(Venue):
         return ([wire.market(row) for row in rows] for rows in self._keyset("markets", params))
 
     def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        def ask(cursor: str | None) -> Listing:
-            path, query = (kind, "keyset"), {"limit": 100, **params, "after_cursor": cursor}
-            return self.to["gamma"].get_json(path, query, lambda top: _page(top, kind))
-
-        return self._pages(ask, f"the {kind}", "id")
+        query = {"limit": 100, **params}
+        return self._listed("gamma", (kind, "keyset"), kind, "id", query, cursor="after_cursor")
 
     def _resolved(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Records of markets with what closed ones paid, as the chain of the venue says it."""
@@ -245,7 +232,7 @@ class Polymarket(Venue):
         closed = [row["id"] for row in rows if row["status"] in ("closed", "resolved") and row["id"].startswith("0x")]
         for some in parts(closed, _CONDITIONS):
             top: Any = self.to["data"].get_json(("v2", "resolutions"), {"condition": ",".join(some)})
-            said |= {str(row.get("condition_id")): row for row in _page(top, "data").data}
+            said |= {str(row.get("condition_id")): row for row in listing(top, "data").data}
         return [self._with_resolution(row, said[row["id"]]) if row["id"] in said else row for row in rows]
 
     @staticmethod
@@ -259,18 +246,14 @@ class Polymarket(Venue):
         """Prints of a market or a token, each fill once, read from the newest back to the start of the range."""
         condition = self._known(market)["id"]
 
-        def ask(cursor: str | None) -> Listing:
-            params = {"condition": condition, "taker_only": "true", "limit": _TRADES, "cursor": cursor}
-            return self.to["data"].get_json(("v2", "trades"), params, lambda top: _page(top, "data"))
-
+        params = {"condition": condition, "taker_only": "true", "limit": _TRADES}
         rows: list[dict[str, Any]] = []
-        for page in self._pages(ask, "the trades", "transaction_hash"):
+        for page in self._listed("data", ("v2", "trades"), "data", "transaction_hash", params):
             rows += page
             if page and int(page[-1]["timestamp"]) * SECOND < rng.start:
                 break
         columns = wire.trades(rows).between(*rng)
-        wanted = [i for i, token in enumerate(columns.tokens) if kind == "market" or token.token_id == market]
-        yield columns.take(np.flatnonzero(np.isin(columns.token, wanted)))
+        yield columns if kind == "market" else of_tokens(columns, (market,))
 
     def now(self, view: View, tokens: Sequence[str]) -> Books:
         """The books of tokens, up to 500 a request; a token that is no longer traded has none."""
@@ -288,17 +271,8 @@ class Polymarket(Venue):
         return {"status": "ok", "timestamp": self._now() / SECOND}
 
 
-def _again(hosts: Mapping[str, str], route: PolymarketRoute) -> Polymarket:
-    """A source after pickling, whose addresses were allowed before."""
-    return Polymarket(hosts, allow_insecure=True, route=route)
-
-
-def _page(top: Any, name: str) -> Listing:
-    """A page of rows of one of the three hosts."""
-    if not isinstance(top, dict) or not isinstance(top.get(name), list):
-        raise ContractError(f"An answer of polymarket has no list {name!r}.")
-    return Listing(top[name], top.get("next_cursor") or (top.get("pagination") or {}).get("next_cursor") or None)
-
-
 def _history(answer: Answer, token: str) -> wire.History:
     return wire.prices(load(answer.body), token).get(token, _NOTHING)
+
+
+SOURCE = Polymarket

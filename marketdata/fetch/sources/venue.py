@@ -1,21 +1,36 @@
-"""What the public interfaces of venues have in common: no key, a rate for each host, and no plan."""
+"""What the public interfaces of venues have in common: no key, no plan, a rate for each host, and listings."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from marketdata.clock import SYSTEM
-from marketdata.errors import ConfigError, NotFoundError
+from marketdata.errors import ConfigError, ContractError, NotFoundError
+from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import pacer_for
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import PlanLimits
-from marketdata.times import SECOND
+from marketdata.fetch.windows import Window
+from marketdata.points.columns import Books, Page, Series, Token, Trades, no_probability
+from marketdata.points.views import VIEWS
+from marketdata.times import SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
+from marketdata.wire.decode import load
 
+D = TypeVar("D", Books, Series, Trades)
+Rows = list[dict[str, Any]]
 T = TypeVar("T")
+# Filters of records that `passes` knows.
+LOCAL_FILTERS = ("category", "tags", "start_date_min", "start_date_max", "end_date_min", "end_date_max")
+_CURSORS = ("cursor", "next_cursor")
+_PRICES = ("price", "best_bid", "best_ask")
 
 
 class Host(NamedTuple):
@@ -33,14 +48,17 @@ class Listing(NamedTuple):
 
 
 class Venue:
-    """A venue with some hosts, of which ``main`` has its histories; see `Source`. All sources share a host's pacer."""
+    """A venue with some hosts, of which ``main`` has its histories; see `Source`. All sources share a host's pacer.
+
+    ``options`` are what a subclass was made with. It has `_tokens`, `_columns` and `_buckets`, from which `pages` is
+    made.
+    """
 
     service: Service
+    rates: Mapping[str, Host]
 
-    def __init__(
-        self, hosts: Mapping[str, str], rates: Mapping[str, Host], main: str, *, allow_insecure: bool = False
-    ) -> None:
-        self._hosts = dict(hosts)
+    def __init__(self, hosts: Mapping[str, str], main: str, *, allow_insecure: bool, **options: str) -> None:
+        self._hosts, self._options = dict(hosts), options
         self.to = {
             name: Transport(
                 address,
@@ -52,12 +70,55 @@ class Venue:
         }
         for name, transport in self.to.items():
             if not transport.pacer.known:
-                transport.pacer.allow(rates[name].rate)
+                transport.pacer.allow(self.rates[name].rate)
         self._main = self.to[main]
         self.base_url, self.pacer = self._main.base_url, self._main.pacer
-        self.limits = PlanLimits(requests_per_minute=rates[main].rate)
+        self.limits = PlanLimits(requests_per_minute=self.rates[main].rate)
         self._records: dict[str, dict[str, Any]] = {}  # by each of their names
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Its addresses were allowed when this one was made.
+        kind: Any = type(self)
+        again = partial(kind, allow_insecure=True, **self._options)
+        return again, (self._hosts,)
+
+    def pages(
+        self, window: Window, report: Report | None = None, stop: threading.Event | None = None
+    ) -> Iterator[Page]:
+        """The points of a window, as many buckets a page as one answer has."""
+        if window.view not in self.service.views:
+            raise self.service.lacks(window.view)
+        width, has_tokens = window.resolution.micros, VIEWS[window.view].has_tokens
+        market, tokens = self._tokens(window.id)
+        tokens = [token for token in tokens if window.kind == "market" or token.token_id == window.id]
+        labels = {str(token.token_label): token.token_id for token in tokens if has_tokens}
+        end, span = -(-window.rng.end // width) * width, self._buckets(width) * width
+        for first in range(window.first_bucket, end, span):
+            part, notes = Range(first, min(first + span, end)), Counter[str]()
+            columns = self._columns(window, tokens, part, report, stop)
+            if has_tokens:
+                columns = of_tokens(columns, labels.values())
+            prices = [columns.values[name] for name in _PRICES if name in columns.values]
+            notes["price_outside_0_1"] = sum(int(no_probability(price).sum()) for price in prices)
+            more = str(part.end) if part.end < end else None
+            yield Page(
+                columns.sort(), market, str(window.resolution), labels, None, None, more, +notes, self.server_time
+            )
+
+    def _tokens(self, name: str) -> tuple[str, list[Token]]:
+        """The id of the market with a name, which may be that of a token, and all of its tokens."""
+        raise NotImplementedError
+
+    def _columns(
+        self, window: Window, tokens: Sequence[Token], part: Range, report: Report | None, stop: threading.Event | None
+    ) -> Series:
+        """The points of tokens in a part of a window."""
+        raise NotImplementedError
+
+    def _buckets(self, width: int) -> int:
+        """The most buckets of one answer."""
+        raise NotImplementedError
 
     @property
     def latency(self) -> float | None:
@@ -105,12 +166,60 @@ class Venue:
         seconds = self.server_time
         return int((SYSTEM.time() if seconds is None else seconds) * SECOND)
 
-    def _pages(self, ask: Callable[[str | None], Listing], what: str, key: str) -> Iterator[list[dict[str, Any]]]:
-        """The rows of each page of a listing, by its cursor, never by their number."""
-        for page in paginate(
-            ask, lambda page: (str(row.get(key)) for row in page.data), f"{what} of {self.service.name}"
-        ):
+    def _read(
+        self,
+        host: str,
+        path: Sequence[str],
+        name: str,
+        params: Mapping[str, Any],
+        report: Report | None = None,
+        stop: threading.Event | None = None,
+    ) -> Listing:
+        """The rows ``name`` of an answer, and its cursor."""
+        return self.to[host].read(path, params, lambda a: listing(load(a.body), name), counts=report, stop=stop)
+
+    def _listed(
+        self,
+        host: str,
+        path: Sequence[str],
+        name: str,
+        key: str,
+        params: Mapping[str, Any],
+        *counts: Any,
+        cursor: str = "cursor",
+    ) -> Iterator[Rows]:
+        """The rows ``name`` of each page of a listing, by its cursor, never by their number; see `_read`."""
+
+        def ask(at: str | None) -> Listing:
+            return self._read(host, path, name, {**params, cursor: at}, *counts)
+
+        what = f"the {name} of {self.service.name}"
+        for page in paginate(ask, lambda page: (str(row.get(key)) for row in page.data), what):
             yield page.data
+
+
+def member(top: Any, name: str) -> dict[str, Any]:
+    """The object of an answer by its name."""
+    if isinstance(top, dict) and isinstance(found := top.get(name), dict):
+        return found
+    raise ContractError(f"An answer has no object {name!r}.")
+
+
+def listing(top: Any, name: str) -> Listing:
+    """The rows of an answer by their name, null for none, and its cursor, if another page follows."""
+    rows = top.get(name, top) if isinstance(top, dict) else top
+    if rows is None:
+        rows = []
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ContractError(f"An answer has no list {name!r} of objects.")
+    places = [top, top.get("pagination") or {}]
+    return Listing(rows, next((place[one] for place in places for one in _CURSORS if place.get(one)), None))
+
+
+def of_tokens(columns: D, ids: Collection[str | None]) -> D:
+    """The entries of some tokens."""
+    wanted = [i for i, token in enumerate(columns.tokens) if token.token_id in ids]
+    return columns.take(np.flatnonzero(np.isin(columns.token, wanted)))
 
 
 def unknown_market(name: str) -> NotFoundError:
@@ -143,3 +252,16 @@ def refuse_filters(given: Iterable[str], allowed: Iterable[str], kind: str, name
         if one not in allowed:
             hint = f"They have {', '.join(allowed)}."
             raise ConfigError(f"is no filter of the {kind} of {name}.", argument=one, hint=hint)
+
+
+def passes(record: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    """Whether a record passes the filters of dates, categories and tags that a venue does not have itself."""
+    for name in ("start_date", "end_date"):
+        at, limits = first_time(record, name), (given.get(f"{name}_min"), given.get(f"{name}_max"))
+        least, most = (parse_iso(limit) if limit else None for limit in limits)
+        if (least is not None and (at is None or at < least)) or (most is not None and (at is None or at > most)):
+            return False
+    wanted = {tag.casefold() for tag in given.get("tags", "").split(",")} - {""}
+    has = {str(tag).casefold() for tag in record.get("tags") or ()}
+    is_of = "category" not in given or str(record.get("category")).casefold() == given["category"].casefold()
+    return is_of and (not wanted or not wanted.isdisjoint(has))

@@ -1,0 +1,44 @@
+"""What the answers of all venues have in common: names of other records, and books of two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from marketdata.points.columns import Books, Token
+from marketdata.times import parse_iso, to_text
+
+_DATES = ("start_date", "end_date", "closed_at", "resolved_at", "created_at", "updated_at")
+
+
+def renamed(row: Mapping[str, Any], names: Mapping[str, str], numbers: Iterable[str] = ()) -> dict[str, Any]:
+    """A row under the names of the records here, times as ISO texts, ``numbers`` as numbers; else as it came."""
+    out = {names.get(name, name): value for name, value in row.items()}
+    for name in _DATES:
+        with suppress(KeyError, TypeError, ValueError):
+            out[name] = to_text(parse_iso(out[name]))
+    for name in numbers:
+        with suppress(KeyError, TypeError, ValueError):
+            out[name] = float(out[name])
+    return out
+
+
+def books_of(
+    tokens: Sequence[Token],
+    ts: Sequence[int],
+    sides: Sequence[tuple[Sequence[tuple[float, float]], Sequence[tuple[float, float]]]],
+    values: Mapping[str, NDArray[Any]] | None = None,
+) -> Books:
+    """Books at times [microseconds UTC] from (price, size) of bids and of asks, in any order; size 0 is no level."""
+    each = [
+        sorted(level for level in side if level[1] > 0)[::step]
+        for book in sides
+        for side, step in zip(book, (-1, 1), strict=True)
+    ]
+    flat = np.array([level for side in each for level in side], float).reshape(-1, 2)
+    head = (), np.zeros(1, np.int64), np.array(ts, np.int64), np.array([*map(len, each)], np.int64)
+    return Books.of_levels(*head, flat[:, 0], flat[:, 1], values).grouped(tokens, np.arange(len(tokens))).sort()
