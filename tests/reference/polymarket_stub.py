@@ -189,7 +189,7 @@ class PolymarketStub(VenueStub):
             "closedTime": to_text(market.closed)[:19].replace("T", " ") + "+00" if is_over else None,
             "outcomes": text(["Yes", "No"]), "outcomePrices": text([f"{price:g}" for price in prices]),
             "volume": str(volume) if self.traps.numbers_as_text else volume,
-            "events": [{"id": str(market.k // 3), "slug": f"weather-{market.k // 3}", "seriesSlug": "rain"}],
+            "events": [{"id": str(market.k // 3), "slug": f"weather-{market.k // 3}", "seriesSlug": f"rain-{market.k // 6}"}],
             "feesEnabled": True, "feeSchedule": {"exponent": 1, "rate": 0.05, "takerOnly": True},
         }  # fmt: skip
         state = state if is_over or market.state == "proposed" else None
@@ -205,10 +205,14 @@ class PolymarketStub(VenueStub):
         topic = {"id": "1", "slug": "weather", "label": "Weather"}
         head = {"id": str(number), "slug": f"weather-{number}", "title": f"Weather {number}", "tags": [topic]}
         is_over = all(member["closed"] for member in members)
-        return head | {"closed": is_over, "series": [{"id": str(number // 2), "slug": "rain"}], "markets": members}
+        return head | {
+            "closed": is_over,
+            "series": [{"id": str(number // 2), "slug": f"rain-{number // 2}"}],
+            "markets": members,
+        }
 
     def series(self) -> list[dict[str, Any]]:
-        return [{"id": str(n), "slug": "rain", "title": "Rain"} for n in range(-(-self.count // 6))]
+        return [{"id": str(n), "slug": f"rain-{n}", "title": "Rain"} for n in range(-(-self.count // 6))]
 
     def listing(self, ask: Ask, kind: str) -> Act:
         params = parse_qs(urlsplit(ask.target).query)
@@ -220,6 +224,8 @@ class PolymarketStub(VenueStub):
         filters = {"id": "id", "slug": "slug", "condition_ids": "conditionId"}
         for name, column in filters.items():
             rows = [row for row in rows if name not in params or row.get(column) in params[name]]
+        if "series_id" in params and kind == "events":
+            rows = [row for row in rows if row["series"][0]["id"] in params["series_id"]]
         for name in ("clob_token_ids", "position_ids"):
             rows = [row for row in rows if name not in params or any(t in json.dumps(row) for t in params[name])]
         for name, column in (("start_date_min", "startDate"), ("end_date_min", "endDate")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -109,6 +110,8 @@ def simulated_clock(now: int) -> Iterator[None]:
         patch.setattr(SYSTEM, "is_virtual", True)
         patch.setattr(SYSTEM, "slept", 0.0)
         patch.setattr(SYSTEM, "_ahead", 0.0)
+        # Another clock's requests count for none of this one.
+        patch.setattr("marketdata.fetch.http.rate_limit._BY_KEY", weakref.WeakValueDictionary())
         patch.setattr("marketdata.clock.time.time_ns", lambda: now * 1000 + next(steady))
         yield
 

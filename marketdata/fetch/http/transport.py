@@ -107,7 +107,7 @@ class Transport:
     @property
     def server_time(self) -> float | None:
         """Unix seconds by the ``Date`` of the last answer, None if it had none; never ahead of the service."""
-        return None if self._dated is None else self._dated[0] + time.monotonic() - self._dated[1]
+        return None if self._dated is None else self._dated[0] + self._clock.monotonic() - self._dated[1]
 
     @property
     def _key(self) -> Secret:
@@ -278,15 +278,14 @@ class Transport:
         except BaseException as stop:
             # A signal handler may raise where libraries hold the key as bytes; a crash report shows their locals.
             raise stop.with_traceback(None) from None
-        date, now = server_date(head.get("Date")), time.monotonic()
+        date, seconds = server_date(head.get("Date")), time.monotonic() - began
         kind = head.get("Content-Type", "").partition(";")[0].strip().lower()
-        self._dated = None if date is None else (date, now)
+        self._dated = None if date is None else (date, self._clock.monotonic())
         if self.keys is None and status == 200 and (inside := refusal_inside(body)) is not None:
             status = inside
         if status != 200 or kind in ("text/html", "application/xhtml+xml"):
             return self._refused(status, head, kind, body, url, key, date)
-        before, seconds = self.latency, now - began
-        self.latency = seconds if before is None else 0.9 * before + 0.1 * seconds
+        self.latency = seconds if self.latency is None else 0.9 * self.latency + 0.1 * seconds
         notes = () if kind == "application/json" or kind.endswith("+json") else ("content_type_not_json",)
         return Answer(body, date, tried, notes)
 

@@ -1,0 +1,196 @@
+"""Venues pulled into an archive: it holds what a plain loop over the stub's data gives, and says what it lacks."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from reference.kalshi_stub import KalshiStub
+from reference.polymarket_stub import PolymarketStub
+from reference.venues import client_of
+
+import marketdata as md
+from marketdata.clock import SYSTEM
+from marketdata.errors import MarketDataError, PartialCoverageWarning, PlanWarning
+from marketdata.resolution import BucketWidth
+from marketdata.times import DAY, MINUTE, SECOND, parse_iso, to_datetime
+
+START = parse_iso("2026-01-05T00:00:00Z")
+NOW = START + 2 * DAY + 90 * MINUTE
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWarning"),
+    # What is young and empty is provisional, and a read says so.
+    pytest.mark.filterwarnings("ignore::marketdata.errors.PartialCoverageWarning"),
+]
+Points = dict[tuple[str, str, int], Any]  # by view, token and bucket
+
+
+def names_of(stub: Any) -> list[str]:
+    """How a user names the markets of a stub."""
+    return [market.slug if stub.venue == "polymarket" else market.ticker for market in stub.markets]
+
+
+def points_of(stub: Any, width: int, end: int) -> Points:
+    """All that a venue has up to a time, by plain loops."""
+    out: Points = {}
+    if stub.venue == "polymarket":
+        minutes = defaultdict(list)
+        for market, i in itertools.product(stub.markets, (0, 1)):
+            for ts, price in stub.minute_prices(market, i, START, end):
+                minutes["prices", market.tokens[i], ts // width * width].append(price)
+        return {key: sum(prices) / len(prices) for key, prices in minutes.items()}
+    for market in stub.markets:
+        for candle in stub.candles(market, START + width, end // width * width, width // MINUTE):
+            bid, ask = (None if cents is None else cents / 100 for cents in (candle["bid"], candle["ask"]))
+            other = (None if ask is None else 1 - ask, None if bid is None else 1 - bid)
+            for side, (b, a) in (("yes", (bid, ask)), ("no", other)):
+                token = f"{market.ticker}:{side}"
+                out["quotes", token, candle["start"]] = b, a
+                out["prices", token, candle["start"]] = None if b is None or a is None else (a + b) / 2
+            out["metrics", market.ticker, candle["start"]] = candle["volume"], 40.0
+    return out
+
+
+COLUMNS = {
+    "prices": ["price"], "quotes": ["best_bid", "best_ask"], "metrics": ["volume", "open_interest"],
+}  # fmt: skip
+
+
+def stored(archive: Any, views: Any) -> Points:
+    """All that an archive has."""
+    out = {}
+    for view in views:
+        frame = getattr(archive, view)()
+        keys = frame["market_id" if view == "metrics" else "token_id"], frame["ts"].dt.epoch("us")
+        values = zip(*(frame[name].to_list() for name in COLUMNS[view]), strict=True)
+        for key in zip(*keys, values, strict=True):
+            out[view, *key[:2]] = key[2] if len(key[2]) > 1 else key[2][0]
+    return out
+
+
+def about(points: Points) -> Points:
+    return {key: value if value is None else pytest.approx(value, abs=1e-9) for key, value in points.items()}
+
+
+def lacking(archive: Any, stub: Any, points: Points) -> Points:
+    """The points that an archive calls complete and does not have."""
+    market_of = {token: m.condition for m in stub.markets for token in m.tokens} if stub.venue == "polymarket" else {}
+    coverage = archive.coverage().filter(pl.col("state").is_in(["final", "provisional"]))
+    whole = defaultdict(list)
+    for row in coverage.rows(named=True):
+        whole[row["view"], row["market_id"]].append((row["start"].timestamp() * 1e6, row["end"].timestamp() * 1e6))
+    held = stored(archive, coverage["view"].unique()) if len(coverage) else {}
+    out = {}
+    for (view, token, ts), value in points.items():
+        market = market_of.get(token, token.partition(":")[0])
+        if (view, token, ts) not in held and any(first <= ts < end for first, end in whole[view, market]):
+            out[view, token, ts] = value
+    return out
+
+
+def history_requests(stub: Any) -> int:
+    """Requests for points so far."""
+    return sum(n for path, n in stub.paths.items() if "history" in path or "candlesticks" in path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "broken_after"),
+    [(PolymarketStub, "1m", 13), (PolymarketStub, "1h", 0), (KalshiStub, "1m", 22), (KalshiStub, "1h", 7)],
+)
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_a_pull_that_broke_and_goes_on_holds_what_the_venue_has(
+    tmp_path: Path, kind: Any, base: str, broken_after: int, is_archived: bool
+) -> None:
+    """Complete is only what is; the next pull asks for nothing but the open end, and a day later for that day."""
+    width = BucketWidth.of(base).micros
+    stub = kind(count=5, days=0.3, **({"cutoff": NOW} if kind is KalshiStub and is_archived else {}))
+    with client_of(stub, NOW) as client:
+        archive = md.Archive(tmp_path, frame="polars", base=base)
+
+        def pull() -> Any:
+            return archive.pull(client, names_of(stub), start=to_datetime(START), progress=False)
+
+        def check(began: int) -> None:
+            """All that had settled when a pull began is stored, and nothing that the venue does not have."""
+            settled = (began - max(600 * SECOND, 2 * width)) // width * width
+            held, points = stored(archive, client.views), points_of(stub, width, stub.now)
+            assert {key: v for key, v in held.items() if key[2] < settled} == about(
+                {key: v for key, v in points.items() if key[2] < settled}
+            )
+            assert held.keys() <= points.keys()
+            assert lacking(archive, stub, {key: v for key, v in points.items() if key[2] < settled}) == {}
+
+        stub.faults = itertools.chain([None] * broken_after, itertools.repeat("503"))
+        with pytest.raises(MarketDataError):
+            pull()
+        assert lacking(archive, stub, points_of(stub, width, NOW - 3 * width)) == {}
+        stub.faults = iter(())
+        began = stub.now
+        pull()
+        check(began)
+        for view in client.views:
+            span = names_of(stub), to_datetime(START), to_datetime(began - 2 * DAY // 24)
+            theirs, own = (getattr(side, view)(*span, base) for side in (client, archive))
+            assert_frame_equal(own, theirs, abs_tol=1e-12)
+        before = history_requests(stub)
+        assert (pull()["start"] >= to_datetime(began - 3 * width - 600 * SECOND)).all()
+        SYSTEM.sleep(86_400)
+        began = stub.now
+        pull()
+        check(began)
+        # The open end of each market twice, and once more what was empty, all of it in few requests.
+        asked = (history_requests(stub) - before) / len(stub.markets)
+        assert asked <= 4 * (2 if kind is PolymarketStub else len(client.views))
+        assert archive.verify().is_empty()
+
+
+@pytest.mark.parametrize("kind", [PolymarketStub, KalshiStub])
+def test_events_and_series_of_a_venue_are_pulled_by_name(tmp_path: Path, kind: Any) -> None:
+    """event_slug= takes its markets, series_slug= those of all its events; follow takes them too."""
+    stub = kind(count=7, days=0.25)
+    event, series = ("weather-0", "rain-0") if kind is PolymarketStub else ("KXRAIN-0", "KXRAIN")
+    with client_of(stub, NOW) as client:
+        what: dict[str, Any] = {"start": to_datetime(START), "end": to_datetime(START + DAY), "views": "prices"}
+        one, every = (md.Archive(tmp_path / name, frame="polars") for name in ("one", "every"))
+        assert one.pull(client, event_slug=event, **what)["market_id"].n_unique() == 3
+        # Polymarket gives each two events a series, Kalshi all of them one.
+        expected = 6 if kind is PolymarketStub else 7
+        assert every.pull(client, series_slug=series, **what)["market_id"].n_unique() == expected
+        assert every.markets()["event_id"].n_unique() == -(-expected // 3)
+        rounds = one.follow(client, series_slug=series, views="prices", start=to_datetime(START), every="1h")
+        first = next(rounds)
+        assert (first.markets, first.error) == (expected, None)
+        assert one.prices(names_of(stub)[3]).height > 0
+
+
+@pytest.mark.fault("V1")
+def test_steps_that_a_venue_no_longer_keeps_are_expired(tmp_path: Path) -> None:
+    """Minutes of the Data API older than a week are said to be expired, not empty; later ones are stored."""
+    stub = PolymarketStub(count=2, days=10.0)
+    now = START + 11 * DAY + 30 * SECOND
+    kept = now - 7 * DAY
+    with client_of(stub, now, route="data") as client:
+        archive = md.Archive(tmp_path, frame="polars")
+        with pytest.warns(PlanWarning, match="no longer keeps prices"):
+            report = archive.pull(client, names_of(stub), start=to_datetime(START), progress=False)
+        assert set(report.filter(pl.col("end") <= to_datetime(kept + MINUTE))["state"]) == {"expired"}
+        held = stored(archive, ["prices"])
+        points = points_of(stub, MINUTE, stub.now)
+        first = -(-kept // MINUTE) * MINUTE
+        assert held == about({key: price for key, price in points.items() if key[2] >= first})
+        assert lacking(archive, stub, points) == {}
+        expired = archive.coverage().filter(state="expired")
+        assert set(expired["end"]) == {to_datetime(first)}
+        assert set(expired["start"]) == {to_datetime(START)}
+        assert archive.pull(client, names_of(stub), start=to_datetime(START), progress=False).height <= 2
+        with pytest.warns(PartialCoverageWarning, match="expired"):
+            archive.prices(names_of(stub)[0], to_datetime(START), to_datetime(now))
+    with client_of(stub, now) as client:
+        coarse = md.Archive(tmp_path / "coarse", frame="polars", base="3h")
+        coarse.pull(client, names_of(stub), start=to_datetime(START), progress=False)
+        assert "expired" not in set(coarse.coverage()["state"])
