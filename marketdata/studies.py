@@ -175,7 +175,7 @@ def study(
         books, horizon, side=side, size=size, latency="0s", fees=fees, outcomes=outcomes, tolerance=tolerance,
         width=width,
     )  # fmt: skip
-    results = frames.series(in_memory(returns), rules.Forward._fields[:-1])
+    _, results = frames.sorted_series(in_memory(returns), rules.Forward._fields[:-1])
     trades = _Trades(results, outcomes, side, count, sampling, delay)
     tables = [trades.table(one) for one in signals]
     studies = [
@@ -402,7 +402,7 @@ def _signal(
             f"signal has the columns {', '.join(map(repr, columns)) or 'of ids alone'}; allowed is one column of "
             "numbers beside ts, ids and columns of cluster. Pass several signals as a list of frames."
         )
-    values = frames.series(table, columns)
+    table, values = frames.sorted_series(table, columns)
     if KNOWN in table.names:
         known = table.times(KNOWN)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -119,8 +120,8 @@ def _put_in_order(frame: F) -> F:
     """A frame with one row per token and time in tidy order; equal rows are deduplicated."""
 
     def ordered(part: Frame) -> Native:
-        frames.series(part, same=[c for c in part.names if c not in ("ts", *ID_COLUMNS)])
-        return frames.rows_to_frame(part, None)
+        in_order, _ = frames.sorted_series(part, same=[c for c in part.names if c not in ("ts", *ID_COLUMNS)])
+        return frames.rows_to_frame(in_order, None)
 
     return run(frame, ordered, ["series"], keep_extra=True)
 
@@ -157,12 +158,12 @@ def in_memory(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
     NotTidyError if its library is unknown, a name is twice, or it is none of ``kinds``.
     """
     native = collected(native)
-    frame: Frame = _library_of(native)(native)
+    frame = _library_of(native).of(native)
     check_names(frame.names)
-    if kinds is not None:
-        with missing_in_index_named(frame):
-            frame.kind = kind_of(frame.names, kinds)
-    return frame
+    if kinds is None:
+        return frame
+    with missing_in_index_named(frame):
+        return replace(frame, kind=kind_of(frame.names, kinds))
 
 
 def series_of(native: Native, what: str, wanted: Iterable[str]) -> Frame:
@@ -228,7 +229,7 @@ def names_of(native: Native) -> list[str]:
     if is_dask(native) or engines.is_engine(native):
         return list(native.columns)
     # A reader of Arrow is read once, so it is not opened here.
-    return list(native.schema.names) if _library_of(native) is ArrowFrame else in_memory(native).names
+    return list(native.schema.names) if _library_of(native) is ArrowFrame else [*in_memory(native).names]
 
 
 def is_lazy(frame: object) -> bool:
@@ -249,7 +250,7 @@ def is_in_memory(frame: object) -> bool:
 def as_frame_of(native: Native, build: Callable[[Frame], Native]) -> Native:
     """The frame that ``build`` makes like a frame in memory: lazy for a lazy one, of polars for one of an engine."""
     library = frames.library_of(native)
-    out = build(frames.new("polars") if library is None else library(native))
+    out = build(frames.new("polars") if library is None else library.of(native))
     return out.lazy() if is_lazy(native) else out
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -49,35 +49,50 @@ class Passed(NamedTuple):
 Column = NDArray[Any] | pl.Series | list[str | None] | Texts | Passed
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Frame:
-    """Some rows of a native frame, in tidy order once their tokens are known; see `frames.rows`.
+    """Some rows of a native frame. It never changes: `frames.sorted_rows` and its like return the frame in order.
 
     The class of a library reads a column (`raw`) and makes a frame (`build`).
     """
 
-    def __init__(self, native: Native) -> None:
-        self.names: list[str] = [str(c) for c in native.columns]
-        if self.names != list(native.columns):
-            # Names of columns are texts in every library but pandas, where reset_index() or a pivot makes others.
-            native = native.set_axis(self.names, axis=1)
-        self.native, self.kind = native, "series"
-        self.ids = [c for c in ID_COLUMNS if c in self.names]
-        self.keys = [c for c in self.ids if c != "token_label"]
-        """The columns that identify tokens (markets)."""
-        self.rows: Ints | None = None
-        """The rows of the native frame that these are; None: all, as they are."""
-        self.entries: Columns | None = None
-        """The tokens and times of the rows, None as long as their order is not known."""
-        self.arrays: dict[str, NDArray[Any]] = {}
-        self.before: tuple[Mapping[str, NDArray[Any]], Ints] = {}, np.zeros(0, np.int64)
-        """Columns read from these rows, and from the rows that these were taken from: none is converted twice."""
-        self.tidy: set[str] = set()
-        """Columns read whose rows can be passed on as columns of tidy frames."""
+    native: Native
+    names: tuple[str, ...]
+    kind: Kind = "series"
+    rows: Ints | None = None
+    """The rows of the native frame that these are; None: all, as they are."""
+    entries: Columns | None = None
+    """The tokens and times of the rows, None as long as their order is not known."""
+    is_keyed_by_label: bool = False
+    """Whether labels tell tokens apart, as ids are missing."""
+    has_mixed_labels: bool = False
+    """Whether the rows of a token have several labels."""
+    _arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """Columns that were read from these rows, so that none is converted twice."""
+    _origin: tuple[Mapping[str, NDArray[Any]], Ints] | None = None
+    """Columns that were read from the frame that these rows were taken from, and their positions in it."""
 
-    kind: Kind
+    @classmethod
+    def of(cls, native: Native) -> Self:
+        """All rows of a native frame, as they are."""
+        names = tuple(str(c) for c in native.columns)
+        if [*names] != list(native.columns):
+            # Names of columns are texts in every library but pandas, where reset_index() or a pivot makes others.
+            native = native.set_axis(names, axis=1)
+        return cls(native, names)
 
     def __len__(self) -> int:
         return len(self.native) if self.rows is None else len(self.rows)
+
+    @property
+    def ids(self) -> list[str]:
+        """The columns of ids that there are."""
+        return [c for c in ID_COLUMNS if c in self.names]
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that identify tokens (markets)."""
+        return [c for c in self.ids if c != "token_label" or self.is_keyed_by_label]
 
     # Methods that a library implements
 
@@ -101,37 +116,38 @@ class Frame:
         ``ts`` is in microseconds UTC. ``side`` is 0 for a bid and 1 for an ask. ``level`` is 0 where it is null. Ids
         are codes, -1 where one is missing. Others are numbers, NaN where missing.
         """
-        before, chosen = self.before
         for name in names:
-            if name in self.arrays:
-                continue
-            if name in before:
-                self.arrays[name] = before[name][chosen]
-            else:
-                is_tidy = self.is_tidy(name)
-                self.arrays[name] = self.array(name, is_tidy=is_tidy)
-                self.tidy |= {name} if is_tidy else set()
-        return [self.arrays[name] for name in names]
+            if name not in self._arrays:
+                self._arrays[name] = self._read(name)
+        return [self._arrays[name] for name in names]
+
+    def _read(self, name: str) -> NDArray[Any]:
+        if self._origin is not None and name in self._origin[0]:
+            columns, positions = self._origin
+            return columns[name][positions]
+        return self.array(name, is_tidy=self.is_tidy(name))
 
     def array(self, name: str, *, is_tidy: bool) -> NDArray[Any]:  # noqa: ARG002 a library may have a short way
         """A column by the rule of its name, for `read`."""
         return normalization.RULES.get(name, normalization.numbers)(self.raw(name), name)
 
-    def take(self, rows: Ints, *, here: bool = False) -> Self:
-        """The rows at these positions, in this order; with ``here`` this frame itself is cut to them."""
-        out = self if here else copy.copy(self)
-        out.before, out.arrays = (self.arrays, rows), {}
-        out.rows = rows if self.rows is None else self.rows[rows]
-        out.entries = None if self.entries is None else self.entries.take(rows)
-        return out
+    def take(self, rows: Ints) -> Self:
+        """The rows at these positions, in this order."""
+        return replace(
+            self,
+            rows=rows if self.rows is None else self.rows[rows],
+            entries=None if self.entries is None else self.entries.take(rows),
+            _arrays={},
+            _origin=(self._arrays, rows),
+        )
 
     def without(self, name: str) -> Self:
         """The same without a column, whose type is none for what is made."""
-        out = copy.copy(self)
-        out.names, out.ids, out.keys = (
-            [c for c in columns if c != name] for columns in (self.names, self.ids, self.keys)
-        )
-        return out
+        return replace(self, names=tuple(c for c in self.names if c != name))
+
+    def can_pass_on(self, name: str) -> bool:
+        """Whether the rows of a column are, as they are, those of a column of a tidy frame."""
+        return self.is_tidy(name) and not (name == "token_label" and self.has_mixed_labels)
 
     def times(self, name: str) -> Ints:
         """A column of times as microseconds UTC; NotTidyError if one is missing."""
@@ -161,8 +177,6 @@ class Frame:
 
     def lists(self, name: str) -> pl.Series:
         """A column of lists of numbers; a missing list is empty."""
-        if self.is_tidy(name):
-            self.tidy.add(name)
         return normalization.lists(self.raw(name), name)
 
     def is_number(self, name: str) -> bool:

@@ -1,9 +1,9 @@
 """Frames to columns and back; a function on frames is a rule on columns in between.
 
-`series` and `books` give the rows of a frame as `points` has them: normalised, checked and in tidy order. Every row has
-a time and ids. A token is its market_id and token_id, with the label of its newest row that has one. Equal rows of one
-key are deduplicated, different ones refused. Levels of a side are 0, 1, 2, ... with the best price first, each with a
-price and a size. An empty side may be its sentinel row or no row. Rows that are not in tidy order are sorted.
+`sorted_series` and `sorted_books` give the frame in tidy order, with its rows as `points` has them: normalised and
+checked. Every row has a time and ids. A token is its market_id and token_id, with the label of its newest row that has
+one. Equal rows of one key are deduplicated, different ones refused. Levels of a side are 0, 1, 2, ... with the best
+price first, each with a price and a size. An empty side may be its sentinel row or no row.
 """
 
 from __future__ import annotations
@@ -61,25 +61,25 @@ def library_of(native: object) -> type[Frame] | None:
 
 def new(library: str) -> Frame:
     """The adapter of an empty frame of pandas or polars, to make new ones."""
-    return LIBRARIES[f"{library}.DataFrame"](import_module(library).DataFrame())
+    return LIBRARIES[f"{library}.DataFrame"].of(import_module(library).DataFrame())
 
 
 # Frames to columns
 
 
-def rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()) -> Columns:
-    """An entry for each row of a frame, whose rows are put in order by token and time if they are not.
+def sorted_rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()) -> tuple[Frame, Columns]:
+    """The frame in order by token and time, and an entry for each of its rows.
 
     One of several rows with equal ``keys`` stays; NotTidyError if they differ in one of the columns ``same``.
     """
     entries = frame.entries
     if entries is not None and not keys:
-        return entries
+        return frame, entries
     ts, starts = (frame.read("ts")[0], _starts(frame)) if entries is None else (entries.ts, entries.starts)
     if order.rises(ts, starts, strictly=bool(keys)):
-        entries = _entries(frame, starts) if entries is None else entries
-        if entries is not None:
-            return entries
+        ordered = _identified(frame, starts) if entries is None else (frame, entries)
+        if ordered is not None:
+            return ordered
     return _sorted(frame, keys, same)
 
 
@@ -88,24 +88,32 @@ def _starts(frame: Frame) -> Ints:
     return group_starts(*frame.read(*frame.keys))
 
 
-def series(frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None) -> Series:
-    """An entry for each token (market) and time with these numbers; rows of one key must agree in columns ``same``."""
-    entries = rows(frame, ("ts",), values if same is None else same)
+def sorted_series(
+    frame: Frame, values: Sequence[str] = (), *, same: Sequence[str] | None = None
+) -> tuple[Frame, Series]:
+    """The frame in order, and an entry with these numbers for each token (market) and time.
+
+    Rows of one token and time must agree in the columns ``same``, by default in ``values``.
+    """
+    frame, entries = sorted_rows(frame, ("ts",), values if same is None else same)
     numbers = dict(zip(values, frame.read(*values), strict=True))
-    return Series(entries.tokens, entries.bounds, entries.ts, numbers)
+    return frame, Series(entries.tokens, entries.bounds, entries.ts, numbers)
 
 
-def books(frame: Frame, *, all_levels: bool = True) -> Books:
-    """An entry for each snapshot of level rows, nested books or bbo; all levels checked, or the best two."""
+def sorted_books(frame: Frame, *, all_levels: bool = True) -> tuple[Frame, Books]:
+    """The frame in order, and an entry for each snapshot of its level rows, nested books or bbo.
+
+    All levels are checked, or the best two.
+    """
     entries: Columns
     if frame.kind == "books":
-        entries, bids, asks = snapshots(frame, all_levels=all_levels)
+        frame, entries, bids, asks = sorted_snapshots(frame, all_levels=all_levels)
     elif frame.kind == "nested":
-        entries = series(frame, same=LISTS)
+        frame, entries = sorted_series(frame, same=LISTS)
         bids, asks = _sides_of_lists(frame, entries, all_levels=all_levels)
     else:
-        entries = best = series(frame, BBO[4:])
-        at, one = np.arange(len(best)), np.ones(len(best), np.int64)
+        frame, best = sorted_series(frame, BBO[4:])
+        entries, at, one = best, np.arange(len(best)), np.ones(len(best), np.int64)
         bids, asks = (Side(at, one, *(best.values[c] for c in names)) for names in (BBO[4:6], BBO[6:8]))
     # Rows of levels repeat the values of a snapshot, so that the first of them has them.
     first = bids.begins if frame.kind == "books" else np.arange(len(frame))
@@ -116,18 +124,18 @@ def books(frame: Frame, *, all_levels: bool = True) -> Books:
     }
     # The sentinel row of an empty side is no level.
     bids, asks = (replace(s, counts=np.where(np.isnan(s.top[0]), 0, s.counts)) for s in (bids, asks))
-    return Books(entries.tokens, entries.bounds, entries.ts, bids, asks, values)
+    return frame, Books(entries.tokens, entries.bounds, entries.ts, bids, asks, values)
 
 
-def snapshots(frame: Frame, *, all_levels: bool) -> tuple[Columns, Side, Side]:
-    """The snapshots of level rows, which are put in tidy order if they are not; a sentinel row is a level."""
+def sorted_snapshots(frame: Frame, *, all_levels: bool) -> tuple[Frame, Columns, Side, Side]:
+    """A frame of level rows in tidy order, its snapshots and their sides, where a sentinel row is a level."""
     levels, entries = LevelRows(*frame.read(*LevelRows._fields)), frame.entries
     starts = _starts(frame) if entries is None else entries.starts
     sides = order.snapshots(levels, starts, all_levels=all_levels)
-    if sides is not None and entries is None:
-        entries = _entries(frame, starts)
+    if sides is not None and entries is None and (ordered := _identified(frame, starts)) is not None:
+        frame, entries = ordered
     if sides is None or entries is None:
-        entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
+        frame, entries = _sorted(frame, ("ts", "side", "level"), ("price", "size"))
         levels = LevelRows(*frame.read(*LevelRows._fields))
         sides = order.snapshots(levels, entries.starts, all_levels=all_levels)
     if sides is None:
@@ -136,21 +144,22 @@ def snapshots(frame: Frame, *, all_levels: bool) -> tuple[Columns, Side, Side]:
     if len(sides.wrong):
         raise order.wrong_level(levels, int(sides.wrong[0]), frame.shown)
     bounds = np.searchsorted(sides.bids.begins, entries.bounds)
-    return Columns(entries.tokens, bounds, sides.ts), sides.bids, sides.asks
+    return frame, Columns(entries.tokens, bounds, sides.ts), sides.bids, sides.asks
 
 
-def level_rows(frame: Frame) -> Rows:
-    """The rows of a frame of levels by token, time, side and level, of nested books those that they would have."""
-    snapshot_books = books(frame)
+def sorted_level_rows(frame: Frame) -> tuple[Frame, Rows]:
+    """The frame in order, and its rows by token, time, side and level; of nested books those that they would have."""
+    frame, snapshot_books = sorted_books(frame)
     if frame.kind == "nested":
-        return expanded(snapshot_books)
-    levels, entries = LevelRows(*frame.read(*LevelRows._fields)), rows(frame)
+        return frame, expanded(snapshot_books)
+    frame, entries = sorted_rows(frame)
+    levels = LevelRows(*frame.read(*LevelRows._fields))
     edges = np.stack((snapshot_books.bids.begins, snapshot_books.asks.begins), axis=1).ravel()
-    return Rows(entries, levels, np.append(edges, len(levels.ts)))
+    return frame, Rows(entries, levels, np.append(edges, len(levels.ts)))
 
 
-def _entries(frame: Frame, starts: Ints) -> Columns | None:
-    """The rows as they are, of tokens that begin at these positions; None if the ids do not rise.
+def _identified(frame: Frame, starts: Ints) -> tuple[Frame, Columns] | None:
+    """The rows as they are, of tokens that begin at these positions, and their entries; None if the ids do not rise.
 
     NotTidyError if an id is missing, unless labels identify tokens: then ids are looked up later.
     """
@@ -162,34 +171,33 @@ def _entries(frame: Frame, starts: Ints) -> Columns | None:
     keys = [[(text is None, text or "") for text in values] for values in texts.values()]
     if any(a >= b for a, b in pairwise(zip(*keys, strict=True))):
         return None
+    is_mixed = False
     if "token_label" in frame.names and "token_label" not in texts:
         (labels,), labelled = frame.read("token_label"), starts
         others = group_starts(labels)
-        if (starts[np.searchsorted(starts, others, side="right") - 1] != others).any():
+        is_mixed = bool((starts[np.searchsorted(starts, others, side="right") - 1] != others).any())
+        if is_mixed:
             labelled = order.newest(labels, starts)
-            frame.tidy.discard("token_label")  # as labels differ within a token, its column is not passed on
         texts["token_label"] = frame.texts("token_label", labelled)
     none: list[str | None] = [None] * len(starts)
     ids = zip(*(texts.get(c, none) for c in ID_COLUMNS), strict=True)
     tokens = tuple(Token(market or "", token, label) for market, token, label in ids)
-    frame.entries = Columns(tokens, np.append(starts, len(ts)), ts)
-    return frame.entries
+    entries = Columns(tokens, np.append(starts, len(ts)), ts)
+    return replace(frame, entries=entries, has_mixed_labels=is_mixed), entries
 
 
-def _sorted(frame: Frame, keys: Sequence[str], same: Sequence[str]) -> Columns:
+def _sorted(frame: Frame, keys: Sequence[str], same: Sequence[str]) -> tuple[Frame, Columns]:
     """The rows after they were put in tidy order; of equal ``keys`` one stays, if there are any."""
     by = [*(ranks(frame, c) for c in frame.keys), frame.times("ts")]
     if "level" in keys:
         side, level = frame.read("side", "level")
         by += [side, np.where(frame.missing_levels(), level.max(initial=0) + np.int64(1), level)]  # nulls last
-    frame.entries = None
-    frame.take(order.sorted_by(*by), here=True)
-    entries = _entries(frame, _starts(frame))
+    rows = replace(frame, entries=None).take(order.sorted_by(*by))
+    ordered = _identified(rows, _starts(rows))
+    assert ordered is not None
+    frame, entries = ordered
     kept = _kept(frame, keys, same) if keys else np.arange(len(frame))
-    if len(kept) < len(frame):
-        entries = frame.take(kept, here=True).entries
-    assert entries is not None
-    return entries
+    return (frame, entries) if len(kept) == len(frame) else (frame.take(kept), entries.take(kept))
 
 
 def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[list[tuple[str | None, ...]], Ints]:
@@ -301,11 +309,11 @@ def to_frame(
     ``names`` gives the columns in their order, by default time, ids and values. Further columns of the frame are passed
     on, if each of its rows is an entry.
     """
-    passed, entries = set[str](), frame.entries
+    passed, entries = list[str](), frame.entries
     if entries is not None and frame.rows is None:
         # Ids and times that did not change are passed on without a copy.
         same = [*(frame.ids if columns.bounds is entries.bounds else ()), *(["ts"] if columns.ts is entries.ts else ())]
-        passed = frame.tidy.intersection(same)
+        passed = [name for name in same if frame.can_pass_on(name)]
     names = list(dict.fromkeys(("ts", *frame.ids, *values)) if names is None else names)
     new = entry_columns(columns, [c for c in names if c not in passed and c not in values])
     out: dict[str, Column] = {}
@@ -314,7 +322,7 @@ def to_frame(
             out[name] = values[name]
         elif name in new:
             out[name] = new[name]
-        elif name in COLUMNS.get(frame.kind, BBO) and name not in frame.tidy:
+        elif name in COLUMNS.get(frame.kind, BBO) and not frame.can_pass_on(name):
             if name == "level":
                 out[name] = normalization.levels(frame.raw(name))
             elif name == "side":

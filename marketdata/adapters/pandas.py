@@ -30,7 +30,7 @@ class PandasFrame(Frame):
         column, rows = self.native[name], self.rows if rows is None else rows
         dtype: Any = column.dtype
         if isinstance(dtype, pd.ArrowDtype) and rows is not None:
-            return PandasFrame(self.native[[name]]).raw(name).gather(rows)  # some types of Arrow have no gather
+            return PandasFrame.of(self.native[[name]]).raw(name).gather(rows)  # some types of Arrow have no gather
         array = column.array if rows is None else column.array.take(rows)
         if isinstance(dtype, pd.CategoricalDtype):
             texts = array.categories.tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import polars as pl
@@ -62,10 +62,12 @@ class PolarsFrame(Frame):
 class ArrowFrame(PolarsFrame):
     """A table, a batch or a reader of Arrow, read as columns of polars."""
 
-    def __init__(self, native: Native) -> None:
+    @classmethod
+    def of(cls, native: Native) -> Self:
+        """See `Frame`."""
         table = table_of(native)
         check_names(table.column_names)
-        super().__init__(from_arrow(table))
+        return super().of(from_arrow(table))
 
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
         """See `Frame`."""

@@ -163,7 +163,7 @@ def _chosen(frame: Any, token: str | None, markets: Questions) -> tuple[str, Boo
     """Label and books of the chosen token, and the question or id of its market; None without rows."""
     if token is not None:
         text("token", token, "an id or a label")
-    books = frames.books(in_memory(frame, ["books"]))
+    _, books = frames.sorted_books(in_memory(frame, ["books"]))
     if not books.tokens:
         return "", None, ""
     names = [(token_name(t.token_id, t.token_label), t.token_id or "", t.market_id) for t in books.tokens]
@@ -232,7 +232,7 @@ def _heat(books: Books, bins: int) -> tuple[Heat, Array]:
 def _volume_panel(frame: Any, *, simulated: bool) -> Panel:
     """The volume of each hour of one market, as steps. A cumulative volume is shown as its increase."""
     hour = BucketWidth.of("1h")
-    panel, series = Panel(""), frames.series(in_memory(frame, ["metrics"]), ["volume"]).part(0, 1)
+    panel, series = Panel(""), frames.sorted_series(in_memory(frame, ["metrics"]), ["volume"])[1].part(0, 1)
     series = series.take(np.flatnonzero(~np.isnan(series.values["volume"])))
     if len(series):
         volume, edges = series.values["volume"], buckets(series, hour)

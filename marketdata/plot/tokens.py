@@ -42,7 +42,7 @@ def rank(label: str, token_id: str) -> tuple[tuple[int, str], str]:
 
 def token_series(table: Frame, columns: Sequence[str], names: Mapping[str, str] | None = None) -> Iterator[TokenSeries]:
     """The rows of each token by time, or of each market, with its label or the name of its market in ``names``."""
-    series = frames.series(table, columns)
+    _, series = frames.sorted_series(table, columns)
     ts = series.ts.view("M8[us]")
     for (market, token, label), (a, b) in zip(series.tokens, pairwise(series.bounds.tolist()), strict=True):
         name = token_name(token, label) if names is None else market_name(names, market, 60)

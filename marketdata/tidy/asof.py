@@ -187,7 +187,7 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
     return keys
 
 
-def _added(left: list[str], right: list[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
+def _added(left: Sequence[str], right: Sequence[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
     """The columns of ``right`` by the names they get; ConfigError if one would be in the result twice."""
     added = [c for c in right if c not in left or c not in (*keys, *ID_COLUMNS)]
     # A time of another frame is never called ts: a later function would take it for the time of the row.
@@ -268,7 +268,7 @@ def gaps(frame: F, width: Width | None = None) -> F:
     buckets = width_of(frame, width)
 
     def missing(part: Frame) -> Native:
-        rows = frames.rows(part)
+        part, rows = frames.sorted_rows(part)
         ts = buckets.width.floor(rows.ts)
         step = np.diff(ts, prepend=ts[:1])
         step[rows.starts] = 0

@@ -84,7 +84,7 @@ def before_end(
     choice("of", of, ENDS_OF)
     durations = _durations(before)
     given = optional_width(frame, width)
-    series, name = probability_of(in_memory(frame, FORECAST_KINDS))
+    _, series, name = probability_of(in_memory(frame, FORECAST_KINDS))
     if given is not None:
         given.check(series.ts)
     ends = ends_of(markets)

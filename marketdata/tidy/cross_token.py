@@ -49,7 +49,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     counts = _token_counts(tokens)
 
     def mirrored(part: Frame) -> Native:
-        rows = frames.level_rows(part)
+        part, rows = frames.sorted_level_rows(part)
         refuse_cents(price=rows.levels.price)
         entries, levels = rules.complement(*rows, counts)
         return frames.to_frame(part, entries, frames.level_values(levels), BOOKS)
@@ -88,7 +88,7 @@ def overround(frame: F, *, tokens: Any = None) -> F:
     counts = _token_counts(tokens)
 
     def sums(part: Frame) -> Native:
-        books = _books(part)
+        part, books = _sorted_books(part)
         sets, every = rules.by_market(books, counts), np.ones(len(books), bool)
         return _by_market(part, sets, {"tokens": sets.count(every), **rules.sums(sets, books, every)})
 
@@ -136,7 +136,7 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     counts, fee_schedule = _token_counts(tokens), None if fees is None else schedule(fees)
 
     def gains(part: Frame) -> Native:
-        books = _books(part)
+        part, books = _sorted_books(part)
         sets = rules.by_market(books, counts)
         known, found = rules.free_money(sets, books, fee_schedule)
         flags = {name: nullable(found[name], known) for name in ("buy_all", "sell_all")}
@@ -145,10 +145,11 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     return run(frame, gains, TOP_KINDS, partition_by="market")
 
 
-def _books(frame: Frame, *, all_levels: bool = False) -> Books:
-    books = frames.books(frame, all_levels=all_levels)
+def _sorted_books(frame: Frame, *, all_levels: bool = False) -> tuple[Frame, Books]:
+    """`frames.sorted_books` of prices that are probabilities."""
+    frame, books = frames.sorted_books(frame, all_levels=all_levels)
     refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
-    return books
+    return frame, books
 
 
 def _by_market(frame: Frame, sets: Sets, values: Mapping[str, Column]) -> Native:
@@ -194,7 +195,7 @@ def probabilities(frame: F, *, tokens: Any = None) -> F:
     counts = _token_counts(tokens)
 
     def shares(part: Frame) -> Native:
-        series, value = probability_of(part)
+        part, series, value = probability_of(part)
         probability = rules.shares(rules.by_market(series, counts), series.values[value])
         return frames.to_frame(part, series, {"probability": probability})
 
@@ -246,7 +247,7 @@ def event_overround(frame: F, markets: Any) -> F:
     events, recorded = _events(markets)
 
     def sums(part: Frame) -> Native:
-        books = _books(part)
+        part, books = _sorted_books(part)
         sets, side = rules.by_event(books, events, recorded)
         yes = side == rules.YES
         return _by_event(part, sets, events, {"markets": sets.count(yes), **rules.sums(sets, books, yes)})
@@ -301,7 +302,7 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
     events, recorded = _events(markets)
 
     def costs(part: Frame) -> Native:
-        books = _books(part, all_levels=True)
+        part, books = _sorted_books(part, all_levels=True)
         sets, side = rules.by_event(books, events, recorded)
         legs = np.array([len(event.markets) for event in events], np.int64)[sets.group]
         return _by_event(part, sets, events, {"legs": legs, **rules.costs(sets, books, side, fee_schedule, shares)})
@@ -327,7 +328,7 @@ def event_probabilities(frame: F, markets: Any) -> F:
     events, recorded = _events(markets)
 
     def scaled(part: Frame) -> Native:
-        series, value = probability_of(part)
+        part, series, value = probability_of(part)
         sets, side = rules.by_event(series, events, recorded)
         rows = np.flatnonzero(side == rules.YES)
         probability = rules.shares(sets, np.where(side == rules.YES, series.values[value], np.nan))[rows]

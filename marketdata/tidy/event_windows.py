@@ -67,8 +67,8 @@ def _windows(frame: Frame, moments: Frame, reach: tuple[int, int], width: RowWid
         )
     require("A frame with moments of markets", keys, frame.names)
     if frame.kind == "books":
-        frames.snapshots(frame, all_levels=False)  # in order by side and level too
-    entries = frames.rows(frame)
+        frame = frames.sorted_snapshots(frame, all_levels=False)[0]  # in order by side and level too
+    frame, entries = frames.sorted_rows(frame)
     owners = zip(*(moments.texts(c) for c in keys), strict=True) if keys else [()] * len(moments)
     at, rows = rules.around(entries, moments.times("ts"), list(owners), keys, reach)
     moment = moments.times("ts")[at]

@@ -167,7 +167,7 @@ def execute(
         hold = buckets.steps(to_duration(exit_after, "exit_after", least="250ms"), "exit_after", exit_after)
     fee_schedule = schedule(fees)
     table = in_memory(books, ("books",))
-    snapshots = frames.books(table)
+    table, snapshots = frames.sorted_books(table)
     refuse_no_levels(snapshots)
     buckets.check(snapshots.ts)
     orders = read(orders)
@@ -380,10 +380,10 @@ def account(
 def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
     """The quotes of each token, from books, bbo or prices."""
     if frame.kind == "prices":
-        series, value = probability_of(frame)
+        _, series, value = probability_of(frame)
         parts = [series.part(i, i + 1) for i in range(len(series.tokens))]
         return {part.tokens[0][:2]: Quotes(part.ts, part.values[value]) for part in parts}
-    books = frames.books(frame)
+    _, books = frames.sorted_books(frame)
     refuse_no_levels(books)
     out = {}
     for i, token in enumerate(books.tokens):

@@ -115,7 +115,7 @@ def forward_returns(
     payoffs = partial(Payoffs, {}) if outcomes is None else for_tokens(books, partial(Payoffs, outcomes))
 
     def trades(part: Frame) -> Native:
-        rows = frames.books(part, all_levels=shares is not None)
+        part, rows = frames.sorted_books(part, all_levels=shares is not None)
         refuse_no_levels(rows, all_levels=shares is not None)
         charge = None if fee_schedule is None else fee_schedule.charge_for(rows)
         resolved = payoffs(rows.tokens)

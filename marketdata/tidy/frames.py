@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -73,14 +74,13 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
         require(f"A {view} frame", ("ts", *(("token_id", *LISTS) if nest else spec.required)), table.names)
     for name in (c for c in ID_COLUMNS if c not in spec.ids):
         table = table.without(name)
-    table.kind = "nested" if nest else view
     # Until missing ids are looked up, labels tell tokens apart.
-    if lookup and ("token_id" not in table.keys or any(ids.min(initial=0) < 0 for ids in table.read(*table.keys))):
-        table.keys = table.ids
+    lacks_ids = "token_id" not in table.keys or any(ids.min(initial=0) < 0 for ids in table.read(*table.keys))
+    table = replace(table, kind="nested" if nest else view, is_keyed_by_label=lookup and lacks_ids)
     if spec.columns is Books:
-        return frames.books(table).sort()
+        return frames.sorted_books(table)[1].sort()
     numbers = [c for c in table.names if c in spec.names or (c not in ("ts", *ID_COLUMNS) and table.is_number(c))]
-    series = frames.series(table, numbers)
+    _, series = frames.sorted_series(table, numbers)
     none = np.full(len(series), np.nan)
     whole = {c: series.values.get(c, none) for c in (*spec.names, *numbers)}
     derived = spec.with_derived({c: whole[c] for c in spec.names})

@@ -19,7 +19,7 @@ from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series
 from marketdata.points.measures import MEASURES, Measure, Values
 from marketdata.points.measures.quotes import bbo
-from marketdata.points.schema import BBO, Kind
+from marketdata.points.schema import Kind
 
 TOP_KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
 Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str, Any]]
@@ -137,12 +137,11 @@ def on_frames(measure: Measure) -> Callable[..., Any]:
     return function
 
 
-def top(frame: Frame) -> Series:
-    """The best prices and sizes of each snapshot of books, nested books or bbo."""
-    if frame.kind == "bbo":
-        return frames.series(frame, BBO[4:])
-    books = frames.books(frame, all_levels=False)
-    return books.series(bbo(books))
+def sorted_top(frame: Frame) -> tuple[Frame, Series]:
+    """The frame in order with one row per snapshot of its books, nested or not, and their best prices and sizes."""
+    frame, books = frames.sorted_books(frame, all_levels=False)
+    # Rows of levels repeat the further columns of their snapshot.
+    return frame.take(books.bids.begins) if frame.kind == "books" else frame, books.series(bbo(books))
 
 
 def _evaluated(frame: F, chosen: Sequence[_Chosen]) -> F:
@@ -154,7 +153,7 @@ def _evaluated(frame: F, chosen: Sequence[_Chosen]) -> F:
 
 
 def _rows(frame: Frame, chosen: Sequence[_Chosen], *, all_levels: bool) -> Native:
-    books = frames.books(frame, all_levels=all_levels)
+    frame, books = frames.sorted_books(frame, all_levels=all_levels)
     values: dict[str, Column] = {}
     for one in chosen:
         columns = one.columns(books)

@@ -130,7 +130,7 @@ def align(
 
 def _means(frame: Frame, grid: Widths) -> Native:
     """The mean of each token and bucket, with the number of base points behind it."""
-    series, values = _averaged(frame)
+    frame, series, values = _averaged(frame)
     series = replace(series, ts=series.ts + grid.later) if grid.later else series
     means = rules.means_of(series, values, grid.target)
     if len(series.values) == len(values) and len(means) < len(series):
@@ -141,12 +141,12 @@ def _means(frame: Frame, grid: Widths) -> Native:
 def _reduced(frame: Frame, width: BucketWidth) -> Native:
     """Fewer rows with the same result: the last rows of books, or means with counts and times."""
     if frame.kind not in _AVERAGED_KINDS:
-        rows = frames.rows(frame)
+        frame, rows = frames.sorted_rows(frame)
         last = rules.last_of(rows, width)
         # The label of a token may be in a row that is left out.
         labels = frames.entry_columns(rows.take(last), [c for c in frame.ids if c == "token_label"])
         return frames.rows_to_frame(frame, last, labels)
-    series, values = _averaged(frame)
+    frame, series, values = _averaged(frame)
     edges = rules.buckets(series, width)
     means = replace(rules.means_of(series, values, width), ts=series.ts[edges[:-1]])
     return frames.to_frame(frame, means, {**means.values, _LAST_TS_COLUMN: frames.times(series.ts[edges[1:] - 1])})
@@ -155,7 +155,8 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
 def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native | None:
     """The function for the rows of `_reduced`, whose means weigh by their counts; None if a row may be in two."""
     if frame.kind in _AVERAGED_KINDS:
-        rows, last = frames.rows(frame), frame.times(_LAST_TS_COLUMN)
+        frame, rows = frames.sorted_rows(frame)
+        last = frame.times(_LAST_TS_COLUMN)
         overlaps = rows.ts[1:] <= last[:-1]
         overlaps[rows.bounds[1:-1] - 1] = False
         if overlaps.any():
@@ -166,27 +167,29 @@ def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native | Non
 
 def _last(frame: Frame, grid: Widths) -> Native:
     """Rule 2: the rows with the greatest ``ts`` of each token and bucket, checked, with their further columns."""
-    rows, width, later = frames.rows(frame), grid.target, grid.later
+    frame, rows = frames.sorted_rows(frame)
+    width, later = grid.target, grid.later
     last_rows = frame.take(rules.last_of(replace(rows, ts=rows.ts + later) if later else rows, width))
     # The label of a token may be in a row that is left out.
-    tokens = frames.rows(last_rows).tokens
+    tokens = frames.sorted_rows(last_rows)[1].tokens
     values: dict[str, Column] = {}
     if frame.kind == "books":
-        frames.snapshots(last_rows, all_levels=True)
+        last_rows, *_ = frames.sorted_snapshots(last_rows, all_levels=True)
     elif frame.kind == "nested":
-        books = frames.books(last_rows)
+        last_rows, books = frames.sorted_books(last_rows)
         is_whole = len(books.bids.price) + len(books.asks.price) == books.counts.sum()
-        values = {} if is_whole and last_rows.tidy.issuperset(LISTS) else frames.lists(books)
+        values = {} if is_whole and all(map(last_rows.can_pass_on, LISTS)) else frames.lists(books)
     else:
-        frames.series(last_rows, same=[c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names])
-    last = frames.rows(last_rows)
+        same = [c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names]
+        last_rows, _ = frames.sorted_series(last_rows, same=same)
+    last_rows, last = frames.sorted_rows(last_rows)
     return frames.to_frame(
         last_rows, replace(last, tokens=tokens, ts=width.floor(last.ts + later)), values, frame.names
     )
 
 
-def _averaged(frame: Frame) -> tuple[Series, list[str]]:
-    """The columns that are averaged, with their counts, and their names; others are left out with a warning."""
+def _averaged(frame: Frame) -> tuple[Frame, Series, list[str]]:
+    """The frame in order, the columns that are averaged, with counts, and their names; a warning names the others."""
     if frame.kind == "prices" and set(BBO) <= set(frame.names):
         raise NotTidyError(
             "The frame has the columns of prices, which are averaged, and of bbo, of which the last row is kept; "
@@ -198,10 +201,10 @@ def _averaged(frame: Frame) -> tuple[Series, list[str]]:
     other = sorted(set(values) - set(numbers))
     if other:
         warn(f"{other} have no numbers and are left out of the means.", LeftOutWarning)
-    series = frames.series(frame, [*numbers, *(v + COUNT for v in numbers if v + COUNT in frame.names)])
+    frame, series = frames.sorted_series(frame, [*numbers, *(v + COUNT for v in numbers if v + COUNT in frame.names)])
     carried = carried_counts(frame.native, series)
     counts = {v + COUNT: carried[v + COUNT] for v in numbers if v + COUNT in carried}
-    return replace(series, values={**counts, **series.values}), numbers
+    return frame, replace(series, values={**counts, **series.values}), numbers
 
 
 def _warn_unweighted(ts: Ints, width: BucketWidth | None) -> None:
@@ -234,7 +237,7 @@ def _filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
     if frame.kind == "books":  # a nested book is one row, and a null list explodes to a sentinel row
         snapshots = in_memory(nested(frame, "a book that is filled in repeats one"), ["nested"])
         return exploded(in_memory(_filled(snapshots, width, fill), ["nested"]))
-    columns = frames.series(frame)
+    frame, columns = frames.sorted_series(frame)
     ts = columns.ts
     grid = np.arange(ts.min(), ts.max() + 1, width.micros) if len(ts) else ts
     return _on_grid(frame, columns, grid, fill)
@@ -242,7 +245,7 @@ def _filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
 
 def _aligned(frame: Frame, width: BucketWidth, start: int | None, end: int | None, fill: Fill, later: int) -> Native:
     frame.check_numbers()
-    columns = frames.series(frame, same=[c for c in frame.names if c not in ("ts", *ID_COLUMNS)])
+    frame, columns = frames.sorted_series(frame, same=[c for c in frame.names if c not in ("ts", *ID_COLUMNS)])
     ts = columns.ts + later
     RowWidth(width, "resolution").check_starts(ts)
     first, last = (int(ts.min()), int(ts.max())) if len(ts) else (0, -1)

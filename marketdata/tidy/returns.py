@@ -16,19 +16,21 @@ from marketdata.points.grids import widths
 from marketdata.points.returns import How
 from marketdata.points.schema import Kind, kind_of, refuse_cents, value_columns
 from marketdata.resolution import Width
-from marketdata.tidy.measures import top
+from marketdata.tidy.measures import sorted_top
 
 PRICED_KINDS: tuple[Kind, ...] = ("nested", "books", "series")
 _PRICES = frozenset(("price", "mid", "best_bid", "best_ask"))
 
 
-def value_of(frame: Frame, value: str | None) -> tuple[Series, str]:
-    """One entry per token (market) and time, and the name of its column of numbers.
+def value_of(frame: Frame, value: str | None) -> tuple[Frame, Series, str]:
+    """The frame with one row per token (market) and time, in order, their entries, and the column of numbers.
 
     By default ``price``, or the ``mid`` of books. NotTidyError if rows of one token and time differ, ConfigError if the
     column has no numbers or none can be chosen.
     """
-    best = top(frame) if frame.kind in ("books", "nested") else None
+    best = None
+    if frame.kind in ("books", "nested"):
+        frame, best = sorted_top(frame)
     columns = value_columns(frame.names if best is None else best.values)
     numbers = [c for c in columns if best is not None or frame.is_number(c)]
     default = next((c for c in ("price", "mid") if c in columns), numbers[0] if len(numbers) == 1 else None)
@@ -38,16 +40,18 @@ def value_of(frame: Frame, value: str | None) -> tuple[Series, str]:
         raise ConfigError(
             f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
         )
-    return frames.series(frame, [chosen]) if best is None else best, chosen
+    if best is None:
+        return *frames.sorted_series(frame, [chosen]), chosen
+    return frame, best, chosen
 
 
-def probability_of(frame: Frame) -> tuple[Series, str]:
+def probability_of(frame: Frame) -> tuple[Frame, Series, str]:
     """`value_of` for prices or mids; NotTidyError where one is no probability."""
     if frame.kind == "series" and not {"price", "mid"} & {*frame.names}:
         kind_of(frame.names, ("nested", "books", "bbo", "prices"))
-    series, value = value_of(frame, None)
+    frame, series, value = value_of(frame, None)
     refuse_cents(**{value: series.values[value]})
-    return series, value
+    return frame, series, value
 
 
 def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width | None = None) -> F:
@@ -69,7 +73,7 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
     grid = widths(resolution, optional_width(frame, width))
 
     def bars(part: Frame) -> Native:
-        series, chosen = value_of(part, value)
+        part, series, chosen = value_of(part, value)
         if chosen in _PRICES:
             refuse_cents(**{chosen: series.values[chosen]})
         bars_of_part = rules.ohlc(series, chosen, grid.target)
@@ -105,7 +109,7 @@ def returns(frame: F, value: str | None = None, *, how: How = "simple", width: W
     neighbours = None if rows is None else rows.width
 
     def changes(part: Frame) -> Native:
-        series, chosen = value_of(part, value)
+        part, series, chosen = value_of(part, value)
         return frames.to_frame(part, series, {"returns": rules.returns(series, chosen, how, neighbours)})
 
     return run(frame, changes, PRICED_KINDS, keep_extra=True, width=rows)

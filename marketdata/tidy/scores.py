@@ -9,7 +9,6 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, at_once, in_memory, is_in_memory, is_lazy, names_of, read, run
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.errors import ConfigError, OpenMarketsWarning, warn
@@ -271,7 +270,7 @@ def _pooled(frame: F, question: _Question, finish: Callable[[Native], Native]) -
 
 def _merged(part: Frame, question: _Question, payoffs: Callable[[Tokens], Payoffs]) -> Native:
     """The forecasts that count with the columns that come along; equal ones of a token are one row and their number."""
-    series, value = probability_of(part)
+    part, series, value = probability_of(part)
     resolved = payoffs(series.tokens)
     payoff, p = resolved.of(series.tokens)[series.token], series.values[value]
     known = np.flatnonzero(~np.isnan(p) & ~np.isnan(payoff))
@@ -279,14 +278,12 @@ def _merged(part: Frame, question: _Question, payoffs: Callable[[Tokens], Payoff
     if question.unit != "token":
         mirrored = mirrors(series.tokens, series.token[known], series.ts[known], resolved.records)
         known, repeated = known[~mirrored.left_out], mirrored.repeated[~mirrored.left_out]
-    # Rows of levels repeat the columns of their snapshot.
-    row = frames.snapshots(part, all_levels=False)[1].begins if part.kind == "books" else np.arange(len(series))
     table = Rows(part, Keys(question.carried, [], question.keys.records))
-    codes = [table.codes(name)[row[known]] for name in question.carried]
+    codes = [table.codes(name)[known] for name in question.carried]
     first, which = combined([series.token[known].astype(np.int64), _place(p[known]), *codes])
     at, token = known[first], series.token[known[first]].astype(np.int64)
     columns: dict[str, Column] = {c: Texts(token, [getattr(one, c) for one in series.tokens]) for c in ID_COLUMNS}
-    columns |= {name: table.column(name, row[at]) for name in question.carried}
+    columns |= {name: table.column(name, at) for name in question.carried}
     columns |= {"p": p[at].clip(question.clip, 1 - question.clip), "paid": payoff[at]}
     columns |= {"points": np.bincount(which, minlength=len(first))}
     columns |= {"left_out": np.bincount(which, repeated, len(first)).astype(np.int64)}

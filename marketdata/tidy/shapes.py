@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -37,7 +37,7 @@ def to_wide(frame: F, levels: int | None = None) -> F:
 
 
 def _wide(frame: Frame, levels: int | None) -> Native:
-    books = frames.books(frame)
+    frame, books = frames.sorted_books(frame)
     most = int(max(books.counts.max(initial=0), 1)) if levels is None else levels
     values: dict[str, Column] = {}
     for level in range(most):
@@ -62,7 +62,7 @@ def explode(frame: F) -> F:
 
 def exploded(frame: Frame) -> Native:
     """`explode` for an opened frame."""
-    rows = frames.level_rows(frame)
+    frame, rows = frames.sorted_level_rows(frame)
     # Every level repeats the further columns of its snapshot.
     repeated = frame.take(np.repeat(np.arange(len(frame)), np.diff(rows.edges[::2])))
     values = frames.level_values(rows.levels)
@@ -88,7 +88,8 @@ def nest(frame: F) -> F:
 
 def nested(frame: Frame, why: str = "a nested row has one") -> Native:
     """`nest` for an opened frame; ``why`` a further column may have only one value for each snapshot."""
-    books, names = frames.books(frame), frame.names
+    frame, books = frames.sorted_books(frame)
+    names = frame.names
     if frame.kind == "books":
         names = _replaced(names, BOOKS[4:], LISTS)
         for name in (c for c in names if c not in COLUMNS["nested"]):
@@ -103,8 +104,8 @@ def nested(frame: Frame, why: str = "a nested row has one") -> Native:
     return frames.to_frame(frame, books, frames.lists(books), names)
 
 
-def _replaced(names: list[str], old: Iterable[str], new: Iterable[str]) -> list[str]:
+def _replaced(names: Sequence[str], old: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:
     """The names with ``new`` ones at the place of the first ``old`` one."""
     old = set(old)
     at = next(i for i, name in enumerate(names) if name in old)
-    return [*names[:at], *new, *(c for c in names[at:] if c not in old)]
+    return (*names[:at], *new, *(c for c in names[at:] if c not in old))

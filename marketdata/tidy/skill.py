@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, as_kind_of, in_memory, names_of, read
 from marketdata.adapters.frame import Column, Frame
 from marketdata.errors import ConfigError, NotTidyError
@@ -86,7 +85,7 @@ def skill(
     present = names_of(frame)
     keys = Keys.of(by, cluster, present, outcomes)
     table = in_memory(frame, FORECAST_KINDS)
-    series, name = probability_of(table)
+    table, series, name = probability_of(table)
     other = _reference(table, series, reference)
     resolved = Payoffs(outcomes, series.tokens)
     p, paid = series.values[name], resolved.of(series.tokens)[series.token]
@@ -95,8 +94,7 @@ def skill(
     standing = np.unique(series.token[known[mirrored.repeated]]).tolist()
     warn_of_mixed_labels(series.tokens[i].token_label for i in standing)
     known, repeated = known[~mirrored.left_out], mirrored.repeated[~mirrored.left_out].astype(float)
-    first_row = frames.snapshots(table, all_levels=False)[1].begins if table.kind == "books" else np.arange(len(series))
-    rows = Rows(table.take(first_row[known]), keys)
+    rows = Rows(table.take(known), keys)
     market = codes_of(rows.table, "market_id")
     forecasts = Forecasts(market, p[known], paid[known], np.ones(len(known)), repeated, rows.clusters())
     first, group = rows.groups(keys.by)
@@ -136,14 +134,16 @@ def _reference(table: Frame, series: Series, given: Any) -> Floats:
     """The reference forecast at each entry of the forecasts, NaN where there is none."""
     if isinstance(given, str):
         if given not in table.names or not table.is_number(given):
-            raise NotTidyError(f"reference={given!r} is no column of numbers of the frame; it has {table.names}.")
+            raise NotTidyError(
+                f"reference={given!r} is no column of numbers of the frame; it has {', '.join(table.names)}."
+            )
         values = table.numbers(given)
     elif isinstance(given, int | float) and not isinstance(given, bool):
         if not 0 <= number("reference", given, least=0) <= 1:
             raise ConfigError("is refused; allowed are numbers from 0 to 1.", argument="reference", value=given)
         return np.full(len(series), float(given))
     else:
-        other, name = probability_of(in_memory(given, FORECAST_KINDS))
+        _, other, name = probability_of(in_memory(given, FORECAST_KINDS))
         place = {token[:2]: i for i, token in enumerate(other.tokens)}
         token = np.array([place.get(one[:2], -1) for one in series.tokens], np.int64)[series.token]
         row = first_from(token, series.ts, other.token, other.ts, tolerance=0)

@@ -115,7 +115,8 @@ def vwap(trades: F, resolution: Width) -> F:
     require("A frame of trades", ("ts", "token_id", "price", "size"), names_of(trades))
 
     def averages(part: Frame) -> Native:
-        every, price, size = frames.rows(part), part.numbers("price"), part.numbers("size")
+        part, every = frames.sorted_rows(part)
+        price, size = part.numbers("price"), part.numbers("size")
         refuse_cents(price=price)
         refuse_negative(size=size)
         # A trade counts with both numbers or not at all, else sizes would weigh prices that are not there.

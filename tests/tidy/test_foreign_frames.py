@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import narwhals as nw
 import pandas as pd
@@ -472,8 +472,9 @@ class ToyTable:
 class ToyFrame(PolarsFrame):
     """The class that supports it; see "Add a frame kind" of the documentation."""
 
-    def __init__(self, native: ToyTable) -> None:
-        super().__init__(pl.DataFrame(native.columns))
+    @classmethod
+    def of(cls, native: ToyTable) -> Self:
+        return super().of(pl.DataFrame(native.columns))
 
     def build(self, columns: Mapping[str, Column], height: int) -> ToyTable:
         return ToyTable(super().build(columns, height).to_dict(as_series=False))

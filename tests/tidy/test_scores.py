@@ -514,3 +514,15 @@ def test_records_that_contradict_themselves_are_refused() -> None:
     ):
         with pytest.raises(md.errors.NotTidyError, match=told):
             md.outcomes(pl.DataFrame({**good, **change}))
+
+
+def test_a_reference_in_a_column_of_books_is_one_value_per_snapshot() -> None:
+    """Rows of levels repeat the column; it counts once, as it does beside the mids of the same books."""
+    books = md.testing.books("polars", markets=3).with_columns(naive=pl.lit(0.5))
+    mids = md.mid(books).with_columns(naive=pl.lit(0.5))
+    records = md.testing.markets("polars", markets=3)
+    first, second = (
+        md.skill(frame, records, reference="naive", interval=None).drop("left_out") for frame in (books, mids)
+    )
+    assert first.equals(second)
+    assert first["points"].to_list() == [9, 9]
