@@ -189,7 +189,9 @@ class PolymarketStub(VenueStub):
             "closedTime": to_text(market.closed)[:19].replace("T", " ") + "+00" if is_over else None,
             "outcomes": text(["Yes", "No"]), "outcomePrices": text([f"{price:g}" for price in prices]),
             "volume": str(volume) if self.traps.numbers_as_text else volume,
-            "events": [{"id": str(market.k // 3), "slug": f"weather-{market.k // 3}", "seriesSlug": f"rain-{market.k // 6}"}],
+            "events": [
+                {"id": str(market.k // 3), "slug": f"weather-{market.k // 3}", "seriesSlug": f"rain-{market.k // 6}"}
+            ],
             "feesEnabled": True, "feeSchedule": {"exponent": 1, "rate": 0.05, "takerOnly": True},
         }  # fmt: skip
         state = state if is_over or market.state == "proposed" else None
