@@ -67,7 +67,7 @@ def prices(
     ----------
     ax : matplotlib Axes, optional
         Where to draw a frame of one market; by default a new figure.
-    markets : frame of market records, or mapping of market id to text, optional
+    markets : frame of market records, one record, or mapping of market id to text, optional
         The questions of the markets, by default shortened ids. Records also give the order of two outcomes; without
         them Yes, Up or Over is first. Records of simulated markets mark the chart as simulated.
     both : bool

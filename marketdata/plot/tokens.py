@@ -72,6 +72,10 @@ def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
 
     Raises ConfigError for a frame without market records.
     """
+    if (records := _records(markets)) is not None:
+        titles = {r["id"]: r.get("question") or r.get("slug") for r in records}
+        firsts = {r["id"]: r["tokens"][0]["id"] for r in records if r.get("tokens")}
+        return {market: text for market, text in titles.items() if text}, firsts
     if markets is None or isinstance(markets, Mapping):
         return dict(markets or {}), {}
     source = in_memory(markets)
@@ -81,7 +85,7 @@ def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
     if key is None or text is None:
         raise ConfigError(
             "markets= is a mapping of market id to text, or a frame with market_id and question, as client.markets() "
-            f"gives it; this one has {', '.join(names)}."
+            f"gives it, or a record, as client.market() gives it; this one has {', '.join(names)}."
         )
     ids = source.texts(key)
     tokens = zip(ids, source.raw("token_ids") if "token_ids" in names else (), strict=False)
@@ -89,8 +93,16 @@ def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
     return {m: t for m, t in zip(ids, source.texts(text), strict=True) if m and t}, first
 
 
+def _records(markets: Questions) -> list[Mapping[str, Any]] | None:
+    """The records of ``client.market(id)`` or a list of them; None for anything else."""
+    records = markets if isinstance(markets, list | tuple) else [markets]
+    return list(records) if all(isinstance(r, Mapping) and "id" in r and "tokens" in r for r in records) else None
+
+
 def is_simulated(markets: Questions) -> bool:
     """Whether a frame of market records has a market of a simulation."""
+    if (records := _records(markets)) is not None:
+        return any(bool(record.get("simulated")) for record in records)
     if markets is None or isinstance(markets, Mapping):
         return False
     source = in_memory(markets)

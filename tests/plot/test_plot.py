@@ -208,6 +208,16 @@ def test_of_two_outcomes_the_first_is_drawn() -> None:
     assert len(lines(plot.prices(prices[prices["token_label"] == "No"]))) == 1
 
 
+def test_a_record_of_a_market_names_it() -> None:
+    """A record as ``client.market`` gives it, or a list of them, does what a frame of records does."""
+    prices = testing.prices()
+    record = {"id": "rain", "question": "Rain?", "tokens": [{"id": "12", "label": "No"}], "simulated": True}
+    for markets in (record, [record]):
+        shown = " ".join(texts(plot.prices(prices, markets=markets)))
+        assert "Rain?" in shown
+        assert "simulated" in shown.lower()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_point_without_neighbours_is_a_dot(backend: str) -> None:
     """A line of one point, and a point between two gaps, is marked; others are not."""

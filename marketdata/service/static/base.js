@@ -17,10 +17,18 @@ const [, given = null] = location.hash.match(/^#key=([\x21-\x7e]+)$/) ?? [];
 const carried = document.documentElement.dataset.simulated === "yes" ? given : null;
 if (given) history.replaceState(null, "", location.pathname);
 
+// A market, one of its outcomes and a time, as the address names them after "#"; the key is never a part of it.
+const wanted = () => {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const [from, to, time] = ["from", "to", "at"].map((name) => Date.parse(given.get(name) ?? "") || null);
+  return { market: given.get("market"), outcome: given.get("outcome"), from, to, time };
+};
+
 let key = null;
 let plan = null;
 let listed = [];
 let period_of_all = [0, 0];
+let of_all = { totals: {}, markets: 0 };
 let following = null;
 let listing = 0;
 let shown = null;
@@ -87,7 +95,7 @@ const number = (value, digits = 0) => (Number(value.toFixed(digits)) || 0).toLoc
 const count = (value, unit) => `${value.toLocaleString("en", { maximumFractionDigits: 2 })} ${unit}${value === 1 ? "" : "s"}`;
 // Half a day is 12 hours.
 const length = (days) => days < 1 ? count(days * 24, "hour") : count(days, "day");
-const probability = (value) => value === null || value === undefined ? "\u2013" : number(value, 3);
+const probability = (value, digits = 3) => value === null || value === undefined ? "\u2013" : number(value, digits);
 const day = (ms) => new Date(ms).toISOString().slice(0, 10);
 const minute = (ms) => new Date(ms).toISOString().slice(0, 16).replace("T", " ");
 const iso = (ms) => new Date(ms).toISOString().replace(".000Z", "Z");

@@ -14,7 +14,7 @@ const chart = () => {
   const x = (ms) => left + (right - left) * (ms - start) / Math.max(1, end - start);
   const y = (value) => bottom - (bottom - top) * (value - low) / (most - low);
   shown.x = x;
-  shown.time = (px) => start + (px - left) / (right - left) * (end - start);
+  shown.ms_at = (px) => start + (px - left) / (right - left) * (end - start);
   const svg = draw("svg", { width: wide, height: high, role: "img" });
   svg.append(draw("title", {}, values.length ? `Resting orders and price, ${minute(start)} to ${minute(end)} UTC, from ${probability(lowest)} to ${probability(highest)}` : "Nothing in this window"));
   gaps(svg, points, { x, top, bottom, start, end, width });
@@ -23,6 +23,7 @@ const chart = () => {
   const d = trace(line, x, y, width);
   svg.append(draw("path", { class: "halo", d }), draw("path", { class: "price", d }));
   svg.append(draw("line", { class: "cursor", x1: -9, x2: -9, y1: top, y2: bottom }));
+  svg.append(draw("rect", { class: "zoom", x: -9, y: top, width: 0, height: bottom - top }));
   at("chart").replaceChildren(heat(points, { wide, high, x, y, width }), svg);
 };
 
@@ -127,10 +128,47 @@ const axes = (svg, { left, right, top, bottom, low, most, x, y, start, end }) =>
   }
 };
 
+// --- the pointer ------------------------------------------------------------------------------------------------
+
+const MOVED = 6;  // a shorter way [pixels] is a click
+let grabbed = null;
+const place_of = (event) => event.clientX - at("chart").getBoundingClientRect().left;
+
+// Shows the time under the pointer; ``keep`` or ``rest`` say what stays when it has left.
 const point_at = (event) => {
   if (!shown?.points.length) return;
-  const ms = shown.time(event.clientX - at("chart").getBoundingClientRect().left) - shown.width / 2;
+  const ms = shown.ms_at(place_of(event)) - shown.width / 2;
   const away = shown.points.map((point) => Math.abs(point.ms - ms));
   at("time").value = away.indexOf(Math.min(...away));
   select();
 };
+
+const band = (from = -9, to = -9) => {
+  const mark = document.querySelector("#chart .zoom");
+  if (mark) for (const [name, value] of [["x", Math.min(from, to)], ["width", Math.abs(to - from)]]) mark.setAttribute(name, value);
+};
+
+// A mouse drags a window; a finger scrolls the page, or reads the values under it.
+const grab = (event) => {
+  if (!shown?.points.length || event.button > 0) return;
+  if (event.pointerType !== "mouse") { point_at(event); keep(); return; }
+  grabbed = place_of(event);
+  event.preventDefault();
+  if (event.isTrusted) at("chart").setPointerCapture(event.pointerId);
+};
+
+const move = (event) => {
+  if (grabbed === null) { point_at(event); if (event.pointerType === "touch") keep(); } else band(grabbed, place_of(event));
+};
+
+const release = (event) => {
+  if (grabbed === null) return;
+  const [from, to] = [grabbed, place_of(event)].sort((a, b) => a - b);
+  drop();
+  if (to - from < MOVED) { point_at(event); keep(); return; }
+  see(shown.ms_at(Math.max(from, shown.x(shown.start))), shown.ms_at(Math.min(to, shown.x(shown.end))));
+  shown.entered = true;
+  load();
+};
+
+const drop = () => { grabbed = null; band(); };

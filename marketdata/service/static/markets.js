@@ -11,14 +11,23 @@ const open = async (given) => {
   }
   try {
     await list(true);
-    at("key-plan").textContent = `Key accepted: plan ${plan.name}, ${number(plan.requests_per_minute)} requests a minute.`;
-    for (const id of ["key-title", "key-form", "key-note"]) at(id).hidden = true;
-    at("key-state").hidden = false;
+    at("access").hidden = true;
     const [first] = document.querySelectorAll("#markets button");
     if (first) first.focus({ preventScroll: true });
+    if (await follow()) return;
     const place = Math.max(0, listed.findIndex((market) => DRAWN.some((view) => plan.views.includes(view) && market.coverage[view].length)));
-    if (listed.length) choose(listed[place], at("markets").children[place]);
+    if (listed.length) choose(listed[place]);
   } catch (problem) { fail(at("key-form"))(problem); }
+};
+
+// The market and time of the address, whether or not it is listed; false if the address names none that is there.
+const follow = async () => {
+  const want = wanted();
+  if (!key || !want.market) return false;
+  if (shown?.market && name_of(shown.market) === want.market) { choose(shown.market, want); return true; }
+  const { data: [market] } = await request("/coverage", { market: want.market });
+  if (market) choose(market, want); else say(`This service has no market ${want.market}.`, at("search-form"));
+  return market !== undefined;
 };
 
 const forget = () => {
@@ -26,9 +35,9 @@ const forget = () => {
   listed = [];
   listing += 1;
   if (loading) loading.abort();
-  for (const id of ["held", "market", "plans", "key-state", "message"]) at(id).hidden = true;
+  for (const id of ["held", "market", "plans", "message"]) at(id).hidden = true;
   for (const body of document.querySelectorAll("#markets, #plans dl, #ladder tbody, #chart, #scale")) body.replaceChildren();
-  for (const id of ["key-title", "key-form", "key-note"]) at(id).hidden = false;
+  at("access").hidden = false;
   at("key").focus();
   connect();
 };
@@ -42,7 +51,7 @@ const list = async (anew) => {
   if (turn !== listing) return;
   following = answer.metadata.next_cursor;
   if (answer.totals) {
-    at("totals").textContent = sum(answer.totals, answer.markets);
+    of_all = { totals: answer.totals, markets: answer.markets };
     const ends = VIEWS.flatMap((view) => answer.totals[view] ? [answer.totals[view].start, answer.totals[view].end] : []).map(Date.parse);
     period_of_all = [Math.min(...ends), Math.max(...ends)];
   }
@@ -50,7 +59,8 @@ const list = async (anew) => {
   if (anew) { body.replaceChildren(); listed = []; }
   listed.push(...answer.data);
   answer.data.forEach((market) => body.append(row(market)));
-  if (!body.children.length) body.append(make("li", params.search ? "No market has these words." : "This service has no market yet."));
+  if (!body.children.length && !params.search) body.append(make("li", "This service has no market yet."));
+  at("totals").textContent = sum(of_all, params.search);
   at("more").hidden = !following;
   at("held").hidden = false;
   plan = answer.plan;
@@ -58,7 +68,8 @@ const list = async (anew) => {
   connect();
 };
 
-const sum = (totals, markets) => {
+// What was found and what there is, in one text.
+const sum = ({ totals, markets }, search) => {
   const many = (found) => count(found, "market");
   const same = new Map();
   for (const view of VIEWS.filter((one) => totals[one])) {
@@ -67,19 +78,22 @@ const sum = (totals, markets) => {
     same.set(text, [...(same.get(text) ?? []), view]);
   }
   const parts = [...same].map(([text, views]) => `${views.join(", ")} ${text}`);
-  return `${many(markets)} listed. Recorded: ${parts.join("; ") || "no history yet"}. Days are UTC.`;
+  const found = following ? `More than ${number(listed.length)}` : listed.length ? number(listed.length) : "None";
+  const listing = search ? `${found} of ${many(markets)} ${found === "1" ? "has" : "have"} these words` : many(markets);
+  return `${listing}. Recorded of all: ${parts.join("; ") || "no history yet"}. Days are UTC.`;
 };
 
 const row = (market) => {
   const line = make("li");
   const button = make("button", market.question || market.slug || market.id, { type: "button", dir: "auto" });
-  button.addEventListener("click", () => { choose(market, line); go(); });
+  button.addEventListener("click", () => { choose(market, {}, true); go(); });
   const same = new Map();
   for (const view of VIEWS.filter((one) => market.coverage[one].length)) {
     const text = period(market.coverage[view]);
     same.set(text, [...(same.get(text) ?? []), view]);
   }
   const texts = [...same].map(([text, views]) => `${views.join(", ")}: ${text}`);
+  mark(line, market);
   line.append(button, bars(market.coverage), make("div", texts.join("; ") || "no history", { class: "quiet" }));
   return line;
 };

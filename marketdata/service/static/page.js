@@ -20,21 +20,19 @@ const example = () => {
   return { market: shown?.market };
 };
 
-// The key that a link carried guards nothing and is shown; any other is read from the environment.
+// The key is read from the environment: a line that is copied goes into notebooks and logs.
 const connect = () => {
   const { market, view = plan?.views[0] ?? "books", span } = example();
   const name = (market && plain(market.slug, market.id)) ?? "MARKET";
   const [from, to] = span ? span.map((ms) => iso(ms).replace("T00:00:00Z", "")) : recent();
   const allowed = plan?.resolutions ?? ["1h"];
   const resolution = shown?.resolution ?? allowed.findLast((one) => width_of(one) <= HOUR) ?? allowed[0];
-  const simulated = document.documentElement.dataset.simulated === "yes";
-  const own = carried && key === carried && plain(key);
   at("code-title").textContent = shown?.points.length ? "The lines that draw it" : "Connect";
   at("python").textContent = "import marketdata as md\n\n" +
-    (own ? `client = md.Client("${location.origin}", "${own}")\n` : `client = md.Client("${location.origin}")  # the key: MARKETDATA_API_KEY\n`) +
+    `client = md.Client("${location.origin}")  # the key: MARKETDATA_API_KEY\n` +
     `${view} = client.${view}("${name}", "${from}", "${to}", "${resolution}")\n` +
-    `${view}.md.plot.${view === "books" ? "book" : view}(${[...picture(view), ...(simulated ? ["simulated=True"] : [])].join(", ")})`;
-  at("curl").textContent = `curl -H "X-API-Key: ${own || "$MARKETDATA_API_KEY"}" '${location.origin}/v1/markets/${name}/${view}?start_ts=${from}&end_ts=${to}&resolution=${resolution}'`;
+    `${view}.md.plot.${view === "books" ? "book" : view}(${[...picture(view), `markets=client.market("${name}")`].join(", ")})`;
+  at("curl").textContent = `curl -H "X-API-Key: $MARKETDATA_API_KEY" '${location.origin}/v1/markets/${name}/${view}?start_ts=${from}&end_ts=${to}&resolution=${resolution}'`;
 };
 
 // Time and outcome of the book that is shown.
@@ -71,17 +69,21 @@ at("key-form").addEventListener("submit", (event) => {
 at("forget").addEventListener("click", forget);
 at("search-form").addEventListener("submit", (event) => { event.preventDefault(); say(""); list(true).catch(fail(at("search-form"))); });
 at("more").addEventListener("click", () => { say(""); list(false).catch(fail(at("more"))); });
-at("span").addEventListener("change", () => { shown.span = Number(at("span").value); load(true); });
-at("earlier").addEventListener("click", () => { shown.end = shown.start; load(); });
-at("later").addEventListener("click", () => { shown.end = Math.min(shown.end + shown.span, shown.last); load(); });
-at("time").addEventListener("input", select);
-at("chart").addEventListener("pointermove", point_at);
-at("chart").addEventListener("pointerdown", point_at);
+at("span").addEventListener("change", () => widen(Number(at("span").value)));
+at("earlier").addEventListener("click", () => { shown.end = shown.start; shown.time = null; load(); });
+at("later").addEventListener("click", () => { shown.end = Math.min(shown.end + shown.span, shown.last); shown.time = null; load(); });
+at("time").addEventListener("input", keep);
+at("chart").addEventListener("pointerdown", grab);
+at("chart").addEventListener("pointermove", move);
+at("chart").addEventListener("pointerup", release);
+at("chart").addEventListener("pointercancel", drop);
+at("chart").addEventListener("pointerleave", () => { if (grabbed === null && shown?.points.length) rest(); });
+addEventListener("popstate", () => { follow().catch(fail(at("search-form"))); });
 document.querySelectorAll("[data-copy]").forEach((button) => {
   button.hidden = !navigator.clipboard;
   button.addEventListener("click", () => copy(button).catch(() => {}));
 });
-const again = () => { if (shown?.points.length) { chart(); select(); } };
+const again = () => { if (shown?.points.length) { chart(); rest(); } };
 addEventListener("resize", again);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
 at("access").hidden = false;
