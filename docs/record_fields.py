@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from marketdata.points.records import COLUMNS, FIELDS, KINDS, columns
+from marketdata.points.records import COLUMNS, FIELDS, RECORD_KINDS, columns
 
 _OF = {
     "listing": "",
@@ -23,7 +23,7 @@ def tables() -> str:
         lines.append(f"| `client.{kind}({argument})` | {one} | `{' '.join(names)}` and any others |")
     lines += ["", "| column | of | meaning | only in |", "|---|---|---|---|"]
     rows: dict[tuple[str, str, str], list[str]] = {}
-    for kind in KINDS:
+    for kind in RECORD_KINDS:
         for field in FIELDS[kind]:
             names = ", ".join(f"`{name}`" for name in columns(kind, field))
             rows.setdefault((names, field.meaning, _OF[field.of]), []).append(kind)

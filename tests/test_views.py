@@ -10,7 +10,7 @@ import pytest
 import marketdata as md
 from marketdata import testing
 from marketdata.points import schema
-from marketdata.points.records import COLUMNS, KINDS
+from marketdata.points.records import COLUMNS, RECORD_KINDS
 from marketdata.points.views import VIEWS, empty, view_of
 from marketdata.testing import strategies
 
@@ -40,7 +40,7 @@ def test_every_column_is_explained() -> None:
     page = (ROOT / "docs" / "numbers.md").read_text(encoding="utf-8")
     cells = " ".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
     assert [c for columns in schema.COLUMNS.values() for c in columns if f"`{c}`" not in cells] == []
-    for kind in KINDS:
+    for kind in RECORD_KINDS:
         for owner in (md.Client, md.Archive):
             words = set(re.findall(r"\w+", getattr(owner, kind).__doc__))
             assert [name for name in COLUMNS[kind] if name not in words] == []

@@ -27,7 +27,7 @@ from marketdata.points import order
 from marketdata.points.columns import Books, Columns, Ints, Series, Side, Token
 from marketdata.points.order import LevelRows
 from marketdata.points.resample import group_starts, run_ends
-from marketdata.points.schema import ASK, BBO, BID, COLUMNS, ID_COLUMNS, LISTS, SNAPSHOT_FIELDS
+from marketdata.points.schema import ASK, BID, COLUMNS, ID_COLUMNS, LISTS, QUOTES, SNAPSHOT_FIELDS
 
 
 class Rows(NamedTuple):
@@ -101,7 +101,7 @@ def sorted_series(
 
 
 def sorted_books(frame: Frame, *, all_levels: bool = True) -> tuple[Frame, Books]:
-    """The frame in order, and an entry for each snapshot of its level rows, nested books or bbo.
+    """The frame in order, and an entry for each snapshot of its level rows, nested books or quotes.
 
     All levels are checked, or the best two.
     """
@@ -112,9 +112,9 @@ def sorted_books(frame: Frame, *, all_levels: bool = True) -> tuple[Frame, Books
         frame, entries = sorted_series(frame, same=LISTS)
         bids, asks = _sides_of_lists(frame, entries, all_levels=all_levels)
     else:
-        frame, best = sorted_series(frame, BBO[4:])
+        frame, best = sorted_series(frame, QUOTES[4:])
         entries, at, one = best, np.arange(len(best)), np.ones(len(best), np.int64)
-        bids, asks = (Side(at, one, *(best.values[c] for c in names)) for names in (BBO[4:6], BBO[6:8]))
+        bids, asks = (Side(at, one, *(best.values[c] for c in names)) for names in (QUOTES[4:6], QUOTES[6:8]))
     # Rows of levels repeat the values of a snapshot, so that the first of them has them.
     first = bids.begins if frame.kind == "books" else np.arange(len(frame))
     values = {
@@ -322,7 +322,7 @@ def to_frame(
             out[name] = values[name]
         elif name in new:
             out[name] = new[name]
-        elif name in COLUMNS.get(frame.kind, BBO) and not frame.can_pass_on(name):
+        elif name in COLUMNS.get(frame.kind, QUOTES) and not frame.can_pass_on(name):
             if name == "level":
                 out[name] = normalization.levels(frame.raw(name))
             elif name == "side":

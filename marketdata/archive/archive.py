@@ -20,7 +20,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.display import html_table
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice, number, with_flags
-from marketdata.points.records import KINDS, RecordKind
+from marketdata.points.records import RECORD_KINDS, RecordKind
 from marketdata.points.views import View
 from marketdata.recordings.files import ReadOptions, files_of
 from marketdata.recordings.format import kept_fields
@@ -520,7 +520,7 @@ class Archive(Generic[Frame]):
         >>> [len(market["tokens"]) for market in archive.records("markets")]
         [2, 2, 3, 210]
         """
-        return [dict(record) for record in self._store.opened().catalog[choice("kind", kind, KINDS)].records()]
+        return [dict(record) for record in self._store.opened().catalog[choice("kind", kind, RECORD_KINDS)].records()]
 
     @overload
     def scan(

@@ -21,7 +21,7 @@ from marketdata.archive.store import ArchiveStore, hull_of, times_of
 from marketdata.errors import ArchiveCorruptError
 from marketdata.points.arguments import number
 from marketdata.points.columns import Ints, Series
-from marketdata.points.records import KINDS, RecordKind
+from marketdata.points.records import RECORD_KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, Range
 
@@ -82,7 +82,7 @@ def verify(store: ArchiveStore) -> list[Damage]:
     """All that differs from what was written; ArchiveError if the storage failed."""
     damage = [
         Damage(kind, "", None, None, str(rows))
-        for kind in KINDS
+        for kind in RECORD_KINDS
         for file in store.tables[kind].version().files
         for _, rows in _pieces(store.tables[kind], file)
         if isinstance(rows, ArchiveCorruptError)
@@ -158,7 +158,7 @@ def repair(store: ArchiveStore) -> list[Damage]:
     for table in store.tables.values():
         for file in table.version().files:
             _salvage(table, file)
-    for kind in KINDS:
+    for kind in RECORD_KINDS:
         if any(problem.view == kind for problem in damage):
             _add_records(store, kind)
     for view in VIEWS:

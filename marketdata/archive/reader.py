@@ -8,7 +8,7 @@ from marketdata.archive import query
 from marketdata.archive.scan import query_of
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Data
-from marketdata.points.records import KINDS, RecordKind
+from marketdata.points.records import RECORD_KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.times import Range
 
@@ -48,11 +48,11 @@ class Reader:
 
     def version(self, table: View | RecordKind) -> int:
         """Number of the newest commit of a view or of records, from 0; -1 before it."""
-        return self._store.tables[choice("view", table, (*VIEWS, *KINDS))].version().number
+        return self._store.tables[choice("view", table, (*VIEWS, *RECORD_KINDS))].version().number
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:
         """Records of a kind, by id."""
-        return self._store.catalog[choice("kind", kind, KINDS)].records()
+        return self._store.catalog[choice("kind", kind, RECORD_KINDS)].records()
 
     def find_market(self, id_or_slug: str) -> dict[str, Any] | None:
         """The record of the market with this id, else with this slug, or None."""

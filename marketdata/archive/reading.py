@@ -19,7 +19,7 @@ from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice, names, whole
-from marketdata.points.records import KINDS
+from marketdata.points.records import RECORD_KINDS
 from marketdata.points.views import VIEWS, View
 from marketdata.tidy.frames import carry_counts, to_frame
 from marketdata.times import Range, TimeLike, to_micros, to_range
@@ -98,7 +98,7 @@ class Reading:
         points = [query_of(store, view, None, query.ALL_TIME, None, nested=view == "books") for view in views]
         records: dict[str, Any] = {
             kind: listings.records_frame(kind, store.catalog[kind].records(), "polars").to_arrow()
-            for kind in KINDS
+            for kind in RECORD_KINDS
             if kind in named
         }
         if "coverage" in named:

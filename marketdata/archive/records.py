@@ -16,7 +16,7 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import DataFile
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
-from marketdata.points.records import FIELDS, ID_NAMES, KINDS, TOKEN_LISTS, RecordKind, columns, names, truth
+from marketdata.points.records import FIELDS, ID_NAMES, RECORD_KINDS, TOKEN_LISTS, RecordKind, columns, names, truth
 from marketdata.times import first_time
 
 Record = dict[str, Any]
@@ -39,7 +39,7 @@ def _schema(kind: RecordKind) -> pa.Schema:
 
 
 # Engines read the columns; the archive reads the JSON in the last one.
-SCHEMAS: dict[RecordKind, pa.Schema] = {kind: _schema(kind) for kind in KINDS}
+SCHEMAS: dict[RecordKind, pa.Schema] = {kind: _schema(kind) for kind in RECORD_KINDS}
 
 
 def rows_of(frame: Any) -> list[Record]:

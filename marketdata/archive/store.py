@@ -32,7 +32,7 @@ from marketdata.archive.storage.files import WRITE_EFFORT, DataFile, cuts, holdi
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
 from marketdata.points.columns import Books, Data, Ints, Series
-from marketdata.points.records import KINDS, RecordKind
+from marketdata.points.records import RECORD_KINDS, RecordKind
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
@@ -110,7 +110,7 @@ class ArchiveStore:
 
         self.points: dict[View, Table] = {view: table(view, SCHEMAS[view]) for view in VIEWS}
         self.coverage: dict[View, Coverage] = {view: Coverage(points) for view, points in self.points.items()}
-        self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in KINDS}
+        self.catalog: dict[RecordKind, Catalog] = {k: Catalog(table(k, RECORD_SCHEMAS[k]), k) for k in RECORD_KINDS}
         # Every table by its name.
         self.tables: dict[str, Table] = {str(view): points for view, points in self.points.items()}
         self.tables |= {str(kind): catalog.table for kind, catalog in self.catalog.items()}
@@ -121,11 +121,7 @@ class ArchiveStore:
     def opened(self) -> Self:
         """The store for reading; NotArchivedError where there is no folder, or one of other files."""
         if self.stored_base is None:
-            names, hint = names_in(self.root), "Is the path right? The first add or pull makes an archive there."
-            if names is None:
-                raise NotArchivedError(f"There is no folder {self.root!r}. {hint}")
-            if names and names.isdisjoint({*self.tables, "imports"}):
-                raise NotArchivedError(f"The folder {self.root!r} holds other files, and no archive. {hint}")
+            check_folder(self.root)
         return self
 
     @property
@@ -374,9 +370,17 @@ def names_in(root: str) -> set[str] | None:
 
 
 def is_archive(root: str) -> bool:
-    """Whether a folder holds tables of an archive; an address is taken to."""
-    names = names_in(root)
-    return is_url(root) or (names is not None and not names.isdisjoint({*VIEWS, *KINDS}))
+    """Whether a folder holds tables of an archive, or the journal of its first import; an address is taken to."""
+    return is_url(root) or not {*VIEWS, *RECORD_KINDS, "imports"}.isdisjoint(names_in(root) or ())
+
+
+def check_folder(root: str) -> None:
+    """NotArchivedError where there is no folder, or one of other files; an empty one may become an archive."""
+    names, hint = names_in(root), "Is the path right? The first add or pull makes an archive there."
+    if names is None:
+        raise NotArchivedError(f"There is no folder {root!r}. {hint}")
+    if names and not is_archive(root):
+        raise NotArchivedError(f"The folder {root!r} holds other files, and no archive. {hint}")
 
 
 def _is_part(record: CoverageRecord, whole: CoverageRecord) -> bool:

@@ -92,7 +92,7 @@ def prices(
     flag("log_odds", log_odds)
     names = names_of(frame)
     value = "mid" if "side" in names or ("mid" in names and "price" not in names) else "price"
-    table = in_memory(frame, ["quotes" if value == "mid" else "prices"])
+    table = in_memory(frame, ["quotes", "some_quotes"] if value == "mid" else ["prices"])
     columns = [value, *(c for c in (f"{value}_count",) if c in table.names)]
     questions, first_tokens = questions_of(markets)
     panels = []

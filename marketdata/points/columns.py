@@ -295,6 +295,22 @@ class Books(Columns):
         """At most the best ``levels`` levels of each side."""
         return replace(self, bids=self.bids.head(levels), asks=self.asks.head(levels))
 
+    def best_first(self) -> tuple[Books, Ints]:
+        """The books with the best level of each side first, and the sides that were not so, counted as in `counts`.
+
+        Levels of one price stay in their order.
+        """
+        (price, size), counts = self.levels(), self.counts
+        is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
+        better = (price[1:] != price[:-1]) & ((price[1:] > price[:-1]) != is_ask[1:])
+        better[np.cumsum(counts[counts > 0])[:-1] - 1] = False
+        if not better.any():
+            return self, np.empty(0, np.int64)
+        side = np.repeat(np.arange(len(counts)), counts)
+        order = np.lexsort((np.where(is_ask, price, -price), side))
+        head = self.tokens, self.bounds, self.ts
+        return Books.of_levels(*head, counts, price[order], size[order], self.values), np.unique(side[1:][better])
+
     @cached_property
     def mid(self) -> Floats:
         """(best bid + best ask) / 2, NaN where a side is missing."""

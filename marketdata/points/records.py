@@ -13,7 +13,7 @@ from marketdata.errors import NotTidyError
 from marketdata.points.columns import Token
 
 RecordKind = Literal["series", "events", "markets"]
-KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
+RECORD_KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 
 
 class Field(NamedTuple):
@@ -84,11 +84,11 @@ def names(kind: RecordKind, *of: str) -> list[str]:
     return [field.name for field in FIELDS[kind] if field.of in of]
 
 
-_ALL = [(kind, field) for kind in KINDS for field in FIELDS[kind]]
+_ALL = [(kind, field) for kind in RECORD_KINDS for field in FIELDS[kind]]
 COLUMNS: dict[RecordKind | Literal["tokens"], tuple[str, ...]] = {
     **{
         kind: tuple(name for field in FIELDS[kind] if field.of == "listing" for name in columns(kind, field))
-        for kind in KINDS
+        for kind in RECORD_KINDS
     },
     "tokens": Token._fields,
 }

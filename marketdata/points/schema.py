@@ -7,7 +7,6 @@ books    level of a side   ts market_id token_id token_label side level price si
 prices   token and bucket  ts market_id token_id token_label price
 metrics  market, bucket    ts market_id volume liquidity spread + further numeric metrics
 quotes   token and bucket  ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid spread
-bbo      token and bucket  as quotes
 trades   print             ts + ids + side price size, and further columns such as trade_id
 nested   token and bucket  ts + ids + bid_price bid_size ask_price ask_size
 =======  ================  ======================================================================================
@@ -30,20 +29,18 @@ from marketdata.errors import NotTidyError, public_function
 from marketdata.points.columns import Floats, Token
 from marketdata.points.views import VIEWS, View
 
-# "series" needs only a time, and a market or a token.
-Kind = View | Literal["bbo", "quotes", "series", "nested", "trades"]
+# "series" needs only a time, and a market or a token. "some_quotes" has some columns of quotes, as `mid` returns them:
+# they are aggregated like the books that they come from.
+Kind = View | Literal["some_quotes", "series", "nested", "trades"]
 
 ID_COLUMNS = Token._fields
 TRADES = ("ts", *ID_COLUMNS, "side", "price", "size")
 LISTS = ("bid_price", "bid_size", "ask_price", "ask_size")
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     **{view: ("ts", *spec.ids, *spec.names, *spec.derived) for view, spec in VIEWS.items()},
-    "bbo": ("ts", *ID_COLUMNS, *VIEWS["quotes"].names, *VIEWS["quotes"].derived),
     "nested": ("ts", *ID_COLUMNS, *LISTS),
 }
-BBO = COLUMNS["bbo"]
-# ``mid`` and ``spread`` return only some of them; they are aggregated like the books they come from.
-QUOTES = frozenset(BBO) - {"ts", *ID_COLUMNS}
+QUOTES = COLUMNS["quotes"]
 BOOKS = COLUMNS["books"]
 
 # Pages, frames, archives and recordings follow this table, so a further value of a snapshot needs only a line here.
@@ -107,7 +104,7 @@ def frame_name(columns: Iterable[str]) -> str:
     """What a frame of ours with these columns is called; an empty text for one of another's."""
     names = {*columns}
     needed: dict[str, Iterable[str]] = {
-        "nested books": COLUMNS["nested"], "best prices": BBO, "prices": COLUMNS["prices"],
+        "nested books": COLUMNS["nested"], "best prices": QUOTES, "prices": COLUMNS["prices"],
         "metrics": COLUMNS["metrics"], "market records": ("market_id", "question", "token_ids"),
     }  # fmt: skip
     # Levels of a book that lack a column look like prices, or like trades.
@@ -124,7 +121,7 @@ def require(what: str, wanted: Iterable[str], present: Iterable[str]) -> None:
         raise lacking(what, missing, present)
 
 
-def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "bbo", "metrics")) -> Kind:
+def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices", "quotes", "metrics")) -> Kind:
     """The first of the wanted kinds whose columns are all there, else a NotTidyError; other columns do not matter.
 
     Nested books are also books (as level rows, unless nested is wanted) and, with one row per token and time, a series.
@@ -147,8 +144,8 @@ def kind_of(columns: Iterable[str], wanted: Iterable[Kind] = ("books", "prices",
     complete = next((kind for kind, missing in lacks.items() if not missing), None)
     if complete is not None:
         return complete
-    if "quotes" in wanted and QUOTES & names and names >= {"ts", *ID_COLUMNS}:
-        return "quotes"
+    if "some_quotes" in wanted and names.intersection(QUOTES[4:]) and names.issuperset(QUOTES[:4]):
+        return "some_quotes"
     if "series" in wanted and not {"side", "level"} & names:
         require("A tidy frame", ["ts"] if {"market_id", "token_id"} & names else ["ts", "market_id"], present)
         return "series"
@@ -159,14 +156,14 @@ def _levels_refused(wanted: Sequence[Kind]) -> NotTidyError:
     """The error for rows of levels where books are not wanted."""
     if wanted == ("nested",):
         return NotTidyError("Nested books have one row per snapshot; these are rows of levels already.")
-    one_row = {"bbo", "quotes", "series"} & set(wanted)
+    one_row = {"quotes", "series"} & set(wanted)
     hint = "give md.bbo(books) or md.to_wide(books)" if one_row else f"{public_function()} takes {_listed(wanted)}"
     return NotTidyError(f"This is a frame of books, which have several rows per snapshot; {hint}.")
 
 
 def _listed(kinds: Iterable[Kind]) -> str:
     """Kinds of frames in words: each once, in the order in which users know them."""
-    words = {"books": "books", "nested": "nested books", "bbo": "best prices", "quotes": "best prices"}
+    words = {"books": "books", "nested": "nested books", "quotes": "best prices", "some_quotes": "best prices"}
     kinds = [*kinds]
     ordered = [kind for kind in words if kind in kinds] + kinds
     return " or ".join(dict.fromkeys(words.get(kind, kind) for kind in ordered))
@@ -174,7 +171,7 @@ def _listed(kinds: Iterable[Kind]) -> str:
 
 _SOURCES: dict[Kind, str] = {
     **{view: f"A client and an archive give them: archive.{view}(market)." for view in VIEWS},
-    "bbo": "md.bbo(books) gives them.",
+    "quotes": "md.bbo(books) gives them.",
     "nested": "md.nest(books) gives them.",
 }
 
@@ -187,7 +184,7 @@ def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> Not
             "level, and md.bbo(frame) or md.mid(frame) one per snapshot."
         )
     # If several kinds are possible, the message names books, the kind that users know.
-    named = [kind for kind in lacks if "books" not in lacks or kind not in ("bbo", "quotes", "nested")]
+    named = [kind for kind in lacks if "books" not in lacks or kind not in ("quotes", "nested")]
     nearest = min(named, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
     if own := frame_name(present):
         error = NotTidyError(
@@ -196,8 +193,8 @@ def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> Not
         error.missing = tuple(sorted(lacks[nearest]))
         return error
     error = lacking(f"A tidy {nearest} frame", lacks[nearest], present)
-    if nearest == "books" and {*BBO[4:8], "bid", "ask"} & set(present):
-        as_top = f"are taken too, with {sorted(lacks['bbo'])}" if "bbo" in lacks else "have too few of its levels"
+    if nearest == "books" and {*QUOTES[4:8], "bid", "ask"} & set(present):
+        as_top = f"are taken too, with {sorted(lacks['quotes'])}" if "quotes" in lacks else "have too few of its levels"
         return NotTidyError(f"{error} These look like best prices: those of md.bbo {as_top}.")
     return error
 

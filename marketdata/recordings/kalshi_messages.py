@@ -10,7 +10,7 @@ from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT
 from marketdata.times import parse_iso, unix_micros
 from marketdata.wire import kalshi
 
-KINDS = ("orderbook_snapshot", "orderbook_delta", "subscribed", "ok", "ticker", "trade")
+MESSAGE_TYPES = ("orderbook_snapshot", "orderbook_delta", "subscribed", "ok", "ticker", "trade")
 _OTHER = {"yes": "no", "no": "yes"}
 _CENTS, _DIGITS = 100, 6
 Levels = dict[float, float]

@@ -60,7 +60,7 @@ class Message(NamedTuple):
     def kind(self) -> str:
         """The kind that the message names, or that its fields show."""
         named = self.fields.get("event_type") or self.fields.get("update_type") or self.fields.get("type")
-        if not named and self.envelope.get("type") in kalshi_messages.KINDS:
+        if not named and self.envelope.get("type") in kalshi_messages.MESSAGE_TYPES:
             named = self.envelope["type"]
         if named and isinstance(named, str):
             return "book" if named == "book_snapshot" else named
@@ -114,7 +114,7 @@ class MessageReader:
 
     def _add(self, message: Message) -> None:
         kind, fields = message.kind, message.fields
-        if kind in kalshi_messages.KINDS:
+        if kind in kalshi_messages.MESSAGE_TYPES:
             self._add_kalshi(message)
             return
         venue_time = self._venue_time(message)

@@ -20,6 +20,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 
 from marketdata.archive.reader import Reader
+from marketdata.archive.store import check_folder
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.service import routes, start_page
 from marketdata.service.access import State, read_resolutions
@@ -95,15 +96,10 @@ def _check_archive(archive: object) -> None:
     if location is None:
         folder = repr(str(archive)) if isinstance(archive, str | Path) else "folder"
         raise ConfigError(f"serve takes an archive, not {type(archive).__name__}; pass md.Archive({folder}).")
-    if "://" in location:
-        return
     try:
-        visible = [path for path in Path(location).iterdir() if path.name[0] not in "._"]
-    except OSError as problem:
-        hint = "An archive is made by its first add or pull."
-        raise ConfigError(f"The folder {location!r} cannot be read: {problem.strerror}.", hint=hint) from problem
-    if visible and not any(Path(location).glob("*/_delta_log")):
-        raise ConfigError(f"The folder {location!r} holds other files, and no archive. Is the path right?")
+        check_folder(location)
+    except ArchiveError as problem:
+        raise ConfigError(str(problem)) from problem
 
 
 async def _guard(state: State, request: Request, call_next: RequestResponseEndpoint) -> Response:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import polars as pl
 
-from marketdata.points.records import KINDS, RecordKind, searched_text, searched_words
+from marketdata.points.records import RECORD_KINDS, RecordKind, searched_text, searched_words
 from marketdata.service.cursors import Cursors, Facts, invalid_cursor
 from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery, SortField
 from marketdata.times import first_time
@@ -35,11 +35,11 @@ class Listings:
 
     def __init__(self, archive: Reader, cursors: Cursors, clock: Callable[[], float]) -> None:
         self._archive, self._cursors, self._clock = archive, cursors, clock
-        self._table_at = lru_cache(len(KINDS))(self._read)
+        self._table_at = lru_cache(len(RECORD_KINDS))(self._read)
 
     def tags(self) -> list[str]:
         """Every tag in use, sorted."""
-        tags = pl.concat([self._table(kind)[1]["tags"] for kind in KINDS])
+        tags = pl.concat([self._table(kind)[1]["tags"] for kind in RECORD_KINDS])
         return tags.explode().drop_nulls().unique().sort().to_list()
 
     def page(self, kind: RecordKind, query: ListingQuery) -> tuple[list[Record], str | None]:

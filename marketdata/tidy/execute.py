@@ -359,7 +359,7 @@ def account(
     """
     prices = read(prices)
     rows, start = width_of(prices, width, what="prices"), number("cash", cash, least=-np.inf)
-    table = in_memory(prices, ("nested", "books", "bbo", "prices"))
+    table = in_memory(prices, ("nested", "books", "quotes", "prices"))
     quotes = _quotes(table, None if fees is None else schedule(fees))
     times = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.ts for one in quotes.values())]))
     rows.check(times)

@@ -21,7 +21,7 @@ from marketdata.points.measures import MEASURES, Measure, Values
 from marketdata.points.measures.quotes import bbo
 from marketdata.points.schema import Kind
 
-TOP_KINDS: tuple[Kind, ...] = ("nested", "books", "bbo")
+TOP_KINDS: tuple[Kind, ...] = ("nested", "books", "quotes")
 Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str, Any]]
 
 

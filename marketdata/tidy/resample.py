@@ -23,14 +23,14 @@ from marketdata.points import resample as rules
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Columns, Ints, Series
 from marketdata.points.grids import COARSE, RowWidth, Widths, coarser_grid, widths
-from marketdata.points.schema import BBO, COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, is_count, value_columns
+from marketdata.points.schema import COLUMNS, COUNT, ID_COLUMNS, LISTS, QUOTES, Kind, is_count, value_columns
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.frames import carried_counts
 from marketdata.tidy.shapes import exploded, nested
 from marketdata.times import TimeLike, to_micros, to_range
 
 Fill = Literal["null", "forward"] | None
-RESAMPLED_KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "bbo", "metrics", "quotes")
+RESAMPLED_KINDS: tuple[Kind, ...] = ("nested", "books", "prices", "quotes", "metrics", "some_quotes")
 _AVERAGED_KINDS: tuple[Kind, ...] = ("prices", "metrics")
 _LAST_TS_COLUMN = "__last"
 
@@ -180,7 +180,7 @@ def _last(frame: Frame, grid: Widths) -> Native:
         is_whole = len(books.bids.price) + len(books.asks.price) == books.counts.sum()
         values = {} if is_whole and all(map(last_rows.can_pass_on, LISTS)) else frames.lists(books)
     else:
-        same = [c for c in COLUMNS.get(frame.kind, BBO) if c in QUOTES and c in frame.names]
+        same = [c for c in QUOTES[4:] if c in frame.names]
         last_rows, _ = frames.sorted_series(last_rows, same=same)
     last_rows, last = frames.sorted_rows(last_rows)
     return frames.to_frame(
@@ -190,7 +190,7 @@ def _last(frame: Frame, grid: Widths) -> Native:
 
 def _averaged(frame: Frame) -> tuple[Frame, Series, list[str]]:
     """The frame in order, the columns that are averaged, with counts, and their names; a warning names the others."""
-    if frame.kind == "prices" and set(BBO) <= set(frame.names):
+    if frame.kind == "prices" and set(QUOTES) <= set(frame.names):
         raise NotTidyError(
             "The frame has the columns of prices, which are averaged, and of bbo, of which the last row is kept; "
             "select the columns of one of them, resample each, and join the results."

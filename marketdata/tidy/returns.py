@@ -48,7 +48,7 @@ def value_of(frame: Frame, value: str | None) -> tuple[Frame, Series, str]:
 def probability_of(frame: Frame) -> tuple[Frame, Series, str]:
     """`value_of` for prices or mids; NotTidyError where one is no probability."""
     if frame.kind == "series" and not {"price", "mid"} & {*frame.names}:
-        kind_of(frame.names, ("nested", "books", "bbo", "prices"))
+        kind_of(frame.names, ("nested", "books", "quotes", "prices"))
     frame, series, value = value_of(frame, None)
     refuse_cents(**{value: series.values[value]})
     return frame, series, value

@@ -270,18 +270,12 @@ def _check(columns: Data, resolution: str, notes: Counter[str]) -> Data:
     with suppress(ConfigError):  # a resolution that is none is refused where pages are compared with the request
         odd.append(("time_not_on_a_bucket", columns.ts != BucketWidth.of(resolution).floor(columns.ts)))
     if isinstance(columns, Books):
+        columns, unsorted = columns.best_first()
+        if len(unsorted):
+            notes["levels_sorted"] += len(unsorted)
         (price, size), counts = columns.levels(), columns.counts
-        is_ask = np.repeat((np.arange(len(counts)) & 1).astype(bool), counts)
-        equal, wrong = price[1:] == price[:-1], (price[1:] > price[:-1]) != is_ask[1:]
-        borders = np.cumsum(counts[counts > 0])[:-1] - 1
-        equal[borders] = wrong[borders] = False
-        wrong &= ~equal
-        if wrong.any():
-            side = np.repeat(np.arange(len(counts)), counts)
-            notes["levels_sorted"] += len(np.unique(side[1:][wrong]))
-            order = np.lexsort((np.where(is_ask, price, -price), side))
-            head = columns.tokens, columns.bounds, columns.ts
-            columns = Books.of_levels(*head, counts, price[order], size[order], columns.values)
+        equal = price[1:] == price[:-1]
+        equal[np.cumsum(counts[counts > 0])[:-1] - 1] = False
         odd.append(("same_price_twice", equal))
         if len(price) and not (price.min() >= 0 and price.max() <= 1 and size.min() > 0):
             odd += [("price_outside_0_1", no_probability(price)), ("size_not_positive", size <= 0)]

@@ -34,11 +34,8 @@ def books_of(
     values: Mapping[str, NDArray[Any]] | None = None,
 ) -> Books:
     """Books at times [microseconds UTC] from (price, size) of bids and of asks, in any order; size 0 is no level."""
-    each = [
-        sorted(level for level in side if level[1] > 0)[::step]
-        for book in sides
-        for side, step in zip(book, (-1, 1), strict=True)
-    ]
+    each = [[level for level in side if level[1] > 0] for book in sides for side in book]
     flat = np.array([level for side in each for level in side], float).reshape(-1, 2)
     head = (), np.zeros(1, np.int64), np.array(ts, np.int64), np.array([*map(len, each)], np.int64)
-    return Books.of_levels(*head, flat[:, 0], flat[:, 1], values).grouped(tokens, np.arange(len(tokens))).sort()
+    books, _ = Books.of_levels(*head, flat[:, 0], flat[:, 1], values).best_first()
+    return books.grouped(tokens, np.arange(len(tokens))).sort()

@@ -14,7 +14,7 @@ from reference.columns import levels_of
 from marketdata.points.columns import Books
 from marketdata.points.views import VIEWS, view_of
 
-KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
+FRAME_KINDS = ["pandas", "polars", "lazy", "shuffled pandas", "shuffled polars", "arrow"]
 # Each kind adds its examples, so tests over every kind need fewer.
 few = settings(max_examples=max(6, settings().max_examples // 5))
 # Where each example compares whole frames with a loop in fractions.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.columns import levels_of
-from reference.kinds import KINDS, few, of_kind
+from reference.kinds import FRAME_KINDS, few, of_kind
 
 import marketdata as md
 from marketdata.testing.strategies import MINUTE, book_columns, metric_columns, price_columns
@@ -82,7 +82,7 @@ class Instrument(NamedTuple):
 YES = Instrument("1.X", 4, 2)
 
 
-@given(kind=st.sampled_from(KINDS), books=book_columns())
+@given(kind=st.sampled_from(FRAME_KINDS), books=book_columns())
 def test_nautilus_records_hold_the_books(kind: str, books: Any) -> None:
     """Depth records hold every level as exact text, and quotes are the tops of two-sided books."""
     cents = to_frame(books.take(np.flatnonzero(books.token == 0)), "polars").with_columns(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.columns import ladders
 from reference.fees import exact, legs
-from reference.kinds import KINDS, close, fewest, of_kind, rows
+from reference.kinds import FRAME_KINDS, close, fewest, of_kind, rows
 from reference.markets import pairs, tops
 from reference.measures import SLACK
 
@@ -58,7 +58,7 @@ def times(books: Any, event: dict[str, Any]) -> list[int]:
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), case=cases(), size=st.sampled_from([None, 0.5, 100, 1e5]))
+@given(kind=st.sampled_from(FRAME_KINDS), case=cases(), size=st.sampled_from([None, 0.5, 100, 1e5]))
 def test_costs_of_a_basket_equal_a_plain_walk(kind: str, case: Any, size: float | None) -> None:
     """All Yes and all No, level by level with fees; null where a leg lacks depth, or the event is no basket."""
     books, records, events = case
@@ -87,7 +87,7 @@ def test_costs_of_a_basket_equal_a_plain_walk(kind: str, case: Any, size: float 
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), case=cases())
+@given(kind=st.sampled_from(FRAME_KINDS), case=cases())
 def test_sums_and_probabilities_of_an_event_equal_a_plain_walk(kind: str, case: Any) -> None:
     """The Yes of all markets of a basket; null where one lacks the value."""
     books, records, events = case

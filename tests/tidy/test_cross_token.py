@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.kinds import KINDS, close, fewest, of_kind, rows
+from reference.kinds import FRAME_KINDS, close, fewest, of_kind, rows
 from reference.markets import forecasts, in_kind, pairs, tops
 
 import marketdata as md
@@ -20,7 +20,7 @@ from marketdata.tidy.frames import to_frame
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), books=pairs())
+@given(kind=st.sampled_from(FRAME_KINDS), books=pairs())
 def test_a_complement_mirrors_the_other_book(kind: str, books: Any) -> None:
     """Bids of one token are asks of the other at 1 - p, level by level, with their sizes."""
     other = {
@@ -40,7 +40,7 @@ def test_a_complement_mirrors_the_other_book(kind: str, books: Any) -> None:
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), books=pairs(tokens=3))
+@given(kind=st.sampled_from(FRAME_KINDS), books=pairs(tokens=3))
 def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
     """Each sum is exact over all tokens of the market, and null where one of them lacks the value or the book."""
     seen = tops(books)
@@ -72,7 +72,7 @@ def test_sums_over_a_market_equal_a_plain_walk(kind: str, books: Any) -> None:
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), columns=forecasts())
+@given(kind=st.sampled_from(FRAME_KINDS), columns=forecasts())
 def test_probabilities_sum_to_one_or_are_null(kind: str, columns: Any) -> None:
     """Each price over the sum of its market at that time; null unless every token has its price."""
     values: dict[Any, dict[str, float]] = defaultdict(dict)

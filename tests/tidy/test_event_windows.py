@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference.kinds import KINDS, of_kind, rows
+from reference.kinds import FRAME_KINDS, of_kind, rows
 from reference.markets import in_kind
 
 import marketdata as md
@@ -31,7 +31,7 @@ spans = st.sampled_from([("0s", 0), ("90s", 90), ("10m", 600), (dt.timedelta(hou
 
 
 @given(
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(FRAME_KINDS),
     columns=st.one_of(price_columns(), book_columns(), metric_columns()),
     told=moments,
     before=spans,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from reference.fees import exact, legs
-from reference.kinds import KINDS, close, of_kind, rows
+from reference.kinds import FRAME_KINDS, close, of_kind, rows
 from reference.measured import amounts, looped
 from reference.measures import SLACK
 
@@ -25,7 +25,7 @@ rates = st.sampled_from([0.0, 0.02, 0.05, 0.072])
 
 
 @given(
-    formula=st.sampled_from(["flat", "quadratic"]), kind=st.sampled_from(KINDS), books=book_columns(),
+    formula=st.sampled_from(["flat", "quadratic"]), kind=st.sampled_from(FRAME_KINDS), books=book_columns(),
     size=st.none() | amounts, rate=rates,
 )  # fmt: skip
 def test_fees_equal_a_plain_sum(formula: str, kind: str, books: Any, size: float | None, rate: float) -> None:

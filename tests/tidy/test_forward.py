@@ -126,17 +126,17 @@ def call(frame: Any, horizons: list[int], options: dict[str, Any]) -> Any:
     )  # fmt: skip
 
 
-KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
+FRAME_KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
     "pandas": pl.DataFrame.to_pandas, "polars": pl.DataFrame.clone, "lazy": pl.DataFrame.lazy,
     "arrow": pl.DataFrame.to_arrow, "nested": md.nest,
 }  # fmt: skip
-kinds = st.sampled_from([*KINDS])
+kinds = st.sampled_from([*FRAME_KINDS])
 
 
 @given(study=studies, options=options_, kind=kinds)
 def test_forward_returns_equal_a_plain_loop(study: list[Any], options: dict[str, Any], kind: str) -> None:
     """Entry, exit, move, net, the worst net and the status of each row, in every kind of frame."""
-    frame = KINDS[kind](level_rows(study))
+    frame = FRAME_KINDS[kind](level_rows(study))
     returns = call(frame, [1, 3], options)
     assert type(returns) is type(frame)
     assert close(rows(returns), loop(study, [1, 3], options), digits=1e-9, least=1e-12)
@@ -149,7 +149,7 @@ def test_no_later_row_changes_a_forward_return(study: list[Any], options: Any, l
     books, horizon = level_rows(study), 2
     reach = last + options["latency"] + horizon + options["tolerance"]
     all_rows, early_rows = (
-        [row for row in rows(call(KINDS[kind](frame), [horizon], options)) if row[0] <= micros(last)]
+        [row for row in rows(call(FRAME_KINDS[kind](frame), [horizon], options)) if row[0] <= micros(last)]
         for frame in (books, books.filter(pl.col("ts") <= START + reach * MINUTE))
     )
     assert all_rows == early_rows

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.engines import ENGINES, Engine, fetched, ordered
-from reference.kinds import KINDS, close, few, fewest, of_kind, rows
+from reference.kinds import FRAME_KINDS, close, few, fewest, of_kind, rows
 from reference.measured import looped
 from reference.measures import LOOPS, Levels, taken
 from reference.odd_points import rich
@@ -57,7 +57,7 @@ def test_every_measure_has_a_loop() -> None:
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), nested=st.booleans(), books=book_columns(most=8))
+@given(kind=st.sampled_from(FRAME_KINDS), nested=st.booleans(), books=book_columns(most=8))
 def test_measures_equal_their_loops(kind: str, nested: bool, books: Any) -> None:
     """Every kind of frame, in any order of rows, with missing sides, as levels and as lists, gives the same."""
     frame = of_kind(books, kind)
@@ -116,7 +116,7 @@ def test_a_size_that_the_levels_sum_to_is_filled_in_any_order(order: tuple[int, 
 
 @few
 @given(
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(FRAME_KINDS),
     books=book_columns(),
     asked=st.lists(st.sampled_from([c for c in CALLS if "fees" not in c[1]]), min_size=1, max_size=4, unique_by=str),
 )
@@ -185,7 +185,7 @@ def test_a_measure_says_what_it_needs_and_returns() -> None:
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), books=book_columns(), levels=st.integers(1, 3))
+@given(kind=st.sampled_from(FRAME_KINDS), books=book_columns(), levels=st.integers(1, 3))
 def test_a_measure_of_a_user_works_as_ours_do(kind: str, books: Any, levels: int) -> None:
     """A formula with an argument is a function, and `features` takes it or its name, for levels and nested books."""
 

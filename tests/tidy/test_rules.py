@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.books import last_books
-from reference.kinds import ID_COLUMNS, KINDS, close, few, of_kind, rows
+from reference.kinds import FRAME_KINDS, ID_COLUMNS, close, few, of_kind, rows
 
 import marketdata as md
 from marketdata.points import resample as runs
@@ -38,7 +38,7 @@ def exact_means(columns: Any, width: int) -> dict[tuple[int, int, str], tuple[Fr
 
 @few
 @given(
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(FRAME_KINDS),
     books=st.one_of(book_columns(), book_columns(step=7_000_000)),
     resolution=resolutions,
 )
@@ -48,7 +48,7 @@ def test_the_last_whole_book_of_each_bucket_is_kept(kind: str, books: Any, resol
     assert rows(md.resample(frame, resolution)) == last_books(books, resolution.micros)
 
 
-@given(kind=st.sampled_from(KINDS), columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)
+@given(kind=st.sampled_from(FRAME_KINDS), columns=st.one_of(price_columns(), metric_columns()), resolution=resolutions)
 def test_means_are_exact_sums_over_counts(kind: str, columns: Any, resolution: Resolution) -> None:
     """Each mean equals the exact fraction to 1e-12, its count is right, and no row is lost or invented."""
     out = nw.from_native(md.resample(of_kind(columns, kind), resolution))

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.bootstrap import studentized
-from reference.kinds import KINDS, close, few, fewest, of_kind
+from reference.kinds import FRAME_KINDS, close, few, fewest, of_kind
 from reference.markets import forecasts, in_kind, plain
 
 import marketdata as md
@@ -67,7 +67,7 @@ def surprise(p: Fraction, outcome: int) -> Fraction:
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), columns=forecasts())
+@given(kind=st.sampled_from(FRAME_KINDS), columns=forecasts())
 def test_scores_equal_a_plain_walk(kind: str, columns: Any) -> None:
     """Each score is the mean over the forecasts of resolved markets, per token, per market, and over all."""
     frame = of_kind(columns, kind)
@@ -126,7 +126,7 @@ DEFINED = pl.DataFrame({
 
 
 @fewest
-@given(kind=st.sampled_from(KINDS), columns=forecasts(), of=st.sampled_from(["token", "market", "all"]))
+@given(kind=st.sampled_from(FRAME_KINDS), columns=forecasts(), of=st.sampled_from(["token", "market", "all"]))
 def test_scores_of_groups_equal_those_of_their_rows(kind: str, columns: Any, of: Any) -> None:
     """Each group has the score of its markets alone, in the order of its values, null last."""
     frame, options = of_kind(columns, kind), {"of": of, "interval": None}
@@ -151,7 +151,7 @@ def repr_of(row: tuple[Any, ...]) -> list[Any]:
 
 @few
 @given(
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(FRAME_KINDS),
     columns=forecasts(),
     bins=st.sampled_from([1, 3, 10]),
     of=st.sampled_from(["token", "market"]),
