@@ -564,6 +564,7 @@ class Client(Generic[Frame]):
         page_size: int | None = None,
         *,
         event_id: str | None = None,
+        series_slug: str | None = None,
         tags: str | Sequence[str] | None = None,
         tags_match: str | None = None,
         start_date_min: TimeLike | None = None,
@@ -579,6 +580,9 @@ class Client(Generic[Frame]):
         **unknown: object,
     ) -> Frame:
         """Tradable questions inside an event, of one event (``event_slug`` or ``event_id``) or all; see `series`.
+
+        ``series_slug`` is for those of all events of a series: one request for each event where a service has no such
+        filter.
 
         One row per market: ``market_id slug question status start_date end_date`` [UTC] ``token_ids token_labels``
         (lists) and further fields, as `Archive.add` takes them.
@@ -601,10 +605,10 @@ class Client(Generic[Frame]):
         elif self._source.service.hides_closed:
             include_closed = True
         filters = {
-            "event_slug": event_slug, "event_id": event_id, "search": search, "tags": tags, "tags_match": tags_match,
-            "start_date_min": start_date_min, "start_date_max": start_date_max, "end_date_min": end_date_min,
-            "end_date_max": end_date_max, "min_liquidity": min_liquidity, "category": category,
-            "include_closed": include_closed, "sort": sort, "order": order,
+            "event_slug": event_slug, "event_id": event_id, "series_slug": series_slug, "search": search, "tags": tags,
+            "tags_match": tags_match, "start_date_min": start_date_min, "start_date_max": start_date_max,
+            "end_date_min": end_date_min, "end_date_max": end_date_max, "min_liquidity": min_liquidity,
+            "category": category, "include_closed": include_closed, "sort": sort, "order": order,
         }  # fmt: skip
         return self._listing("markets", filters, max_rows, page_size, params, unknown)
 
@@ -636,7 +640,16 @@ class Client(Generic[Frame]):
                 self._history.markets.remember(records_by_name[name])
 
         wanted = list(names)
-        run_all(self._source, [partial(fetch, name) for name in wanted])
+        if self._source.service.names_filter is not None and len(wanted) > 1:
+            found = self._source.records("markets", {self._source.service.names_filter: ",".join(wanted)})
+            ids = ({row["id"], row.get("slug"), *(token["id"] for token in row["tokens"])} for row in found)
+            records_by_name = {
+                name: Record(with_winner(row)) for row, of in zip(found, ids, strict=True) for name in of
+            }
+            for row in found:
+                self._history.markets.remember(row)
+        else:
+            run_all(self._source, [partial(fetch, name) for name in wanted])
         return [records_by_name[name] for name in wanted if name in records_by_name]
 
     def tokens(self, id_or_slug: str) -> Frame:
@@ -820,12 +833,28 @@ class Client(Generic[Frame]):
         if max_rows is not None:
             whole("max_rows", max_rows, 0)
         query = {**check_filters(service, filters), **(params or {})}
-        rows = self._source.records(kind, query, max_rows, size)
+        rows = self._records(kind, query, max_rows, size)
         if kind == "markets":
             rows = [with_winner(row) for row in rows]
             for row in rows:
                 self._history.markets.remember(row)
         return self._to_frame(kind, rows)
+
+    def _records(self, kind: str, query: dict[str, str], max_rows: int | None, size: int) -> list[dict[str, Any]]:
+        """Records of a listing, those of a series event by event where the service has no such filter."""
+        if kind != "markets" or "series_slug" not in query or "series_slug" in (self._source.service.filters or ()):
+            return self._source.records(kind, query, max_rows, size)
+        if "event_slug" in query or "event_id" in query:
+            raise ConfigError("and an event exclude each other; name one of them.", argument="series_slug")
+        rows, series = dict[Any, dict[str, Any]](), query.pop("series_slug")
+        for event in self._source.records("events", {"series_slug": series}):
+            missing = None if max_rows is None else max_rows - len(rows)
+            slug = event.get("slug") or event["id"]
+            of_event = self._source.records("markets", {**query, "event_slug": slug}, missing, size)
+            rows |= {row["id"]: {**row, "event_slug": row.get("event_slug") or slug} for row in of_event}
+            if len(rows) == max_rows:
+                break
+        return [*rows.values()]
 
     def _to_frame(self, kind: records.FrameOf, rows: list[dict[str, Any]]) -> Frame:
         return cast("Frame", records.to_frame(kind, rows, self.frame))

@@ -59,6 +59,10 @@ class Markets:
         """The same of many, concurrently; NotFoundError about the first that the service does not have."""
         names = list(dict.fromkeys(ids))
         unknown = [name for name in names if name not in self._infos]
+        if (by := self._source.service.names_filter) is not None and len(unknown) > 1:
+            for record in self._source.records("markets", {by: ",".join(unknown)}):
+                self.remember(record)
+            unknown = [name for name in unknown if name not in self._infos]
         run_all(self._source, [partial(self.look_up, name) for name in unknown])
         for name in names:
             if (error := self._missing.pop(name, None)) is not None:

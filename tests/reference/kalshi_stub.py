@@ -26,6 +26,10 @@ class Traps:
     parlays: int = 5  # further markets of a listing without mve_filter=exclude
     wrong_tier_is_empty: bool = False  # else 404
     sticky_cursor: bool = True
+    nests_archived: bool = True  # archived markets inside of events
+    omits_settlement: bool = False  # records of settled markets without its time
+    batch_refuses: bool = False  # a batch of candles with a market of the wrong tier; else it leaves that one out
+    one_book_a_request: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,14 @@ class KalshiStub(VenueStub):
             })  # fmt: skip
         return out
 
+    def levels(self, market: Market, at: int) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+        """Bids of Yes and of No at a time [cents, contracts], best first; some sides are empty."""
+        minute = at // MINUTE
+        bid, ask = market.quote(minute)
+        yes = [(bid - n, 10.0 + n) for n in range(minute % 4) if bid - n > 0]
+        no = [(100 - ask - n, 20.0 + n) for n in range(minute % 3) if 100 - ask - n > 0]
+        return yes, no
+
     def prints(self, market: Market) -> list[dict[str, Any]]:
         """All trades, oldest first."""
         last = min(self.now, market.closed or self.now)
@@ -140,6 +152,11 @@ class KalshiStub(VenueStub):
                 return ok({"exchange_active": True, "trading_active": True})
             case ["markets", "candlesticks"] if not is_history:
                 return self.batch(params)
+            case ["markets", "orderbooks"] if not is_history:
+                return self.books(parse_qs(urlsplit(ask.target).query).get("tickers", []))
+            case ["markets", ticker, "orderbook"] if not is_history:
+                row = self.book(ticker)
+                return refused(404, {"error": {"code": "not_found"}}) if row is None else ok(row)
             case ["markets", "trades"] | ["trades"]:
                 return self.trades(params, is_history=is_history)
             case ["markets"]:
@@ -155,6 +172,12 @@ class KalshiStub(VenueStub):
                 return self.history(ticker, params, is_history=True)
             case ["events"]:
                 rows = [*map(self.event, range(-(-self.count // 3)))]
+                if params.get("series_ticker", "KXRAIN") != "KXRAIN":
+                    rows = []
+                if "status" in params:
+                    words = {"open": "active", "closed": "disputed", "settled": "finalized"}
+                    wanted = words.get(params["status"])
+                    rows = [row for row in rows if any(m["status"] == wanted for m in row["markets"])]
                 if params.get("with_nested_markets") != "true":
                     rows = [{name: v for name, v in row.items() if name != "markets"} for row in rows]
                 some, cursor = page(
@@ -178,7 +201,8 @@ class KalshiStub(VenueStub):
         return {"ticker": "KXRAIN", "title": "Rain", "category": "Climate", "tags": ["Weather"], **fees}
 
     def event(self, number: int) -> dict[str, Any]:
-        members = [self.record(m) for m in self.markets if m.k // 3 == number]
+        nested = [m for m in self.markets if self.traps.nests_archived or not self.is_archived(m)]
+        members = [self.record(m) for m in nested if m.k // 3 == number]
         names = {"event_ticker": f"KXRAIN-{number}", "series_ticker": "KXRAIN", "title": f"Rain {number}"}
         return names | {"category": "Climate", "mutually_exclusive": number % 2 == 0, "markets": members}
 
@@ -191,14 +215,19 @@ class KalshiStub(VenueStub):
                "close_time": to_text(market.closed or START + 365 * DAY), "yes_bid_dollars": "0.0000",
                "yes_ask_dollars": "0.0000", "volume_fp": "12.00"}  # fmt: skip
         if is_final:
-            row |= {"result": market.state, "settlement_ts": to_text((market.closed or 0) + self.settled_after),
-                    "settlement_value_dollars": f"{(market.payoffs or [0])[0]:.4f}"}  # fmt: skip
+            row |= {"result": market.state, "settlement_value_dollars": f"{(market.payoffs or [0])[0]:.4f}"}
+            if not self.traps.omits_settlement:
+                row["settlement_ts"] = to_text((market.closed or 0) + self.settled_after)
         return row
 
     def listing(self, params: dict[str, str], *, is_history: bool) -> Act:
         if params.get("status", "open") not in ("unopened", "open", "closed", "settled"):
             return refused(400, {"error": {"code": "bad_request", "message": "invalid status filter"}})
+        if is_history and not {"tickers", "event_ticker", "series_ticker"} & params.keys():
+            return refused(400, {"error": {"code": "bad_request", "message": "a filter is required"}})
         rows = [self.record(m) for m in self.markets if self.is_archived(m) == is_history]
+        if params.get("series_ticker", "KXRAIN") != "KXRAIN":
+            rows = []
         words = {"open": "active", "closed": "disputed", "settled": "finalized"}
         if "status" in params:
             rows = [row for row in rows if row["status"] == words.get(params["status"])]
@@ -238,6 +267,8 @@ class KalshiStub(VenueStub):
         if len(tickers) > 100 or ((end - start) // (60 * minutes) + 1) * len(tickers) > MOST_IN_BATCH:
             return refused(400, {"error": {"code": "bad_request", "message": "max candlesticks: 10000"}})
         known = [self.by_ticker[t] for t in tickers if t in self.by_ticker and not self.is_archived(self.by_ticker[t])]
+        if self.traps.batch_refuses and len(known) < len(tickers):
+            return refused(404, {"error": {"code": "not_found", "message": "market not found"}})
         rows = [{"market_ticker": m.ticker, "candlesticks": self.answers(m, start, end, minutes)} for m in known]
         return ok({"markets": rows})
 
@@ -267,3 +298,19 @@ class KalshiStub(VenueStub):
         rows = [row for row in rows if first <= parse_iso(row["created_time"]) <= last]
         some, cursor = page(rows, params, self.largest_page, "cursor", sticky=self.traps.sticky_cursor)
         return ok({"trades": some, "cursor": cursor})
+
+    def book(self, ticker: str) -> dict[str, Any] | None:
+        """The book of a market that is traded, best level last."""
+        market = self.by_ticker.get(ticker)
+        if market is None or (market.closed is not None and market.closed <= self.now):
+            return None
+        sides = zip(("yes_dollars", "no_dollars"), self.levels(market, self.now), strict=True)
+        return {"orderbook_fp": {name: [[f"{c / 100:.4f}", f"{n:.2f}"] for c, n in side[::-1]] for name, side in sides}}
+
+    def books(self, tickers: list[str]) -> Act:
+        if self.traps.one_book_a_request:
+            return refused(404, {"error": {"code": "not_found", "message": "page not found"}})
+        if len(tickers) > 100:
+            return refused(400, {"error": {"code": "bad_request", "message": "too many tickers"}})
+        found = ((ticker, self.book(ticker)) for ticker in tickers)
+        return ok({"orderbooks": [{"ticker": ticker, **row} for ticker, row in found if row is not None]})

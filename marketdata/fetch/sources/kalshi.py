@@ -29,7 +29,7 @@ OPTIONS = ("price",)
 SERVICE = Service(
     name="kalshi", base_url=HOSTS["kalshi"], key_variable=None, prefix="", views=("prices", "quotes", "metrics"),
     resolutions=("1m", "1h", "1d"), listing_page=200, short="kalshi", live=("books",), names_filter="tickers",
-    filters=("include_closed", *venue.LOCAL_FILTERS),
+    filters=("series_slug", "include_closed", *venue.LOCAL_FILTERS),
 )  # fmt: skip
 _GROUPS = ("event_slug", "event_id", "series_slug", "series_id", "include_closed", *venue.LOCAL_FILTERS)
 _CANDLES, _BATCH, _BATCH_CANDLES = 5_000, 100, 10_000  # of one answer: of a market, and of so many markets
@@ -108,10 +108,10 @@ class Kalshi(Venue):
         """Where a market should be found, and whether it cannot be elsewhere."""
         if ticker in self._tiers:
             return self._tiers[ticker], True
-        row = self._rows[ticker]
+        row = self._rows.get(ticker, {})
         settled = first_time(row, "settlement_ts")
         is_old = settled is not None and settled < self._cutoff()[0]
-        return (_ARCHIVE if is_old else _LIVE), not wire.is_final(row)
+        return (_ARCHIVE if is_old else _LIVE), bool(row) and not wire.is_final(row)
 
     def _from_tiers(self, ticker: str, ask: Callable[[tuple[str, ...]], Rows], without: object = None) -> Rows:
         """Rows of the tier of a market; where it has none, the other one is tried once, as the cutoff moves."""
