@@ -572,7 +572,14 @@ class Archive(Generic[Frame]):
         """
         return self._reading.lazy(view, market, start, end, resolution, engine, levels=levels, nested=nested)
 
-    def sql(self, statement: str, *, stop: threading.Event | None = None, max_rows: int | None = None) -> Frame:
+    def sql(
+        self,
+        statement: str,
+        *,
+        stop: threading.Event | None = None,
+        max_rows: int | None = None,
+        memory_limit: str | None = None,
+    ) -> Frame:
         """The rows of a SQL statement over the archive, run by DuckDB in this process.
 
         DuckDB defines the dialect, and times are UTC. ``books`` has tidy rows and ``snapshots`` one row per snapshot.
@@ -581,8 +588,8 @@ class Archive(Generic[Frame]):
         if DuckDB refuses the statement, ModuleNotFoundError if it is not installed.
 
         A statement sees these tables and nothing else. It cannot write to the archive, open files or databases, or load
-        extensions, and the tables that it makes end with it. It may take any time, and most of the memory. A statement
-        that needs more is a ConfigError, as are columns that no frame has: unions, infinite times, bit strings.
+        extensions, and the tables that it makes end with it. It may take any time. A statement that needs more memory
+        than it may use is a ConfigError, as are columns that no frame has: unions, infinite times, bit strings.
 
         Parameters
         ----------
@@ -592,13 +599,16 @@ class Archive(Generic[Frame]):
             Ends the statement with a ConfigError once it is set. An event stops one statement.
         max_rows : int, optional
             Only the first rows; the statement ends once it has them.
+        memory_limit : str, optional
+            Most memory for sorts, joins and groups, such as "2GB"; 80 % of the machine's without. The rows that are
+            returned, and a single value that is made at once, do not count.
 
         Examples
         --------
         >>> archive.sql("select count(distinct ts) as n from prices")["n"].tolist()
         [1440]
         """
-        return cast("Frame", self._reading.answer(statement, stop, max_rows))
+        return cast("Frame", self._reading.answer(statement, stop, max_rows, memory_limit))
 
     def markets(self, event_slug: str | None = None, search: str | None = None, *, at: TimeLike | None = None) -> Frame:
         """Records of markets: one row per market, as from `Client.markets`.

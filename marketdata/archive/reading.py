@@ -86,12 +86,14 @@ class Reading:
         parts = scan.by_market(wanted, every)
         return scan.to_dask(parts) if engine == "dask" else scan.to_spark(parts)
 
-    def answer(self, statement: str, stop: threading.Event | None, max_rows: int | None) -> Any:
+    def answer(
+        self, statement: str, stop: threading.Event | None, max_rows: int | None, memory_limit: str | None
+    ) -> Any:
         """The rows of a SQL statement."""
         import polars as pl
 
         most = None if max_rows is None else whole("max_rows", max_rows, 0)
-        store, connection = self.store.opened(), sql.connect()
+        store, connection = self.store.opened(), sql.connect(memory_limit)
         # Only the tables that the statement names are read; all of them for a statement that names none.
         named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
         views = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]

@@ -38,13 +38,17 @@ _FOREIGN = {
 }
 
 
-def connect() -> Any:
+def connect(memory_limit: str | None = None) -> Any:
     """A new DuckDB connection with times in UTC; ModuleNotFoundError if it is not installed."""
     try:
         import duckdb
     except ModuleNotFoundError as problem:
         raise not_installed("SQL on an archive", "duckdb", "duckdb") from problem
-    connection = duckdb.connect()
+    try:
+        connection = duckdb.connect(config={} if memory_limit is None else {"memory_limit": memory_limit})
+    except (duckdb.Error, TypeError) as problem:
+        why = 'is refused; allowed are texts such as "500MB" and "2GB".'
+        raise ConfigError(why, argument="memory_limit", value=memory_limit) from problem
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 
@@ -161,7 +165,7 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None, max_
     except duckdb.InterruptException:
         raise ConfigError("The statement was stopped before its end.") from None
     except duckdb.OutOfMemoryException as problem:
-        hint = 'A relation of archive.scan(view, engine="duckdb") may use the disk.'
+        hint = 'Ask for fewer rows or groups; a relation of archive.scan(view, engine="duckdb") may use the disk.'
         raise ConfigError(f"The statement needs too much memory: {problem}", hint=hint) from problem
     except duckdb.Error as problem:
         # Errors of an Arrow reader arrive as errors of input.

@@ -14,6 +14,7 @@ import numpy as np
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Floats, Ints
+from marketdata.points.sums import group_sums
 
 # Below this number of clusters an interval of 95 percent covered less often than it says in all simulations.
 LEAST = 5
@@ -86,7 +87,7 @@ class Sums(NamedTuple):
         parts = np.zeros(len(values), np.int64) if part is None else part
         shape = 1 if part is None else 2, int(which.max(initial=-1)) + 1
         cell, cells = parts * shape[1] + which, shape[0] * shape[1]
-        return cls(*(np.bincount(cell, w, cells).reshape(shape).astype(float) for w in (values * weight, weight)))
+        return cls(*(group_sums(cell, w, cells).reshape(shape) for w in (values * weight, weight)))
 
     @property
     def clusters(self) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from marketdata.points.columns import Floats, Ints
 from marketdata.points.intervals import Interval, Sampling, of_rows, share_interval
+from marketdata.points.sums import group_sums
 
 Loss = Callable[[Floats, Floats], Floats]
 
@@ -96,7 +97,8 @@ def bin_summary(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
         return [*means, left_out.sum()]
     # Of two ways to cluster the one with fewer clusters decides.
     which = min((np.unique(way, return_inverse=True)[1] for way in clusters), key=lambda codes: codes.max(initial=0))
-    won, weight = (np.bincount(which, values).astype(float) for values in (points * paid, points))
+    count = int(which.max(initial=-1)) + 1
+    won, weight = (group_sums(which, values, count) for values in (points * paid, points))
     ends = share_interval(won, weight, sampling.share)
     return [*means, forecasts.markets, *ends, left_out.sum()]
 
@@ -127,9 +129,10 @@ def log_loss(p: Floats, y: Floats) -> Floats:
 
 def recalibrated(p: Floats, y: Floats, weight: Floats) -> Floats:
     """The best rising function of p, of each forecast: means of y over pools of adjacent p (isotonic regression)."""
-    _, level = np.unique(p, return_inverse=True)
+    prices, level = np.unique(p, return_inverse=True)
+    sums = (group_sums(level, values, len(prices)).tolist() for values in (weight * y, weight))
     pools: list[tuple[float, float, int]] = []
-    for pool in zip(np.bincount(level, weight * y).tolist(), np.bincount(level, weight).tolist(), strict=True):
+    for pool in zip(*sums, strict=True):
         total, count, width = *pool, 1
         while pools and pools[-1][0] * count >= total * pools[-1][1]:
             last = pools.pop()

@@ -16,6 +16,7 @@ from marketdata.points.columns import Floats, Ints
 from marketdata.points.intervals import UNBOUNDED, Sampling, effective, of_rows
 from marketdata.points.mirrors import Records, mirrors, warn_of_mixed_labels
 from marketdata.points.schema import ID_COLUMNS, require
+from marketdata.points.sums import group_sums
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, numbers_of_distinct
 from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
 from marketdata.tidy.outcomes import orders_of
@@ -136,7 +137,7 @@ def means(values: Floats, group: Ints, count: int, clusters: Ints) -> dict[str, 
     inside = np.flatnonzero(group >= 0)
     points = np.bincount(group[inside], minlength=count)
     with np.errstate(invalid="ignore"):
-        mean = np.bincount(group[inside], values[inside], count) / points
+        mean = group_sums(group[inside], values[inside], count) / points
     known = [min(_effective(way[group == number]) for way in clusters) for number in range(count)]
     return {"points": points, "effective": np.array(known, float), "mean": mean}
 

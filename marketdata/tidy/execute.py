@@ -24,6 +24,7 @@ from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.grids import RowWidth
 from marketdata.points.levels import refuse_no_levels
 from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, require
+from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import KNOWN
 from marketdata.tidy.forward import Duration
@@ -277,7 +278,7 @@ def _frames(ledgers: Sequence[Ledger], fills: Sequence[Fill], resolved: Payoffs,
     positions = dict(zip(RESULT, np.array(results, float).reshape(-1, len(RESULT)).T, strict=True))
     markets, market = np.unique([ledger.token.market_id for ledger in ledgers], return_inverse=True)
     is_open = (positions["position"] > 0) & np.isnan(positions["payoff"])
-    totals: dict[str, Column] = {name: np.bincount(market, positions[name], len(markets)) for name in _SUMMED}
+    totals: dict[str, Column] = {name: group_sums(market, positions[name], len(markets)) for name in _SUMMED}
     totals["open_positions"] = np.bincount(market[is_open], minlength=len(markets)).astype(np.int64)
     return Execution(
         like.build(columns, len(fills)),

@@ -19,6 +19,7 @@ from marketdata.points.intervals import Sampling
 from marketdata.points.mirrors import mirrors, warn_of_mixed_labels
 from marketdata.points.schema import ID_COLUMNS, TOLERANCE, Kind
 from marketdata.points.scores import Forecasts
+from marketdata.points.sums import group_sums
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, codes_of, combined
 from marketdata.tidy.intervals import ends, warn_of_intervals
 from marketdata.tidy.measures import TOP_KINDS
@@ -316,7 +317,7 @@ def _means(part: Native, *, question: _Question, name: str, loss: scores.Loss) -
     first, group = rows.groups(names)
     points = np.bincount(group, forecasts.points, len(first))
     outcome, score = (
-        np.bincount(group, values * forecasts.points, len(first)) / points
+        group_sums(group, values * forecasts.points, len(first)) / points
         for values in (forecasts.paid, loss(forecasts.p, forecasts.paid))
     )
     columns: dict[str, Column] = {c: rows.column(c, first) for c in names}

@@ -7,6 +7,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,19 @@ def test_a_statement_ends_with_the_rows_that_are_wanted(filled: Archive) -> None
     with pytest.raises(md.errors.ConfigError, match="DuckDB refused"):
         filled.sql("from nowhere")
     assert threading.active_count() <= before
+
+
+def test_a_statement_that_needs_too_much_memory_is_refused(filled: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says so and what to do; a program's statement has a limit of its own."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
+    statement = "select list(i) from range(300000000) t(i)"
+    monkeypatch.setattr("marketdata.mcp.tools.SQL_MEMORY", "50MB")
+    for call in (partial(filled.sql, memory_limit="50MB"), Tools(filled).sql):
+        with pytest.raises(md.errors.ConfigError, match=r"too much memory(?s:.*)fewer rows or groups"):
+            call(statement)
+    for wrong in ("much", "5", 5.5):
+        with pytest.raises(md.errors.ConfigError, match=r'memory_limit=.* "2GB"'):
+            filled.sql("select 1", memory_limit=wrong)  # type: ignore[arg-type]
 
 
 def test_arrow_rows_become_those_of_pandas_and_polars(filled: Archive) -> None:

@@ -70,7 +70,7 @@ def plain(books: Any, fills: list[dict[str, Any]], ends: Any, payoffs: Any, cash
     return out
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.NoBookWarning", "ignore::marketdata.errors.UnsoldWarning")
 @fewest
 @given(
     kind=st.sampled_from(["pandas", "polars", "lazy", "shuffled pandas", "arrow"]),
