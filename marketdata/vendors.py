@@ -50,11 +50,15 @@ class Service(NamedTuple):
     short: str = ""
     live: tuple[str, ...] = ()
     names_filter: str | None = None
+    has_trades: bool = False
 
     def lacks(self, what: str) -> ConfigError:
         """The error about a kind of data that it does not have, with what it has."""
-        present = f"; archive.follow records its {' and '.join(self.live)} from now on" if what in self.live else ""
-        return ConfigError(f"{self.name} has no {what}; it has {', '.join(self.views)}{present}.")
+        has = ", ".join([*self.views, *(["trades"] if self.has_trades else [])])
+        if what not in self.live:
+            return ConfigError(f"{self.name} has no {what}; it has {has}.")
+        hint = f"archive.follow(client, market, views=[{what!r}]) records them from now on."
+        return ConfigError(f"{self.name} has no {what} of the past; it has {has}, and the {what} of now.", hint=hint)
 
 
 # Where a venue has several answers to one question: the host of prices, and the price of a candle.

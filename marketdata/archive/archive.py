@@ -372,7 +372,8 @@ class Archive(Generic[Frame]):
         Parameters
         ----------
         every : str or float
-            From the start of one round to that of the next: ``"30s"``, ``"1m"``, ``"1h"``, or a number [s].
+            From the start of one round to that of the next: ``"30s"``, ``"1m"``, ``"1h"``, or a number [s]. What is
+            recorded is asked for in the middle of each such period.
         stop : threading.Event, optional
             Ends the rounds once it is set.
 

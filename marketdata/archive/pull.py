@@ -7,7 +7,7 @@ import datetime as dt
 import itertools
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -25,7 +25,7 @@ from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
 from marketdata.display import progress_bar
 from marketdata.errors import ConfigError, ExpiredError, MarketDataError, NotFoundError, PlanError, PlanWarning, warn
-from marketdata.points.columns import Books, Data, Ints, joined
+from marketdata.points.columns import Books, Data, Ints, Token, joined
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micros, to_range, to_text
@@ -149,34 +149,34 @@ class Pull:
         A bucket of which a token is lacking is ``recorded``, not final. Where nothing came nothing is stored: that is
         a gap for ever.
         """
-        for view in views:
-            market_of = {
-                token: market for market in markets if self.is_stored(market) for token in self._tokens(market)
-            }
-            if not market_of:
-                continue
-            points = self.client.live_columns(view, list(market_of))
-            at = self._read_clock().now
-            bucket = Range(at // self.width * self.width, at // self.width * self.width + self.width)
-            named = [one._replace(market_id=market_of[one.token_id]) for one in points.tokens]
-            points = replace(points.with_tokens(named, points.bounds), ts=np.full(len(points), bucket.start)).sort()
-            arrived = {one.token_id for one in points.tokens}
-            records = {
-                market: [self._record_of(market, bucket, arrived, at)] for market in {t.market_id for t in named}
-            }
-            self.added += self.store.commit(view, points, records)
-            for market, (record,) in records.items():
-                rows = sum(one.market_id == market for one in points.tokens)
-                self.fetched.append(self._row(view, market, bucket, record.state, rows))
+        known = [token for market in filter(self.is_stored, markets) for token in self._tokens(market)]
+        tokens = {str(token.token_id): token for token in known}
+        for view in views if tokens else ():
+            arrived, at = defaultdict[int, list[Data]](list), 0
+            try:
+                for part in self.client.live_columns(view, list(tokens)):
+                    # By the venue's clock once it has come: a book is never in a bucket that ended before it.
+                    clock = self._read_clock()
+                    at = clock.now + clock.ahead
+                    arrived[at // self.width * self.width].append(part)
+            finally:  # what has come is stored
+                for start, parts in arrived.items():
+                    self._record(view, joined(parts), Range(start, start + self.width), tokens, at)
 
-    def _tokens(self, market: str) -> list[str]:
+    def _record(self, view: View, points: Data, bucket: Range, tokens: Mapping[str, Token], at: int) -> None:
+        """Store points of tokens that arrived at a time as those of a bucket."""
+        named = [tokens[str(one.token_id)] for one in points.tokens]
+        points = replace(points.with_tokens(named, points.bounds), ts=np.full(len(points), bucket.start)).sort()
+        expected = Counter(token.market_id for token in tokens.values())
+        self.added += self.store.record(view, points, bucket, expected, at)
+        for market, rows in Counter(points.tokens[code].market_id for code in points.token.tolist()).items():
+            state = CoverageState.FINAL if rows == expected[market] else CoverageState.RECORDED
+            self.fetched.append(self._row(view, market, bucket, state, rows))
+
+    def _tokens(self, market: str) -> list[Token]:
+        """The tokens of a stored market."""
         record = self.store.catalog["markets"].find(market) or {}
-        return [str(token["id"]) for token in record.get("tokens") or ()]
-
-    def _record_of(self, market: str, bucket: Range, arrived: set[str], at: int) -> CoverageRecord:
-        """The coverage of a bucket of which these tokens have arrived."""
-        is_whole = arrived.issuperset(self._tokens(market))
-        return CoverageRecord(*bucket, CoverageState.FINAL if is_whole else CoverageState.RECORDED, None, at)
+        return [Token(market, str(token["id"]), token.get("label")) for token in record.get("tokens") or ()]
 
     def _refused_by(self, problem: PlanError, allowed: dict[View, Range]) -> dict[View, Range]:
         """The ranges that an error refuses, which are taken from those that are ``allowed``; else the error itself.
@@ -403,6 +403,7 @@ def rounds(
     """One report per round ``every`` [microseconds] until it is stopped; raises what waiting cannot cure."""
     markets: list[str] = []
     listed: int | None = None
+    live = [view for view in views if view in getattr(pull.client, "live_views", ())]
     while not stop.is_set():
         began, run, error, at = SYSTEM.monotonic(), replace(pull, stop=stop), None, None
         try:
@@ -412,7 +413,6 @@ def rounds(
             is_due = listed is None or abs(now - listed) >= LISTED_AGAIN
             if is_due:
                 markets, listed = selection.ids(), now
-            live = [view for view in views if view in getattr(run.client, "live_views", ())]
             run.record_now(markets, live)  # first, as its moment passes
             run.fill(markets, [view for view in views if view not in live], wanted)
             if is_due:
@@ -426,6 +426,9 @@ def rounds(
             error = problem
         yield Round(at, len(markets), len(run.fetched), run.added, error)
         wait = began + every / SECOND - SYSTEM.monotonic()
+        if live:  # in the middle of a period: near its end a slow answer would leave one bucket out and fill one twice
+            # But not twice in one: a sleep may end a little early.
+            wait = (every - round(SYSTEM.time() * SECOND) % every + (every // 2)) / SECOND
         if isinstance(error, errors.RateLimitError) and error.retry_at is not None:
             wait = max(wait, error.retry_at - SYSTEM.time())
         SYSTEM.sleep(wait, stop)

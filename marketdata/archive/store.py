@@ -200,6 +200,19 @@ class ArchiveStore:
 
         return self.write(Write(view, columns, ranges, after, is_fetch=True))
 
+    def record(self, view: View, columns: Data, bucket: Range, tokens: Mapping[str, int], now: int) -> int:
+        """Add points of one bucket, final for each market of which so many ``tokens`` have one, else ``recorded``.
+
+        Returns by how many points there are more.
+        """
+
+        def after(market: str, _: Sequence[CoverageRecord], change: Change) -> list[CoverageRecord]:
+            entry = CoverageRecord(*bucket, CoverageState.FINAL, None, now)
+            held = _count(market, entry, change.new, change.stay)
+            return [entry if held >= tokens[market] else entry._replace(state=CoverageState.RECORDED)]
+
+        return self.write(Write(view, columns, {market: [bucket] for market in times_of(columns)}, after))
+
     def upsert(self, view: View, columns: Data, state: CoverageState, *, whole: bool = False) -> int:
         """Add points at the base: equal (token, ts) are replaced; ``whole`` replaces first to last of a token.
 

@@ -455,10 +455,10 @@ class Client(Generic[Frame]):
         """The views that the source has of the present alone; see `Archive.follow`."""
         return self._source.service.live
 
-    def live_columns(self, view: View, tokens: Sequence[str]) -> Data:
+    def live_columns(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
         """The points of a ``view`` of ``tokens`` (ids) at this moment, for writing; for errors see `books`.
 
-        Times are those of the source. A token that is not traded has no points.
+        Yields parts as they arrive. Times are those of the source. A token that is not traded has no points.
         """
         return self._source.now(view, tokens)
 

@@ -73,8 +73,8 @@ class Source(Protocol):
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
         """Prints of a market in a range, each fill once, in any order."""
 
-    def now(self, view: View, tokens: Sequence[str]) -> Data:
-        """The points of tokens at this moment, with the venue's times."""
+    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
+        """The points of tokens at this moment, with the venue's times, in parts as they arrive."""
 
     def usage(self) -> dict[str, Any]:
         """Plan of the key and what is left of it; fills ``limits`` and tells the pacer."""

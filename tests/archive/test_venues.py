@@ -12,11 +12,11 @@ import pytest
 from polars.testing import assert_frame_equal
 from reference.kalshi_stub import KalshiStub
 from reference.polymarket_stub import PolymarketStub
-from reference.venues import client_of
+from reference.venues import client_of, refused
 
 import marketdata as md
 from marketdata.clock import SYSTEM
-from marketdata.errors import MarketDataError, PartialCoverageWarning, PlanWarning
+from marketdata.errors import ConfigError, MarketDataError, PartialCoverageWarning, PlanWarning
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, parse_iso, to_datetime
 
@@ -100,7 +100,7 @@ def history_requests(stub: Any) -> int:
 
 @pytest.mark.parametrize(
     ("kind", "base", "broken_after"),
-    [(PolymarketStub, "1m", 13), (PolymarketStub, "1h", 0), (KalshiStub, "1m", 22), (KalshiStub, "1h", 7)],
+    [(PolymarketStub, "1m", 13), (PolymarketStub, "1h", 0), (KalshiStub, "1m", 8), (KalshiStub, "1h", 7)],
 )
 @pytest.mark.parametrize("is_archived", [False, True])
 def test_a_pull_that_broke_and_goes_on_holds_what_the_venue_has(
@@ -166,6 +166,47 @@ def test_events_and_series_of_a_venue_are_pulled_by_name(tmp_path: Path, kind: A
         first = next(rounds)
         assert (first.markets, first.error) == (expected, None)
         assert one.prices(names_of(stub)[3]).height > 0
+
+
+def test_books_that_came_before_a_failure_are_stored(tmp_path: Path) -> None:
+    """Of 520 tokens 500 were answered: their books are stored with labels, and the round reports the error."""
+    stub = PolymarketStub(count=260, days=30.0)
+    with client_of(stub, NOW) as client:
+        archive = md.Archive(tmp_path, frame="polars")
+        records = client.markets()
+        answers, give = iter([True, *[False] * 5]), stub.books
+        stub.books = lambda wanted: give(wanted) if next(answers, True) else refused(503, {"error": "down"})
+        rounds = archive.follow(client, records, views="books", every="1m")
+        assert next(rounds).error is not None
+        books = archive.books(on_missing="partial")
+        assert books["token_id"].n_unique() == 500
+        assert set(books["token_label"]) == {"Yes", "No"}
+        assert next(rounds).error is None
+        assert archive.books(on_missing="partial")["token_id"].n_unique() == 520
+        with pytest.raises(ConfigError, match=r"no books of the past.*archive\.follow"):
+            archive.pull(client, records, views="books", start=to_datetime(START))
+
+
+def test_the_last_book_of_a_bucket_stays_and_none_is_lost(tmp_path: Path) -> None:
+    """Rounds of ten minutes into hours: a token that is gone keeps its book of before."""
+    stub = PolymarketStub(count=1, days=30.0)
+    yes, no = stub.markets[0].tokens
+    with client_of(stub, NOW // (60 * MINUTE) * 60 * MINUTE + MINUTE) as client:
+        archive = md.Archive(tmp_path, frame="polars", base="1h")
+        first = stub.now
+        rounds = archive.follow(client, stub.markets[0].slug, views="books", every="10m")
+        next(rounds)
+        give, stub.books = stub.books, lambda wanted: give([one for one in wanted if one["token_id"] == yes])
+        second = next(rounds)
+        assert (second.points, second.error) == (0, None)
+        coverage = archive.coverage()
+        assert coverage.select("view", "state", "rows").rows() == [("books", "final", 2)]
+        for token, at in ((yes, stub.now), (no, first)):
+            held = archive.books().filter(token_id=token, side="bid").drop_nulls("price")
+            assert held.select("price", "size").rows() == stub.levels(*stub.by_token[token], at)[0]
+        SYSTEM.sleep(3600)
+        next(rounds)
+        assert set(archive.coverage()["state"]) == {"final", "recorded"}
 
 
 @pytest.mark.fault("V1")

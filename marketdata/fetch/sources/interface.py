@@ -96,7 +96,7 @@ class Interface:
         """The interface has no prints."""
         raise self.service.lacks("trades")
 
-    def now(self, view: View, tokens: Sequence[str]) -> Data:  # noqa: ARG002
+    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:  # noqa: ARG002
         """The interface has the buckets of the present as any others."""
         raise ConfigError(f"{self.service.name} has no {view} of this moment; ask for the last bucket.")
 

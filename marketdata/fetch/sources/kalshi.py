@@ -17,8 +17,8 @@ from marketdata.fetch.sources import venue
 from marketdata.fetch.sources.venue import Host, Rows, Venue
 from marketdata.fetch.windows import Group, IdKind, Window
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Books, Series, Token, Trades, joined
-from marketdata.points.views import View, empty
+from marketdata.points.columns import Books, Series, Token, Trades
+from marketdata.points.views import View
 from marketdata.times import MINUTE, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import KalshiPrice, Service
 from marketdata.wire import kalshi as wire
@@ -29,7 +29,7 @@ OPTIONS = ("price",)
 SERVICE = Service(
     name="kalshi", base_url=HOSTS["kalshi"], key_variable=None, prefix="", views=("prices", "quotes", "metrics"),
     resolutions=("1m", "1h", "1d"), listing_page=200, short="kalshi", live=("books",), names_filter="tickers",
-    filters=("series_slug", "include_closed", *venue.LOCAL_FILTERS),
+    filters=("series_slug", "include_closed", *venue.LOCAL_FILTERS), has_trades=True,
 )  # fmt: skip
 _GROUPS = ("event_slug", "event_id", "series_slug", "series_id", "include_closed", *venue.LOCAL_FILTERS)
 _CANDLES, _BATCH, _BATCH_CANDLES = 5_000, 100, 10_000  # of one answer: of a market, and of so many markets
@@ -269,16 +269,13 @@ class Kalshi(Venue):
         columns = wire.trades([*rows.values()]).between(*rng)
         yield columns if kind == "market" else venue.of_tokens(columns, (market,))
 
-    def now(self, view: View, tokens: Sequence[str]) -> Books:
+    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Books]:
         """The books of tokens, a hundred markets a request; a market that is no longer traded has none."""
         if view not in SERVICE.live:
             raise ConfigError(f"kalshi has no {view} of this moment; it has books.", argument="view")
-        books = list[Books]()
         for some in venue.parts([*dict.fromkeys(map(wire.ticker_of, tokens))], _BATCH):
-            books += [wire.books(answer, ticker, self._now()) for ticker, answer in self._order_books(some)]
-        everything: Any = joined(books) if books else empty(view)
-        found: Books = venue.of_tokens(everything, tokens)
-        return found
+            for ticker, answer in self._order_books(some):
+                yield venue.of_tokens(wire.books(answer, ticker, self._now()), tokens)
 
     def _order_books(self, tickers: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         if self._has_batch_of_books:

@@ -42,7 +42,7 @@ SERVICE = Service(
     name="polymarket", base_url=HOSTS["gamma"], key_variable=None, prefix="", views=("prices",), listing_page=100,
     resolutions=("1m", "5m", "10m", "15m", "30m", "1h", "3h", "6h", "12h", "1d"), short="polymarket",
     filters=("search", "tags", "tags_match", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
-             "min_liquidity", "include_closed"), live=("books",),
+             "min_liquidity", "include_closed"), live=("books",), has_trades=True,
 )  # fmt: skip
 LONGEST = 15 * DAY  # of one answer of prices
 _KEPT_DAYS = ((5 * MINUTE, 7), (30 * MINUTE, 60), (180 * MINUTE, 90))  # widths below these, by the Data API
@@ -255,15 +255,13 @@ class Polymarket(Venue):
         columns = wire.trades(rows).between(*rng)
         yield columns if kind == "market" else of_tokens(columns, (market,))
 
-    def now(self, view: View, tokens: Sequence[str]) -> Books:
+    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Books]:
         """The books of tokens, up to 500 a request; a token that is no longer traded has none."""
-        if view != "books":
+        if view not in SERVICE.live:
             raise ConfigError(f"polymarket has no {view} of this moment; it has books.", argument="view")
-        rows: list[Any] = []
         for some in parts(tokens, _BOOKS):
             content = [{"token_id": token} for token in some]
-            rows += self.to["clob"].read(("books",), None, lambda answer: load(answer.body), content=content)
-        return wire.books(rows)
+            yield self.to["clob"].read(("books",), None, lambda answer: wire.books(load(answer.body)), content=content)
 
     def health(self) -> dict[str, Any]:
         """Whether the host of histories answers."""

@@ -127,8 +127,8 @@ class Venue:
 
     @property
     def server_time(self) -> float | None:
-        """The clock of the host of histories [Unix s]."""
-        return self._main.server_time
+        """The clock of its hosts [Unix s]: none is ahead of the venue, so the latest is the best."""
+        return max((at for to in self.to.values() if (at := to.server_time) is not None), default=None)
 
     def usage(self) -> dict[str, Any]:
         """There is no plan; the rate is our own."""
