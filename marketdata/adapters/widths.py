@@ -6,6 +6,7 @@ of the rows contradict it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from marketdata.adapters import frames
@@ -42,6 +43,20 @@ def carried_width(frame: Any) -> BucketWidth | None:
     elif frames.is_a(frame, "pyarrow.Table"):
         text = (frame.schema.metadata or {}).get(_NAME.encode(), b"").decode() or None
     return None if text is None else BucketWidth.of(text, "width")
+
+
+def common_width(frames: Sequence[Any]) -> BucketWidth | None:
+    """The width that all frames carry, None if one carries none; ConfigError if they differ."""
+    widths = [carried_width(frame) for frame in frames]
+    different = {str(width): place for place, width in reversed([*enumerate(widths)]) if width is not None}
+    if len(different) > 1:
+        each = ", ".join(f"{width} (frames[{place}])" for width, place in sorted(different.items(), key=lambda w: w[1]))
+        raise ConfigError(
+            f"frames have buckets of different widths: {each}. Rows of one frame have one width, which says when they "
+            "are known.",
+            hint="Bring them to one width first, with md.resample.",
+        )
+    return None if None in widths else widths[0]
 
 
 def width_of(

@@ -7,6 +7,7 @@ from typing import Any
 
 from marketdata.adapters.concat import below_each_other, checked_names
 from marketdata.adapters.dispatch import F, read
+from marketdata.adapters.widths import common_width, with_width
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.schema import kind_of
 
@@ -17,7 +18,8 @@ def concat(frames: Iterable[F]) -> F:
     ``pandas.concat`` turns categoricals of different categories into texts, which take many times the memory. Returns
     the rows of all ``frames`` (pandas, polars or Arrow, all of one library and one kind of rows) in their order, with a
     new index in pandas. Columns that a frame lacks are null, and times become UTC; nothing is sorted or
-    deduplicated. ConfigError if there is no frame or libraries differ, NotTidyError if kinds of rows do.
+    deduplicated. The result carries the bucket width that all frames carry. ConfigError if there is no frame, or
+    libraries or widths differ, NotTidyError if kinds of rows do.
 
     Examples
     --------
@@ -39,7 +41,8 @@ def concat(frames: Iterable[F]) -> F:
         raise NotTidyError(
             f"frames[0] has rows of {kinds[0]}, frames[{other}] of {kinds[other]}; frames of one kind are concatenated."
         )
-    return below_each_other(tables)  # type: ignore[no-any-return]
+    width = common_width(tables)
+    return with_width(below_each_other(tables), width)  # type: ignore[no-any-return]
 
 
 def _rows_kind(columns: list[str]) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from collections import defaultdict
 from functools import partial
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import kalshi_stub, polymarket_stub
 from reference.kalshi_stub import KalshiStub
 from reference.polymarket_stub import PolymarketStub
-from reference.venues import FAULTS, client_of
+from reference.venues import FAULTS, NOW, client_of
 
 import marketdata as md
 from marketdata.errors import ConfigError, NotFoundError, PlanError, RequestError
@@ -169,6 +171,54 @@ def test_trades_are_each_fill_once(venue: str, faults: list[str | None], k: int,
     got = zip(frame["ts"].dt.epoch("us"), *(frame[c].to_list() for c in columns), strict=True)
     inside = [row for row in expected if rng.start <= row[0] < rng.end]
     assert [*got] == sorted(inside, key=lambda row: (row[1], row[0]))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "arrow"])
+@pytest.mark.parametrize("venue", ["polymarket", "kalshi"])
+def test_prints_of_a_venue_are_trades_of_every_function(venue: str, kind: str) -> None:
+    """Effective spread and VWAP of a venue's prints, one by one or of several markets together, by plain loops."""
+    stub: Any = (PolymarketStub if venue == "polymarket" else KalshiStub)()
+    with client_of(stub) as client:
+        parts = [
+            client.trades(m.slug if venue == "polymarket" else m.ticker, to_datetime(START), to_datetime(NOW))
+            for m in stub.markets[:2]
+        ]
+    polars = md.concat(parts)
+    assert polars.height > 4
+    trades = {"pandas": polars.to_pandas, "polars": polars.clone, "lazy": polars.lazy, "arrow": polars.to_arrow}[kind]()
+    tokens = polars.select("market_id", "token_id").unique().rows()
+    minute = dt.timedelta(minutes=1)
+    first = polars["ts"].min().replace(second=0, microsecond=0) - 2 * minute
+    books = pl.DataFrame(
+        [
+            {"ts": first + k * 61 * minute, "market_id": m, "token_id": t, "token_label": None, "side": side,
+             "level": 0, "price": 0.2 + 0.01 * (k % 40) + 0.02 * (side == "ask"), "size": 10.0}
+            for m, t in tokens for k in range(400) for side in ("bid", "ask")
+        ],
+        schema_overrides={"token_label": pl.String},
+    )  # fmt: skip
+    of_kind = {"pandas": books.to_pandas, "polars": books.clone, "lazy": books.lazy, "arrow": books.to_arrow}[kind]()
+    got: Any = md.effective_spread(trades, of_kind, width="1m")
+    got = got.collect() if kind == "lazy" else pl.DataFrame(got)
+    assert got.height == polars.height
+    mids = {(t, known + minute): 0.21 + 0.01 * (k % 40) for _, t in tokens for k in range(400)
+            for known in [first + k * 61 * minute]}  # fmt: skip
+    for row in got.iter_rows(named=True):
+        before = [known for t, known in mids if t == row["token_id"] and known <= row["ts"]]
+        mid = mids[row["token_id"], max(before)]
+        sign = {"buy": 1, "sell": -1}.get(row["side"])
+        want = None if sign is None else pytest.approx(2 * sign * (row["price"] - mid))
+        assert row["effective_spread"] == want
+    averages: Any = md.vwap(trades, "1h")
+    averages = averages.collect() if kind == "lazy" else pl.DataFrame(averages)
+    assert averages["trades"].sum() == polars.height
+    for row in averages.iter_rows(named=True):
+        of = [
+            (p, s) for ts, t, p, s in polars.select("ts", "token_id", "price", "size").iter_rows()
+            if t == row["token_id"] and ts.replace(minute=0, second=0, microsecond=0) == row["ts"]
+        ]  # fmt: skip
+        shares = sum(s for _, s in of)
+        assert (row["vwap"], row["size"]) == pytest.approx((sum(p * s for p, s in of) / shares, shares))
 
 
 def test_a_market_has_many_names_and_a_source_can_be_pickled() -> None:

@@ -100,3 +100,19 @@ def test_frames_that_do_not_fit_are_refused(frames: list[Any], error: type[Excep
     """Frames of several libraries, or rows of several kinds, are named."""
     with pytest.raises(error, match=said):
         md.concat(frames)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_width_of_all_frames_is_carried(kind: str) -> None:
+    """Frames of one width have it together, with one that lost it none, and frames of two widths are an error."""
+    minutes = [KINDS[kind](md.testing.books(markets=count, buckets=120)) for count in (1, 2)]
+    both: Any = md.concat(md.resample(one, "1m", width="1m") for one in minutes)
+    assert md.available_at(both) is not None
+    lost: Any = KINDS[kind](md.testing.books(markets=1).copy())
+    lost = lost.replace_schema_metadata(None) if kind == "arrow" else lost
+    if kind == "pandas":
+        lost.attrs = {}
+    with pytest.raises(md.errors.ConfigError, match=r"^width.*is missing"):
+        md.available_at(md.concat([both, lost]))
+    with pytest.raises(md.errors.ConfigError, match=r"1m \(frames\[0\]\), 1h \(frames\[1\]\)"):
+        md.concat([both, md.resample(minutes[0], "1h", width="1m")])
