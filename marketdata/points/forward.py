@@ -28,7 +28,7 @@ class Trade(NamedTuple):
     size: float | None
     latency: int
     tolerance: int
-    charge: Charge | None
+    charge: Charge
     settled_at: Floats
     payoff: Floats
 
@@ -96,10 +96,9 @@ def _quotes(side: Side, trade: Trade, worst: float) -> Floats:
 def _fees(trade: Trade, price: Floats | float, shares: Floats) -> Floats:
     """The fees of trades with the snapshots; nobody pays for shares that are given away."""
     fees = np.zeros(len(shares))
-    if trade.charge is not None:
-        prices = np.broadcast_to(price, len(shares))
-        rows = np.flatnonzero((shares > 0) & (prices > 0))
-        fees[rows] = trade.charge(prices[rows], shares[rows], rows)
+    prices = np.broadcast_to(price, len(shares))
+    rows = np.flatnonzero((shares > 0) & (prices > 0))
+    fees[rows] = trade.charge(prices[rows], shares[rows], rows)
     return fees
 
 

@@ -19,8 +19,9 @@ from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Books, Columns, Token
 from marketdata.points.cross_token import Counts, Event, Sets
 from marketdata.points.fees import schedule
+from marketdata.points.levels import refuse_no_levels
 from marketdata.points.records import truth
-from marketdata.points.schema import BOOKS, refuse_cents, require
+from marketdata.points.schema import BOOKS, refuse_cents, refuse_negative, require
 from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
@@ -51,6 +52,7 @@ def complement(frame: F, *, tokens: Any = None) -> F:
     def mirrored(part: Frame) -> Native:
         part, rows = frames.sorted_level_rows(part)
         refuse_cents(price=rows.levels.price)
+        refuse_negative(size=rows.levels.size)
         entries, levels = rules.complement(*rows, counts)
         return frames.to_frame(part, entries, frames.level_values(levels), BOOKS)
 
@@ -146,9 +148,9 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
 
 
 def _sorted_books(frame: Frame, *, all_levels: bool = False) -> tuple[Frame, Books]:
-    """`frames.sorted_books` of prices that are probabilities."""
+    """`frames.sorted_books` of prices that are probabilities, and of sizes that are not negative."""
     frame, books = frames.sorted_books(frame, all_levels=all_levels)
-    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
+    refuse_no_levels(books, all_levels=all_levels)
     return frame, books
 
 

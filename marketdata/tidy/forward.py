@@ -111,13 +111,13 @@ def forward_returns(
     for text, length in micros.items():
         buckets.steps(length, "horizons", text)
     patience = 0 if tolerance is None else to_duration(tolerance, "tolerance")
-    fee_schedule = None if fees is None else schedule(fees)
+    fee_schedule = schedule(fees)
     payoffs = partial(Payoffs, {}) if outcomes is None else for_tokens(books, partial(Payoffs, outcomes))
 
     def trades(part: Frame) -> Native:
         part, rows = frames.sorted_books(part, all_levels=shares is not None)
         refuse_no_levels(rows, all_levels=shares is not None)
-        charge = None if fee_schedule is None else fee_schedule.charge_for(rows)
+        charge = fee_schedule.charge_for(rows)
         resolved = payoffs(rows.tokens)
         payoff = resolved.of(rows.tokens)
         ends = np.array([resolved.resolved_at.get(token.market_id, np.inf) for token in rows.tokens], float)

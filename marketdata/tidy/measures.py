@@ -17,6 +17,7 @@ from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series
+from marketdata.points.levels import refuse_no_levels
 from marketdata.points.measures import MEASURES, Measure, Values
 from marketdata.points.measures.quotes import bbo
 from marketdata.points.schema import Kind
@@ -140,6 +141,7 @@ def on_frames(measure: Measure) -> Callable[..., Any]:
 def sorted_top(frame: Frame) -> tuple[Frame, Series]:
     """The frame in order with one row per snapshot of its books, nested or not, and their best prices and sizes."""
     frame, books = frames.sorted_books(frame, all_levels=False)
+    refuse_no_levels(books, all_levels=False)
     # Rows of levels repeat the further columns of their snapshot.
     return frame.take(books.bids.begins) if frame.kind == "books" else frame, books.series(bbo(books))
 
@@ -154,6 +156,7 @@ def _evaluated(frame: F, chosen: Sequence[_Chosen]) -> F:
 
 def _rows(frame: Frame, chosen: Sequence[_Chosen], *, all_levels: bool) -> Native:
     frame, books = frames.sorted_books(frame, all_levels=all_levels)
+    refuse_no_levels(books, all_levels=all_levels)
     values: dict[str, Column] = {}
     for one in chosen:
         columns = one.columns(books)

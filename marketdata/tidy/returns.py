@@ -26,7 +26,7 @@ def value_of(frame: Frame, value: str | None) -> tuple[Frame, Series, str]:
     """The frame with one row per token (market) and time, in order, their entries, and the column of numbers.
 
     By default ``price``, or the ``mid`` of books. NotTidyError if rows of one token and time differ, ConfigError if the
-    column has no numbers or none can be chosen.
+    column has no numbers or none can be chosen. NotTidyError also where a price is no probability.
     """
     best = None
     if frame.kind in ("books", "nested"):
@@ -41,17 +41,17 @@ def value_of(frame: Frame, value: str | None) -> tuple[Frame, Series, str]:
             f"value={value!r} is not a column of numbers of this frame; it has {', '.join(numbers) or 'none'}."
         )
     if best is None:
-        return *frames.sorted_series(frame, [chosen]), chosen
+        frame, best = frames.sorted_series(frame, [chosen])
+    if chosen in _PRICES:
+        refuse_cents(**{chosen: best.values[chosen]})
     return frame, best, chosen
 
 
 def probability_of(frame: Frame) -> tuple[Frame, Series, str]:
-    """`value_of` for prices or mids; NotTidyError where one is no probability."""
+    """`value_of` for prices or mids."""
     if frame.kind == "series" and not {"price", "mid"} & {*frame.names}:
         kind_of(frame.names, ("nested", "books", "quotes", "prices"))
-    frame, series, value = value_of(frame, None)
-    refuse_cents(**{value: series.values[value]})
-    return frame, series, value
+    return value_of(frame, None)
 
 
 def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width | None = None) -> F:
@@ -74,8 +74,6 @@ def ohlc(frame: F, resolution: Width, value: str | None = None, *, width: Width 
 
     def bars(part: Frame) -> Native:
         part, series, chosen = value_of(part, value)
-        if chosen in _PRICES:
-            refuse_cents(**{chosen: series.values[chosen]})
         bars_of_part = rules.ohlc(series, chosen, grid.target)
         return frames.to_frame(part, bars_of_part, bars_of_part.values)
 

@@ -81,6 +81,8 @@ def _with_spread(joined: Frame) -> Native:
         raise NotTidyError(f"side of a trade is buy or sell; the frame also has {sorted(unknown)[:5]}.")
     price, mids = joined.numbers("price"), joined.numbers("mid")
     refuse_cents(price=price, mid=mids)
+    if "size" in joined.names:
+        refuse_negative(size=joined.numbers("size"))
     spread = 2 * np.array([signs[side] for side in sides], float) * (price - mids)
     return frames.with_columns(joined, {"effective_spread": spread})
 

@@ -147,6 +147,8 @@ def test_what_names_no_fee_is_refused() -> None:
             md.sweep(books, "buy", size=1, fees=fees)
     with pytest.raises(md.errors.ConfigError, match="allowed are"):
         md.execute(books, books, "1m", fees=None)
+    with pytest.raises(md.errors.ConfigError, match="fees=None is refused"):
+        md.forward_returns(books, "1m", width="1m", fees=None)
 
 
 def test_a_function_gives_one_fee_of_each_trade() -> None:

@@ -54,6 +54,23 @@ def average(levels: list[tuple[float, float]], size: float | None) -> float | No
     return partly(levels, size)[0] / size
 
 
+def fee_of(order: list[tuple[float, float]], size: float | None, kind: str) -> float:
+    """The fee per share of an order of these levels: a share of the notional, or Kalshi's up to the cent."""
+    if kind == "flat":
+        return FEE * sum(p * s for p, s in order) / (size or 1.0)
+    fee = sum(0.07 * s * p * (1 - p) for p, s in order)
+    return fee if size is None else math.ceil(round(100 * fee, 6)) / 100 / size
+
+
+def taken(levels: list[tuple[float, float]], size: float) -> list[tuple[float, float]]:
+    """What an order takes of each level, best first."""
+    out = []
+    for price, shares in levels:
+        out.append((price, min(size, shares)))
+        size -= min(size, shares)
+    return out
+
+
 def partly(levels: list[tuple[float, float]], size: float) -> tuple[float, float]:
     """Return the cost of the shares that are there, and the number of missing ones."""
     paid = 0.0
@@ -82,14 +99,15 @@ def loop(study: list[dict[int, Any]], horizons: list[int], options: dict[str, An
                 bid, ask = (books[start][i][0][0] if books[start][i] else None for i in (0, 1))
                 mid_in = None if bid is None or ask is None else (bid + ask) / 2
                 sign, amount = (1 if buys else -1), size or 1.0
-                fee_in, worst = FEE * entry, (0.0 if buys else 1.0)
+                fees, worst = options["fees"], (0.0 if buys else 1.0)
+                fee_in = fee_of(taken(books[start][1 if buys else 0], amount), size, fees)
                 if end <= (later if later is not None else due + options["tolerance"]):
                     exit_, mid_out, status, fee_out = payoff[token], payoff[token], "settled", 0.0
                     low = exit_
                 elif later is None:
                     exit_, mid_out, status = None, None, "no_exit_book"
                     low = worst
-                    fee_out = FEE * low
+                    fee_out = fee_of([(worst, amount)], size, fees)
                 else:
                     levels = books[later][0 if buys else 1]
                     exit_ = average(levels, size)
@@ -98,7 +116,8 @@ def loop(study: list[dict[int, Any]], horizons: list[int], options: dict[str, An
                     mid_out = None if b is None or a is None else (b + a) / 2
                     paid, missing = partly(levels, amount) if size else (0.0, amount)
                     low = exit_ if exit_ is not None else (paid + missing * worst) / amount
-                    fee_out = FEE * low
+                    sold = taken(levels, amount) if size or exit_ is not None else []
+                    fee_out = fee_of([*sold, (worst, missing if exit_ is None else 0.0)], size, fees)
                 net_low = sign * (low - entry) - fee_in - fee_out
                 move = None if mid_in is None or mid_out is None else mid_out - mid_in
                 out.append((*head, entry, exit_, move, None if exit_ is None else net_low, net_low, status))
@@ -107,7 +126,7 @@ def loop(study: list[dict[int, Any]], horizons: list[int], options: dict[str, An
 
 options_ = st.fixed_dictionaries({
     "side": st.sampled_from(["buy", "sell"]), "size": st.sampled_from([None, 50.0, 120.0]),
-    "latency": st.integers(0, 2), "tolerance": st.integers(0, 2),
+    "latency": st.integers(0, 2), "tolerance": st.integers(0, 2), "fees": st.sampled_from(["flat", "kalshi"]),
     "ends": st.sampled_from([{}, {"a": (4, {"1": 1.0, "2": 0.0})}, {"b": (0, {"3": 0.5})}]),
 })  # fmt: skip
 
@@ -120,7 +139,8 @@ def call(frame: Any, horizons: list[int], options: dict[str, Any]) -> Any:
         orient="row",
     )
     return md.forward_returns(
-        frame, [f"{h}m" for h in horizons], side=options["side"], size=options["size"], fees=md.Fees.flat(FEE),
+        frame, [f"{h}m" for h in horizons], side=options["side"], size=options["size"],
+        fees=md.Fees.flat(FEE) if options["fees"] == "flat" else md.Fees.kalshi(),
         latency=options["latency"] * MINUTE, tolerance=options["tolerance"] * MINUTE,
         outcomes=outcomes if ends else None, width="1m",
     )  # fmt: skip

@@ -9,7 +9,6 @@ import numpy as np
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Books, Floats, Side, ratio
-from marketdata.points.levels import refuse_no_levels
 from marketdata.points.measures.registry import Values, measure
 from marketdata.points.schema import TOLERANCE
 
@@ -41,7 +40,6 @@ def depth(books: Books, *, levels: int | None = None, within: float | None = Non
     sides = {"bid_depth": books.bids, "ask_depth": books.asks}
     if within is not None:
         distance = number("within", within, least=0.0)
-        refuse_no_levels(books)
         no_mid = np.isnan(books.mid)
         return {name: np.where(no_mid, np.nan, _near(side, books.mid, distance)) for name, side in sides.items()}
     if levels is not None:

@@ -10,7 +10,6 @@ from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice, number
 from marketdata.points.columns import Books, Floats, Side, ratio
 from marketdata.points.fees import Charge, schedule
-from marketdata.points.levels import refuse_no_levels
 from marketdata.points.measures.registry import Values, measure
 from marketdata.points.schema import TOLERANCE
 
@@ -51,7 +50,6 @@ def fill_price(books: Books, size: float | None = None, *, fees: object = None) 
     >>> cost.select("bid_fill_price", "ask_fill_price").row(0)
     (0.385, 0.41)
     """
-    refuse_no_levels(books)
     charge = None if fees is None else schedule(fees).charge_for(books)
     return {
         "bid_fill_price": _average(books.bids, size, -1, charge),
@@ -101,7 +99,6 @@ def sweep(
     """
     if (size is None) == (notional is None):
         raise ConfigError(f"size={size!r} and notional={notional!r}: give exactly one of them.")
-    refuse_no_levels(books)
     wanted = number("size", size) if notional is None else number("notional", notional)
     sides = {"ask": books.asks, "buy": books.asks, "bid": books.bids, "sell": books.bids}
     levels = sides[choice("side", side, sides)]
