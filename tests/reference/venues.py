@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
 import requests
 import urllib3
+from reference.dialects import Dialect, spoken
 from reference.faults import Act, Ask
 
 import marketdata as md
@@ -25,8 +27,19 @@ from marketdata.clock import SYSTEM
 from marketdata.times import SECOND, Range, parse_iso
 
 NOW = parse_iso("2026-01-09T00:00:00Z")
-FAULTS = ("429", "429 with a wait", "503", "200 with an error", "cut")
-"""What may happen to a request once; the next attempt is answered."""
+FAULTS = (
+    "429", "429 with a wait", "429 until a date", "500", "503", "503 with a wait", "200 with an error", "cut",
+    "refused", "reset", "slow",
+)  # fmt: skip
+"""What may happen to a request, up to four times in a row; the next attempt is answered."""
+ODD_FAULTS = ("a page of HTML", "half a body", "no JSON")
+"""What may happen to a request once."""
+_RAISED = {
+    "cut": requests.ConnectionError("the connection was cut"),
+    "refused": requests.ConnectionError(ConnectionRefusedError(111, "Connection refused")),
+    "reset": requests.ConnectionError(ConnectionResetError(104, "Connection reset by peer")),
+    "slow": requests.ReadTimeout("no byte came"),
+}
 
 
 def refused(status: int, body: Mapping[str, Any]) -> Act:
@@ -34,22 +47,39 @@ def refused(status: int, body: Mapping[str, Any]) -> Act:
     return Act(status=status, body=json.dumps(body).encode())
 
 
-def fault(name: str) -> Act:
-    """The answer of one of `FAULTS` but "cut"."""
+def fault(name: str, answer: Callable[[], Act], now: int) -> Act:
+    """What comes of a request in place of its answer: one of `FAULTS` and `ODD_FAULTS`, or a status with no body."""
+    if (error := _RAISED.get(name)) is not None:
+        raise error
     if name == "200 with an error":
         return refused(200, {"error": "Too Many Requests"})
+    if name == "a page of HTML":
+        return Act(body=b"<html><body>Just a moment</body></html>").with_header("Content-Type", "text/html")
+    if name == "half a body":
+        body = answer().body
+        return Act(body=body[: len(body) // 2]).with_header("Content-Length", str(len(body)))
+    if name == "no JSON":
+        return Act(body=b'{"data": [')
     act = refused(int(name[:3]), {"error": "slow down"})
-    return act.with_header("Retry-After", "2") if "wait" in name else act
+    if name.endswith("until a date"):
+        date = datetime.fromtimestamp(now // SECOND + 3, UTC)
+        return act.with_header("Retry-After", format_datetime(date, usegmt=True))
+    return act.with_header("Retry-After", "2") if name.endswith("with a wait") else act
 
 
 @dataclass(kw_only=True)
 class VenueStub:
-    """``faults`` are taken one a request, None for none; in ``outages`` every answer is a 503."""
+    """``faults`` are taken one a request, None for none; in ``outages`` every answer is ``outage``, such as "503".
+
+    ``dialect`` says how answers are written.
+    """
 
     venue: ClassVar[str]
     hosts: ClassVar[tuple[str, ...]]
     faults: Iterator[str | None] = field(default_factory=lambda: iter(()))
     outages: tuple[Range, ...] = ()
+    outage: str = "503"
+    dialect: Dialect = field(default_factory=Dialect)
     paths: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -59,14 +89,10 @@ class VenueStub:
 
     def __call__(self, ask: Ask) -> Act:
         self.paths[ask.path] += 1
-        if any(outage.start <= self.now < outage.end for outage in self.outages):
-            act = refused(503, {"error": "down"})
-        elif (name := next(self.faults, None)) is not None:
-            if name == "cut":
-                raise requests.ConnectionError("the connection was cut")
-            act = fault(name)
-        else:
-            act = self.answer(ask)
+        is_down = any(outage.start <= self.now < outage.end for outage in self.outages)
+        name = self.outage if is_down else next(self.faults, None)
+        answer = partial(spoken(self.dialect, self.answer), ask)
+        act = answer() if name is None else fault(name, answer, self.now)
         return act.with_header("Date", format_datetime(datetime.fromtimestamp(self.now / SECOND, UTC), usegmt=True))
 
     def answer(self, ask: Ask) -> Act:

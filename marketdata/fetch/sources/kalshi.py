@@ -118,17 +118,21 @@ class Kalshi(Venue):
         if ticker not in self._rows:
             self._row(ticker)
         first, is_sure = self._tier(ticker)
+        missing = list[NotFoundError]()
         for tier in (first, _LIVE if first else _ARCHIVE):
             if tier == without:  # it was asked before
                 continue
             try:
                 rows = ask(tier)
-            except NotFoundError:
+            except NotFoundError as error:
+                missing.append(error)
                 continue
             if rows:
                 self._tiers[ticker] = tier
             if rows or is_sure:
                 return rows
+        if len(missing) == 2:
+            raise missing[0]
         return []
 
     def _cutoff(self) -> tuple[int, int]:
@@ -259,11 +263,9 @@ class Kalshi(Venue):
         ticker, cut, rows = wire.ticker_of(market), self._cutoff()[1], dict[str, dict[str, Any]]()
         for path, end in (((*_ARCHIVE, "trades"), min(rng.end, cut)), (("markets", "trades"), rng.end)):
             params = {"ticker": ticker, "min_ts": rng.start // SECOND, "max_ts": -(-end // SECOND), "limit": _TRADES}
-            try:
-                pages = self._listed("kalshi", path, "trades", "trade_id", params) if rng.start < end else iter(())
-                rows |= {str(row.get("trade_id")): row for page in pages for row in page}
-            except NotFoundError:
-                continue
+            if rng.start < end:
+                for page in self._listed("kalshi", path, "trades", "trade_id", params):
+                    rows |= {str(row.get("trade_id")): row for row in page}
         if not rows:
             self._known(market)  # an unknown market has no trades either
         columns = wire.trades([*rows.values()]).between(*rng)
@@ -295,7 +297,8 @@ class Kalshi(Venue):
     def health(self) -> dict[str, Any]:
         """Whether the exchange is up."""
         top: dict[str, Any] = self.to["kalshi"].get_json(("exchange", "status"))
-        return {"status": "ok" if top.get("exchange_active") else "paused", "timestamp": self._now() / SECOND}
+        is_active = str(top.get("exchange_active")).lower() == "true"
+        return {"status": "ok" if is_active else "paused", "timestamp": self._now() / SECOND}
 
 
 SOURCE = Kalshi
