@@ -13,13 +13,14 @@ from marketdata.adapters.partitions import home
 from marketdata.adapters.polars import signed, write_file
 from marketdata.archive.arrow import to_table
 from marketdata.archive.coverage.policy import MINUTE, whole_buckets
+from marketdata.archive.expansion import levels_in_polars
 from marketdata.archive.query import ALL_TIME, Labels, Query, pruned
 from marketdata.archive.storage.files import hull
 from marketdata.archive.storage.tables import Version
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ArchiveError, ConfigError, not_installed
 from marketdata.points.arguments import whole
-from marketdata.points.schema import ASK, BID, BOOKS, COUNT, LISTS, SNAPSHOT_FIELDS, uncounted
+from marketdata.points.schema import COUNT, LISTS, SNAPSHOT_FIELDS, uncounted
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
@@ -61,8 +62,13 @@ def lazy(query: Query, *, checked: bool = False) -> pl.LazyFrame:
 
     if checked or query.width != query.base:
         return computed(query)
-    rows: pl.LazyFrame = _levels(query, _stored(query))
+    rows: pl.LazyFrame = _as_asked(query, _stored(query))
     return rows if query.books is None else pl.concat([rows, _tops(query, _stored(query.books))])
+
+
+def _as_asked(query: Query, rows: Any) -> Any:
+    """The rows, of books that are not asked for nested one per level."""
+    return levels_in_polars(rows, _fields(query)) if query.view == "books" and not query.nested else rows
 
 
 def _tops(query: Query, books: pl.LazyFrame) -> Any:
@@ -93,7 +99,7 @@ def computed(query: Query) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         for points in query.points():
             # A further column of another market is null in every row of these.
-            rows = _levels(query, _whole(query, pl.DataFrame(pl.from_arrow(to_table(points)))))
+            rows = _as_asked(query, _whole(query, pl.DataFrame(pl.from_arrow(to_table(points)))))
             # A limit of rows comes before the predicate, which then selects among the first rows of all.
             if n_rows is not None:
                 rows = rows.head(n_rows)
@@ -103,7 +109,7 @@ def computed(query: Query) -> pl.LazyFrame:
             if n_rows == 0:
                 return
 
-    return register_io_source(source, schema=_levels(query, pl.DataFrame(schema=schema_of(query))).schema)
+    return register_io_source(source, schema=_as_asked(query, pl.DataFrame(schema=schema_of(query))).schema)
 
 
 def export(query: Query, path: Path) -> None:
@@ -252,25 +258,3 @@ def _label(labels: Labels) -> pl.Expr:
 
     whole = pl.struct("market_id", "token_id", "token_label")
     return whole.map_batches(look_up, return_dtype=pl.String, is_elementwise=True).alias("token_label")
-
-
-def _levels(query: Query, rows: Any) -> Any:
-    """Level rows of snapshots, and a sentinel row per empty side, unless the query is of rows as they are."""
-    import polars as pl
-
-    if query.view != "books" or query.nested:
-        return rows
-    fields = _fields(query)
-    sides, nothing = pl.Enum([BID, ASK]), pl.lit([None], dtype=pl.List(pl.Float64))
-    lists = {name: pl.when(pl.col(name).list.len() > 0).then(name).otherwise(nothing) for name in LISTS}
-    # Both sides of a snapshot as one list, so that one step makes rows of it.
-    both = {what: pl.concat_list(lists[f"{BID}_{what}"], lists[f"{ASK}_{what}"]) for what in ("price", "size")}
-    bids = lists[f"{BID}_price"].list.len().cast(pl.Int32)
-    snapshots = rows.select("ts", *VIEWS["books"].ids, *fields, bids=bids, **both)
-    place = pl.int_ranges(pl.col("price").list.len(), dtype=pl.Int32)
-    levels = snapshots.with_columns(place=place).explode("place", "price", "size", empty_as_null=False)
-    is_bid = pl.col("place") < pl.col("bids")
-    return levels.with_columns(
-        side=pl.when(is_bid).then(pl.lit(BID, dtype=sides)).otherwise(pl.lit(ASK, dtype=sides)),
-        level=pl.when(pl.col("price").is_not_null()).then(pl.col("place") - pl.when(is_bid).then(0).otherwise("bids")),
-    ).select(*BOOKS, *fields)

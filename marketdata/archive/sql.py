@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute
 
 from marketdata.archive.arrow import TS
+from marketdata.archive.expansion import levels_in_duckdb
 from marketdata.archive.query import Query
 from marketdata.archive.scan import schema_of, to_arrow
 from marketdata.errors import ArchiveError, ConfigError, not_installed
-from marketdata.points.schema import ASK, BID, ID_COLUMNS, LISTS
+from marketdata.points.schema import ID_COLUMNS, LISTS
 from marketdata.points.views import VIEWS
 from marketdata.times import DAY
 
@@ -56,7 +57,7 @@ def connect(memory_limit: str | None = None) -> Any:
 def relation(query: Query) -> Any:
     """The rows of a query as a DuckDB relation."""
     rows = _points(connect(), query)
-    return _levels(rows) if query.view == "books" and not query.nested else rows
+    return levels_in_duckdb(rows) if query.view == "books" and not query.nested else rows
 
 
 class _Stream:
@@ -124,7 +125,7 @@ def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.T
     made: list[Any] = []
     for query in queries:
         rows = _points(connection, query)
-        views = {"snapshots": rows, "books": _levels(rows)} if query.view == "books" else {query.view: rows}
+        views = {"snapshots": rows, "books": levels_in_duckdb(rows)} if query.view == "books" else {query.view: rows}
         made += views.values()
         for name, view in views.items():
             view.create_view(name)
@@ -136,18 +137,6 @@ def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.T
     connection.execute("SET enable_external_access = false; SET python_enable_replacements = false")
     connection.execute("SET lock_configuration = true")
     return made
-
-
-def _levels(snapshots: Any) -> Any:
-    """Level rows of snapshots, and a sentinel row per empty side."""
-    ids = ["ts", *VIEWS["books"].ids]
-    lists = [f"CASE WHEN len({name}) > 0 THEN {name} ELSE [NULL] END AS {name}" for name in LISTS]
-    both = [f"unnest(list_concat({BID}_{what}, {ASK}_{what})) AS {what}" for what in ("price", "size")]
-    places = ["unnest(range(len(bid_price) + len(ask_price))) AS __place", "len(bid_price) AS __bids"]
-    side = f"if(__place < __bids, '{BID}', '{ASK}') AS side"
-    level = "if(price IS NULL AND size IS NULL, NULL, __place - if(__place < __bids, 0, __bids))"
-    rows = snapshots.project(", ".join([*ids, *lists])).project(", ".join([*ids, *both, *places]))
-    return rows.project(", ".join([*ids, side, f"CAST({level} AS INT) AS level", "price", "size"]))
 
 
 def answer(connection: Any, text: str, stop: threading.Event | None = None, max_rows: int | None = None) -> pa.Table:

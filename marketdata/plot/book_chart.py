@@ -28,9 +28,10 @@ from marketdata.plot.chart import (
     shares_text,
     time_ends,
 )
-from marketdata.plot.tokens import Questions, broken_at_gaps, is_simulated, market_name, questions_of, rank, token_name
+from marketdata.plot.tokens import Questions, broken_at_gaps, is_simulated, market_name, questions_of, token_name
 from marketdata.points.arguments import text, whole
 from marketdata.points.columns import Books
+from marketdata.points.mirrors import place_in_market
 from marketdata.points.resample import buckets, means
 from marketdata.resolution import BucketWidth
 from marketdata.times import MINUTE, to_datetime, to_micros
@@ -174,7 +175,7 @@ def _chosen(frame: Any, token: str | None, markets: Questions) -> tuple[str, Boo
     if (several := len({names[i][2] for i in fitting})) > 1:
         what = "The frame has tokens" if token is None else f"token={token!r} is"
         raise ConfigError(f"{what} of {several} markets, and one is drawn; filter the frame on one market_id.")
-    at = min(fitting, key=lambda i: rank(*names[i][:2]))
+    at = min(fitting, key=lambda i: place_in_market(names[i][1], names[i][0]))
     return names[at][0], books.part(at, at + 1), market_name(questions_of(markets)[0], names[at][2], 200)
 
 

@@ -33,11 +33,11 @@ from marketdata.plot.tokens import (
     last_value,
     market_name,
     questions_of,
-    rank,
     token_series,
 )
 from marketdata.points import schema
 from marketdata.points.arguments import flag, text
+from marketdata.points.mirrors import place_in_market
 from marketdata.tidy.cross_token import event_probabilities, probabilities
 
 _MOST_MARKETS = 60
@@ -94,9 +94,9 @@ def prices(
     value = "mid" if "side" in names or ("mid" in names and "price" not in names) else "price"
     table = in_memory(frame, ["quotes", "some_quotes"] if value == "mid" else ["prices"])
     columns = [value, *(c for c in (f"{value}_count",) if c in table.names)]
-    questions, first_tokens = questions_of(markets)
+    questions, recorded = questions_of(markets)
     panels = []
-    for market_id, tokens in _by_market(token_series(table, columns), first_tokens):
+    for market_id, tokens in _by_market(token_series(table, columns), recorded):
         panel = Panel(f"{value} [probability]", title=market_name(questions, market_id, 200))
         shown = tokens[:1] if len(tokens) == 2 and not both else tokens
         for token, colour, legend in coloured(shown, value, "tokens"):
@@ -125,9 +125,9 @@ def candles(frame: Any, ax: Any = None, *, markets: Questions = None, both: bool
     """
     flag("both", both)
     table = series_of(frame, "A chart of candles", ("ts", *_BAR_COLUMNS))
-    questions, first_tokens = questions_of(markets)
+    questions, recorded = questions_of(markets)
     panels = []
-    for market_id, tokens in _by_market(token_series(table, _BAR_COLUMNS), first_tokens):
+    for market_id, tokens in _by_market(token_series(table, _BAR_COLUMNS), recorded):
         if len(tokens) > 2:
             tokens.sort(key=lambda t: -t.columns["close"][-1])
         for token in tokens if both else tokens[:1]:
@@ -204,12 +204,12 @@ def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
     return draw([[panel]], ax, name=name, simulated=is_simulated(markets), **look)
 
 
-def _by_market(tokens: Iterable[TokenSeries], first_tokens: Mapping[str, str]) -> list[tuple[str, list[TokenSeries]]]:
-    """The tokens of each market, the earliest market first and the first token of its record first."""
+def _by_market(
+    tokens: Iterable[TokenSeries], recorded: Mapping[str, Sequence[str]]
+) -> list[tuple[str, list[TokenSeries]]]:
+    """The tokens of each market, those of its record in their order; the earliest market first."""
     by_market: dict[str, list[TokenSeries]] = {}
-    for token in sorted(
-        tokens, key=lambda t: (t.token_id != first_tokens.get(t.market_id), *rank(t.label, t.token_id))
-    ):
+    for token in sorted(tokens, key=lambda t: place_in_market(t.token_id, t.label, recorded.get(t.market_id, ()))):
         by_market.setdefault(token.market_id, []).append(token)
     if len(by_market) > _MOST_MARKETS:
         raise ConfigError(

@@ -15,7 +15,6 @@ from marketdata.adapters.normalization import is_missing
 from marketdata.display import without_middle
 from marketdata.errors import ConfigError
 from marketdata.plot.chart import FAINT, PALETTE, Array
-from marketdata.points.mirrors import label_rank
 
 # Any stands for a frame of market records.
 Questions = Mapping[str, str] | Any
@@ -33,11 +32,6 @@ class TokenSeries(NamedTuple):
     def broken(self, *names: str) -> list[Array]:
         """Times and columns, broken where the data has a gap."""
         return broken_at_gaps(self.ts, *(self.columns[name] for name in names))
-
-
-def rank(label: str, token_id: str) -> tuple[tuple[int, str], str]:
-    """The order of tokens: by label, see `label_rank`."""
-    return label_rank(label), token_id
 
 
 def token_series(table: Frame, columns: Sequence[str], names: Mapping[str, str] | None = None) -> Iterator[TokenSeries]:
@@ -67,8 +61,8 @@ def last_value(values: Array) -> float:
     return float(finite[-1]) if len(finite) else 0.0
 
 
-def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
-    """Question (or slug) and first token of each market id.
+def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Question (or slug) and ids of the tokens of each market id.
 
     Raises ConfigError for a frame without market records.
     """
@@ -89,8 +83,8 @@ def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, str]]:
         )
     ids = source.texts(key)
     tokens = zip(ids, source.raw("token_ids") if "token_ids" in names else (), strict=False)
-    first = {m: str(token_ids[0]) for m, token_ids in tokens if m and token_ids is not None and len(token_ids)}
-    return {m: t for m, t in zip(ids, source.texts(text), strict=True) if m and t}, first
+    recorded = {m: [str(one) for one in token_ids] for m, token_ids in tokens if m and token_ids is not None}
+    return {m: t for m, t in zip(ids, source.texts(text), strict=True) if m and t}, recorded
 
 
 def _records(markets: Questions) -> list[Mapping[str, Any]] | None:

@@ -59,7 +59,7 @@ class Sets:
 
     def complete(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether the entries of each set that the mask has are all that there are."""
-        return (self.count(mask) == self.sizes) & (self.sizes > 0)
+        return np.asarray((self.count(mask) == self.sizes) & (self.sizes > 0))
 
     def sum(self, values: Floats) -> Floats:
         """Sums of values over each set; NaN unless it is complete."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,12 @@ def label_rank(label: str | None) -> tuple[int, str]:
     """The place of a label among those of a market: Yes before No, Up before Down, others by the alphabet."""
     text = (label or "").casefold()
     return (text in _LAST_LABELS) - (text in _FIRST_LABELS), text
+
+
+def place_in_market(token: str | None, label: str | None, record: Sequence[str] = ()) -> tuple[Any, ...]:
+    """The place of a token among those of its market: by the ids of the market's record, else by its label."""
+    place = record.index(token) if token in record else len(record)
+    return place, *label_rank(label), token or ""
 
 
 def mirrors(tokens: Sequence[Ids], token: NDArray[np.integer], ts: Ints, records: Records) -> Mirrors:
@@ -93,11 +99,9 @@ def _pairs(tokens: Sequence[Ids], records: Records) -> dict[str | None, _Pair]:
 
 
 def _pair(labels: Mapping[str | None, str | None], record: Collection[str]) -> _Pair:
-    if isinstance(record, Sequence) and len(record) == 2 and labels.keys() == {*record}:
-        return _Pair([*record], known=True)
-    ranks = {token: label_rank(label) for token, label in labels.items()}
-    ordered = sorted(ranks, key=lambda token: ranks[token])
-    return _Pair(ordered, ranks[ordered[0]] != ranks[ordered[1]])
+    ids = record if isinstance(record, Sequence) and labels.keys() == {*record} else ()
+    ordered = sorted(labels, key=lambda token: place_in_market(token, labels[token], ids))
+    return _Pair(ordered, bool(ids) or len({*map(label_rank, labels.values())}) == 2)
 
 
 def _refuse_unknown(market: str | None, pairs: Mapping[str | None, _Pair]) -> None:
