@@ -100,7 +100,7 @@ def history_requests(stub: Any) -> int:
 
 @pytest.mark.parametrize(
     ("kind", "base", "broken_after"),
-    [(PolymarketStub, "1m", 13), (PolymarketStub, "1h", 0), (KalshiStub, "1m", 8), (KalshiStub, "1h", 7)],
+    [(PolymarketStub, "1m", 7), (PolymarketStub, "1h", 0), (KalshiStub, "1m", 1), (KalshiStub, "1h", 0)],
 )
 @pytest.mark.parametrize("is_archived", [False, True])
 def test_a_pull_that_broke_and_goes_on_holds_what_the_venue_has(
@@ -125,11 +125,12 @@ def test_a_pull_that_broke_and_goes_on_holds_what_the_venue_has(
             assert held.keys() <= points.keys()
             assert lacking(archive, stub, {key: v for key, v in points.items() if key[2] < settled}) == {}
 
-        stub.faults = itertools.chain([None] * broken_after, itertools.repeat("503"))
+        answer = stub.answer
+        stub.answer = lambda ask: refused(503, {}) if history_requests(stub) > broken_after else answer(ask)
         with pytest.raises(MarketDataError):
             pull()
         assert lacking(archive, stub, points_of(stub, width, NOW - 3 * width)) == {}
-        stub.faults = iter(())
+        stub.answer = answer
         began = stub.now
         pull()
         check(began)
