@@ -40,7 +40,6 @@ _SERVICE = f"Address of a service, or its name: {', '.join(_NAMES)}."
 BaseUrl = Annotated[
     str | None, typer.Option("--service", "--base-url", help=_SERVICE, autocompletion=lambda: list(_NAMES))
 ]
-Address = Annotated[str | None, typer.Option("--base-url", help="Address of the service.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to a .parquet, .csv or .ndjson file.")]
 RowsOption = Annotated[int | None, typer.Option(min=1, help="Rows to show.", show_default="10 in a terminal, else all")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -145,10 +145,11 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
 
 def with_payoffs(record: dict[str, Any], payoffs: Sequence[float] | None) -> dict[str, Any]:
     """The record with what each of its tokens paid, and the winner if one token paid all; None: not resolved."""
-    known = payoffs is not None and len(payoffs) == len(record["tokens"])
-    won = record["tokens"][payoffs.index(1.0)] if known and payoffs and 1.0 in payoffs else {}
+    known = payoffs if payoffs is not None and len(payoffs) == len(record["tokens"]) else ()
+    won = record["tokens"][known.index(1.0)] if 1.0 in known else {}
     names = {"resolved_token_id": won.get("id"), "resolved_token_label": won.get("label")}
-    return {**record, **names, "payoffs": list(payoffs or ()) or None, **({"status": "resolved"} if known else {})}
+    status = "resolved" if known else "closed" if record["status"] == "resolved" else record["status"]
+    return {**record, **names, "payoffs": list(known) or None, "status": status}
 
 
 def event(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,6 +171,17 @@ def resolution(row: Mapping[str, Any]) -> tuple[list[float] | None, str | None]:
     got = convert(row, _Resolution, f"The resolution of {row.get('condition_id')}")
     is_final = got.status == "resolved" and got.payouts and sum(got.payouts) == _MILLIONTHS
     return ([paid / _MILLIONTHS for paid in got.payouts] if is_final else None), got.resolved_at
+
+
+def resolved(record: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a market with what its resolution says that it paid, nothing as long as that is not final.
+
+    Where the row lacks the status, or the payouts of a resolved market, what the record says stays.
+    """
+    paid, at = resolution(row)
+    if paid is not None or row.get("status") not in (None, "resolved"):
+        record = with_payoffs(record, paid)
+    return {**record, "resolved_at": at} if at else record
 
 
 def prices(answer: Any, token_id: str | None = None) -> dict[str | None, History]:

@@ -487,16 +487,16 @@ def test_a_free_plan_is_enough(folder, market) -> None:
 
 
 def test_verify_names_the_readings_of_a_service(folder, service, market) -> None:
-    """With --service every reading is told, and the local service follows those that its data can show."""
-    words = ("verify", "--service", market, "--start", "2025-12-31T20:00", "--end", "2026-01-01")
+    """With --market every reading is told, and the local service follows those that its data can show."""
+    words = ("verify", "--market", market, "--start", "2025-12-31T20:00", "--end", "2026-01-01")
     assert "label     followed" in terminal(*words, cwd=folder, **service)
     told = json.loads(marketdata(*words, "--json", cwd=folder, **service).stdout)
     assert list(told) == ["label", "averages", "books", "empty", "limit", "service"]
     assert told["service"]["plan"] == "local"
-    for wrong in (("verify",), ("verify", "history", "--service", market), ("verify", "--service", market)):
+    for wrong in (("verify",), ("verify", "history", "--market", market), ("verify", "--market", market)):
         refused = marketdata(*wrong, cwd=folder, **service)
         assert refused.returncode != 0
-        assert "--service" in refused.stderr
+        assert "--market" in refused.stderr
         assert "Traceback" not in refused.stderr
 
 

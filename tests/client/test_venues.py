@@ -18,7 +18,7 @@ from reference.polymarket_stub import PolymarketStub
 from reference.venues import FAULTS, NOW, client_of
 
 import marketdata as md
-from marketdata.errors import ConfigError, NotFoundError, PlanError, RequestError
+from marketdata.errors import ConfigError, NotFoundError, PlanError, RequestError, ServiceOddityWarning
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
 
@@ -243,6 +243,31 @@ def test_a_market_has_many_names_and_a_source_can_be_pickled() -> None:
         assert client.markets()["fee_multiplier"].to_list() == [1] * 6
         with pytest.raises(ConfigError, match="search"):
             client.markets(search="rain")
+
+
+def test_the_resolution_of_a_market_counts_whatever_its_record_says() -> None:
+    """One warning names the markets of a listing whose records tell another outcome; nothing is refused."""
+    stub = PolymarketStub(count=60)
+    won, unknown, open_again = stub.markets[1], stub.markets[2], stub.markets[7]
+    said = {
+        won.condition: {"status": "resolved", "payouts": ["500000", 500000]},
+        unknown.condition: {"payouts": None},
+        open_again.condition: {"status": "disputed", "payouts": [0, 0]},
+    }
+    tell = stub.resolution
+    stub.resolution = lambda m: {"condition_id": m.condition, **said[m.condition]} if m.condition in said else tell(m)
+    with client_of(stub) as client:
+        with pytest.warns(ServiceOddityWarning, match=f"2 records .*{won.condition}, {open_again.condition}") as warned:
+            frame = client.markets()
+        paid = dict(zip(frame["market_id"], frame["payoffs"].to_list(), strict=True))
+        state = dict(zip(frame["market_id"], frame["status"], strict=True))
+    assert len(warned) == 1
+    assert (paid[won.condition], paid[open_again.condition]) == ([0.5, 0.5], None)
+    assert (state[won.condition], state[open_again.condition]) == ("resolved", "closed")
+    others = [m for m in stub.markets if m.condition not in said]
+    assert [paid[m.condition] for m in others] == [m.payoffs for m in others]
+    # Twenty markets a request, and only those that are closed.
+    assert stub.paths["/v2/resolutions"] == -(-sum(m.closed is not None for m in stub.markets) // 20)
 
 
 def test_refusals_of_a_venue_say_what_they_mean() -> None:

@@ -122,12 +122,12 @@ def _follow(rounds: Iterator[Round]) -> None:
 
 def verify(
     archive: Annotated[str | None, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")] = None,
-    service: Annotated[
-        str | None, typer.Option(metavar="MARKET", help="Check the service with this market instead.")
+    market: Annotated[
+        str | None, typer.Option(help="Id or slug of a market: check the service with it instead.")
     ] = None,
-    start: Annotated[str | None, typer.Option(help="Start, with --service.")] = None,
-    end: Annotated[str | None, typer.Option(help="End, exclusive, with --service.")] = None,
-    base_url: parameters.Address = None,
+    start: Annotated[str | None, typer.Option(help="Start, with --market.")] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive, with --market.")] = None,
+    base_url: parameters.BaseUrl = None,
     *,
     repair: Annotated[
         bool, typer.Option("--repair", help="Mark damaged ranges as missing, for the next pull.")
@@ -143,15 +143,16 @@ def verify(
     \b
     Examples:
       marketdata verify history --repair
-      marketdata verify --service SLUG --start 2026-01-01 --end 2026-01-02
+      marketdata verify --market SLUG --start 2026-01-01 --end 2026-01-02
+      marketdata verify --service kalshi --market SLUG --start DAY --end DAY
     """
-    if (archive is None) == (service is None):
-        raise ConfigError("Give the folder of an archive, or --service MARKET with --start and --end.")
+    if (archive is None) == (market is None) or (archive is not None and base_url is not None):
+        raise ConfigError("Give the folder of an archive, or --market MARKET of a --service with --start and --end.")
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
-    if service is not None:
+    if market is not None:
         if start is None or end is None:
-            raise ConfigError("--service needs --start and --end; a day is enough.")
-        report = parameters.client(base_url).verify(service, start, end)
+            raise ConfigError("--market needs --start and --end; a day is enough.")
+        report = parameters.client(base_url).verify(market, start, end)
         facts = {finding.reading: finding.found for finding in report.findings} | {"service": report.service.rows}
         output.record(facts, as_json=as_json, text=str(report))
         if report.variants:

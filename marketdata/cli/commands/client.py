@@ -138,22 +138,26 @@ def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int 
 def fetch(
     view: parameters.ViewArgument,
     market: parameters.MarketsArgument,
-    start: parameters.Start,
-    end: parameters.End = None,
+    start: Annotated[str | None, typer.Option(help="Start, inclusive.", show_default="that of the market")] = None,
+    end: Annotated[str | None, typer.Option(help="End, exclusive.", show_default="that of the market, or now")] = None,
     resolution: parameters.Bucket = None,
     out: parameters.Out = None,
     rows: parameters.RowsOption = None,
     base_url: parameters.BaseUrl = None,
     *,
     clamp: parameters.Clamp = False,
+    every_page: Annotated[
+        bool, typer.Option("--all", help="Also more than 50 requests where --start or --end is left out.")
+    ] = False,
     as_json: parameters.Json = False,
     as_csv: parameters.Csv = False,
     as_ndjson: parameters.Ndjson = False,
 ) -> None:
-    """Fetch books, prices or metrics of markets. JSON lines are printed as they arrive.
+    """Fetch books, prices, metrics or quotes of markets. JSON lines are printed as they arrive.
 
     \b
     Examples:
+      marketdata fetch prices SLUG --service polymarket -r 1h
       marketdata fetch prices A B --start 2025-12-31 --end 2026-01-01 -o p.csv
       marketdata fetch books SLUG --start 2025-12-31 --ndjson
     """
@@ -161,13 +165,14 @@ def fetch(
     if out is not None:
         parameters.check_out(out)
     source: Any = parameters.client(base_url)
-    wanted = (market, start, end or dt.datetime.now(dt.UTC), resolution)
+    how: Any = {"clamp": clamp, "all": every_page}
+    wanted = (market, start, end, resolution)
     if out is None and fmt == "ndjson":
-        output.stream(_with_partial(getattr(source, f"iter_{view}")(*wanted, clamp=clamp)), rows)
+        output.stream(_with_partial(getattr(source, f"iter_{view}")(*wanted, **how)), rows)
         return
     missing = None
     try:
-        frame = getattr(source, view)(*wanted, clamp=clamp)
+        frame = getattr(source, view)(*wanted, **how)
     except NotFoundError as problem:
         # Of several markets those that exist are shown.
         frame, missing = problem.partial, problem

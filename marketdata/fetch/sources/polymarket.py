@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from marketdata.errors import ConfigError, ContractError, ExpiredError, NotFoundError
+from marketdata.errors import ConfigError, ExpiredError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.sources.venue import (
@@ -26,7 +26,8 @@ from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series, Token, Trades
 from marketdata.points.views import View
-from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime
+from marketdata.resolution import BucketWidth
+from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
 from marketdata.vendors import PolymarketRoute, Service
 from marketdata.wire import polymarket as wire
 from marketdata.wire.decode import load
@@ -46,7 +47,7 @@ SERVICE = Service(
 )  # fmt: skip
 LONGEST = 15 * DAY  # of one answer of prices
 _KEPT_DAYS = ((5 * MINUTE, 7), (30 * MINUTE, 60), (180 * MINUTE, 90))  # widths below these, by the Data API
-_POINTS, _TRADES, _BOOKS, _CONDITIONS = 10_000, 1000, 500, 20  # of one answer
+_POINTS, _TRADES, _BOOKS, _CONDITIONS, _LISTED = 10_000, 1000, 500, 20, 100  # of one answer
 _NOTHING = wire.History(np.empty(0, np.int64), np.empty(0))
 _LONGEST_NUMBER = 18  # digits of a number of Gamma; ids of tokens are longer
 
@@ -78,7 +79,7 @@ class Polymarket(Venue):
     ) -> Series:
         """The prices of tokens in a part, a request each."""
         ask = self._minutes if self._route == "clob" else self._histories
-        width = window.resolution.micros
+        width = window.resolution
         histories = [_NOTHING, *(ask(str(token.token_id), part, width, report, stop) for token in tokens)]
         ts, prices = (np.concatenate(values) for values in zip(*histories, strict=True))
         bounds = np.cumsum([len(history.ts) for history in histories])
@@ -90,10 +91,10 @@ class Polymarket(Venue):
         pages = 1 if self._route == "clob" else math.ceil(window.buckets / answers / _POINTS)
         return max(1, tokens) * answers * pages
 
-    def _minutes(self, token: str, part: Range, width: int, *counts: Any) -> wire.History:
+    def _minutes(self, token: str, part: Range, resolution: BucketWidth, *counts: Any) -> wire.History:
         """Means of the midpoints of each bucket, without the one of the present, which a live market appends."""
         params = {"market": token, "startTs": part.start // SECOND, "endTs": part.end // SECOND, "fidelity": 1}
-        report, stop = counts
+        (report, stop), width = counts, resolution.micros
         ts, price = self.to["clob"].read(
             ("prices-history",), params, lambda answer: _history(answer, token), counts=report, stop=stop
         )
@@ -101,8 +102,9 @@ class Polymarket(Venue):
         buckets, place, number = np.unique(ts[inside] // width * width, return_inverse=True, return_counts=True)
         return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
 
-    def _histories(self, token: str, part: Range, width: int, *counts: Any) -> wire.History:
+    def _histories(self, token: str, part: Range, resolution: BucketWidth, *counts: Any) -> wire.History:
         """Buckets as the Data API has them; ExpiredError where it no longer keeps steps as fine."""
+        width = resolution.micros
         params = {"token_id": token, "start": part.start // SECOND, "end": part.end // SECOND}
         params |= {"bucket_seconds": width // SECOND, "limit": _POINTS}
 
@@ -115,11 +117,10 @@ class Polymarket(Venue):
         earliest = None if days is None else self._now() - days * DAY
         old = ts[ts < earliest] if earliest is not None else ts
         if earliest is not None and part.start < earliest and (len(old) < 2 or int(np.median(np.diff(old))) > width):
-            error = ExpiredError(
-                f"polymarket keeps prices as fine as this for {days} days.", status=200,
-                hint="Ask for a later start, a coarser resolution, or route='clob', which has minutes since 2022.",
-            )  # fmt: skip
-            error.history_days, error.earliest = float(days or 0), to_datetime(earliest)
+            what = f"polymarket keeps prices at {resolution} for {days} days, from {to_text(earliest)} on"
+            hint = "Ask for a later start or a coarser resolution, or take md.Client('polymarket', route='clob')."
+            error = ExpiredError(f"{what}; {to_text(part.start)} is earlier.", status=200, hint=hint)
+            error.view, error.history_days, error.earliest = "prices", float(days or 0), to_datetime(earliest)
             raise error
         return wire.History(ts, price)
 
@@ -147,7 +148,9 @@ class Polymarket(Venue):
     ) -> list[dict[str, Any]]:
         """Records of a listing: open ones, then closed ones unless ``include_closed`` is false."""
         given = {name: value for name, value in filters.items() if value is not None}
-        return distinct(self._rows(kind, given, min(page_size or 100, 100)), max_rows)
+        size = max(1, min(page_size or _LISTED, _LISTED if max_rows is None else max_rows, _LISTED))
+        rows = distinct(self._rows(kind, given, size), max_rows)
+        return [self._keep(row) for row in self._resolved(rows)] if kind == "markets" else rows
 
     def _rows(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
         if kind == "series":
@@ -161,13 +164,10 @@ class Polymarket(Venue):
             for closed in states:
                 read = wire.event if kind == "events" else wire.market
                 for rows in self._keyset(kind, {**params, "closed": closed}):
-                    yield from self._finished(kind, [read(row) for row in rows])
+                    yield from map(read, rows)
             return
         for event in events:
-            yield from self._finished(kind, [wire.event(event)] if kind == "events" else wire.markets_of(event))
-
-    def _finished(self, kind: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [self._keep(row) for row in self._resolved(rows)] if kind == "markets" else rows
+            yield from [wire.event(event)] if kind == "events" else wire.markets_of(event)
 
     def _named_events(self, given: dict[str, str], states: Sequence[str]) -> Iterator[Any] | None:
         """The events that an id, a slug or a search names; None for a listing of all."""
@@ -223,24 +223,23 @@ class Polymarket(Venue):
         return ([wire.market(row) for row in rows] for rows in self._keyset("markets", params))
 
     def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        query = {"limit": 100, **params}
+        query = {"limit": _LISTED, **params}
         return self._listed("gamma", (kind, "keyset"), kind, "id", query, cursor="after_cursor")
 
     def _resolved(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Records of markets with what closed ones paid, as the chain of the venue says it."""
+        """Records of markets with what closed ones paid, as the venue's resolutions say it, whatever a record says."""
         said: dict[str, dict[str, Any]] = {}
         closed = [row["id"] for row in rows if row["status"] in ("closed", "resolved") and row["id"].startswith("0x")]
         for some in parts(closed, _CONDITIONS):
             top: Any = self.to["data"].get_json(("v2", "resolutions"), {"condition": ",".join(some)})
             said |= {str(row.get("condition_id")): row for row in listing(top, "data").data}
-        return [self._with_resolution(row, said[row["id"]]) if row["id"] in said else row for row in rows]
-
-    @staticmethod
-    def _with_resolution(record: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-        paid, at = wire.resolution(said)
-        if paid is not None and record["payoffs"] not in (None, paid):
-            raise ContractError(f"Market {record['id']} paid {paid} by one answer and {record['payoffs']} by another.")
-        return wire.with_payoffs(record, paid or record["payoffs"]) | ({"resolved_at": at} if at else {})
+        out = [wire.resolved(row, said.get(row["id"], {})) for row in rows]
+        pairs = zip(rows, out, strict=True)
+        others = [old["id"] for old, new in pairs if old["payoffs"] and old["payoffs"] != new["payoffs"]]
+        if others:
+            what = f"{len(others)} records tell another outcome than the resolutions of the venue, which count: "
+            warn(what + ", ".join(others[:5]) + (", ..." if len(others) > 5 else "."), ServiceOddityWarning)
+        return out
 
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
         """Prints of a market or a token, each fill once, read from the newest back to the start of the range."""
