@@ -8,7 +8,22 @@ from contextlib import closing, suppress
 from copy import copy
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, Self, TypedDict, Unpack, cast, overload
+from inspect import signature
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    Optional,
+    ParamSpec,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)  # fmt: skip
 
 from marketdata.accessor import carry
 from marketdata.client.discovery import Record
@@ -40,6 +55,9 @@ from marketdata.wire.models import LARGEST_LIMIT
 if TYPE_CHECKING:
     from marketdata.typing import PandasFrame, PolarsFrame
 
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound="Client[Any]")
 ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
 Span = tuple[Optional[TimeLike], Optional[TimeLike]]  # noqa: UP045 a name in quotes has no |
@@ -58,6 +76,31 @@ class _Options(TypedDict, total=False):
     hosts: str | Mapping[str, str] | None
     route: PolymarketRoute | None
     price: KalshiPrice | None
+
+
+def _in_parts(method: Callable[Concatenate[C, P], R], doc: str) -> Callable[Concatenate[C, P], Iterator[R]]:
+    """A method that yields what ``method`` returns in frames of bounded size, with the same arguments."""
+    takes, view = signature(method), method.__name__
+    name = f"iter_{view}"
+
+    def iterate(self: C, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        try:
+            given = takes.bind(self, *args, **kwargs)
+        except TypeError as wrong:
+            raise TypeError(f"Client.{name}(): {wrong}") from None
+        given.apply_defaults()
+        _, market, start, end, resolution = given.args
+        options = dict(given.kwargs)
+        every_page = options.pop("all")
+        return self._frames(
+            cast("View", view), "market", market, (start, end), resolution, every_page=every_page, **options
+        )
+
+    iterate.__name__, iterate.__qualname__, iterate.__doc__ = name, f"Client.{name}", doc
+    iterate.__signature__ = takes.replace(  # type: ignore[attr-defined] # what help() shows
+        return_annotation=f"Iterator[{takes.return_annotation}]"
+    )
+    return iterate
 
 
 class Client(Generic[Frame]):
@@ -295,17 +338,8 @@ class Client(Generic[Frame]):
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
         return self._get("prices", "token", token_id, (start, end), resolution, clamp=clamp)
 
-    def iter_books(
-        self,
-        market: Markets,
-        start: TimeLike | None = None,
-        end: TimeLike | None = None,
-        resolution: str | None = None,
-        *,
-        levels: int | None = None,
-        clamp: bool = False,
-        all: bool = False,
-    ) -> Iterator[Frame]:
+    iter_books = _in_parts(
+        books,
         """Frames of some 20,000 `books` each, in time order, market after market, in bounded memory; see `books`.
 
         Yields parts of the frame of `books`.
@@ -316,49 +350,11 @@ class Client(Generic[Frame]):
         ...     map(len, client.iter_prices(market, "2025-12-31", "2026-01-01", "6h"))
         ... )
         8
-        """
-        return self._frames(
-            "books", "market", market, (start, end), resolution, levels=levels, clamp=clamp, every_page=all
-        )
-
-    def iter_prices(
-        self,
-        market: Markets,
-        start: TimeLike | None = None,
-        end: TimeLike | None = None,
-        resolution: str | None = None,
-        *,
-        clamp: bool = False,
-        all: bool = False,
-    ) -> Iterator[Frame]:
-        """Frames of `prices` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._frames("prices", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
-
-    def iter_metrics(
-        self,
-        market: Markets,
-        start: TimeLike | None = None,
-        end: TimeLike | None = None,
-        resolution: str | None = None,
-        *,
-        clamp: bool = False,
-        all: bool = False,
-    ) -> Iterator[Frame]:
-        """Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`."""
-        return self._frames("metrics", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
-
-    def iter_quotes(
-        self,
-        market: Markets,
-        start: TimeLike | None = None,
-        end: TimeLike | None = None,
-        resolution: str | None = None,
-        *,
-        clamp: bool = False,
-        all: bool = False,
-    ) -> Iterator[Frame]:
-        """Frames of `quotes` of some 500,000 points each; see `iter_books` and `quotes`."""
-        return self._frames("quotes", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
+        """,
+    )
+    iter_prices = _in_parts(prices, "Frames of `prices` of some 500,000 points each; see `iter_books` and `books`.")
+    iter_metrics = _in_parts(metrics, "Frames of `metrics` of some 500,000 points each; see `iter_books` and `books`.")
+    iter_quotes = _in_parts(quotes, "Frames of `quotes` of some 500,000 points each; see `iter_books` and `quotes`.")
 
     def iter_columns(
         self, requests: Iterable[tuple[View, str, Range]], resolution: str = "1m"

@@ -28,6 +28,8 @@ def a_client_answers_with_frames_of_its_kind() -> None:
     assert_type(md.Client(None, None, "polars").series(), PolarsFrame)
     assert_type(polars.prices("slug", 1_767_225_600, 1_767_229_200.5, "10m"), PolarsFrame)
     assert_type(polars.iter_metrics("slug", *RANGE, "1d"), Iterator[PolarsFrame])
+    assert_type(client.iter_books("slug", *RANGE, levels=3), Iterator[PandasFrame])
+    client.iter_prices("slug", *RANGE, levels=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     assert_type(polars.tokens("slug"), PolarsFrame)
 
 
