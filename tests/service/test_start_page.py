@@ -315,7 +315,8 @@ def three_days(window: Browser, service: Service, address: str = "") -> Browser:
 def drag(page: Browser, start: float, end: float) -> None:
     """The mouse, over parts of the plot of the chart from 0 to 1."""
     left, top, plot = page.run(
-        "const b = document.querySelector('#chart').getBoundingClientRect();"
+        "const c = document.querySelector('#chart'); c.scrollIntoView({ block: 'center' });"
+        "const b = c.getBoundingClientRect();"
         "return [b.left + 44, b.top + 100, b.width - 52]"
     )
     moves: list[dict[str, Any]] = [
