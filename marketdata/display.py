@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
@@ -115,6 +115,12 @@ def _in_polars(series: Any, width: int) -> Any:
     # Many rows have few different ids.
     short = shorten(series.unique().drop_nulls().cast(pl.String).to_list(), width)
     return series.cast(pl.String).replace(short) if short else series
+
+
+# The look of a bar of buckets, which is drawn also while nothing arrives: a service may pause for a minute.
+BUCKETS: Mapping[str, Any] = {
+    "unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0, "miniters": 0, "mininterval": 0.2
+}  # fmt: skip
 
 
 def progress_bar(progress: bool | None, **look: Any) -> Any:

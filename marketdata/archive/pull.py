@@ -23,7 +23,7 @@ from marketdata.archive.query import ALL_TIME
 from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
-from marketdata.display import progress_bar
+from marketdata.display import BUCKETS, progress_bar
 from marketdata.errors import ConfigError, ExpiredError, MarketDataError, NotFoundError, PlanError, PlanWarning, warn
 from marketdata.points.columns import Books, Data, Ints, Token, joined
 from marketdata.points.views import View
@@ -273,12 +273,13 @@ class Pull:
         if not self._is_base_open:
             self.store.fix_base()  # before another program, while this one waits for answers
         total = sum(gap.end - gap.start for *_, gap in todo) // self.width
-        look: dict[str, Any] = {"desc": "pull", "unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
         requests = [(view, market, gap.range) for view, market, gap in todo]
-        arriving = self.client.iter_columns(requests, self.store.base.text)
         arrived: list[_Window] = []
         levels, since = 0, time.monotonic()
-        with contextlib.closing(arriving), progress_bar(self.progress, total=total, **look) as bar:
+        with contextlib.ExitStack() as stack:
+            bar = stack.enter_context(progress_bar(self.progress, total=total, desc="pull", **BUCKETS))
+            arriving = self.client.iter_columns(requests, self.store.base.text, progress=bar.update)
+            stack.enter_context(contextlib.closing(arriving))
             try:
                 for k, rng, columns, complete in arriving:
                     arrived.append(_Window(todo[k], complete, rng, columns.ts, columns))
@@ -287,7 +288,6 @@ class Pull:
                         batch, arrived = arrived, []
                         self._commit(batch)
                         levels, since = 0, time.monotonic()
-                    bar.update((rng.end - rng.start) // self.width)
                     if self.stop is not None and self.stop.is_set():
                         break
             finally:

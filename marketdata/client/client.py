@@ -357,16 +357,22 @@ class Client(Generic[Frame]):
     iter_quotes = _in_parts(quotes, "Frames of `quotes` of some 500,000 points each; see `iter_books` and `quotes`.")
 
     def iter_columns(
-        self, requests: Iterable[tuple[View, str, Range]], resolution: str = "1m"
+        self,
+        requests: Iterable[tuple[View, str, Range]],
+        resolution: str = "1m",
+        *,
+        progress: Callable[[int], object] | None = None,
     ) -> Iterator[tuple[int, Range, Data, bool]]:
         """Parts of any number of ranges in the order in which they arrive, for writing; for errors see `books`.
 
         ``requests`` has (view, id or slug, Range [microseconds UTC]). Yields (index of the request, Range that is
         complete for all tokens, its points as columns, whether no page may be missing); the parts of a range touch.
+        ``progress`` is called with the number of buckets that arrived since its last call, 0 while it waits.
         """
         width = BucketWidth.of(resolution)
         every = [w for view, name, rng in requests for w in self._windows(view, "market", name, rng, width)]
         with closing(self._history.fetch(every, self._report, buffer=256)) as fetch:
+            fetch.progress = progress or fetch.progress
             for fetched in fetch:
                 if fetched.window.kind == "market":  # points of single tokens complete no range
                     yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete

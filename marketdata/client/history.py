@@ -11,7 +11,7 @@ import numpy as np
 
 from marketdata import errors
 from marketdata.accessor import carry
-from marketdata.display import progress_bar
+from marketdata.display import BUCKETS, progress_bar
 from marketdata.errors import ConfigError, EmptyRangeWarning, MarketDataError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.markets import Markets
@@ -145,16 +145,15 @@ class History:
 
     def _batches(self, fetch: Scheduler, windows: Sequence[Window], batch: _Batch, *, is_whole: bool) -> Iterator[Data]:
         """The points of a fetch: all at once, or a batch where a window ends or its size is reached."""
-        look: dict[str, Any] = {"unit": "bucket", "unit_scale": True, "leave": False, "delay": 1.0}
         total, request, reached = sum(w.buckets for w in windows), 0, 0
-        with progress_bar(self.progress, total=total, desc=batch.view, **look) as bar:
+        with progress_bar(self.progress, total=total, desc=batch.view, **BUCKETS) as bar:
+            fetch.progress = bar.update
             for fetched in fetch:
                 is_next = fetched.request != request
                 if batch.parts and not is_whole and (is_next or batch.is_full):
                     yield batch.take(until=None if is_next else reached)
                 request, reached = fetched.request, fetched.window.rng.end
                 batch.add(fetched)
-                bar.update(fetched.window.buckets)
             if batch.parts or is_whole:
                 yield batch.take()
 

@@ -50,6 +50,7 @@ class Part:
         self.window = window
         self.fetched: list[Fetched] = []
         self.received: Received | None = None  # pages behind these, as they are
+        self.reached = window.rng.start  # up to where points have arrived
         self.is_over = False
 
     def keep(self, report: Report, *, is_trusted: bool) -> None:
@@ -128,7 +129,8 @@ class Scheduler:
 
     ``report`` is filled in. ``strict`` makes repairs and diagnostics errors. ``in_order`` yields in the order of the
     windows instead of the order of arrival. ``buffer`` is the most parts that wait in memory. ``order`` is what
-    earlier fetches have seen.
+    earlier fetches have seen. The iterating thread calls ``progress`` with the number of buckets that arrived since
+    the last call, 0 while it waits.
     """
 
     def __init__(
@@ -154,6 +156,8 @@ class Scheduler:
         self._ready: deque[Fetched] = deque()
         self._active = 0
         self._order = order or Order()
+        self.progress: Callable[[int], object] = lambda _: None
+        self._arrived = 0  # buckets that ``progress`` was not told of
         self._error: BaseException | None = None
         # A short fetch is not worth a request to learn the rate.
         self._wants_usage = sum(math.ceil(stream.remaining) for stream in self._waiting) > 8
@@ -168,6 +172,8 @@ class Scheduler:
                         # A timeout, so that Ctrl-C is seen on every system, and a stop soon.
                         self._change.wait(0.1)
                         self._start()
+                        self._tell()
+                    self._tell()
                     if self._error or not self._ready:
                         break
                     fetched = self._ready.popleft()
@@ -211,6 +217,10 @@ class Scheduler:
                 rest += [stream.window.within(at, end)] if at < end else []
             self._begun.clear()  # so that later arrivals are ignored
             return received, Resume(tuple(rest))
+
+    def _tell(self) -> None:
+        arrived, self._arrived = self._arrived, 0
+        self.progress(arrived)
 
     # -- what to request: these are called under the lock
 
@@ -304,7 +314,14 @@ class Scheduler:
                 self._begun = [other for other in self._begun if other is not stream]
         with self._change:
             part.is_over = True
+            self._reach(stream, part, part.window.rng.end)
             self._release()
+
+    def _reach(self, stream: Stream, part: Part, at: int) -> None:
+        """Count the buckets up to a time as arrived."""
+        if at > part.reached:
+            self._arrived += (at - part.reached) // stream.window.resolution.micros
+            part.reached = at
 
     def _note_page(self, stream: Stream, part: Part, received: Received) -> bool:
         """Take in a page; whether all of the part has arrived. After the first page of a range others take the rest."""
@@ -316,6 +333,8 @@ class Scheduler:
             self._order.see(received)
             received.is_trusted = self._order.is_known
             part.received = received.copy()
+            if self._order.is_kept:
+                self._reach(stream, part, at)
             stream.learn(len(page.columns), max(1, (end - begin) // width), is_full=bool(page.next_cursor))
         may_divide = bool(page.next_cursor) and self._order.is_kept and received.is_side_by_side
         is_opening &= may_divide and at > part.window.rng.start

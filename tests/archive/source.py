@@ -59,7 +59,7 @@ class Source:
         return [self.market(name) for name in names if any(name in (m, f"slug-{m}") for m in self.listed)]
 
     def iter_columns(
-        self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m"
+        self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m", *, progress: Any = None
     ) -> Iterator[tuple[int, Range, Data, bool]]:
         assert resolution == "1m"
         pages = 0

@@ -57,7 +57,7 @@ class Living(Source):
         self.told = self.now
         return {"status": "ok", "timestamp": to_text(self.told)}
 
-    def iter_columns(self, asked: Any, resolution: str = "1m") -> Iterator[Any]:
+    def iter_columns(self, asked: Any, resolution: str = "1m", *, progress: Any = None) -> Iterator[Any]:
         if self.errors:
             raise self.errors.pop(0)
         for k, done, columns, proven in super().iter_columns(asked := list(asked), resolution):
@@ -182,8 +182,8 @@ def test_a_stop_ends_it_in_the_middle_of_a_round(archive: Archive, source: Livin
     SYSTEM.sleep(5 * 3600)
     whole = source.iter_columns
 
-    def stopping(*args: Any) -> Iterator[Any]:
-        for n, item in enumerate(whole(*args)):
+    def stopping(*args: Any, **options: Any) -> Iterator[Any]:
+        for n, item in enumerate(whole(*args, **options)):
             if n == 3:
                 stop.set()
             yield item

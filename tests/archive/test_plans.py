@@ -38,7 +38,7 @@ class Planned(Source):
     refusal = PlanError
 
     def iter_columns(
-        self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m"
+        self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m", *, progress: Any = None
     ) -> Iterator[tuple[int, Range, Data, bool]]:
         width = BucketWidth.of(resolution)
         for k, (view, market, rng) in enumerate(asked):

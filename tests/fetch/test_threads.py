@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any
 
 import pytest
 from fetch.markets import wide
+from reference.clocks import SOON
 from reference.faults import ok, refuse
 from reference.oracle import Oracle, expected, fetch, minutes, rows
 
@@ -44,3 +46,31 @@ def test_a_slug_and_an_id_are_looked_up_once(server, transport) -> None:
     assert markets.look_up_all(["a", "b", "a"])["a"].tokens == ("1", "2")
     assert markets.look_up("b").tokens == ("1", "2")
     assert len(server.asks) == 2
+
+
+def test_progress_is_told_page_by_page(server) -> None:
+    """While a part of one market arrives, each page counts; in the end all buckets are counted once."""
+    oracle = Oracle.of_prices(600)
+    told: list[int] = []
+    changed = threading.Condition()
+    answered = 0
+
+    def tell(buckets: int) -> None:
+        with changed:
+            told.append(buckets)
+            changed.notify_all()
+
+    def answer(ask: Any) -> Any:
+        nonlocal answered
+        if "/prices" in ask.path:
+            with changed:  # the second page waits until the first is told
+                assert answered != 1 or changed.wait_for(lambda: any(told), SOON)
+                answered += 1
+        return oracle(ask)
+
+    server.answer = answer
+    with Client(server.base_url, "k" * 20) as client:
+        parts = list(client.iter_columns([("prices", "slug", minutes(600))], progress=tell))
+    assert sum(len(columns) for _, _, columns, _ in parts) == len(expected(oracle.points))
+    assert sum(told) == 600
+    assert max(told) < 600
