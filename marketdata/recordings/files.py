@@ -47,7 +47,7 @@ _IDS_IN_NAMES = {
     "ticker": re.compile(r"(?<![A-Za-z])KX[A-Z0-9]+(?:-[A-Z0-9.]+)+"),
 }  # fmt: skip
 _ID_KEY = re.compile(r"\d{5,}|0x[0-9a-fA-F]+|[A-Z][A-Z0-9]*(?:-[A-Z0-9.]+)+")
-_MESSAGE_KEYS = {"event_type", "price_changes", "changes", "bids", "asks", "buys", "sells"}
+MESSAGE_KEYS = {"event_type", "price_changes", "changes", "bids", "asks", "buys", "sells"}
 # Lists that belong to a row, and are not the rows of an answer.
 _LISTS_OF_A_ROW = {"tokens", "tags", "outcomes", "bids", "asks", "clobTokenIds", "outcomePrices", "yes", "no"}
 _IDS_AROUND = {
@@ -59,6 +59,8 @@ _PAGING = _IDS_AROUND | {
     "page", "page_size", "per_page", "status", "success", "meta", "metadata", "error", "message", "interval",
     "fidelity", "start", "end", "start_ts", "end_ts", "fetched_at", "total_count", "next_page",
 }  # fmt: skip
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_LIST = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
@@ -223,12 +225,6 @@ class RecordingFile:
         """The separator that most often stands in the header."""
         return max(",;\t|", key=self._header.count)
 
-    @cached_property
-    def first_message(self) -> Any:
-        """The first JSON value, or the first entry of a list."""
-        message = next((message for message in self.rows() if message is not None), None)
-        return self._refuse_empty() if message is None else message
-
     def lines(self) -> Iterator[bytes]:
         """Lines that are not blank, up to the damage of a compressed file; ConfigError for one without an end."""
         try:
@@ -250,16 +246,16 @@ class RecordingFile:
                 "compressed as its name says. The rows before its end were read."
             )
 
-    def messages(self) -> Iterator[Any]:
-        """The JSON value of each line, None for a damaged line; or the one value of many lines."""
+    def values(self) -> Iterator[bytes]:
+        """The JSON of each line, which may be damaged; or the one value of many lines."""
         if self._encoding != "utf-8-sig":
             raise ConfigError(f"{self.name!r} is UTF-16; JSON is UTF-8. Save it as UTF-8.")
-        values = map(json_value, self.lines())
-        first = next(values, None)
-        if first is None:
+        lines = self.lines()
+        first = next(lines, b"")
+        if json_value(first) is None:
             # The first line is damaged, or one value has many lines.
-            whole = json_value(b"".join(self._bounded()) or self._refuse_empty())
-            if whole is not None:
+            whole = b"".join(self._bounded()) or self._refuse_empty()
+            if json_value(whole) is not None:
                 yield whole
                 return
             if not any(isinstance(json_value(line), dict | list) for line in self.lines()):
@@ -269,7 +265,7 @@ class RecordingFile:
                     "cut, fetch it again; if it is of another kind, its name should end in that."
                 )
         yield first
-        yield from values
+        yield from lines
 
     def _bounded(self) -> Iterator[bytes]:
         """Lines that together are one JSON value, up to the most that is held at once."""
@@ -282,8 +278,8 @@ class RecordingFile:
 
     def rows(self) -> Iterator[Any]:
         """The rows of JSON values: of lists their entries, of an object whose only list is its content that list."""
-        for value in self.messages():
-            yield from content(value)
+        for value in self.values():
+            yield from map(json_value, content(value))
 
     def frames(self, columns: Sequence[str] | None = None, json_rows: int = _PART_ROWS) -> Iterator[pl.DataFrame]:
         """Rows in parts, under common names: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""
@@ -439,48 +435,73 @@ def tables_of(path: Path, options: ReadOptions) -> list[RecordingFile]:
     return [RecordingFile(path, options, name) for (name,) in names]
 
 
-def content(value: Any) -> Iterator[Any]:
-    """The rows of a JSON value: entries of lists one by one, and the one list of an answer.
+def content(value: bytes) -> Iterator[bytes]:
+    """The rows of a JSON value, each as JSON: entries of lists one by one, and the one list of an answer.
 
     An answer is an object with one list beside cursors and ids, or a mapping from ids to lists or books. Rows of it
     have its ids.
     """
-    if isinstance(value, list):
-        for entry in value:
-            yield from content(entry)
-        return
-    if isinstance(value, dict) and not value.keys() & _MESSAGE_KEYS:
-        lists = [name for name, inner in value.items() if isinstance(inner, list)]
-        around = {name: inner for name, inner in value.items() if name not in lists}
-        if len(lists) == 1 and lists[0] not in _LISTS_OF_A_ROW and _PAGING.issuperset(map(_common, around)):
-            ids = {n: v for n, v in around.items() if _common(n) in _IDS_AROUND and isinstance(v, str | int)}
-            for entry in value[lists[0]]:
-                for row in content(entry):
-                    yield {**ids, **row} if isinstance(row, dict) else row
-            return
-        if value and all(isinstance(inner, list) and _are_objects(inner) for inner in value.values()):
-            for key, entries in value.items():
-                yield from ({"token_id": key, **entry} for entry in entries)
-            return
-        if len(value) == 1 or all(_ID_KEY.fullmatch(key) for key in value):
-            inner = {key: entry for key, entry in value.items() if isinstance(entry, dict)}
-            if value and len(inner) == len(value):
-                names_ids = all(_ID_KEY.fullmatch(key) for key in value)
-                for key, entry in inner.items():
-                    if not names_ids and key in ROLES["book"].names:
-                        yield value
-                    else:
-                        yield from content({"ticker": key, **entry} if names_ids else entry)
-                return
-    yield value
+    fields = fields_of(value)
+    if isinstance(fields, list):
+        for entry in fields:
+            yield from content(bytes(entry))
+    elif fields is None or fields.keys() & MESSAGE_KEYS:
+        yield value
+    else:
+        yield from _content_of_object(value, fields)
+
+
+def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw]) -> Iterator[bytes]:
+    kinds = {name: bytes(inner)[:1] for name, inner in fields.items()}
+    lists = [name for name, kind in kinds.items() if kind == b"["]
+    around = [name for name in fields if name not in lists]
+    if len(lists) == 1 and lists[0] not in _LISTS_OF_A_ROW and _PAGING.issuperset(map(_common, around)):
+        ids = {n: fields[n] for n in around if _common(n) in _IDS_AROUND and kinds[n] not in b"{n"}
+        for row in content(bytes(fields[lists[0]])):
+            yield _with(ids, row)
+    elif fields and len(lists) == len(fields) and all(map(_are_objects, fields.values())):
+        for key, entries in fields.items():
+            for row in content(bytes(entries)):
+                yield _with({"token_id": msgspec.Raw(msgspec.json.encode(key))}, row)
+    elif fields and {*kinds.values()} == {b"{"} and (len(fields) == 1 or all(map(_ID_KEY.fullmatch, fields))):
+        names_ids = all(map(_ID_KEY.fullmatch, fields))
+        for key, inner in fields.items():
+            if names_ids:
+                yield from content(_with({"ticker": msgspec.Raw(msgspec.json.encode(key))}, bytes(inner)))
+            elif key in ROLES["book"].names:
+                yield value
+            else:
+                yield from content(bytes(inner))
+    else:
+        yield value
+
+
+def fields_of(value: bytes) -> dict[str, msgspec.Raw] | list[msgspec.Raw] | None:
+    """The fields of a JSON object, or the entries of a list, each as JSON; None for another or a damaged value."""
+    start = value.lstrip()[:1]
+    if start not in (b"{", b"["):
+        return None
+    decode = _OBJECT if start == b"{" else _LIST
+    try:
+        return decode(value)
+    except (RecursionError, ValueError):
+        known = json_value(value)
+        # Python writes numbers that JSON does not have.
+        return None if known is None else decode(json.dumps(known).encode())
+
+
+def _with(ids: Mapping[str, msgspec.Raw], row: bytes) -> bytes:
+    """The row with ids that it does not have itself."""
+    fields = fields_of(row) if ids else None
+    return msgspec.json.encode({**ids, **fields}) if isinstance(fields, dict) else row
 
 
 def _common(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _are_objects(entries: list[Any]) -> bool:
-    return all(isinstance(entry, dict) for entry in entries)
+def _are_objects(entries: msgspec.Raw) -> bool:
+    return all(bytes(entry)[:1] == b"{" for entry in _LIST(entries))
 
 
 def json_value(line: bytes) -> Any:

@@ -42,7 +42,7 @@ class Feed:
         return records
 
     def read(
-        self, kind: str, fields: Mapping[str, Any], envelope: Mapping[str, Any], arrival: int | None, number: int
+        self, kind: str, fields: Mapping[str, Any], envelope: Mapping[str, str], arrival: int | None, number: int
     ) -> tuple[list[dict[str, Any]], list[Any], Counter[str]]:
         """The rows of message ``number``, the books of its snapshots, and what is left out by reason."""
         if kind not in ("orderbook_snapshot", "orderbook_delta"):
@@ -75,11 +75,12 @@ class Feed:
         levels[price] = size = max(0.0, round(levels.get(price, 0.0) + step, _DIGITS))
         return rows + self._change(ticker, side, price, size, at, number), books, Counter()
 
-    def _after_hole(self, envelope: Mapping[str, Any], at: int | None) -> list[dict[str, Any]]:
+    def _after_hole(self, envelope: Mapping[str, str], at: int | None) -> list[dict[str, Any]]:
         """Gaps of all books where a number of the sequence is missing."""
-        number, stream = envelope.get("seq"), envelope.get("sid")
-        if not isinstance(number, int):
+        number, stream = envelope.get("seq", ""), envelope.get("sid")
+        if not number.isdigit():
             return []
+        number = int(number)
         last = self._last.get(stream)
         self._last[stream] = number
         if last is None or number == last + 1 or at is None:

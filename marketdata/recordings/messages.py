@@ -2,71 +2,194 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
+from msgspec import Raw
 
 from marketdata.errors import ConfigError
+from marketdata.points.columns import Floats, Token
 from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import kalshi_messages
-from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT
-from marketdata.recordings.files import ReadOptions, json_value
+from marketdata.recordings.changes import ASKS, BIDS, CHANGE, GAP, SNAPSHOT, STATED, Changes
+from marketdata.recordings.files import MESSAGE_KEYS, ReadOptions, content, fields_of, json_value
 from marketdata.recordings.format import Batch, Table, no_time
-from marketdata.recordings.roles import ROLES, first
-from marketdata.recordings.tables import Sides, changes_of, levels_of
+from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, first
+from marketdata.recordings.tables import levels_of
 from marketdata.recordings.trades import TRADE_SIDES, add_trades
-from marketdata.times import parse_iso, to_micros, unix_micros
+from marketdata.recordings.units import moments
+from marketdata.times import parse_iso, unix_micros
 
 _RAW_MESSAGE = ("raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body")
-_ARRIVAL = (
-    *ROLES["received_at"].names,
-    "ts",
-)
+_ARRIVAL = (*ROLES["received_at"].names, "ts")
 # Names of the venue's time in an envelope.
-_VENUE_TIME = tuple(name for name in ROLES["ts"].names if name != "ts")
+_VENUE_TIME = ("timestamp", *(name for name in ROLES["ts"].names if name not in ("ts", "timestamp")))
+_MARKET, _TOKEN = ("market", "market_id", "condition_id"), ("asset_id", "token_id")
 _FIRST = 20
 _ARRIVALS = frozenset(_ARRIVAL)
 _RECONNECTS = {"connect", "connected", "disconnect", "disconnected", "reconnect", "reconnected", "gap"}
 _DAMAGED = "damaged"
-_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 _SIDES = (("bids", "buys"), ("asks", "sells"))
-_LEVEL: dict[str, Any] = {
+_SIDE = {text: side for side, texts in ((BIDS, BID_TEXTS), (ASKS, ASK_TEXTS)) for text in texts}
+_SIDE |= {text.upper(): side for text, side in _SIDE.items()}
+_NO_SIDE = -1
+_STATES = ("tick_size", "last_trade_price")
+_TRADE: dict[str, Any] = {
     "ts": pl.Int64, **dict.fromkeys(("market_id", "token_id", "token_label", "side"), pl.String),
-    **dict.fromkeys(("price", "size"), pl.Float64),
+    **dict.fromkeys(("price", "size"), pl.Float64), "transaction_hash": pl.String, "trade_id": pl.String,
 }  # fmt: skip
-_TRADE = {**_LEVEL, "transaction_hash": pl.String, "trade_id": pl.String}
-_ROW = {
-    **_LEVEL, **dict.fromkeys(("__seen", "__row"), pl.Int64), "event": pl.Int8,
-    **dict.fromkeys(("best_bid", "best_ask"), pl.Float64),
-}  # fmt: skip
-# Rows are Python objects, because a part has tens of megabytes at most.
+# Levels are Python objects until their part ends, because a part has tens of megabytes at most.
 _PART_LEVELS = 1 << 18
+_Text = str | float | int | None
+
+
+class _Level(msgspec.Struct, gc=False):
+    price: str | float
+    size: str | float
+
+
+class _Change(msgspec.Struct, gc=False):
+    """A changed level; one vendor has the outcome as the side, and prefixes."""
+
+    price: _Text = None
+    size: _Text = None
+    side: str | None = None
+    asset_id: _Text = None
+    token_id: _Text = None
+    market: _Text = None
+    market_id: _Text = None
+    condition_id: _Text = None
+    best_bid: _Text = None
+    best_ask: _Text = None
+    change_price: _Text = None
+    change_size: _Text = None
+    change_side: str | None = None
+    hash: _Text = None
+    tick_size: _Text = None
+    last_trade_price: _Text = None
+
+
+_levels = msgspec.json.Decoder(list[_Level]).decode
+_changes = msgspec.json.Decoder(list[_Change]).decode
+_change = msgspec.json.Decoder(_Change).decode
 
 
 class Message(NamedTuple):
-    """A message, the time of its arrival, and what its envelope says about its market."""
+    """The fields of a message, each as JSON, and what its envelopes say about it as texts."""
 
-    fields: Mapping[str, Any]
-    arrival: int | None
-    envelope: Mapping[str, Any]
+    fields: Mapping[str, Raw]
+    envelope: Mapping[str, str]
+    is_inner: bool = False
 
     @property
     def kind(self) -> str:
         """The kind that the message names, or that its fields show."""
-        named = self.fields.get("event_type") or self.fields.get("update_type") or self.fields.get("type")
-        if not named and self.envelope.get("type") in kalshi_messages.MESSAGE_TYPES:
-            named = self.envelope["type"]
-        if named and isinstance(named, str):
-            return "book" if named == "book_snapshot" else named
-        if self.fields.keys() >= {"bids", "asks"} or self.fields.keys() >= {"buys", "sells"}:
+        fields = self.fields
+        named = next((fields[name] for name in ("event_type", "update_type", "type") if name in fields), Raw(b"null"))
+        text = _text(named) if bytes(named)[:1] == b'"' else None
+        if not text and self.envelope.get("type") in kalshi_messages.MESSAGE_TYPES:
+            text = self.envelope["type"]
+        if text:
+            return "book" if text == "book_snapshot" else text
+        if fields.keys() >= {"bids", "asks"} or fields.keys() >= {"buys", "sells"}:
             return "book"
-        return "price_change" if {"price_changes", "changes"} & self.fields.keys() else "unknown"
+        return "price_change" if {"price_changes", "changes"} & fields.keys() else "unknown"
+
+    def text(self, names: Iterable[str]) -> str | None:
+        """The first of the fields that says something, also in the envelope."""
+        return _first_text(self.fields, names) or next((v for n in names if (v := self.envelope.get(n))), None)
+
+    def values(self) -> dict[str, Any]:
+        """The fields as Python has them."""
+        return {name: json_value(bytes(value)) for name, value in self.fields.items()}
+
+
+_NO_MESSAGE = Message({"event_type": Raw(msgspec.json.encode(_DAMAGED))}, {})
+
+
+class _Part:
+    """Rows of messages: one for each book and each changed level, and one entry for each level of a row."""
+
+    def __init__(self, keep: Sequence[str]) -> None:
+        self.token, self.event, self.bids, self.number = list[int](), list[int](), list[int](), list[int]()
+        # How many levels a row has, where it has at least an entry; its times, and the best prices that it states.
+        self.levels, self.ts, self.seen = list[int](), list[str | None](), list[str | None]()
+        self.stated_bid, self.stated_ask = list[_Text](), list[_Text]()
+        self.price, self.size = list[_Text](), list[_Text]()
+        self.kept: dict[str, list[_Text]] = {name: [] for name in keep}
+        # The times of messages that have no row.
+        self.received = list[str]()
+
+    def add(
+        self, token: int, event: int, number: int, moment: tuple[str | None, str | None], *, kept: Sequence[_Text] = ()
+    ) -> None:
+        """Add a row, whose levels follow."""
+        self.token.append(token)
+        self.event.append(event)
+        self.number.append(number)
+        self.ts.append(moment[0])
+        self.seen.append(moment[1])
+        for values, value in zip(self.kept.values(), kept or [None] * len(self.kept), strict=True):
+            values.append(value)
+
+    def add_level(self, side: int, price: _Text, size: _Text, bid: _Text = None, ask: _Text = None) -> None:
+        """Add the level of a change, or the missing one of a gap."""
+        self.levels.append(1)
+        self.bids.append(side if side == _NO_SIDE else 1 - side)
+        self.price.append(price)
+        self.size.append(size)
+        self.stated_bid.append(bid)
+        self.stated_ask.append(ask)
+
+    def add_book(self, prices: list[_Text], sizes: list[_Text], bids: int) -> None:
+        """Add the levels of a book, bids first."""
+        self.levels.append(len(prices))
+        self.bids.append(bids)
+        self.price += prices or [None]
+        self.size += sizes or [None]
+        self.stated_bid.append(None)
+        self.stated_ask.append(None)
+
+    def changes(self, tokens: Sequence[Token]) -> tuple[Changes, int]:
+        """The rows as changes, without those of messages that have something unreadable, and how many these are."""
+        event, number = np.array(self.event, np.int8), np.array(self.number, np.int64)
+        levels, bids = np.array(self.levels, np.int64), np.array(self.bids, np.int64)
+        ts, seen = (moments(pl.Series(texts, dtype=pl.String)) for texts in (self.ts, self.seen))
+        lengths = np.maximum(levels, 1)
+        row = np.repeat(np.arange(len(levels)), lengths)
+        place = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
+        price, size = _numbers(self.price), _numbers(self.size)
+        is_level = (levels > 0)[row] & (event != GAP)[row]
+        wrong = (ts.is_null() | seen.is_null()).to_numpy() | (bids == _NO_SIDE)
+        wrong[row[is_level & (np.isnan(price) | np.isnan(size))]] = True
+        damaged = np.unique(number[wrong])
+        kept = ~np.isin(number, damaged)[row]
+        events = np.where((place > 0) & (event == SNAPSHOT)[row], CHANGE, event[row]).astype(np.int8)
+        bid, ask = _numbers(self.stated_bid), _numbers(self.stated_ask)
+        ask[ask == 0] = 1.0  # a side without levels
+        values: dict[str, Any] = {
+            name: np.array(texts, object) if SNAPSHOT_FIELDS[name] == "text" else _numbers(texts)
+            for name, texts in self.kept.items()
+        }
+        values |= zip(STATED, (bid, ask), strict=True)
+        changes = Changes(
+            tuple(tokens), np.array(self.token, np.int32)[row], ts.fill_null(0).to_numpy()[row],
+            seen.fill_null(0).to_numpy()[row], events, ((place >= bids[row]) & is_level).astype(np.int8),
+            price, size, np.where(event == GAP, -1, number)[row], {name: v[row] for name, v in values.items()},
+        )  # fmt: skip
+        return (changes if kept.all() else changes.take(kept)), len(damaged)
+
+    def times(self) -> Any:
+        """All times at which a message came."""
+        found = moments(pl.Series([*self.seen, *self.received], dtype=pl.String))
+        return found.drop_nulls().to_numpy()
 
 
 class MessageReader:
@@ -75,23 +198,22 @@ class MessageReader:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._count = 0
-        self._tokens: set[tuple[str, str]] = set()
+        self._codes: dict[tuple[str, str], int] = {}
+        self._tokens: list[Token] = []
         # The tick and the last trade of each token, once they are known.
-        self._state: dict[str, dict[str, float]] = {"tick_size": {}, "last_trade_price": {}}
+        self._state: dict[str, dict[str, float]] = {name: {} for name in _STATES}
         self._kalshi = kalshi_messages.Feed()
         self._begin_part()
 
     def _begin_part(self) -> None:
-        self._batch, self._received = Batch(keep=self._options.keep), list[int]()
-        # A row per book and per changed level.
-        self._rows, self._books, self._levels = list[dict[str, Any]](), list[Sides](), 0
+        self._batch, self._part = Batch(keep=self._options.keep), _Part(self._options.keep)
 
     def __len__(self) -> int:
         """The number of levels read: a book has many."""
-        return len(self._rows) + self._levels
+        return len(self._part.price)
 
-    def add(self, value: Any) -> None:
-        """Add a message, a list of messages, or an envelope around one; None counts as damaged."""
+    def add(self, value: bytes) -> None:
+        """Add a message, a list of messages, or an envelope around one, as JSON; a damaged one is counted."""
         for message in messages_in(value):
             self._batch.rows += 1
             self._count += 1
@@ -104,117 +226,146 @@ class MessageReader:
 
     def collected(self) -> Batch:
         """Return the rows read so far, and forget them."""
-        batch, keep = self._batch, self._options.keep
-        types = {name: pl.String if SNAPSHOT_FIELDS[name] == "text" else pl.Float64 for name in keep}
-        frame = pl.DataFrame(self._rows, {**_ROW, **types}, strict=False)
-        batch.changes = changes_of(frame, batch, frame["event"].to_numpy(), self._books)
-        batch.received = np.array(self._received, np.int64)
+        batch, part = self._batch, self._part
+        batch.changes, damaged = part.changes(self._tokens)
+        batch.received = part.times()
+        batch.left_out[_DAMAGED] += damaged
         self._begin_part()
         return batch
-
-    def _add(self, message: Message) -> None:
-        kind, fields = message.kind, message.fields
-        if kind in kalshi_messages.MESSAGE_TYPES:
-            self._add_kalshi(message)
-            return
-        venue_time = self._venue_time(message)
-        seen = message.arrival
-        if seen is None:
-            # Most messages name no time of arrival: one look is faster than one for each name.
-            names = () if _ARRIVALS.isdisjoint(fields) else _ARRIVAL
-            seen = next((time_of(fields[name]) for name in names if fields.get(name) is not None), venue_time)
-        if seen is None and kind in ("book", "price_change", *_RECONNECTS):
-            raise ValueError("a message without a time")
-        if seen is not None and kind not in _RECONNECTS:
-            self._received.append(seen)
-        if kind == "book":
-            bids, asks = (levels_of(fields[new if new in fields else old]) for new, old in _SIDES)
-            self._add_rows(message, [fields], (venue_time, seen), event=SNAPSHOT)
-            self._books.append((bids, asks))
-            self._levels += len(bids) + len(asks)
-        elif kind == "price_change":
-            changes = fields.get("price_changes", fields.get("changes"))
-            self._add_rows(message, [fields] if changes is None else changes, (venue_time, seen), event=CHANGE)
-        else:
-            self._note(kind, fields, seen)
-            self._batch.left_out[kind] += 1
 
     def end(self) -> None:
         """Count what waited for a later message."""
         self._batch.left_out["without a time"] += self._kalshi.waiting
         self._batch.left_out = +self._batch.left_out
 
-    def _add_kalshi(self, message: Message) -> None:
+    def _add(self, message: Message) -> None:
+        kind = message.kind
+        if kind == "book":
+            self._add_book(message)
+        elif kind == "price_change":
+            self._add_changes(message)
+        elif kind in kalshi_messages.MESSAGE_TYPES:
+            self._add_kalshi(message, kind)
+        else:
+            seen = self._times(message)[1]
+            if kind in _RECONNECTS:
+                self._add_gap(seen)
+            elif seen is not None:
+                self._part.received.append(seen)
+            self._note(kind, message)
+            self._batch.left_out[kind] += 1
+
+    def _times(self, message: Message) -> tuple[str | None, str | None]:
+        """The time of the chosen clock, and that of arrival; the venue's time may be in the envelope."""
+        fields, clock = message.fields, self._options.clock
+        venue = message.text(_VENUE_TIME)
+        seen = next((v for n in _ARRIVAL if (v := message.envelope.get(n))), None) if message.envelope else None
+        if seen is None and not _ARRIVALS.isdisjoint(fields):
+            seen = _first_text(fields, _ARRIVAL)
+        seen = seen or venue
+        if clock == "timestamp":
+            return venue or seen, seen
+        if clock == "received":
+            return seen, seen
+        if clock not in fields and not self._codes:
+            raise no_time(clock, "fields", sorted(fields))
+        return _text(fields[clock]), seen
+
+    def _moment(self, message: Message) -> tuple[str | None, str | None]:
+        moment = self._times(message)
+        if moment[1] is None:
+            raise ValueError("a message without a time")
+        return moment
+
+    def _add_book(self, message: Message) -> None:
+        fields, moment = message.fields, self._moment(message)
+        prices, sizes, counts = list[_Text](), list[_Text](), []
+        for new, old in _SIDES:
+            of_price, of_size = _levels_of(fields[new if new in fields else old])
+            prices += of_price
+            sizes += of_size
+            counts.append(len(of_price))
+        market, token = message.text(_MARKET), message.text(_TOKEN)
+        code = self._code(market, token)
+        self._part.add(code, SNAPSHOT, self._count, moment, kept=self._kept(code, lambda n: _field(fields, n)))
+        self._part.add_book(prices, sizes, counts[0])
+
+    def _add_changes(self, message: Message) -> None:
+        fields, moment, part = message.fields, self._moment(message), self._part
+        parts = fields.get("price_changes", fields.get("changes"))
+        found = [_change(msgspec.json.encode(fields))] if parts is None else _changes(parts)
+        of_message = message.text(_MARKET), message.text(_TOKEN)
+        rows = []
+        for change in found:
+            token = change.asset_id or change.token_id or of_message[1]
+            market = change.market or change.market_id or change.condition_id or of_message[0]
+            prefixed = change.change_side is not None
+            side = _SIDE.get((change.change_side if prefixed else change.side) or "", _NO_SIDE)
+            level = (change.change_price, change.change_size) if prefixed else (change.price, change.size)
+            rows.append((self._code(market, token), change, side, level))
+        for code, change, side, level in rows:
+            kept = self._kept(code, change.__getattribute__) if part.kept else ()
+            part.add(code, CHANGE, self._count, moment, kept=kept)
+            part.add_level(side, *level, change.best_bid, change.best_ask)
+        if not rows:
+            part.received.append(str(moment[1]))
+
+    def _add_gap(self, seen: str | None) -> None:
+        """End the books of all tokens where the connection was lost."""
+        at = str(time_of(str(seen)))
+        for code in range(len(self._tokens)):
+            self._part.add(code, GAP, self._count, (at, at))
+            self._part.add_level(BIDS, None, None)
+
+    def _add_kalshi(self, message: Message, kind: str) -> None:
         """Add the rows of a message of Kalshi, which has a book or a signed change of both outcomes."""
+        arrival = next((v for n in _ARRIVAL if (v := message.envelope.get(n))), None)
         rows, books, left_out = self._kalshi.read(
-            message.kind, message.fields, message.envelope, message.arrival, self._count
+            kind, message.values(), message.envelope, None if arrival is None else time_of(arrival), self._count
         )
         self._batch.left_out.update(left_out)
         self._batch.markets += self._kalshi.new_markets()
-        self._rows += rows
-        self._books += books
-        self._levels += sum(len(bids) + len(asks) for bids, asks in books)
-        self._received += [row["__seen"] for row in rows]
+        waiting = iter(books)
+        for row in rows:
+            at, event = str(row["ts"]), row["event"]
+            code = self._code(row["market_id"], row["token_id"], row["token_label"])
+            self._part.add(code, event, row["__row"] if event != GAP else self._count, (at, at))
+            if event == SNAPSHOT:
+                bids, asks = next(waiting)
+                prices, sizes = zip(*bids, *asks, strict=True) if bids or asks else ((), ())
+                self._part.add_book([*prices], [*sizes], len(bids))
+            else:
+                side = _SIDE[row["side"]] if event == CHANGE else BIDS
+                self._part.add_level(side, row.get("price"), row.get("size"))
 
-    @staticmethod
-    def _venue_time(message: Message) -> int | None:
-        """The venue's time of a message, which its envelope may say."""
-        if message.fields.get("timestamp") is not None:
-            return time_of(message.fields["timestamp"])
-        for part in (message.fields, message.envelope):
-            said = next((part[n] for n in _VENUE_TIME if part.get(n) is not None), None)
-            if said is not None:
-                return time_of(said)
-        return None
-
-    def _add_rows(self, message: Message, parts: Any, moments: tuple[int | None, Any], *, event: int) -> None:
-        """Add a row for each part of a message with its ``moments``: the venue's time, and that of arrival.
-
-        No row is added if one of them cannot be read.
-        """
-        fields, clock, (venue_time, seen) = message.fields, self._options.clock, moments
-        if clock not in ("timestamp", "received", *fields) and not self._rows:
-            raise no_time(clock, "fields", sorted(fields))
-        at = {"received": seen, "timestamp": venue_time or seen}.get(clock)
-        times = {"ts": time_of(fields[clock]) if at is None else at, "__seen": seen, "__row": self._count}
-        rows = []
-        for part in parts:
-            row = {"event": event, **times, **self._ids_and_fields(part, message)}
-            if event == CHANGE:
-                # One vendor has the outcome as the side, and prefixes.
-                prefix = "change_" if "change_side" in part else ""
-                row["side"] = TRADE_SIDES[part[f"{prefix}side"].lower()]
-                row["price"], row["size"] = float(part[f"{prefix}price"]), float(part[f"{prefix}size"])
-                for name in ("best_bid", "best_ask"):
-                    row[name] = float(part[name]) if part.get(name) not in (None, "") else None
-            rows.append(row)
-        self._tokens.update((row["market_id"], row["token_id"]) for row in rows)
-        self._rows += rows
-
-    def _ids_and_fields(self, part: Mapping[str, Any], message: Message) -> dict[str, Any]:
-        """The ids of the token of a part, and the fields of its snapshot that are kept."""
-        named = (part, message.fields, message.envelope)
-        token: Any = next((n for p in named if (n := p.get("asset_id") or p.get("token_id"))), self._options.token_id)
+    def _code(self, market: Any, token: Any, label: str | None = None) -> int:
+        """The number of a token; ConfigError if a message names none."""
+        token = token or self._options.token_id
         if token is None:
             raise ConfigError("A message does not name the token of its book; pass token_id=.")
-        market = next((m for p in named for n in ("market", "market_id", "condition_id") if (m := p.get(n))), None)
-        for name, values in self._state.items():
-            if part.get(name):
-                values[str(token)] = float(part[name])
-        kept = {n: self._state[n].get(str(token)) if n in self._state else part.get(n) for n in self._options.keep}
-        return {"market_id": market if isinstance(market, str) else "", "token_id": str(token), **kept}
+        code = self._codes.setdefault((market, token), len(self._tokens))
+        if code == len(self._tokens):
+            self._tokens.append(Token(str(market or "").strip("\0 "), str(token), label))
+        return code
 
-    def _note(self, kind: str, fields: Mapping[str, Any], seen: int | None) -> None:
-        """Remember ticks and trades, and collect records of markets and gaps."""
-        if kind in _RECONNECTS:
-            gap = {"event": GAP, "ts": seen, "__seen": seen, "__row": -1}
-            self._rows += [{**gap, "market_id": market, "token_id": token} for market, token in self._tokens]
-        elif kind == "tick_size_change":
-            self._state["tick_size"][str(fields["asset_id"])] = float(fields["new_tick_size"])
-        elif kind == "last_trade_price" and "last_trade_price" in self._options.keep:
-            self._state["last_trade_price"][str(fields["asset_id"])] = float(fields["price"])
+    def _kept(self, code: int, field: Any) -> list[_Text]:
+        """The fields of a snapshot that are kept; a tick or a last trade that is known stays."""
+        token = str(self._tokens[code].token_id)
+        for name, values in self._state.items() if self._part.kept else ():
+            if field(name):
+                values[token] = float(field(name))
+        return [self._state[n].get(token) if n in self._state else field(n) for n in self._part.kept]
+
+    def _note(self, kind: str, message: Message) -> None:
+        """Remember ticks and trades, and collect records of markets."""
+        state = {"tick_size_change": ("tick_size", "new_tick_size"), "last_trade_price": ("last_trade_price", "price")}
+        if kind in state:
+            name, field = state[kind]
+            if name in self._options.keep:
+                token, value = (_text(message.fields[n]) for n in ("asset_id", field))
+                self._state[name][str(token)] = float(str(value))
         elif kind == "new_market":
-            self._batch.markets.append(_market(fields))
+            self._batch.markets.append(_market(message.values()))
 
 
 def read_messages(table: Table) -> Iterator[Batch]:
@@ -233,90 +384,150 @@ def read_trades(table: Table) -> Iterator[Batch]:
     trades, batch = [], Batch()
     for message in (message for value in _values(table) for message in messages_in(value)):
         batch.rows += 1
-        if message.kind not in ("last_trade_price", "trade", _DAMAGED):
+        if (kind := message.kind) not in ("last_trade_price", "trade", _DAMAGED):
             batch.left_out["no trades"] += 1
             continue
         try:
-            trades.append(_print_of(message))
+            trades.append(_print_of(kind, message.values()))
         except _UNREADABLE:
             batch.left_out[_DAMAGED] += 1
     add_trades(pl.DataFrame(trades, _TRADE), batch)
     yield batch
 
 
-def _print_of(message: Message) -> dict[str, Any]:
+def _print_of(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of a print."""
-    fields = message.fields
-    if message.kind == "trade":
+    if kind == "trade":
         return kalshi_messages.trade_of(fields)
     return {
-        "ts": time_of(fields["timestamp"]), "market_id": str(fields.get("market") or ""),
+        "ts": time_of(str(fields["timestamp"])), "market_id": str(fields.get("market") or ""),
         "token_id": str(fields["asset_id"]), "side": TRADE_SIDES[str(fields["side"]).lower()],
         "price": float(fields["price"]), "size": float(fields["size"]),
         "transaction_hash": fields.get("transaction_hash"), "trade_id": None, "token_label": None,
     }  # fmt: skip
 
 
-def _values(table: Table) -> Iterator[Any]:
+def _values(table: Table) -> Iterator[bytes]:
     """The messages of lines, or those in a column of a table, whose other columns are their envelope."""
     if table.file.form == "json":
-        yield from table.file.rows()
+        yield from table.file.values()
         return
     for frame in table.file.frames():
-        yield from frame.to_dicts()
-    yield from [None] * table.file.torn
+        texts = frame.with_columns(pl.col(pl.Binary).cast(pl.String, strict=False))
+        yield from map(as_json, texts.to_dicts())
+    yield from [b""] * table.file.torn
 
 
-def first_message(table: Table) -> list[tuple[Message, bool]]:
-    """The first messages of a file, and whether each was in an envelope."""
-    if table.file.form == "json":
-        values = list(itertools.islice(table.file.rows(), _FIRST))
-    elif "message" in table.columns:
-        values = table.file.sample.head(_FIRST).to_dicts()
-    else:
+def as_json(value: Any) -> bytes:
+    """A message that Python has as JSON."""
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        return json.dumps(value, default=str).encode() if isinstance(value, Mapping) else b""
+
+
+def first_messages(table: Table) -> list[Message]:
+    """The first messages of a file."""
+    if table.file.form != "json" and "message" not in table.columns:
         return []
-    found = ((value, message) for value in values for message in messages_in(value))
-    return [(message, message.fields is not value) for value, message in found]
+    found = (message for value in _values(table) for message in messages_in(value))
+    return list(itertools.islice(found, _FIRST))
 
 
-def messages_in(value: Any, arrival: int | None = None, envelope: Mapping[str, Any] | None = None) -> Iterator[Message]:
-    """The messages in a message, a list or an envelope; a damaged one where there is none."""
-    envelope = envelope or {}
-    if isinstance(value, list):
-        for entry in value:
-            yield from messages_in(entry, arrival, envelope)
-    elif isinstance(value, str | bytes):
-        inner = json_value(value.encode() if isinstance(value, str) else value)
-        yield from messages_in(inner if isinstance(inner, dict | list) else None, arrival, envelope)
-    elif not isinstance(value, Mapping):
-        yield Message({"event_type": _DAMAGED}, arrival, envelope)
-    elif value.get("event_type") or {"bids", "asks"} <= value.keys() or (inner := _inner(value)) is None:
-        yield Message(value, arrival, envelope)
+def messages_in(value: bytes) -> Iterator[Message]:
+    """The messages in a message, a list, an answer or an envelope; a damaged one where there is none."""
+    fields = fields_of(value)
+    if isinstance(fields, dict) and fields.keys() & MESSAGE_KEYS:
+        yield Message(fields, {})
+        return
+    for row in content(value):
+        yield from _messages(row, {}, is_inner=False)
+
+
+def _messages(value: bytes, envelope: Mapping[str, str], *, is_inner: bool) -> Iterator[Message]:
+    """The messages in a message, a list or an envelope, which may be in another envelope."""
+    fields = fields_of(value)
+    if isinstance(fields, list):
+        for entry in fields:
+            yield from _messages(bytes(entry), envelope, is_inner=True)
+    elif fields is None:
+        inner = json_value(value) if value[:1] == b'"' else None
+        is_json = isinstance(inner, str) and inner.lstrip()[:1] in ("{", "[")
+        yield from _messages(str(inner).encode(), envelope, is_inner=True) if is_json else [_NO_MESSAGE]
     else:
-        parts = (value.get(part) for part in ("market", "collection"))
-        about = {k: v for k, v in value.items() if not isinstance(v, Mapping | list) and k not in _RAW_MESSAGE}
-        about |= {k: v for part in parts if isinstance(part, Mapping) for k, v in part.items()}
-        said = next((about[k] for k in _ARRIVAL if about.get(k) is not None), None)
-        try:
-            arrival = time_of(said) if said is not None else arrival
-        except (TypeError, ValueError, OverflowError):
-            inner = None
-        yield from messages_in(inner, arrival, {**envelope, **about})
+        is_message = {"bids", "asks"} <= fields.keys() or bytes(fields.get("event_type", b"null")) != b"null"
+        inner = None if is_message else _inner(fields)
+        if inner is None:
+            yield Message(fields, envelope, is_inner)
+        else:
+            parts = [fields_of(bytes(fields[name])) for name in ("market", "collection") if name in fields]
+            named = [fields, *(part for part in parts if isinstance(part, dict))]
+            about = {
+                n: text
+                for part in named
+                for n, v in part.items()
+                if n not in _RAW_MESSAGE and (text := _scalar(v)) is not None
+            }
+            yield from _messages(inner, {**envelope, **about}, is_inner=True)
 
 
-def _inner(envelope: Mapping[str, Any]) -> Any:
-    """The raw message in an envelope, None if it is no envelope."""
-    inner = next((envelope[n] for n in _RAW_MESSAGE if isinstance(envelope.get(n), str | bytes | list | Mapping)), None)
-    return None if isinstance(inner, str) and inner.lstrip()[:1] not in ("{", "[") else inner
+def _scalar(value: Raw) -> str | None:
+    """A value as text, None for null, lists and objects."""
+    return None if bytes(value)[:1] in (b"{", b"[") else _text(value)
 
 
-def time_of(value: Any) -> int:
-    """Microseconds of a Unix time in any unit, of an ISO 8601 text, or of a datetime."""
-    if isinstance(value, dt.datetime):
-        return to_micros(value, "timestamp")
-    if isinstance(value, str) and not value.isdigit():
-        return unix_micros(float(value)) if value.replace(".", "", 1).isdigit() else parse_iso(value)
-    return unix_micros(value)
+def _inner(envelope: Mapping[str, Raw]) -> bytes | None:
+    """The message in an envelope, None if it is no envelope."""
+    for name in _RAW_MESSAGE:
+        value = bytes(envelope.get(name, b""))
+        if value[:1] in (b"{", b"["):
+            return value
+        if value[:1] == b'"':
+            text = msgspec.json.decode(value)
+            return text.encode() if text.lstrip()[:1] in ("{", "[") else None
+    return None
+
+
+def _text(value: Raw) -> str | None:
+    """A value as text, None for null."""
+    text = bytes(value)
+    if text[:1] == b'"':
+        return str(msgspec.json.decode(text)) if b"\\" in text else text[1:-1].decode()
+    return None if text == b"null" else text.decode()
+
+
+def _field(fields: Mapping[str, Raw], name: str) -> str | None:
+    return _text(fields[name]) if name in fields else None
+
+
+def _first_text(fields: Mapping[str, Raw], names: Iterable[str]) -> str | None:
+    return next((text for name in names if name in fields and (text := _scalar(fields[name]))), None)
+
+
+def _levels_of(side: Raw) -> tuple[list[_Text], list[_Text]]:
+    """The prices and the sizes of a side."""
+    try:
+        levels = _levels(side)
+    except msgspec.ValidationError:
+        pairs = levels_of(json_value(bytes(side)))
+        return [price for price, _ in pairs], [size for _, size in pairs]
+    return [level.price for level in levels], [level.size for level in levels]
+
+
+def _numbers(values: list[_Text]) -> Floats:
+    """Numbers and texts of numbers, NaN for others."""
+    try:
+        texts = pl.Series(values, dtype=pl.String)
+    except TypeError:
+        texts = pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
+    return texts.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
+
+
+def time_of(text: str) -> int:
+    """Microseconds of a Unix time in any unit, or of an ISO 8601 text; ValueError for another text."""
+    if text.isdigit():
+        return unix_micros(int(text))
+    return unix_micros(float(text)) if text.replace(".", "", 1).isdigit() else parse_iso(text)
 
 
 def _market(fields: Mapping[str, Any]) -> dict[str, Any]:

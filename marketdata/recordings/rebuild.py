@@ -18,7 +18,7 @@ from marketdata.points.schema import ASK, BID, ID_COLUMNS, SNAPSHOT_FIELDS, chec
 from marketdata.recordings import changes as rule
 from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.format import kept_fields
-from marketdata.recordings.messages import MessageReader
+from marketdata.recordings.messages import MessageReader, as_json
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
 from marketdata.times import to_duration
@@ -150,7 +150,8 @@ def diff(books: Any, *, width: Width = "1m") -> Any:
 
 def _changes_of_messages(messages: Any, options: ReadOptions) -> rule.Changes:
     reader = MessageReader(options)
-    reader.add(list(messages) if isinstance(messages, tuple) else messages)
+    for message in [messages] if isinstance(messages, Mapping) else messages:
+        reader.add(as_json(message))
     batch = reader.collected()
     if damaged := batch.left_out["damaged"]:
         warn(f"{damaged} of {batch.rows} messages cannot be read; they were left out.", RecordingWarning)

@@ -80,6 +80,28 @@ class TimeUnit(NamedTuple):
         return found.set(~found.is_between(_FIRST, _LAST), None)
 
 
+def moments(texts: pl.Series) -> pl.Series:
+    """Times of messages as microseconds, each in the unit of its magnitude; null for none, or one before 2015."""
+    whole = texts.cast(pl.Int64, strict=False)
+    found = _by_magnitude(whole, whole // 1000)
+    rest = texts.filter(whole.is_null() & texts.is_not_null())
+    if len(rest):
+        numbers = rest.cast(pl.Float64, strict=False)
+        known = _by_magnitude(numbers, numbers / 1000).round().cast(pl.Int64, strict=False)
+        iso = {text: _iso(text) for text in rest.filter(numbers.is_null()).unique().to_list()}
+        known = known.fill_null(rest.replace_strict(iso, default=None, return_dtype=pl.Int64))
+        found = found.scatter((whole.is_null() & texts.is_not_null()).arg_true(), known)
+    return found.set(~found.is_between(_FIRST, _LAST), None)
+
+
+def _by_magnitude(times: pl.Series, thousandths: pl.Series) -> pl.Series:
+    """Unix times of any unit as microseconds."""
+    unit, over = pl.col("unit"), pl.col("over")
+    of_seconds = pl.when(unit < 10**11).then(unit * SECOND)
+    scaled = of_seconds.when(unit < 10**14).then(unit * 1000).when(unit < 10**17).then(unit).otherwise(over)
+    return pl.DataFrame({"unit": times, "over": thousandths}).select(scaled).to_series()
+
+
 def _count_possible(micros: np.ndarray) -> int:
     return int(((micros >= _FIRST) & (micros < _LAST)).sum())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marketdata.recordings.format import Format, Table
-from marketdata.recordings.messages import Message, first_message, read_messages, read_trades
+from marketdata.recordings.messages import Message, first_messages, read_messages, read_trades
 
 _KINDS = {"book", "book_snapshot", "price_change", "last_trade_price", "tick_size_change", "best_bid_ask", "new_market"}
 _OF_KALSHI = {"orderbook_snapshot", "orderbook_delta", "subscribed", "trade", "ticker"}
@@ -11,13 +11,13 @@ _OF_KALSHI = {"orderbook_snapshot", "orderbook_delta", "subscribed", "trade", "t
 
 def proves(table: Table) -> int:
     """More than tables have columns, if the first messages say their kind, or are books in an envelope."""
-    return 40 if any(_is_of_channel(*found) for found in first_message(table)) else 0
+    return 40 if any(map(_is_of_channel, first_messages(table))) else 0
 
 
-def _is_of_channel(message: Message, in_envelope: bool) -> bool:
+def _is_of_channel(message: Message) -> bool:
     if not message.fields.keys().isdisjoint({"price_changes", "changes"}) or "event_type" in message.fields:
         return True
-    return message.kind in (_KINDS | _OF_KALSHI if in_envelope else _KINDS - {"book"})
+    return message.kind in (_KINDS | _OF_KALSHI if message.is_inner else _KINDS - {"book"})
 
 
 FORMAT = Format(
