@@ -47,7 +47,7 @@ _IDS_IN_NAMES = {
     "ticker": re.compile(r"(?<![A-Za-z])KX[A-Z0-9]+(?:-[A-Z0-9.]+)+"),
 }  # fmt: skip
 _ID_KEY = re.compile(r"\d{5,}|0x[0-9a-fA-F]+|[A-Z][A-Z0-9]*(?:-[A-Z0-9.]+)+")
-MESSAGE_KEYS = {"event_type", "price_changes", "changes", "bids", "asks", "buys", "sells"}
+MESSAGE_KEYS = frozenset({"event_type", "price_changes", "changes", "bids", "asks", "buys", "sells"})
 # Lists that belong to a row, and are not the rows of an answer.
 _LISTS_OF_A_ROW = {"tokens", "tags", "outcomes", "bids", "asks", "clobTokenIds", "outcomePrices", "yes", "no"}
 _IDS_AROUND = {
@@ -445,7 +445,7 @@ def content(value: bytes) -> Iterator[bytes]:
     if isinstance(fields, list):
         for entry in fields:
             yield from content(bytes(entry))
-    elif fields is None or fields.keys() & MESSAGE_KEYS:
+    elif fields is None or not MESSAGE_KEYS.isdisjoint(fields):
         yield value
     else:
         yield from _content_of_object(value, fields)

@@ -77,10 +77,10 @@ class Feed:
 
     def _after_hole(self, envelope: Mapping[str, str], at: int | None) -> list[dict[str, Any]]:
         """Gaps of all books where a number of the sequence is missing."""
-        number, stream = envelope.get("seq", ""), envelope.get("sid")
-        if not number.isdigit():
+        text, stream = envelope.get("seq", ""), envelope.get("sid")
+        if not text.isdigit():
             return []
-        number = int(number)
+        number = int(text)
         last = self._last.get(stream)
         self._last[stream] = number
         if last is None or number == last + 1 or at is None:

@@ -17,7 +17,7 @@ from marketdata.points.columns import Floats, Token
 from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import kalshi_messages
-from marketdata.recordings.changes import ASKS, BIDS, CHANGE, GAP, SNAPSHOT, STATED, Changes
+from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
 from marketdata.recordings.files import MESSAGE_KEYS, ReadOptions, content, fields_of, json_value
 from marketdata.recordings.format import Batch, Table, no_time
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, first
@@ -37,16 +37,16 @@ _RECONNECTS = {"connect", "connected", "disconnect", "disconnected", "reconnect"
 _DAMAGED = "damaged"
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 _SIDES = (("bids", "buys"), ("asks", "sells"))
-_SIDE = {text: side for side, texts in ((BIDS, BID_TEXTS), (ASKS, ASK_TEXTS)) for text in texts}
-_SIDE |= {text.upper(): side for text, side in _SIDE.items()}
-_NO_SIDE = -1
+_IS_BID: dict[Any, int] = {**dict.fromkeys(BID_TEXTS, 1), **dict.fromkeys(ASK_TEXTS, 0)}
+_IS_BID |= {text.upper(): bids for text, bids in _IS_BID.items()}
+_NO_SIDE, _NO_LEVEL = -1, (None,)
 _STATES = ("tick_size", "last_trade_price")
 _TRADE: dict[str, Any] = {
     "ts": pl.Int64, **dict.fromkeys(("market_id", "token_id", "token_label", "side"), pl.String),
     **dict.fromkeys(("price", "size"), pl.Float64), "transaction_hash": pl.String, "trade_id": pl.String,
 }  # fmt: skip
 # Levels are Python objects until their part ends, because a part has tens of megabytes at most.
-_PART_LEVELS = 1 << 18
+_PART_LEVELS, _AT_ONCE = 1 << 18, 100
 _Text = str | float | int | None
 
 
@@ -76,6 +76,7 @@ class _Change(msgspec.Struct, gc=False):
     last_trade_price: _Text = None
 
 
+_scalar = msgspec.json.Decoder(str | int | float | bool | None).decode
 _levels = msgspec.json.Decoder(list[_Level]).decode
 _changes = msgspec.json.Decoder(list[_Change]).decode
 _change = msgspec.json.Decoder(_Change).decode
@@ -92,8 +93,12 @@ class Message(NamedTuple):
     def kind(self) -> str:
         """The kind that the message names, or that its fields show."""
         fields = self.fields
-        named = next((fields[name] for name in ("event_type", "update_type", "type") if name in fields), Raw(b"null"))
-        text = _text(named) if bytes(named)[:1] == b'"' else None
+        for name in ("event_type", "update_type", "type"):
+            if name in fields:
+                text = _text(fields[name])
+                break
+        else:
+            text = None
         if not text and self.envelope.get("type") in kalshi_messages.MESSAGE_TYPES:
             text = self.envelope["type"]
         if text:
@@ -103,8 +108,13 @@ class Message(NamedTuple):
         return "price_change" if {"price_changes", "changes"} & fields.keys() else "unknown"
 
     def text(self, names: Iterable[str]) -> str | None:
-        """The first of the fields that says something, also in the envelope."""
-        return _first_text(self.fields, names) or next((v for n in names if (v := self.envelope.get(n))), None)
+        """The first of the fields that says something, else of the envelope."""
+        found = _first_text(self.fields, names)
+        return found if found or not self.envelope else self.said(names)
+
+    def said(self, names: Iterable[str]) -> str | None:
+        """What the envelope says first."""
+        return next((text for name in names if (text := self.envelope.get(name))), None)
 
     def values(self) -> dict[str, Any]:
         """The fields as Python has them."""
@@ -114,54 +124,48 @@ class Message(NamedTuple):
 _NO_MESSAGE = Message({"event_type": Raw(msgspec.json.encode(_DAMAGED))}, {})
 
 
+class _Columns(NamedTuple):
+    """Columns of rows, each a book or a changed level, which has at least one entry for its levels.
+
+    ``bids`` is the number of levels that are bids, or `_NO_SIDE`. ``ts`` and ``seen`` are texts of times.
+    """
+
+    token: Sequence[int] = ()
+    event: Sequence[int] = ()
+    number: Sequence[int] = ()
+    levels: Sequence[int] = ()
+    bids: Sequence[int] = ()
+    ts: Sequence[str | None] = ()
+    seen: Sequence[str | None] = ()
+    stated_bid: Sequence[_Text] = ()
+    stated_ask: Sequence[_Text] = ()
+
+
 class _Part:
-    """Rows of messages: one for each book and each changed level, and one entry for each level of a row."""
+    """Rows of messages with the price and the size of each of their levels."""
 
     def __init__(self, keep: Sequence[str]) -> None:
-        self.token, self.event, self.bids, self.number = list[int](), list[int](), list[int](), list[int]()
-        # How many levels a row has, where it has at least an entry; its times, and the best prices that it states.
-        self.levels, self.ts, self.seen = list[int](), list[str | None](), list[str | None]()
-        self.stated_bid, self.stated_ask = list[_Text](), list[_Text]()
-        self.price, self.size = list[_Text](), list[_Text]()
+        self.rows, self.price, self.size = list[tuple[Any, ...]](), list[_Text](), list[_Text]()
         self.kept: dict[str, list[_Text]] = {name: [] for name in keep}
         # The times of messages that have no row.
         self.received = list[str]()
 
     def add(
-        self, token: int, event: int, number: int, moment: tuple[str | None, str | None], *, kept: Sequence[_Text] = ()
+        self, rows: list[tuple[Any, ...]], prices: list[_Text], sizes: list[_Text], kept: Sequence[Any] = ()
     ) -> None:
-        """Add a row, whose levels follow."""
-        self.token.append(token)
-        self.event.append(event)
-        self.number.append(number)
-        self.ts.append(moment[0])
-        self.seen.append(moment[1])
-        for values, value in zip(self.kept.values(), kept or [None] * len(self.kept), strict=True):
-            values.append(value)
-
-    def add_level(self, side: int, price: _Text, size: _Text, bid: _Text = None, ask: _Text = None) -> None:
-        """Add the level of a change, or the missing one of a gap."""
-        self.levels.append(1)
-        self.bids.append(side if side == _NO_SIDE else 1 - side)
-        self.price.append(price)
-        self.size.append(size)
-        self.stated_bid.append(bid)
-        self.stated_ask.append(ask)
-
-    def add_book(self, prices: list[_Text], sizes: list[_Text], bids: int) -> None:
-        """Add the levels of a book, bids first."""
-        self.levels.append(len(prices))
-        self.bids.append(bids)
-        self.price += prices or [None]
-        self.size += sizes or [None]
-        self.stated_bid.append(None)
-        self.stated_ask.append(None)
+        """Add rows and their levels, those of a book bids first; a row without a level has an entry without one."""
+        self.rows += rows
+        self.price += prices or _NO_LEVEL[: len(rows)]
+        self.size += sizes or _NO_LEVEL[: len(rows)]
+        for at, values in enumerate(self.kept.values()):
+            values.extend([row[at] for row in kept] if kept else [None] * len(rows))
 
     def changes(self, tokens: Sequence[Token]) -> tuple[Changes, int]:
         """The rows as changes, without those of messages that have something unreadable, and how many these are."""
-        event, number = np.array(self.event, np.int8), np.array(self.number, np.int64)
-        levels, bids = np.array(self.levels, np.int64), np.array(self.bids, np.int64)
-        ts, seen = (moments(pl.Series(texts, dtype=pl.String)) for texts in (self.ts, self.seen))
+        columns = _Columns(*zip(*self.rows, strict=True))
+        event, number = np.array(columns.event, np.int8), np.array(columns.number, np.int64)
+        levels, bids = np.array(columns.levels, np.int64), np.array(columns.bids, np.int64)
+        ts, seen = (moments(pl.Series(texts, dtype=pl.String)) for texts in (columns.ts, columns.seen))
         lengths = np.maximum(levels, 1)
         row = np.repeat(np.arange(len(levels)), lengths)
         place = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
@@ -172,7 +176,7 @@ class _Part:
         damaged = np.unique(number[wrong])
         kept = ~np.isin(number, damaged)[row]
         events = np.where((place > 0) & (event == SNAPSHOT)[row], CHANGE, event[row]).astype(np.int8)
-        bid, ask = _numbers(self.stated_bid), _numbers(self.stated_ask)
+        bid, ask = _numbers(columns.stated_bid), _numbers(columns.stated_ask)
         ask[ask == 0] = 1.0  # a side without levels
         values: dict[str, Any] = {
             name: np.array(texts, object) if SNAPSHOT_FIELDS[name] == "text" else _numbers(texts)
@@ -180,7 +184,7 @@ class _Part:
         }
         values |= zip(STATED, (bid, ask), strict=True)
         changes = Changes(
-            tuple(tokens), np.array(self.token, np.int32)[row], ts.fill_null(0).to_numpy()[row],
+            tuple(tokens), np.array(columns.token, np.int32)[row], ts.fill_null(0).to_numpy()[row],
             seen.fill_null(0).to_numpy()[row], events, ((place >= bids[row]) & is_level).astype(np.int8),
             price, size, np.where(event == GAP, -1, number)[row], {name: v[row] for name, v in values.items()},
         )  # fmt: skip
@@ -188,7 +192,7 @@ class _Part:
 
     def times(self) -> Any:
         """All times at which a message came."""
-        found = moments(pl.Series([*self.seen, *self.received], dtype=pl.String))
+        found = moments(pl.Series([*_Columns(*zip(*self.rows, strict=True)).seen, *self.received], dtype=pl.String))
         return found.drop_nulls().to_numpy()
 
 
@@ -259,7 +263,7 @@ class MessageReader:
         """The time of the chosen clock, and that of arrival; the venue's time may be in the envelope."""
         fields, clock = message.fields, self._options.clock
         venue = message.text(_VENUE_TIME)
-        seen = next((v for n in _ARRIVAL if (v := message.envelope.get(n))), None) if message.envelope else None
+        seen = message.said(_ARRIVAL) if message.envelope else None
         if seen is None and not _ARRIVALS.isdisjoint(fields):
             seen = _first_text(fields, _ARRIVAL)
         seen = seen or venue
@@ -285,28 +289,35 @@ class MessageReader:
             prices += of_price
             sizes += of_size
             counts.append(len(of_price))
-        market, token = message.text(_MARKET), message.text(_TOKEN)
-        code = self._code(market, token)
-        self._part.add(code, SNAPSHOT, self._count, moment, kept=self._kept(code, lambda n: _field(fields, n)))
-        self._part.add_book(prices, sizes, counts[0])
+        code = self._code(message.text(_MARKET), message.text(_TOKEN))
+        kept = self._kept(code, lambda name: _text(fields[name]) if name in fields else None)
+        row = (code, SNAPSHOT, self._count, len(prices), counts[0], *moment, None, None)
+        self._part.add([row], prices, sizes, [kept])
 
     def _add_changes(self, message: Message) -> None:
         fields, moment, part = message.fields, self._moment(message), self._part
         parts = fields.get("price_changes", fields.get("changes"))
         found = [_change(msgspec.json.encode(fields))] if parts is None else _changes(parts)
-        of_message = message.text(_MARKET), message.text(_TOKEN)
-        rows = []
+        market, token = message.text(_MARKET), message.text(_TOKEN)
+        rows, prices, sizes, codes = [], list[_Text](), list[_Text](), self._codes
         for change in found:
-            token = change.asset_id or change.token_id or of_message[1]
-            market = change.market or change.market_id or change.condition_id or of_message[0]
-            prefixed = change.change_side is not None
-            side = _SIDE.get((change.change_side if prefixed else change.side) or "", _NO_SIDE)
-            level = (change.change_price, change.change_size) if prefixed else (change.price, change.size)
-            rows.append((self._code(market, token), change, side, level))
-        for code, change, side, level in rows:
-            kept = self._kept(code, change.__getattribute__) if part.kept else ()
-            part.add(code, CHANGE, self._count, moment, kept=kept)
-            part.add_level(side, *level, change.best_bid, change.best_ask)
+            owner = (
+                change.market or change.market_id or change.condition_id or market,
+                change.asset_id or change.token_id or token,
+            )
+            code = codes[owner] if owner in codes else self._code(*owner)
+            side = change.side
+            if change.change_side is None:
+                prices.append(change.price)
+                sizes.append(change.size)
+            else:
+                side = change.change_side
+                prices.append(change.change_price)
+                sizes.append(change.change_size)
+            bids = _IS_BID.get(side, _NO_SIDE)
+            rows.append((code, CHANGE, self._count, 1, bids, *moment, change.best_bid, change.best_ask))
+        kept = [self._kept(row[0], change.__getattribute__) for row, change in zip(rows, found)] if part.kept else ()  # noqa: B905
+        part.add(rows, prices, sizes, kept)
         if not rows:
             part.received.append(str(moment[1]))
 
@@ -314,12 +325,11 @@ class MessageReader:
         """End the books of all tokens where the connection was lost."""
         at = str(time_of(str(seen)))
         for code in range(len(self._tokens)):
-            self._part.add(code, GAP, self._count, (at, at))
-            self._part.add_level(BIDS, None, None)
+            self._part.add([(code, GAP, self._count, 0, 0, at, at, None, None)], [], [])
 
     def _add_kalshi(self, message: Message, kind: str) -> None:
         """Add the rows of a message of Kalshi, which has a book or a signed change of both outcomes."""
-        arrival = next((v for n in _ARRIVAL if (v := message.envelope.get(n))), None)
+        arrival = message.said(_ARRIVAL)
         rows, books, left_out = self._kalshi.read(
             kind, message.values(), message.envelope, None if arrival is None else time_of(arrival), self._count
         )
@@ -328,15 +338,14 @@ class MessageReader:
         waiting = iter(books)
         for row in rows:
             at, event = str(row["ts"]), row["event"]
+            number = self._count if event == GAP else row["__row"]
+            bids, asks = next(waiting) if event == SNAPSHOT else ((), ())
+            levels, of_bids = [*bids, *asks], len(bids)
+            if event == CHANGE:
+                levels, of_bids = [(row["price"], row["size"])], _IS_BID[row["side"]]
             code = self._code(row["market_id"], row["token_id"], row["token_label"])
-            self._part.add(code, event, row["__row"] if event != GAP else self._count, (at, at))
-            if event == SNAPSHOT:
-                bids, asks = next(waiting)
-                prices, sizes = zip(*bids, *asks, strict=True) if bids or asks else ((), ())
-                self._part.add_book([*prices], [*sizes], len(bids))
-            else:
-                side = _SIDE[row["side"]] if event == CHANGE else BIDS
-                self._part.add_level(side, row.get("price"), row.get("size"))
+            prices, sizes = ([level[i] for level in levels] for i in range(2))
+            self._part.add([(code, event, number, len(levels), of_bids, at, at, None, None)], prices, sizes)
 
     def _code(self, market: Any, token: Any, label: str | None = None) -> int:
         """The number of a token; ConfigError if a message names none."""
@@ -348,10 +357,12 @@ class MessageReader:
             self._tokens.append(Token(str(market or "").strip("\0 "), str(token), label))
         return code
 
-    def _kept(self, code: int, field: Any) -> list[_Text]:
+    def _kept(self, code: int, field: Any) -> Sequence[_Text]:
         """The fields of a snapshot that are kept; a tick or a last trade that is known stays."""
+        if not self._part.kept:
+            return ()
         token = str(self._tokens[code].token_id)
-        for name, values in self._state.items() if self._part.kept else ():
+        for name, values in self._state.items():
             if field(name):
                 values[token] = float(field(name))
         return [self._state[n].get(token) if n in self._state else field(n) for n in self._part.kept]
@@ -371,8 +382,10 @@ class MessageReader:
 def read_messages(table: Table) -> Iterator[Batch]:
     """The messages of a file in parts."""
     reader = MessageReader(table.file.options)
-    for value in _values(table):
-        reader.add(value)
+    values = _values(table)
+    while some := list(itertools.islice(values, _AT_ONCE)):
+        for value in some:
+            reader.add(value)
         if len(reader) >= _PART_LEVELS:
             yield reader.collected()
     reader.end()
@@ -434,14 +447,12 @@ def first_messages(table: Table) -> list[Message]:
     return list(itertools.islice(found, _FIRST))
 
 
-def messages_in(value: bytes) -> Iterator[Message]:
+def messages_in(value: bytes) -> Iterable[Message]:
     """The messages in a message, a list, an answer or an envelope; a damaged one where there is none."""
     fields = fields_of(value)
-    if isinstance(fields, dict) and fields.keys() & MESSAGE_KEYS:
-        yield Message(fields, {})
-        return
-    for row in content(value):
-        yield from _messages(row, {}, is_inner=False)
+    if type(fields) is dict and not MESSAGE_KEYS.isdisjoint(fields):
+        return (Message(fields, {}),)
+    return (message for row in content(value) for message in _messages(row, {}, is_inner=False))
 
 
 def _messages(value: bytes, envelope: Mapping[str, str], *, is_inner: bool) -> Iterator[Message]:
@@ -466,14 +477,9 @@ def _messages(value: bytes, envelope: Mapping[str, str], *, is_inner: bool) -> I
                 n: text
                 for part in named
                 for n, v in part.items()
-                if n not in _RAW_MESSAGE and (text := _scalar(v)) is not None
+                if n not in _RAW_MESSAGE and (text := _text(v)) is not None
             }
             yield from _messages(inner, {**envelope, **about}, is_inner=True)
-
-
-def _scalar(value: Raw) -> str | None:
-    """A value as text, None for null, lists and objects."""
-    return None if bytes(value)[:1] in (b"{", b"[") else _text(value)
 
 
 def _inner(envelope: Mapping[str, Raw]) -> bytes | None:
@@ -489,19 +495,19 @@ def _inner(envelope: Mapping[str, Raw]) -> bytes | None:
 
 
 def _text(value: Raw) -> str | None:
-    """A value as text, None for null."""
-    text = bytes(value)
-    if text[:1] == b'"':
-        return str(msgspec.json.decode(text)) if b"\\" in text else text[1:-1].decode()
-    return None if text == b"null" else text.decode()
-
-
-def _field(fields: Mapping[str, Raw], name: str) -> str | None:
-    return _text(fields[name]) if name in fields else None
+    """A value as text, None for null, lists and objects."""
+    try:
+        found = _scalar(value)
+    except msgspec.ValidationError:
+        return None
+    return found if found is None or type(found) is str else str(found)
 
 
 def _first_text(fields: Mapping[str, Raw], names: Iterable[str]) -> str | None:
-    return next((text for name in names if name in fields and (text := _scalar(fields[name]))), None)
+    for name in names:
+        if name in fields and (text := _text(fields[name])):
+            return text
+    return None
 
 
 def _levels_of(side: Raw) -> tuple[list[_Text], list[_Text]]:
@@ -514,7 +520,7 @@ def _levels_of(side: Raw) -> tuple[list[_Text], list[_Text]]:
     return [level.price for level in levels], [level.size for level in levels]
 
 
-def _numbers(values: list[_Text]) -> Floats:
+def _numbers(values: Sequence[_Text]) -> Floats:
     """Numbers and texts of numbers, NaN for others."""
     try:
         texts = pl.Series(values, dtype=pl.String)

@@ -53,14 +53,16 @@ def run(*, quick: bool) -> None:
 
 def _measured(way: str, path: Path, folder: str) -> tuple[float, float]:
     """The seconds, and the most memory [GB], of one way in a process of its own."""
-    result = subprocess.run([sys.executable, "-c", _WORK, way, path, folder], capture_output=True, text=True, check=True)  # noqa: S603  our own script
+    result = subprocess.run(
+        [sys.executable, "-c", _WORK, way, path, folder], capture_output=True, text=True, check=True
+    )
     seconds, memory = result.stdout.split()
     return float(seconds), float(memory)
 
 
 def write_messages(path: Path, megabytes: float, *, mixed: bool) -> None:
     """Write messages of twenty tokens in the order of time: whole books alone, or one to some thirty changes."""
-    drawn = random.Random(0)  # noqa: S311  a sample
+    drawn = random.Random(0)
     tokens = [str(drawn.randrange(10**76, 10**77)) for _ in range(20)]
     at, written = _START, 0.0
     with path.open("w") as file:

@@ -242,8 +242,8 @@ def test_every_row_is_accounted_for(archive: Archive[Any], tmp_path: Path) -> No
         file.write('{"event_type": "price_ch')
     row = only(archive.add_files(path))
     assert set(row["reasons"].split(", ")) == {
-        "2 last_trade_price", "3 damaged", "1 unknown", "2 price outside of 0 to 1 or size below 0", "1 without a level",
-        "1 tick_size_change", "1 new_market",
+        "2 last_trade_price", "3 damaged", "1 unknown", "2 price outside of 0 to 1 or size below 0",
+        "1 without a level", "1 tick_size_change", "1 new_market",
     }  # fmt: skip
     assert archive.books("rain")["token_label"].unique().sort().to_list() == ["No", "Yes"]
 
