@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hint
 import numpy as np
 import pyarrow as pa
 
-from marketdata.archive.arrow import from_tables, tokens_of
+from marketdata.archive.arrow import dictionary_of, from_tables, tokens_of
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import STATES, CoverageRecord, CoverageState, covered, gaps, union, within
 from marketdata.archive.records import active_times
@@ -137,6 +137,10 @@ class Query:
         if not groups:
             return []
         rows = self.table.read(file, [g.number for g in groups])
+        if limits is not None:  # first, as most tokens of a file may be of other markets
+            market_codes, markets = dictionary_of(rows["market_id"].combine_chunks())
+            is_wanted = np.array([market in limits for market in markets])[market_codes]
+            rows = rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
         tokens, codes = tokens_of(self.view, rows.to_batches())
         (first, last), ranges = self.between, []
         for market, token, _ in tokens:

@@ -163,10 +163,10 @@ class Reading:
             raise ConfigError("names nothing; leave it out to read all markets.", argument="market", value=market)
         ids, version = {}, catalog.table.version()
         for name in given:
-            record = catalog.find(name, version)
-            if record is None:
+            identity = catalog.find_id(name, version)
+            if identity is None:
                 raise catalog.unknown(name)
-            ids[str(record["id"])] = name
+            ids[identity] = name
         return ids
 
 

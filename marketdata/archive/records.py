@@ -197,6 +197,13 @@ class _RecordFile(NamedTuple):
     by_token: dict[str, list[str]]
 
 
+class _Stored(NamedTuple):
+    """The records of a version: those of each file by its path, and all of them as JSON by id."""
+
+    files: Mapping[str, _RecordFile]
+    texts: Mapping[str, str]
+
+
 def active_times(record: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """When a market began and closed, by its record [microseconds]; None where it does not say, or is open."""
     # A market that is over and does not say when had its scheduled end.
@@ -216,24 +223,28 @@ class Catalog:
         self.kind = kind
         self._lock = threading.RLock()
         self._number = -1
-        self._files: dict[str, _RecordFile] = {}
+        self._stored = _Stored({}, {})
 
     def records(self) -> list[Record]:
         """All records in the order of their ids."""
-        texts = {identity: text for file in self._current().values() for identity, text in file.texts.items()}
+        texts = self._current().texts
         return [self._parsed(texts[identity]) for identity in sorted(texts)]
 
     def find(self, id_or_slug: str, version: Version | None = None) -> Record | None:
         """The record with this id, else with this slug; name the ``version`` to look up many."""
-        version = version or self.table.version()
-        slugs = (file.by_slug for file in self._current(version).values())
-        ids = [id_or_slug, *sorted(by_slug[id_or_slug] for by_slug in slugs if id_or_slug in by_slug)]
-        return next((record for one in ids if (record := self.of_id(one, version)) is not None), None)
+        identity = self.find_id(id_or_slug, version)
+        return None if identity is None else self.of_id(identity, version)
+
+    def find_id(self, id_or_slug: str, version: Version | None = None) -> str | None:
+        """The id of the record with this id, else with this slug; name the ``version`` to look up many."""
+        stored = self._current(version)
+        if id_or_slug in stored.texts:
+            return id_or_slug
+        return min((f.by_slug[id_or_slug] for f in stored.files.values() if id_or_slug in f.by_slug), default=None)
 
     def of_id(self, identity: str, version: Version | None = None) -> Record | None:
         """The record with this id."""
-        texts = (file.texts.get(identity) for file in self._current(version).values())
-        text = next(filter(None, texts), None)
+        text = self._current(version).texts.get(identity)
         return None if text is None else self._parsed(text)
 
     def token(self, token_id: str, market_id: str | None = None) -> tuple[Record, str | None] | None:
@@ -246,7 +257,9 @@ class Catalog:
 
     def markets_of(self, token_id: str) -> list[str]:
         """Ids of the markets that have this token: short ids repeat."""
-        return sorted(identity for file in self._current().values() for identity in file.by_token.get(token_id, ()))
+        return sorted(
+            identity for file in self._current().files.values() for identity in file.by_token.get(token_id, ())
+        )
 
     def labels(self, markets: Iterable[str] | None = None) -> dict[tuple[str, str], str]:
         """The label of each token of some markets (None: all) that has one, by market and token."""
@@ -261,7 +274,7 @@ class Catalog:
 
     def unknown(self, id_or_slug: str) -> NotArchivedError:
         """The error for an unknown market, with similar names."""
-        files, owners = self._current().values(), self.markets_of(id_or_slug)
+        files, owners = self._current().files.values(), self.markets_of(id_or_slug)
         names = [name for file in files for name in (*file.by_slug, *file.texts)]
         near = difflib.get_close_matches(id_or_slug, names, n=3, cutoff=0.7)
         hint = f" Similar: {', '.join(map(repr, near))}." if near else ""
@@ -271,14 +284,16 @@ class Catalog:
         content = f"has {count:,} market{'' if count == 1 else 's'}" if count else "has no market yet"
         return NotArchivedError(f"market {id_or_slug[:200]!r} is not in the archive, which {content}.{hint}")
 
-    def _current(self, version: Version | None = None) -> dict[str, _RecordFile]:
-        """The records of each file of a version, by default the newest; files never change."""
+    def _current(self, version: Version | None = None) -> _Stored:
+        """The records of a version, by default the newest; files never change."""
         version = version or self.table.version()
         with self._lock:
             if version.number != self._number:
-                files = {file.path: self._files.get(file.path) or self._read(file) for file in version.files}
-                self._number, self._files = version.number, files
-            return self._files
+                known = self._stored.files
+                files = {file.path: known.get(file.path) or self._read(file) for file in version.files}
+                texts = {identity: text for file in files.values() for identity, text in file.texts.items()}
+                self._number, self._stored = version.number, _Stored(files, texts)
+            return self._stored
 
     def _read(self, file: DataFile) -> _RecordFile:
         import polars as pl
@@ -305,7 +320,7 @@ class Catalog:
         new = {r["id"]: r for r in records}
 
         def make(version: Version) -> Plan | None:
-            files, changed = self._current(version), {}
+            files, changed = self._current(version).files, {}
             for identity, record in new.items():
                 old = self.of_id(identity, version) or {}
                 # What is null in the new record stays, and lists that are empty.
