@@ -35,7 +35,7 @@ class Service(NamedTuple):
     None: nothing is known, so it is asked. A ``key_variable`` of None means that it takes no key. ``prefix`` is the
     path before every other one. ``short`` is the name that `Client` takes. ``live`` are the views that it has of the
     present alone, which `Archive.follow` records. ``names_filter`` is the filter of markets that takes many of their
-    names at once.
+    names at once. ``is_sparse``: it has no point of a bucket in which nothing changed.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Service(NamedTuple):
     live: tuple[str, ...] = ()
     names_filter: str | None = None
     has_trades: bool = False
+    is_sparse: bool = False
 
     def lacks(self, what: str) -> ConfigError:
         """The error about a kind of data that it does not have, with what it has."""

@@ -319,9 +319,9 @@ class Pull:
         ]
         for one in answers:
             beside += policy.answered(one.rng, one.times, self.width) if one.complete else []
-        is_traded = self._is_traded(market)
+        is_traded, is_sparse = self._is_traded(market), getattr(self.client, "is_sparse", False)
         for one in answers:
-            judged = partial(policy.coverage_after, complete=one.complete, tries=one.of[2].tries)
+            judged = partial(policy.coverage_after, complete=one.complete, tries=one.of[2].tries, is_sparse=is_sparse)
             for entry in judged(one.rng, one.times, self.clock, beside=beside, is_traded=is_traded):
                 yield entry, int(((one.times >= entry.start) & (one.times < entry.end)).sum())
 

@@ -11,7 +11,7 @@ from marketdata.archive import records
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.arguments import names
-from marketdata.points.records import RecordKind
+from marketdata.points.records import RecordKind, names_of
 
 
 class Selection:
@@ -32,6 +32,7 @@ class Selection:
         if isinstance(value, str) and not value:
             raise ConfigError("names nothing; all_markets=True takes every market.", argument=self._way, value="")
         self._store, self._client, self._value = store, client, value
+        self._ids: dict[str, str] = {}  # of markets that were given by other names than their slugs
         if self._way in ("markets", "tags", "file"):
             self._value = names(self._way, _lines(value) if self._way == "file" else value)
             if not self._value:
@@ -60,12 +61,14 @@ class Selection:
 
     def _named(self) -> list[str]:
         markets, events = self._store.catalog["markets"], self._store.catalog["events"]
-        absent = [name for name in self._value if markets.find(name) is None]
+        absent = [name for name in self._value if name not in self._ids and markets.find(name) is None]
         if absent:
             fetched = [records.read("markets", records.plain(row)) for row in self._client.market_records(absent)]
             markets.upsert(fetched)
             events.upsert(records.derive("events", fetched, markets.records(), events.records()))
-        return list(dict.fromkeys(str((markets.find(name) or {"id": name})["id"]) for name in self._value))
+            self._ids |= {name: str(one["id"]) for one in fetched for name in names_of(one)}
+        found = ((name, markets.find(name)) for name in self._value)
+        return list(dict.fromkeys(self._ids.get(name, name) if one is None else str(one["id"]) for name, one in found))
 
     def _listed(self, filters: dict[str, Any]) -> list[str]:
         """Ids of the markets that the service lists; their records are stored."""

@@ -41,7 +41,7 @@ from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.arguments import choice, flag, names, whole
 from marketdata.points.columns import Data, Trades, joined
-from marketdata.points.records import with_winner
+from marketdata.points.records import names_of, with_winner
 from marketdata.points.views import VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.tidy import records
@@ -457,6 +457,11 @@ class Client(Generic[Frame]):
         """The views that the source has of the present alone; see `Archive.follow`."""
         return self._source.service.live
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the source has no point of a bucket in which nothing changed, as candles; see `Archive.coverage`."""
+        return self._source.service.is_sparse
+
     def live_columns(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
         """The points of a ``view`` of ``tokens`` (ids) at this moment, for writing; for errors see `books`.
 
@@ -644,14 +649,10 @@ class Client(Generic[Frame]):
         wanted = list(names)
         if self._source.service.names_filter is not None and len(wanted) > 1:
             found = self._source.records("markets", {self._source.service.names_filter: ",".join(wanted)})
-            ids = ({row["id"], row.get("slug"), *(token["id"] for token in row["tokens"])} for row in found)
-            records_by_name = {
-                name: Record(with_winner(row)) for row, of in zip(found, ids, strict=True) for name in of
-            }
+            records_by_name = {name: Record(with_winner(row)) for row in found for name in names_of(row)}
             for row in found:
                 self._history.markets.remember(row)
-        else:
-            run_all(self._source, [partial(fetch, name) for name in wanted])
+        run_all(self._source, [partial(fetch, name) for name in wanted if name not in records_by_name])
         return [records_by_name[name] for name in wanted if name in records_by_name]
 
     def tokens(self, id_or_slug: str) -> Frame:

@@ -107,6 +107,12 @@ KNOWN_AT_OPENING = frozenset(
 )
 
 
+def names_of(market: Mapping[str, Any]) -> set[str]:
+    """All by which a market may be named: its id and slug, its number at Polymarket, and the ids of its tokens."""
+    own = {str(market[name]) for name in ("id", "slug", "gamma_id") if market.get(name) is not None}
+    return own | {str(token["id"]) for token in market.get("tokens") or ()}
+
+
 def with_winner(market: Mapping[str, Any]) -> dict[str, Any]:
     """The record with ``resolved_token_id`` and ``resolved_token_label``, however its service names the winner.
 

@@ -16,7 +16,7 @@ from reference.venues import client_of, refused
 
 import marketdata as md
 from marketdata.clock import SYSTEM
-from marketdata.errors import ConfigError, MarketDataError, PartialCoverageWarning, PlanWarning
+from marketdata.errors import ConfigError, MarketDataError, NotFoundError, PartialCoverageWarning, PlanWarning
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, parse_iso, to_datetime
 
@@ -148,6 +148,34 @@ def test_a_pull_that_broke_and_goes_on_holds_what_the_venue_has(
         asked = (history_requests(stub) - before) / len(stub.markets)
         assert asked <= 4 * (2 if kind is PolymarketStub else len(client.views))
         assert archive.verify().is_empty()
+
+
+def test_candles_of_a_quiet_market_are_complete_between_each_other(tmp_path: Path) -> None:
+    """Hours without a candle are no holes: nothing changed in them. Only the last of them may still be late."""
+    stub = KalshiStub(count=3, days=1.5)
+    every = stub.candles
+    stub.candles = lambda *which: [one for one in every(*which) if one["start"] // (60 * MINUTE) % 3 == 1]
+    with client_of(stub, NOW) as client:
+        archive = md.Archive(tmp_path, frame="polars")
+        archive.pull(client, names_of(stub), start=to_datetime(START), progress=False)
+        coverage = archive.coverage().group_by("view", "market_id").len()
+        assert coverage["len"].max() <= 4
+        assert lacking(archive, stub, points_of(stub, MINUTE, NOW - 20 * MINUTE)) == {}
+
+
+def test_a_market_may_be_named_in_any_way(tmp_path: Path) -> None:
+    """Slugs, condition ids, numbers and tokens of one pull are found by few requests; an unknown one is an error."""
+    stub = PolymarketStub(count=60, days=0.1)
+    ways = [lambda m: m.slug, lambda m: m.condition, lambda m: str(1000 + m.k), lambda m: m.tokens[m.k % 2]]
+    names = [ways[market.k % 4](market) for market in stub.markets]
+    with client_of(stub, NOW) as client:
+        archive = md.Archive(tmp_path, frame="polars", base="1h")
+        what: dict[str, Any] = {"start": to_datetime(START), "end": to_datetime(START + DAY), "progress": False}
+        assert archive.pull(client, names[:50], **what)["market_id"].n_unique() == 50
+        assert sum(stub.paths.values()) - history_requests(stub) < 40
+        with pytest.raises(NotFoundError, match="will-it-snow"):
+            archive.pull(client, [*names, "will-it-snow"], **what)
+        assert archive.prices()["market_id"].n_unique() == 60
 
 
 @pytest.mark.parametrize("kind", [PolymarketStub, KalshiStub])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -129,8 +131,11 @@ def answered(hosts: Mapping[str, Callable[[Ask], Act]]) -> Iterator[None]:
 
 
 @contextmanager
-def simulated_clock(now: int) -> Iterator[None]:
-    """A clock of the package that stands at a time [microseconds] and moves only where something waits."""
+def simulated_clock(now: int, *, is_still: bool = False) -> Iterator[None]:
+    """A clock of the package that begins at a time [microseconds] and moves on where something waits.
+
+    ``is_still``: it moves nowhere else, so that the time that the machine takes counts for nothing.
+    """
     with pytest.MonkeyPatch.context() as patch:
         steady = itertools.count()
         patch.setattr(SYSTEM, "is_virtual", True)
@@ -138,7 +143,10 @@ def simulated_clock(now: int) -> Iterator[None]:
         patch.setattr(SYSTEM, "_ahead", 0.0)
         # Another clock's requests count for none of this one.
         patch.setattr("marketdata.fetch.http.rate_limit._BY_KEY", weakref.WeakValueDictionary())
-        patch.setattr("marketdata.clock.time.time_ns", lambda: now * 1000 + next(steady))
+        patch.setattr("time.time_ns", lambda: now * 1000 + next(steady))
+        if is_still:
+            still = SimpleNamespace(monotonic=lambda: 0.0, time_ns=time.time_ns, sleep=time.sleep)
+            patch.setattr("marketdata.clock.time", still)
         yield
 
 

@@ -17,6 +17,8 @@ a hole at an end of a range is judged  the cut between two pulls changes nothing
 with what is adjacent
 an old hole between points is asked    data that arrived within a week is found, and old markets are not asked
 for once more                          for ever: `_holes`
+between points of a sparse source      the coverage of a quiet market stays a few records: `_holes`
+nothing is a hole
 an old range without points is final   an inactive time costs one request; a market that was traded is not
 at once, unless the market was traded  believed to be empty: `coverage_after`
 added points are asked for as the      own points never hide what the service has: `recorded_beside`
@@ -168,6 +170,7 @@ def coverage_after(
     tries: int = 0,
     beside: Iterable[CoverageRecord] = (),
     is_traded: bool = False,
+    is_sparse: bool = False,
 ) -> list[CoverageRecord]:
     """The coverage of a fetched range; rows are filled in when it is stored.
 
@@ -175,8 +178,8 @@ def coverage_after(
     late. Long ago such a hole between two points is fetched again once, after a week. A hole that reaches an end of the
     range is judged with what lies ``beside`` it, and without that is observed empty, however short. Holes with few
     points between are one record, provisional as it has points. ``complete``: whether the pages are known to be;
-    ``tries``: empty answers before. ``is_traded``: an answer without any point is asked
-    for again, however old it is.
+    ``tries``: empty answers before. ``is_traded``: an answer without any point is asked for again, however old it is.
+    ``is_sparse``: the service has no point of a bucket in which nothing changed, so between points nothing is lacking.
     """
     cut = min(max(clock.final_before, done.start), done.end)
     state = CoverageState.PROVISIONAL if complete else CoverageState.UNVERIFIED
@@ -197,7 +200,7 @@ def coverage_after(
     is_pause = tries > 0 and before + done.end - done.start + after < SHORTEST_GAP
     if tries >= _MOST_TRIES or (not len(inside) and ((done.end <= old and not is_traded) or is_pause)):
         return [_record(*done, CoverageState.FINAL, clock, 0), *young]
-    holes = _holes(done, inside, old, before, after, clock.width)
+    holes = _holes(done, inside, old, before, after, clock.width, is_sparse=is_sparse)
     waiting = [_record(*hole[:2], CoverageState.PROVISIONAL, clock, max(tries, hole.tries) + 1) for hole in holes]
     final = gaps((hole[:2] for hole in holes), done)
     return sorted([*waiting, *(_record(*one, CoverageState.FINAL, clock, 0) for one in final), *young])
@@ -214,7 +217,7 @@ def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
     return length if record is not None and record.state == CoverageState.FINAL else SHORTEST_GAP
 
 
-def _holes(done: Range, inside: Ints, old: int, before: int, after: int, width: int) -> list[Gap]:
+def _holes(done: Range, inside: Ints, old: int, before: int, after: int, width: int, *, is_sparse: bool) -> list[Gap]:
     """Ranges of an hour or more without points, and their tries: all near now, long ago those between points.
 
     ``before`` and ``after``: how long it is empty on both sides of the range.
@@ -227,7 +230,7 @@ def _holes(done: Range, inside: Ints, old: int, before: int, after: int, width: 
     recent = max(done.start, -(-old // width) * width)
     first, last = int(inside[0]), int(inside[-1]) + width
     holes = [Gap(recent, first)] if recent < first and before + first - done.start >= SHORTEST_GAP else []
-    for i in np.flatnonzero(np.diff(inside) > SHORTEST_GAP).tolist():
+    for i in () if is_sparse else np.flatnonzero(np.diff(inside) > SHORTEST_GAP).tolist():
         start, end = int(inside[i]) + width, int(inside[i + 1])
         holes.append(Gap(start, end, once if end <= old else 0))
     if max(last, recent) < done.end and done.end - last + after >= SHORTEST_GAP:

@@ -29,7 +29,7 @@ OPTIONS = ("price",)
 SERVICE = Service(
     name="kalshi", base_url=HOSTS["kalshi"], key_variable=None, prefix="", views=("prices", "quotes", "metrics"),
     resolutions=("1m", "1h", "1d"), listing_page=200, short="kalshi", live=("books",), names_filter="tickers",
-    filters=("series_slug", "include_closed", *venue.LOCAL_FILTERS), has_trades=True,
+    filters=("series_slug", "include_closed", *venue.LOCAL_FILTERS), has_trades=True, is_sparse=True,
 )  # fmt: skip
 _GROUPS = ("event_slug", "event_id", "series_slug", "series_id", "include_closed", *venue.LOCAL_FILTERS)
 _CANDLES, _BATCH, _BATCH_CANDLES = 5_000, 100, 10_000  # of one answer: of a market, and of so many markets

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import Any, get_args
 
 import numpy as np
@@ -43,11 +45,12 @@ SERVICE = Service(
     name="polymarket", base_url=HOSTS["gamma"], key_variable=None, prefix="", views=("prices",), listing_page=100,
     resolutions=("1m", "5m", "10m", "15m", "30m", "1h", "3h", "6h", "12h", "1d"), short="polymarket",
     filters=("search", "tags", "tags_match", "start_date_min", "start_date_max", "end_date_min", "end_date_max",
-             "min_liquidity", "include_closed"), live=("books",), has_trades=True,
+             "min_liquidity", "include_closed"), live=("books",), has_trades=True, names_filter="names",
 )  # fmt: skip
 LONGEST = 15 * DAY  # of one answer of prices
 _KEPT_DAYS = ((5 * MINUTE, 7), (30 * MINUTE, 60), (180 * MINUTE, 90))  # widths below these, by the Data API
 _POINTS, _TRADES, _BOOKS, _CONDITIONS, _LISTED = 10_000, 1000, 500, 20, 100  # of one answer
+_NAMES = 25  # of one request, whose address may have 8,000 characters
 _NOTHING = wire.History(np.empty(0, np.int64), np.empty(0))
 _LONGEST_NUMBER = 18  # digits of a number of Gamma; ids of tokens are longer
 
@@ -131,10 +134,7 @@ class Polymarket(Venue):
             if market.isdigit() and len(market) <= _LONGEST_NUMBER:
                 found = [gamma.get_json(("markets", market), None, wire.market)]
             elif market.isdigit() or market.startswith("0x"):
-                names = ("clob_token_ids", "position_ids") if market.isdigit() else ("condition_ids",)
-                states = ((name, closed) for name in names for closed in ("true", "false"))
-                tried = (self._market_pages({name: market, "closed": closed}) for name, closed in states)
-                found = next((rows for pages in tried for rows in pages if rows), [])
+                found = [*islice(self._named([market]), 1)]
             else:
                 found = [gamma.get_json(("markets", "slug", market), None, wire.market)]
         except NotFoundError:
@@ -156,6 +156,9 @@ class Polymarket(Venue):
         if kind == "series":
             refuse_filters(given, (), kind, "polymarket")
             yield from self._by_offset("series", 50)
+            return
+        if "names" in given:
+            yield from self._named(given["names"].split(","))
             return
         states = {"false": ("false",)}.get(given.pop("include_closed", "true"), ("false", "true"))
         events = self._named_events(given, states)
@@ -219,8 +222,18 @@ class Polymarket(Venue):
             yield from map(wire.event, rows)
             offset += len(rows)
 
-    def _market_pages(self, params: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        return ([wire.market(row) for row in rows] for rows in self._keyset("markets", params))
+    def _named(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Markets by their slugs, condition ids, numbers or tokens, many a request, in any order."""
+        by_filter: dict[str, list[str]] = defaultdict(list)
+        for name in names:
+            is_number, is_short = name.isdigit(), len(name) <= _LONGEST_NUMBER
+            text = ("condition_ids",) if name.startswith("0x") else ("slug",)
+            for one in text if not is_number else ("id",) if is_short else ("clob_token_ids", "position_ids"):
+                by_filter[one].append(name)
+        for (one, every), closed in product(by_filter.items(), ("true", "false")):
+            for some in parts(every, _NAMES):
+                for rows in self._keyset("markets", {one: some, "closed": closed}):
+                    yield from map(wire.market, rows)
 
     def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
         query = {"limit": _LISTED, **params}

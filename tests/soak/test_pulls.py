@@ -1,0 +1,30 @@
+"""Pulls of many markets at the pace of a venue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from soak.pulls import run_pull
+
+
+@pytest.mark.parametrize(
+    ("venue", "markets", "days", "killed_at"),
+    [
+        ("polymarket", 6, 2.0, 5),
+        pytest.param("polymarket", 300, 30.0, 500, marks=pytest.mark.soak),
+        pytest.param("kalshi", 300, 30.0, 1000, marks=pytest.mark.soak),
+    ],
+)
+def test_a_killed_pull_goes_on_at_the_pace_of_the_venue(
+    tmp_path: Path, venue: str, markets: int, days: float, killed_at: int
+) -> None:
+    """Nothing is wrong or lacking, complete is only what is, also when it was killed; the rest reaches the pace."""
+    tally = run_pull(tmp_path, venue, markets, days, killed_at)
+    print(dict(tally))
+    assert tally["killed"] == 1
+    assert (tally["wrong when killed"], tally["wrong"], tally["lacking"]) == (0, 0, 0)
+    # Of a market that is open the last minutes are asked for again.
+    assert tally["records of coverage"] <= 6 * markets
+    if markets > 100:  # a short pull may begin with a burst
+        assert 95 <= tally["pace"] <= 101
