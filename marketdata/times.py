@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -127,6 +127,19 @@ def to_duration(value: object, name: str, *, least: str = "0s", most: str | None
             f"is refused; allowed are {kinds} and texts such as 90s 30m 2h 1d 1w, {limits}.", argument=name, value=value
         )
     return micros
+
+
+def to_durations(value: object, name: str, example: str, *, least: str = "0s") -> dict[str, int]:
+    """Durations by their texts [microseconds], of one or of a list of different ones; else a ConfigError."""
+    listed = [value] if isinstance(value, str | dt.timedelta) or not isinstance(value, Iterable) else [*value]
+    out = {}
+    for one in listed:
+        micros = to_duration(one, name, least=least)
+        out[one if isinstance(one, str) else f"{micros / SECOND:g}s"] = micros
+    if not out or len({*out.values()}) < len(listed):
+        problem = f"is refused; allowed is a list of different durations, such as {example}."
+        raise ConfigError(problem, argument=name, value=value)
+    return out
 
 
 def to_range(start: TimeLike, end: TimeLike) -> Range:

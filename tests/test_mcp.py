@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import marketdata as md
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.errors import ConfigError
 from marketdata.mcp.tools import Tools
 

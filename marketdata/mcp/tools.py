@@ -260,7 +260,7 @@ class Tools:
         """The record of a market; an error for an unknown one."""
         if not self._is_archive:
             return self._source.market(market)  # type: ignore[no-any-return]
-        from marketdata.archive.reader import Reader  # a client needs no extra of archives
+        from marketdata.archive.reading import Reader  # a client needs no extra of archives
 
         record = Reader(self._source).find_market(market)
         if record is None:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.errors import NotTidyError, public_function
-from marketdata.points.columns import Floats, Token
+from marketdata.points.columns import Books, Floats, Token
 from marketdata.points.views import VIEWS, View
 
 # "series" needs only a time, and a market or a token. "some_quotes" has some columns of quotes, as `mid` returns them:
@@ -75,6 +75,18 @@ def refuse_negative(**columns: Floats) -> None:
         wrong = values < 0
         if wrong.any():
             raise NotTidyError(f"{name} is {values[wrong][0]:g}; a number of shares is not negative.")
+
+
+def refuse_no_levels(books: Books, *, all_levels: bool = True) -> None:
+    """NotTidyError where a price of the levels, or of the best ones, is no probability, or a size is negative."""
+    if all_levels:
+        bids, asks = books.bids, books.asks
+        for side in (bids,) if bids.price is asks.price and bids.size is asks.size else (bids, asks):
+            refuse_cents(price=side.price)
+            refuse_negative(size=side.size)
+        return
+    refuse_cents(best_bid=books.bids.best, best_ask=books.asks.best)
+    refuse_negative(best_bid_size=books.bids.best_size, best_ask_size=books.asks.best_size)
 
 
 def check_names(columns: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from fastapi import Depends, HTTPException, Request, Security
 from fastapi.security import APIKeyHeader
 from starlette.datastructures import Headers
 
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.errors import ConfigError
 from marketdata.resolution import UNITS, BucketWidth, Resolution
 from marketdata.service.cursors import Cursors

@@ -19,7 +19,7 @@ from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoin
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.archive.store import check_folder
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.service import routes, start_page

@@ -16,7 +16,7 @@ from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery,
 from marketdata.times import first_time
 
 if TYPE_CHECKING:
-    from marketdata.archive.reader import Reader
+    from marketdata.archive.reading import Reader
 
 Record = dict[str, Any]
 _TEXTS = (*get_args(SortField), "question", "category", "series_id", "series_slug", "event_id", "event_slug")

@@ -18,7 +18,7 @@ from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
 if TYPE_CHECKING:
-    from marketdata.archive.reader import Reader
+    from marketdata.archive.reading import Reader
 
 CACHE_BYTES = 256 * 2**20
 _LONGEST_IF_EMPTY = 16  # in lengths of a chunk

@@ -86,7 +86,7 @@ def simulate(
     True
     """
     from marketdata.archive import Archive
-    from marketdata.archive.reader import Reader
+    from marketdata.archive.reading import Reader
 
     whole("events", events)
     whole("markets", markets)

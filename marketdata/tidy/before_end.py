@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, as_kind_of, in_memory, read
 from marketdata.adapters.frame import Column, Texts
 from marketdata.adapters.widths import optional_width
-from marketdata.errors import ConfigError, EmptyRangeWarning, warn
+from marketdata.errors import EmptyRangeWarning, warn
 from marketdata.points.arguments import choice
 from marketdata.points.asof import latest
 from marketdata.points.columns import Floats, Ints, Series
@@ -24,7 +23,7 @@ from marketdata.tidy.groups import combined
 from marketdata.tidy.outcomes import ENDS_OF, Ends, ends_of, records_of
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.scores import FORECAST_KINDS
-from marketdata.times import SECOND, to_duration
+from marketdata.times import SECOND, to_durations
 
 
 def before_end(
@@ -82,7 +81,7 @@ def before_end(
     """
     frame = read(frame)
     choice("of", of, ENDS_OF)
-    durations = _durations(before)
+    durations = to_durations(before, "before", "['1d', '6h']")
     given = optional_width(frame, width)
     _, series, name = probability_of(in_memory(frame, FORECAST_KINDS))
     if given is not None:
@@ -133,22 +132,6 @@ def _closed(end: Ends) -> float:
     """When a market was over [microseconds], infinity if that is not known."""
     times = [time for time in (end.closed_at, end.resolved_at) if time is not None]
     return float(min(times, default=np.inf))
-
-
-def _durations(given: Any) -> dict[str, int]:
-    """Times before the end by their text [microseconds]."""
-    listed = [given] if isinstance(given, str | dt.timedelta) or not isinstance(given, Iterable) else [*given]
-    out = {}
-    for one in listed:
-        micros = to_duration(one, "before")
-        out[one if isinstance(one, str) else f"{micros / SECOND:g}s"] = micros
-    if not out or len({*out.values()}) < len(listed):
-        raise ConfigError(
-            "is refused; allowed is a list of different durations, such as ['1d', '6h'].",
-            argument="before",
-            value=given,
-        )
-    return out
 
 
 def _warn_of_no_end(markets: set[str], known: set[str], of: str) -> None:

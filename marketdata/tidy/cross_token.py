@@ -19,9 +19,8 @@ from marketdata.points.arguments import number, whole
 from marketdata.points.columns import Books, Columns, Token
 from marketdata.points.cross_token import Counts, Event, Sets
 from marketdata.points.fees import schedule
-from marketdata.points.levels import refuse_no_levels
 from marketdata.points.records import truth
-from marketdata.points.schema import BOOKS, refuse_cents, refuse_negative, require
+from marketdata.points.schema import BOOKS, refuse_cents, refuse_negative, refuse_no_levels, require
 from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of

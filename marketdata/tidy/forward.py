@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -13,16 +13,15 @@ from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, read, run
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.widths import width_of
-from marketdata.errors import ConfigError
 from marketdata.points import forward as rules
 from marketdata.points.arguments import choice, number
 from marketdata.points.columns import Columns
 from marketdata.points.fees import schedule
-from marketdata.points.levels import refuse_no_levels
+from marketdata.points.schema import refuse_no_levels
 from marketdata.resolution import Width
 from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.outcomes import Payoffs, for_tokens
-from marketdata.times import to_duration
+from marketdata.times import to_duration, to_durations
 
 Duration = str | dt.timedelta
 STATUSES = {
@@ -104,7 +103,7 @@ def forward_returns(
     """
     books = read(books)
     buckets = width_of(books, width, what="the books")
-    micros = _horizons(horizons)
+    micros = to_durations(horizons, "horizons", "['1m', '5m']", least="1s")
     choice("side", side, STATUSES)
     shares = None if size is None else number("size", size)
     delay = buckets.micros if latency is None else buckets.steps(to_duration(latency, "latency"), "latency", latency)
@@ -133,19 +132,3 @@ def forward_returns(
         return frames.to_frame(part, entries, values, ["ts", *part.ids, *values])
 
     return run(books, trades, TOP_KINDS if shares is None else TOP_KINDS[:2], partition_by="token", width=buckets)
-
-
-def _horizons(given: Any) -> dict[str, int]:
-    """Horizons by their text [microseconds]."""
-    listed: Sequence[Any] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
-    out = {}
-    for one in listed:
-        micros = to_duration(one, "horizons", least="1s")
-        out[one if isinstance(one, str) else f"{micros / 1_000_000:g}s"] = micros
-    if not out or len({*out.values()}) < len(listed):
-        raise ConfigError(
-            "is refused; allowed is a list of different durations, such as ['1m', '5m'].",
-            argument="horizons",
-            value=given,
-        )
-    return out

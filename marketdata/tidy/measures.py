@@ -17,10 +17,9 @@ from marketdata.adapters.frame import Column, Frame, Native
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series
-from marketdata.points.levels import refuse_no_levels
 from marketdata.points.measures import MEASURES, Measure, Values
 from marketdata.points.measures.quotes import bbo
-from marketdata.points.schema import Kind
+from marketdata.points.schema import Kind, refuse_no_levels
 
 TOP_KINDS: tuple[Kind, ...] = ("nested", "books", "quotes")
 Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str, Any]]

@@ -9,7 +9,7 @@ import numpy as np
 from archive.source import MARKETS, MINUTE, START, columns_of, points_of
 
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.points.views import View
 
 M, N = MARKETS

@@ -20,7 +20,7 @@ from reference.foreign_cases import close, plain_rows
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.errors import ArchiveError, ConfigError
 from marketdata.points.views import View
 from marketdata.tidy.frames import to_frame

@@ -26,7 +26,7 @@ from deltalake import DeltaTable, write_deltalake
 from reference.columns import coded_books, coded_series
 
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.archive.storage.files import Store
 from marketdata.errors import ArchiveCorruptError, ArchiveError, ArchiveFullError, ConfigError
 from marketdata.points.columns import Token

@@ -21,7 +21,7 @@ from archive.source import MARKETS
 from archive.stored import books, data_files, held, prices
 
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.archive.storage.tables import Table
 from marketdata.cli import output
 from marketdata.errors import ArchiveError, ConfigError

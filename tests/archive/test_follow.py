@@ -17,7 +17,7 @@ from reference.clocks import stop_time
 import marketdata as md
 from marketdata.archive import Archive
 from marketdata.archive.coverage.policy import ServerTime
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.clock import SYSTEM
 from marketdata.errors import (
     AuthenticationError,

@@ -15,7 +15,7 @@ import pytest
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.errors import ArchiveCorruptError, ArchiveError, NotTidyError
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

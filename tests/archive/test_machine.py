@@ -18,7 +18,7 @@ from reference.object_store import Bucket
 
 from marketdata.archive import Archive
 from marketdata.archive.coverage.intervals import CoverageState, covered
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.points.views import INTERFACE_VIEWS, View
 from marketdata.resolution import BucketWidth
 from marketdata.service.pages import Pages, Subject

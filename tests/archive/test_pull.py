@@ -12,7 +12,7 @@ from archive.source import MARKETS, MINUTE, START, TOKENS, CutError, Source, poi
 from archive.stored import minute, states
 
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, NotArchivedError, NotFoundError, ServiceOddityWarning
 from marketdata.points.views import INTERFACE_VIEWS

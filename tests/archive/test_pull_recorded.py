@@ -9,7 +9,7 @@ from archive.source import MARKETS, MINUTE, START, Source, columns_of, points_of
 from archive.stored import minute, states
 
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.points.views import View
 from marketdata.times import Range
 

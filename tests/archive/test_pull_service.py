@@ -13,7 +13,7 @@ from reference.clocks import SOON
 
 import marketdata as md
 from marketdata.archive import Archive
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.points.views import INTERFACE_VIEWS
 from marketdata.times import to_datetime, to_micros
 

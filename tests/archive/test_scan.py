@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import marketdata as md
 from marketdata.archive import Archive, query
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.errors import ArchiveError, ConfigError, NotArchivedError
 from marketdata.points.columns import joined
 from marketdata.points.schema import BOOKS

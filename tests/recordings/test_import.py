@@ -32,7 +32,7 @@ from recordings.shapes import (
 import marketdata as md
 from marketdata import Archive
 from marketdata.archive import imports
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.errors import ArchiveError, ConfigError, NotTidyError, RecordingWarning
 
 FEEDS: dict[str, Any] = {

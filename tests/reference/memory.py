@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from reference.columns import coded_books, coded_series
 
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.points.columns import METRICS, Data, Token
 from marketdata.points.views import View, empty
 from marketdata.resolution import Resolution

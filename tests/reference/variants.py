@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Books, Data, Series, joined
 from marketdata.points.resample import aggregate

@@ -11,7 +11,7 @@ import pytest
 from reference.columns import levels_of
 
 import marketdata as md
-from marketdata.archive.reader import Reader
+from marketdata.archive.reading import Reader
 from marketdata.simulation import END
 from marketdata.simulation.market import Observations, SimulatedMarket, observe, simulate_market
 from marketdata.simulation.universe import MANY_TOKENS, MarketSpec, event_specs, market_specs

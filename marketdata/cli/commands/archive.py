@@ -345,7 +345,7 @@ def export(
 
 def _records(archive: Archive, wanted: list[str]) -> pl.DataFrame:
     """The records of these markets, or of all, as a frame."""
-    from marketdata.archive.reader import Reader
+    from marketdata.archive.reading import Reader
     from marketdata.tidy.records import to_frame
 
     records = [Reader(archive).find_market(name) for name in wanted] if wanted else archive.records("markets")
