@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, Protocol, get_args
 
 from marketdata.adapters.widths import with_width
 from marketdata.archive import listings, query, scan, sql
@@ -29,9 +29,6 @@ from marketdata.points.views import VIEWS, View
 from marketdata.tidy.frames import carry_counts, to_frame
 from marketdata.times import Range, TimeLike, to_micros, to_range
 from marketdata.typing import FrameKind
-
-if TYPE_CHECKING:
-    from marketdata.archive.archive import Archive
 
 
 @dataclass(frozen=True)
@@ -178,10 +175,16 @@ class Reading:
         return ids
 
 
+class _HasStore(Protocol):
+    """What `Reader` reads: an archive."""
+
+    _store: ArchiveStore
+
+
 class Reader:
     """Points and records of an archive, as they are stored."""
 
-    def __init__(self, archive: Archive[Any]) -> None:
+    def __init__(self, archive: _HasStore) -> None:
         self._store = archive._store  # noqa: SLF001  the archive has no public name for it
 
     @property
