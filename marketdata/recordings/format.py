@@ -277,6 +277,7 @@ def _nearest(table: Table) -> str:
         theirs = "when" if name == "ts" else "theirs"
         options = {
             "token_id": ", or the token with token_id= (--token-id)",
+            "market_id": ", or the market with token_id= (--token-id)" if "outcome_book" in table.columns else "",
             "ts": ", or take the time of the file with clock='modified' (--clock modified)",
         }
         lines.append(

@@ -12,7 +12,7 @@ from marketdata.wire import kalshi
 
 MESSAGE_TYPES = ("orderbook_snapshot", "orderbook_delta", "subscribed", "ok", "ticker", "trade")
 _OTHER = {"yes": "no", "no": "yes"}
-_CENTS, _DIGITS = 100, 6
+_DIGITS = 6  # of a number of contracts
 Levels = dict[float, float]
 
 
@@ -55,7 +55,7 @@ class Feed:
         rows = self._after_hole(envelope, at)
         if kind == "orderbook_snapshot":
             left_out = Counter({"without a time": int(ticker in self._without_time)})
-            self._bids[ticker] = {side: _levels(fields, side) for side in _OTHER}
+            self._bids[ticker] = dict(zip(_OTHER, map(dict, kalshi.bids_of(fields)), strict=True))
             self._without_time.pop(ticker, None)
             if at is None:
                 self._without_time[ticker] = number
@@ -65,8 +65,7 @@ class Feed:
             return rows, [], Counter({"without a time": 1})
         if ticker not in self._bids:
             return rows, [], Counter({"change before a book": 1})
-        side, price = str(fields["side"]).lower(), _price(fields)
-        step = float(fields["delta_fp"] if "delta_fp" in fields else fields["delta"])
+        side, price, step = kalshi.change_of(fields)
         books: list[Any] = []
         if ticker in self._without_time:
             rows += self._snapshot(ticker, at, self._without_time.pop(ticker))
@@ -97,16 +96,15 @@ class Feed:
 
     def _books(self, ticker: str) -> list[Any]:
         """The books of Yes and No."""
-        bids = {side: [(p, s) for p, s in levels.items() if s > 0] for side, levels in self._bids[ticker].items()}
-        asks = {side: [(_mirrored(p), s) for p, s in bids[other]] for side, other in _OTHER.items()}
-        return [(bids[side], asks[side]) for side in _OTHER]
+        yes, no = ([(p, size) for p, size in self._bids[ticker][side].items() if size > 0] for side in _OTHER)
+        return kalshi.sides_of(yes, no)
 
     @staticmethod
     def _change(ticker: str, side: str, price: float, size: float, at: int, number: int) -> list[dict[str, Any]]:
         level = {"event": CHANGE, "ts": at, "__seen": at, "__row": number, "size": size}
         return [
             {**level, "side": "buy", "price": price, **_ids(ticker, side)},
-            {**level, "side": "sell", "price": _mirrored(price), **_ids(ticker, _OTHER[side])},
+            {**level, "side": "sell", "price": kalshi.opposite(price), **_ids(ticker, _OTHER[side])},
         ]
 
 
@@ -135,22 +133,3 @@ def _time(fields: Mapping[str, Any]) -> int | None:
         if value is not None:
             return parse_iso(value) if isinstance(value, str) and not value.isdigit() else unix_micros(value)
     return None
-
-
-def _price(fields: Mapping[str, Any]) -> float:
-    """A price in dollars; whole numbers without the word are cents."""
-    if fields.get("price_dollars") is not None:
-        return round(float(fields["price_dollars"]), _DIGITS)
-    price = fields["price"]
-    return price / _CENTS if isinstance(price, int) else round(float(price), _DIGITS)
-
-
-def _levels(fields: Mapping[str, Any], side: str) -> Levels:
-    for name in (f"{side}_dollars_fp", f"{side}_dollars"):
-        if fields.get(name):
-            return {round(float(price), _DIGITS): float(size) for price, size in fields[name]}
-    return {_price({"price": price}): float(size) for price, size in fields.get(side) or ()}
-
-
-def _mirrored(price: float) -> float:
-    return round(1 - price, _DIGITS)

@@ -43,38 +43,32 @@ def read_points(
     chosen = [name for name in dict.fromkeys(names) if name in rows.columns]
     if "market_id" in chosen and "slug" in chosen:
         chosen.remove("slug")
-    points = rows.select("ts", *chosen, *(_further(rows, table) if extra else ()))
-    for name in (n for n in points.columns if n != "ts" and n not in _TEXTS):
+    points = rows.select("ts", "__row", *chosen, *(_further(rows, table) if extra else ()))
+    for name in (n for n in points.columns if n not in ("ts", "__row", *_TEXTS)):
         values = pl.Series(name, numbers(points[name])).fill_nan(None)
         if name in numbers_of:
             said = points[name].cast(pl.String, strict=False).str.strip_chars().fill_null("")
-            wrong = values.is_null() & ~said.str.to_lowercase().is_in(["", "nan", "null", "none"])
-            whole.left_out[f"whose {name} is no number"] += int(wrong.sum())
-            points, values = points.filter(~wrong), values.filter(~wrong)
+            is_number = ~values.is_null() | said.str.to_lowercase().is_in(["", "nan", "null", "none"])
+            points, values = left(points, is_number, f"whose {name} is no number", whole), values.filter(is_number)
         points = points.with_columns(values)
     if "token_id" in needed:
         points = _with_ids(points)
     for name in needed:
-        present = points.drop_nulls(name)
-        if name in _TEXTS:
-            present = present.filter(pl.col(name).cast(pl.String) != "")
-        whole.left_out[f"without a {name}"] += len(points) - len(present)
-        points = present
+        is_present = pl.col(name).is_not_null() & (pl.col(name).cast(pl.String) != "")
+        points = left(points, is_present, f"without a {name}", whole)
     if numbers_of and not extra:
-        priced = points.filter(pl.any_horizontal(pl.col(numbers_of).is_not_null()))
-        whole.left_out[f"without a {' or '.join(numbers_of)}"] += len(points) - len(priced)
-        points = priced
+        is_priced = pl.any_horizontal(pl.col(numbers_of).is_not_null())
+        points = left(points, is_priced, f"without a {' or '.join(numbers_of)}", whole)
     yield add_points(whole, kind, points)
 
 
 def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame) -> Batch:
     """The batch with points of a kind, without impossible prices and copies of rows; a NaN is null."""
     prices = [pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in _PRICES if n in points.columns]
-    possible = points.filter(pl.all_horizontal(prices)) if prices else points
-    batch.left_out[OUTSIDE] += len(points) - len(possible)
-    distinct = possible.with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC"))).unique(maintain_order=True)
+    possible = left(points, pl.all_horizontal(prices), OUTSIDE, batch) if prices else points
+    timed = possible.drop("__row", strict=False).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
+    points = distinct = timed.unique(maintain_order=True)
     batch.left_out["equal to another row"] += len(possible) - len(distinct)
-    points = distinct
     if kind in ("prices", "quotes", "metrics"):
         keys = [name for name in ("ts", "market_id", "slug", "token_id") if name in distinct.columns]
         points = distinct.unique(keys, keep="last", maintain_order=True)
@@ -82,6 +76,17 @@ def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame) -> Batch:
     batch.left_out = +batch.left_out
     batch.frames[kind] = points
     return batch
+
+
+def left(rows: pl.DataFrame, kept: pl.Expr | pl.Series, reason: str, batch: Batch) -> pl.DataFrame:
+    """The rows that are kept; the others are counted, and the first of them are named by their number in the file."""
+    remaining = rows.filter(kept)
+    if count := len(rows) - len(remaining):
+        batch.left_out[reason] += count
+        first = rows.filter(~kept.fill_null(value=False)).get_column("__row", default=pl.Series()).head(3).to_list()
+        if first:
+            batch.notes.append(f"{reason}, such as row {', '.join(str(number + 1) for number in first)}")
+    return remaining
 
 
 def one_batch(table: Table, prices: tuple[str, ...] = ()) -> tuple[pl.DataFrame, Batch]:

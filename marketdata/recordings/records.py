@@ -82,7 +82,7 @@ def _records(kind: FileKind, row: Row) -> Iterator[tuple[FileKind, Row]]:
     if kind == "events" and (of_kalshi or "markets" in row):
         venue: Any = kalshi if of_kalshi else polymarket
         yield kind, venue.event(row)
-        yield from (("markets", market) for market in venue.markets_of(row))
+        yield from (("markets", venue.market(market, row)) for market in row.get("markets") or ())
         return
     record = {**row, "tags": as_list(row["tags"])} if "tags" in row else row
     single = kind.removesuffix("s") if kind == "events" else kind

@@ -66,6 +66,18 @@ def is_nested(values: pl.Series) -> bool:
     return values.dtype.is_nested() or any(text.lstrip()[:1] in ("[", "{") for text in _some_texts(values))
 
 
+def is_outcome_book(values: pl.Series) -> bool:
+    """Whether values are books with the bids of Yes and of No."""
+    if isinstance(values.dtype, pl.Struct):
+        return any(field.name.startswith(("yes", "no")) for field in values.dtype.fields)
+    return is_nested(values) and any('"yes' in text or '"no' in text for text in _some_texts(values))
+
+
+def is_book(values: pl.Series) -> bool:
+    """Whether values are books with bids and asks."""
+    return is_nested(values) and not is_outcome_book(values)
+
+
 def anything(_: pl.Series) -> bool:
     """Any value will do."""
     return True
@@ -110,6 +122,7 @@ def _levels(*names: str) -> Role:
     return Role(names, is_nested, "lists of levels")
 
 
+_BOOKS = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp")
 # The one table of names. Names are lower case with underscores.
 ROLES: dict[str, Role] = {
     "ts": _time(
@@ -168,7 +181,8 @@ ROLES: dict[str, Role] = {
     "open_interest": _number("open_interest", "open_interest_fp", context=True),
     "bids": _levels("bids", "bid_levels", "buys", "bids_top5", "bids_top10", "bids_top20"),
     "asks": _levels("asks", "ask_levels", "sells", "asks_top5", "asks_top10", "asks_top20"),
-    "book": _levels("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp"),
+    "book": Role(_BOOKS, is_book, "books"),
+    "outcome_book": Role(_BOOKS, is_outcome_book, "books of the bids of yes and no"),
     "yes_levels": _levels("yes_levels", "yes_bids", "yes", "yes_dollars"),
     "no_levels": _levels("no_levels", "no_bids", "no", "no_dollars"),
     "question": _name("question", "title", "market_question", context=True),

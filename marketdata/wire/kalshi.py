@@ -32,6 +32,7 @@ _NAMES = {"ticker": "id", "title": "question", "open_time": "start_date", "close
           "series_ticker": "series_id", "mutually_exclusive": "exclusive"}  # fmt: skip
 
 _Price = int | float | str | None
+Levels = list[tuple[float, float]]
 
 
 class _Market(msgspec.Struct):
@@ -66,6 +67,12 @@ class _Trade(msgspec.Struct):
     no_price: _Price = None
     taker_outcome_side: Literal["yes", "no"] | None = None
     taker_side: Literal["yes", "no"] | None = None
+
+
+class _Change(msgspec.Struct):
+    side: Literal["yes", "no"]
+    price: _Price
+    delta: float
 
 
 class Candles(NamedTuple):
@@ -203,12 +210,32 @@ def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
 
 
 def books(answer: Mapping[str, Any], ticker: str, ts: int) -> Books:
-    """The books of both tokens from the bids of each: an ask of one at p is a bid of the other at 1 - p."""
+    """The books of both tokens from the bids of each."""
+    return books_of(tokens_of(ticker), [ts, ts], sides_of(*bids_of(answer, f"The book of {ticker}")))
+
+
+def bids_of(answer: Mapping[str, Any], what: str = "The book") -> tuple[Levels, Levels]:
+    """The bids of Yes and of No [USD, contracts] of a book, which may be inside of an answer."""
     top = _bare(answer.get("orderbook_fp") or answer.get("orderbook") or answer)
-    levels = [convert(top.get(s) or [], list[tuple[_Price, float]], f"The book of {ticker}") for s in _OUTCOMES]
-    yes, no = ([(_dollars(price), size) for price, size in side] for side in levels)
-    asks_of_yes, asks_of_no = ([(round(1 - price, _DIGITS), size) for price, size in bids] for bids in (no, yes))
-    return books_of(tokens_of(ticker), [ts, ts], [(yes, asks_of_yes), (no, asks_of_no)])
+    levels = [convert(top.get(side) or [], list[tuple[_Price, float]], what) for side in _OUTCOMES]
+    yes, no = ([(round(_dollars(price), _DIGITS), size) for price, size in side] for side in levels)
+    return yes, no
+
+
+def sides_of(yes: Levels, no: Levels) -> list[tuple[Levels, Levels]]:
+    """The bids and asks of Yes and of No: an ask of one at p is a bid of the other at 1 - p."""
+    return [(bids, [(opposite(price), size) for price, size in other]) for bids, other in ((yes, no), (no, yes))]
+
+
+def opposite(price: float) -> float:
+    """The price of the other outcome."""
+    return round(1 - price, _DIGITS)
+
+
+def change_of(message: Mapping[str, Any]) -> tuple[Literal["yes", "no"], float, float]:
+    """The side of a changed bid, its price [USD], and by how many contracts it changed."""
+    got = convert(_bare(message), _Change, "The change of a book")
+    return got.side, round(_dollars(got.price), _DIGITS), got.delta
 
 
 def cutoff(answer: Mapping[str, Any]) -> tuple[int, int]:
@@ -230,7 +257,7 @@ def _bare(value: Any) -> Any:
         return value
     out = {name: _bare(inner) for name, inner in value.items()}
     for name, inner in value.items():
-        bare = name.removesuffix("_dollars").removesuffix("_fp")
+        bare = name.removesuffix("_fp").removesuffix("_dollars")
         if bare != name and inner is not None:
             is_number = isinstance(inner, int | float)
             out[bare] = str(inner) if is_number and name.endswith("_dollars") else inner

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recordings.strangers import OTHERS, TEXTS, TRADES, S
+from recordings.strangers import OTHERS, TEXTS, TRADES, S, T
 
 import marketdata as md
-from marketdata.errors import ConfigError, RecordingWarning
+from marketdata.errors import ConfigError, PartialCoverageWarning, RecordingWarning
 from marketdata.recordings.explain import explained
 from marketdata.recordings.files import ReadOptions, RecordingFile
 from marketdata.recordings.format import Table, format_of
@@ -20,7 +20,9 @@ from marketdata.recordings.format import Table, format_of
 CASES = Path(__file__).parents[3] / "shared" / "cases"
 # Kinds, stored and left out rows of the files of the collection; trades have their number instead.
 WANTED: dict[str, tuple[str, int, int]] = {
-    "bbo_collector.csv": ("quotes", 1, 0), "candles_marcel.csv": ("prices", 2, 0), "cents_levels.csv": ("books", 6, 0),
+    "bbo_collector.csv": ("quotes", 1, 0), "daily.csv": ("prices", 2000, 0),
+    "markets_with_bucket.csv": ("markets", 2, 0), "one_market_without_id.json": ("markets", 1, 1),
+    "candles_marcel.csv": ("prices", 2, 0), "cents_levels.csv": ("books", 6, 0),
     "clob_markets_list.json": ("markets", 1, 0), "clob_markets_page.json": ("markets", 1, 0),
     "dome_orderbooks.json": ("books", 1, 0), "gamma_events.json": ("events, markets", 1, 0),
     "gamma_markets.json": ("markets", 1, 0), "kalshi_candles.json": ("prices, quotes, metrics", 3, 0),
@@ -67,6 +69,7 @@ def test_trades_of_strangers_are_trades(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="the collection of files lies beside the repository")
 @pytest.mark.filterwarnings("ignore::marketdata.errors.RecordingWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.PartialCoverageWarning")
 def test_files_of_the_collection_are_what_they_are(tmp_path: Path) -> None:
     """Every file of the collection is read as wanted, or refused in at most six lines."""
     for name, wanted in WANTED.items():
@@ -75,9 +78,37 @@ def test_files_of_the_collection_are_what_they_are(tmp_path: Path) -> None:
         trades = md.read_trades(CASES / name, frame="polars")
         assert len(trades) == count, name
         assert trades["price"].is_between(0, 1).all()
-    with pytest.raises(ConfigError, match=r"token_id= \(--token-id") as problem:
-        md.Archive(tmp_path / "none").add_files(CASES / "prices_history.json")
-    assert len(str(problem.value).splitlines()) <= 6
+    # What a file does not say is asked for by name.
+    for name, options in (("prices_history.json", {}), ("kalshi_orderbook.json", {"clock": "modified"})):
+        with pytest.raises(ConfigError, match=r"token_id= \(--token-id") as problem:
+            md.Archive(tmp_path / "none").add_files(CASES / name, **options)
+        assert len(str(problem.value).splitlines()) <= 6
+        given = md.Archive(tmp_path / name, frame="polars")
+        given.add_files(CASES / name, token_id="KXA-1", **options)
+        points = given.prices("KXA-1") if "prices" in name else md.bbo(given.books("KXA-1"))
+        assert set(points.columns) >= {"price"} or points["best_ask"].to_list() == [0.59, 0.44]
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="the collection of files lies beside the repository")
+def test_many_markets_are_one_warning(tmp_path: Path) -> None:
+    """An import of fifty markets and a read of them warn once each, with the number of markets."""
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    with pytest.warns(PartialCoverageWarning) as warned:
+        archive.add_files(CASES / "daily.csv")
+    assert len(warned) == 1
+    with pytest.warns(PartialCoverageWarning, match="50 of 50 markets") as warned:
+        archive.prices(archive.coverage()["market_id"].to_list())
+    assert len(warned) == 1
+
+
+def test_a_wrong_row_among_few_is_named(tmp_path: Path) -> None:
+    """It is left out with its number and its reason, and the others are stored."""
+    path = tmp_path / "few.csv"
+    path.write_text(f"timestamp,token_id,price\n{S},{T},.5\n{S + 60},{T},1.7\n{S + 120},{T},n/a\nsoon,{T},.5\n")
+    row = md.Archive(tmp_path / "archive", frame="polars").add_files(path).row(0, named=True)
+    assert (row["rows"], row["stored"], row["left_out"]) == (4, 1, 3)
+    for text in ("outside of 0 to 1, such as row 2", "price is no number, such as row 3", "time, such as row 4"):
+        assert text in row["note"]
 
 
 def test_winners_are_known_after_an_import_of_records(tmp_path: Path) -> None:

@@ -8,22 +8,12 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
-from marketdata.recordings.tables import Sides, add_books, derived_markets, readable, sides_of
+from marketdata.errors import ContractError
+from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.tables import Sides, add_books, derived_markets, levels_of, readable
 from marketdata.wire import kalshi
 
 _LABELS = ("Yes", "No")
-
-
-def proves(table: Table) -> int:
-    """A book of the venue has its bids inside of ``orderbook``."""
-    if "book" not in table.columns:
-        return UNDECIDED
-    cells = table.file.sample[table.columns["book"]].drop_nulls().head(1).to_list()
-    inner = msgspec.json.decode(cells[0]) if cells and isinstance(cells[0], str) else next(iter(cells), None)
-    if not isinstance(inner, dict) or not inner.keys() & {"yes", "no", "yes_dollars", "no_dollars"}:
-        return 0
-    return 0 if table.lacks([{"ts"}, {"market_id", "token_id"}]) else 30
 
 
 def read(table: Table) -> Iterator[Batch]:
@@ -37,12 +27,14 @@ def read(table: Table) -> Iterator[Batch]:
 def _add(frame: pl.DataFrame, batch: Batch) -> None:
     if "market_id" not in frame.columns:
         frame = frame.rename({"token_id": "market_id"})
-    if "book" in frame.columns:
-        cells = [_bids_in(cell) for cell in frame["book"].to_list()]
+    if "outcome_book" in frame.columns:
+        answers = frame["outcome_book"].to_list()
     else:
-        cells = [*frame.select("yes_levels", "no_levels").iter_rows()]
-    rows, books = readable(frame, [_books(*pair) for pair in cells], batch)
-    rows = rows.drop("best_bid", "best_ask", "token_id", "book", strict=False)
+        pairs = frame.select(yes="yes_levels", no="no_levels").iter_rows(named=True)
+        # A row without both is no empty book.
+        answers = [pair if any(side is not None for side in pair.values()) else None for pair in pairs]
+    rows, books = readable(frame, list(map(_books, answers)), batch)
+    rows = rows.drop("best_bid", "best_ask", "token_id", "outcome_book", strict=False)
     is_ticker = frame["market_id"].cast(pl.String).str.contains(r"^KX|^[A-Z0-9]+-").all()
     markets = frame["market_id"].cast(pl.String).drop_nulls().unique(maintain_order=True).to_list()
     if is_ticker:
@@ -59,31 +51,27 @@ def _add(frame: pl.DataFrame, batch: Batch) -> None:
     add_books(both, batch, [book[outcome] for outcome in range(2) for book in books])
 
 
-def _bids_in(cell: Any) -> tuple[Any, Any]:
-    book = msgspec.json.decode(cell) if isinstance(cell, str) else cell or {}
-    yes, no = (book.get(f"{side}_dollars") or book.get(side) or [] for side in ("yes", "no"))
-    return yes, no
-
-
-def _books(yes: Any, no: Any) -> tuple[Sides, Sides] | None:
+def _books(answer: Any) -> list[Sides] | None:
     """The books of both outcomes; None if one cannot be read."""
-    sides = sides_of(yes, no)
-    if sides is None:
+    try:
+        book = msgspec.json.decode(answer) if isinstance(answer, str) else answer
+        sides = {name: _levels(side) for name, side in book.items() if name.startswith(("yes", "no"))}
+        return kalshi.sides_of(*kalshi.bids_of(sides)) if sides else None
+    except (ContractError, TypeError, ValueError, AttributeError):
         return None
-    bids = []
-    for levels in sides:
-        # Whole numbers from 1 on are cents.
-        unit = 100 if levels and all(price >= 1 and price == int(price) for price, _ in levels) else 1
-        bids.append([(price / unit, size) for price, size in levels])
-    asks = [[(round(1 - price, 9), size) for price, size in levels] for levels in reversed(bids)]
-    return (bids[0], asks[0]), (bids[1], asks[1])
+
+
+def _levels(side: Any) -> Any:
+    """The levels of a side as the venue has them; whole numbers from 1 on are cents, also as floats."""
+    levels = levels_of(side)
+    in_cents = bool(levels) and all(price >= 1 and price == int(price) for price, _ in levels)
+    return [(int(price) if in_cents else float(price), size) for price, size in levels]
 
 
 FORMAT = Format(
     name="outcome-bids",
     description="a table of the bids of both outcomes: an ask of Yes at p is a bid of No at 1 - p",
-    needs=("ts market_id yes_levels no_levels",),
+    needs=("ts market_id yes_levels no_levels", "ts market_id/token_id outcome_book"),
     takes="token_id best_bid best_ask yes_bid yes_ask no_bid no_ask",
     read=read,
-    proves=proves,
 )

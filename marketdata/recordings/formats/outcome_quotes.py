@@ -8,7 +8,7 @@ import polars as pl
 
 from marketdata.points.records import ID_NAMES
 from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
-from marketdata.recordings.points import add_points, listed, one_batch
+from marketdata.recordings.points import add_points, left, listed, one_batch
 from marketdata.recordings.roles import numbers
 from marketdata.recordings.tables import derived_markets
 from marketdata.wire import kalshi
@@ -36,8 +36,7 @@ def read(table: Table) -> Iterator[Batch]:
     stated = [n for n in _PRICES if n in rows.columns]
     is_price = pl.all_horizontal(pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in stated)
     is_whole = is_price & pl.col("market_id").is_not_null()
-    batch.left_out["price outside of 0 to 1, or no market"] += len(rows) - len(rows.filter(is_whole))
-    rows = rows.filter(is_whole)
+    rows = left(rows, is_whole, "price outside of 0 to 1, or no market", batch)
     rows = rows.with_columns(absent).with_columns(pl.col("market_id").cast(pl.String))
     columns = table.file.columns
     is_ticker = table.columns["market_id"] in ("ticker", "market_ticker")
