@@ -370,6 +370,7 @@ class ImportedFile:
             received = np.concatenate([Batch().received, *(batch.received for batch in kept)])
             whole = self._in_dollars(whole)
             markets = [market for batch in kept for market in batch.markets]
+            kept.clear()  # memory
             self._add_batches([Batch(rule.by_time(whole) if early else whole, received=received, markets=markets)])
         if self._format.changes:
             self.keep(self._run.feed.end())
@@ -392,10 +393,12 @@ class ImportedFile:
                 self.keep(run.feed.received(batch.received))
                 run.gaps.update((run.feed.holes.sum(axis=1) // 2).tolist())
             changes = rule.concatenated([waiting, batch.changes])
+            batch.changes = rule.no_changes()
             changes = changes.take(np.argsort(changes.token, kind="stable"))
-            waits = np.zeros(len(changes), bool)
-            if not self._format.changes or self._format.row_per_level:
-                waits = rule.in_last_bucket(changes, run.store.base)
+            if self._format.changes and not self._format.row_per_level:
+                self._add_changes(changes)
+                continue
+            waits = rule.in_last_bucket(changes, run.store.base)
             waiting = changes.take(waits)
             self._add_changes(changes.take(~waits))
         self._add_changes(waiting)

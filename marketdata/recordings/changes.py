@@ -87,6 +87,8 @@ def concatenated(parts: list[Changes]) -> Changes:
         used = np.bincount(part.token, minlength=len(part.tokens)) > 0
         new = [code_of.setdefault(t, len(code_of)) if u else 0 for t, u in zip(part.tokens, used.tolist(), strict=True)]
         codes.append(np.array(new, np.int32)[part.token])
+    if len(parts) == 1:  # no copy, because a recording may be large
+        return replace(parts[0], tokens=tuple(code_of), token=codes[0])
     arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in parts[0].arrays()}
     types = {name: v.dtype for part in parts for name, v in part.values.items()}
     values = {name: np.concatenate([values_of(part, name, types[name]) for part in parts]) for name in types}

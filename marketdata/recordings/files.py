@@ -61,6 +61,7 @@ _PAGING = _IDS_AROUND | {
 }  # fmt: skip
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _LIST = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_DECODERS: dict[bytes, Any] = {b"{": _OBJECT, b"[": _LIST}
 _ENCODINGS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
@@ -478,10 +479,9 @@ def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw]) -> Itera
 
 def fields_of(value: bytes) -> dict[str, msgspec.Raw] | list[msgspec.Raw] | None:
     """The fields of a JSON object, or the entries of a list, each as JSON; None for another or a damaged value."""
-    start = value.lstrip()[:1]
-    if start not in (b"{", b"["):
+    decode = _OBJECT if value.startswith(b"{") else _DECODERS.get(value.lstrip()[:1])
+    if decode is None:
         return None
-    decode = _OBJECT if start == b"{" else _LIST
     try:
         return decode(value)
     except (RecursionError, ValueError):

@@ -109,8 +109,11 @@ class Message(NamedTuple):
 
     def text(self, names: Iterable[str]) -> str | None:
         """The first of the fields that says something, else of the envelope."""
-        found = _first_text(self.fields, names)
-        return found if found or not self.envelope else self.said(names)
+        fields = self.fields
+        for name in names:
+            if name in fields and (found := _text(fields[name])):
+                return found
+        return self.said(names) if self.envelope else None
 
     def said(self, names: Iterable[str]) -> str | None:
         """What the envelope says first."""
@@ -145,24 +148,33 @@ class _Part:
     """Rows of messages with the price and the size of each of their levels."""
 
     def __init__(self, keep: Sequence[str]) -> None:
-        self.rows, self.price, self.size = list[tuple[Any, ...]](), list[_Text](), list[_Text]()
+        self.cells, self.price, self.size = list[Any](), list[_Text](), list[_Text]()
         self.kept: dict[str, list[_Text]] = {name: [] for name in keep}
         # The times of messages that have no row.
         self.received = list[str]()
 
     def add(
-        self, rows: list[tuple[Any, ...]], prices: list[_Text], sizes: list[_Text], kept: Sequence[Any] = ()
+        self, cells: list[Any], prices: list[_Text], sizes: list[_Text], kept: Sequence[Sequence[_Text]] = ()
     ) -> None:
-        """Add rows and their levels, those of a book bids first; a row without a level has an entry without one."""
-        self.rows += rows
-        self.price += prices or _NO_LEVEL[: len(rows)]
-        self.size += sizes or _NO_LEVEL[: len(rows)]
+        """Add the cells of one row after the other, and levels, those of a book bids first.
+
+        A row without a level has an entry without one.
+        """
+        count = len(cells) // len(_Columns._fields)
+        self.cells += cells
+        self.price += prices or _NO_LEVEL * count
+        self.size += sizes or _NO_LEVEL * count
         for at, values in enumerate(self.kept.values()):
-            values.extend([row[at] for row in kept] if kept else [None] * len(rows))
+            values.extend([row[at] for row in kept] if kept else [None] * count)
+
+    def columns(self) -> _Columns:
+        """The rows by column."""
+        width = len(_Columns._fields)
+        return _Columns(*(self.cells[at::width] for at in range(width)))
 
     def changes(self, tokens: Sequence[Token]) -> tuple[Changes, int]:
         """The rows as changes, without those of messages that have something unreadable, and how many these are."""
-        columns = _Columns(*zip(*self.rows, strict=True))
+        columns = self.columns()
         event, number = np.array(columns.event, np.int8), np.array(columns.number, np.int64)
         levels, bids = np.array(columns.levels, np.int64), np.array(columns.bids, np.int64)
         ts, seen = (moments(pl.Series(texts, dtype=pl.String)) for texts in (columns.ts, columns.seen))
@@ -192,7 +204,7 @@ class _Part:
 
     def times(self) -> Any:
         """All times at which a message came."""
-        found = moments(pl.Series([*_Columns(*zip(*self.rows, strict=True)).seen, *self.received], dtype=pl.String))
+        found = moments(pl.Series([*self.columns().seen, *self.received], dtype=pl.String))
         return found.drop_nulls().to_numpy()
 
 
@@ -265,7 +277,7 @@ class MessageReader:
         venue = message.text(_VENUE_TIME)
         seen = message.said(_ARRIVAL) if message.envelope else None
         if seen is None and not _ARRIVALS.isdisjoint(fields):
-            seen = _first_text(fields, _ARRIVAL)
+            seen = next((text for name in _ARRIVAL if name in fields and (text := _text(fields[name]))), None)
         seen = seen or venue
         if clock == "timestamp":
             return venue or seen, seen
@@ -291,19 +303,19 @@ class MessageReader:
             counts.append(len(of_price))
         code = self._code(message.text(_MARKET), message.text(_TOKEN))
         kept = self._kept(code, lambda name: _text(fields[name]) if name in fields else None)
-        row = (code, SNAPSHOT, self._count, len(prices), counts[0], *moment, None, None)
-        self._part.add([row], prices, sizes, [kept])
+        cells = [code, SNAPSHOT, self._count, len(prices), counts[0], *moment, None, None]
+        self._part.add(cells, prices, sizes, [kept])
 
     def _add_changes(self, message: Message) -> None:
         fields, moment, part = message.fields, self._moment(message), self._part
         parts = fields.get("price_changes", fields.get("changes"))
         found = [_change(msgspec.json.encode(fields))] if parts is None else _changes(parts)
-        market, token = message.text(_MARKET), message.text(_TOKEN)
-        rows, prices, sizes, codes = [], list[_Text](), list[_Text](), self._codes
+        market = message.text(_MARKET)
+        cells, prices, sizes, codes, number = list[Any](), list[_Text](), list[_Text](), self._codes, self._count
         for change in found:
             owner = (
                 change.market or change.market_id or change.condition_id or market,
-                change.asset_id or change.token_id or token,
+                change.asset_id or change.token_id or message.text(_TOKEN),
             )
             code = codes[owner] if owner in codes else self._code(*owner)
             side = change.side
@@ -315,17 +327,18 @@ class MessageReader:
                 prices.append(change.change_price)
                 sizes.append(change.change_size)
             bids = _IS_BID.get(side, _NO_SIDE)
-            rows.append((code, CHANGE, self._count, 1, bids, *moment, change.best_bid, change.best_ask))
-        kept = [self._kept(row[0], change.__getattribute__) for row, change in zip(rows, found)] if part.kept else ()  # noqa: B905
-        part.add(rows, prices, sizes, kept)
-        if not rows:
+            cells += (code, CHANGE, number, 1, bids, *moment, change.best_bid, change.best_ask)
+        owners = cells[:: len(_Columns._fields)] if part.kept else ()
+        kept = [self._kept(code, change.__getattribute__) for code, change in zip(owners, found, strict=False)]
+        part.add(cells, prices, sizes, kept)
+        if not cells:
             part.received.append(str(moment[1]))
 
     def _add_gap(self, seen: str | None) -> None:
         """End the books of all tokens where the connection was lost."""
         at = str(time_of(str(seen)))
         for code in range(len(self._tokens)):
-            self._part.add([(code, GAP, self._count, 0, 0, at, at, None, None)], [], [])
+            self._part.add([code, GAP, self._count, 0, 0, at, at, None, None], [], [])
 
     def _add_kalshi(self, message: Message, kind: str) -> None:
         """Add the rows of a message of Kalshi, which has a book or a signed change of both outcomes."""
@@ -345,7 +358,8 @@ class MessageReader:
                 levels, of_bids = [(row["price"], row["size"])], _IS_BID[row["side"]]
             code = self._code(row["market_id"], row["token_id"], row["token_label"])
             prices, sizes = ([level[i] for level in levels] for i in range(2))
-            self._part.add([(code, event, number, len(levels), of_bids, at, at, None, None)], prices, sizes)
+            cells = [code, event, number, len(levels), of_bids, at, at, None, None]
+            self._part.add(cells, prices, sizes)
 
     def _code(self, market: Any, token: Any, label: str | None = None) -> int:
         """The number of a token; ConfigError if a message names none."""
@@ -501,13 +515,6 @@ def _text(value: Raw) -> str | None:
     except msgspec.ValidationError:
         return None
     return found if found is None or type(found) is str else str(found)
-
-
-def _first_text(fields: Mapping[str, Raw], names: Iterable[str]) -> str | None:
-    for name in names:
-        if name in fields and (text := _text(fields[name])):
-            return text
-    return None
 
 
 def _levels_of(side: Raw) -> tuple[list[_Text], list[_Text]]:
