@@ -68,7 +68,7 @@ class Venue:
         if self.is_down:
             raise NetworkError("no answer")
 
-    def now(self, view: str, tokens: Any) -> Books:
+    def now(self, view: str, tokens: Any) -> Iterator[Books]:
         if self.is_down:
             raise NetworkError("no answer")
         ts = np.full(len(self.traded), round(self.server_time * SECOND) - 3600 * SECOND)  # of the last change
@@ -76,7 +76,7 @@ class Venue:
         counts = np.ones(2 * len(self.traded), np.int64)
         token = np.arange(len(self.traded))
         books = Books.of_levels((), np.zeros(1, np.int64), ts, counts, price, np.full(len(price), 9.0), {})
-        return books.grouped(self.traded, token)
+        yield books.grouped(self.traded, token)
 
     def health(self) -> dict[str, Any]:
         return {"status": "ok", "timestamp": self.server_time}
@@ -102,10 +102,10 @@ def test_a_source_says_what_it_lacks_before_anything_is_sent(venue: Venue) -> No
     client = md.Client("venue", frame="polars")
     assert client.plan("prices", "slug", "2026-01-01", "2026-01-02", "1m").requests == 2
     for ask in (client.books, client.quotes, client.metrics):
-        with pytest.raises(ConfigError, match=r"venue has no (books|quotes|metrics); it has prices"):
+        with pytest.raises(ConfigError, match=r"venue has no (books|quotes|metrics).*; it has prices"):
             ask("slug", "2026-01-01", "2026-01-02")
     report = client.verify("slug", "2026-01-01", "2026-01-02")
-    assert report.refused["books"].endswith("archive.follow records its books from now on.")
+    assert report.refused["books"].endswith("records them from now on.")
     assert report["averages"].state == "not decidable"
     assert report.service.rows["lacks"] == "books, metrics, quotes"
 

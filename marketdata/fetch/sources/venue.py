@@ -17,9 +17,9 @@ from marketdata.fetch.http.rate_limit import pacer_for
 from marketdata.fetch.http.transport import Transport
 from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import PlanLimits
-from marketdata.fetch.windows import Window
-from marketdata.points.columns import Books, Page, Series, Token, Trades, no_probability
-from marketdata.points.views import VIEWS
+from marketdata.fetch.windows import IdKind, Window
+from marketdata.points.columns import Books, Data, Page, Series, Token, Trades, no_probability
+from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
 from marketdata.wire.decode import load
@@ -151,6 +151,18 @@ class Venue:
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market."""
         raise NotImplementedError
+
+    def tags(self) -> list[str]:
+        """No tags, unless the venue has them."""
+        return []
+
+    def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:  # noqa: ARG002 see `Source`
+        """No trades, unless the venue has them."""
+        raise self.service.lacks("trades")
+
+    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:  # noqa: ARG002 see `Source`
+        """Nothing of this moment, unless the venue has it."""
+        raise self.service.lacks(view)
 
     def _keep(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
         """Remember a record under its names."""
