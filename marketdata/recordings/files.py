@@ -125,9 +125,10 @@ class ReadOptions:
 class RecordingFile:
     """A file, or a table of an SQLite file, with its columns under their common names.
 
-    Names are lower case with underscores, so that ``clobTokenIds`` is ``clob_token_ids``. What the names of the file
-    and its folders say, such as ``token_id=7``, are columns too, where the file has no such column. ``damage`` says why
-    the rest of a damaged file is missing, once the rows before it were read; ``torn`` counts lines that are no rows.
+    Names are lower case with underscores: ``clobTokenIds`` is ``clob_token_ids``, ``Best Bid`` is ``best_bid``. What
+    the names of the file and its folders say, such as ``token_id=7``, are columns too, where the file has no such
+    column. ``damage`` says why the rest of a damaged file is missing, once the rows before it were read; ``torn``
+    counts lines that are no rows.
     """
 
     path: Path
@@ -185,7 +186,8 @@ class RecordingFile:
         """The common name of each of the columns."""
         renamed = self.options.columns
         ours = {column: name for name, column in renamed.items()}
-        lower = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower() for name in present}
+        words = {name: re.sub(r"[\s()/-]+", "_", name.strip()).rstrip("_") for name in present}
+        lower = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower() for name, text in words.items()}
         # A name that was given, or that is so in the file, comes before one that is made.
         taken = {*renamed, *present}
         common = {name: ours.get(name) or (lower[name] if lower[name] not in taken else name) for name in present}
@@ -456,6 +458,9 @@ def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw]) -> Itera
     kinds = {name: bytes(inner)[:1] for name, inner in fields.items()}
     lists = [name for name, kind in kinds.items() if kind == b"["]
     around = [name for name in fields if name not in lists]
+    if fields.keys() == {"event", "markets"} and kinds["event"] == b"{":  # one event, and its markets beside it
+        yield _with({"markets": fields["markets"]}, bytes(fields["event"]))
+        return
     if len(lists) == 1 and lists[0] not in _LISTS_OF_A_ROW and _PAGING.issuperset(map(_common, around)):
         ids = {n: fields[n] for n in around if _common(n) in _IDS_AROUND and kinds[n] not in b"{n"}
         for row in content(bytes(fields[lists[0]])):

@@ -15,8 +15,12 @@ from marketdata.points.schema import ID_COLUMNS
 from marketdata.recordings.files import RecordingFile, json_value
 from marketdata.recordings.format import Batch, FileKind, Table
 from marketdata.recordings.roles import TEXT_ROLES, identified, numbers
+from marketdata.recordings.tables import derived_markets
+from marketdata.wire import kalshi
 
 OUTSIDE = "price outside of 0 to 1"
+OUTCOMES = ("Yes", "No")
+_A_TICKER = r"^KX|^[A-Z0-9]+-"
 _TEXTS = {*TEXT_ROLES, *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 _PRICES = ("price", "best_bid", "best_ask")
 
@@ -70,9 +74,7 @@ def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame) -> Batch:
     points = distinct = timed.unique(maintain_order=True)
     batch.left_out["equal to another row"] += len(possible) - len(distinct)
     if kind in ("prices", "quotes", "metrics"):
-        keys = [name for name in ("ts", "market_id", "slug", "token_id") if name in distinct.columns]
-        points = distinct.unique(keys, keep="last", maintain_order=True)
-        batch.left_out["given again at its time, where the last row counts"] += len(distinct) - len(points)
+        points = last_of_each(distinct, ("ts", "market_id", "slug", "token_id"), batch)
     batch.left_out = +batch.left_out
     batch.frames[kind] = points
     return batch
@@ -89,6 +91,14 @@ def left(rows: pl.DataFrame, kept: pl.Expr | pl.Series, reason: str, batch: Batc
     return remaining
 
 
+def last_of_each(rows: pl.DataFrame, names: tuple[str, ...], batch: Batch) -> pl.DataFrame:
+    """The last row of each time and token; the others are counted."""
+    last = rows.unique([name for name in names if name in rows.columns], keep="last", maintain_order=True)
+    batch.left_out["given again at its time, where the last row counts"] += len(rows) - len(last)
+    batch.left_out = +batch.left_out
+    return last
+
+
 def one_batch(table: Table, prices: tuple[str, ...] = ()) -> tuple[pl.DataFrame, Batch]:
     """All rows with a time, and the counts of the others."""
     parts, whole = [], Batch()
@@ -101,6 +111,24 @@ def one_batch(table: Table, prices: tuple[str, ...] = ()) -> tuple[pl.DataFrame,
     filled = [part for part in parts if part.width]
     rows = pl.concat(filled, how="diagonal_relaxed") if filled else pl.DataFrame()
     return rows, whole
+
+
+def tokens_of_both(rows: pl.DataFrame, table: Table, batch: Batch) -> list[pl.Expr]:
+    """The ids of Yes and No of each row: as the table names them, as Kalshi does, or derived from the market.
+
+    The batch has the records of markets whose tokens the table does not name.
+    """
+    if "token_ids" in table.columns and rows["token_ids"].dtype == pl.String:
+        lists = listed(rows["token_ids"])
+        if {"token1", "token2"} <= set(table.file.columns):
+            return [pl.col("token_ids").cast(pl.String), pl.col("token2").cast(pl.String)]
+        return [pl.lit(lists.list.get(i, null_on_oob=True)) for i in range(2)]
+    markets = rows["market_id"].cast(pl.String).drop_nulls().unique(maintain_order=True)
+    if table.columns.get("market_id") in ("ticker", "market_ticker") or markets.str.contains(_A_TICKER).all():
+        batch.markets = [kalshi.market({"ticker": market}) for market in markets]
+        return [pl.format("{}:{}", "market_id", pl.lit(label.lower())) for label in OUTCOMES]
+    batch.markets = derived_markets(dict.fromkeys(markets, OUTCOMES), {})
+    return [pl.format("{}:{}", "market_id", pl.lit(label)) for label in OUTCOMES]
 
 
 def read_tidy_books(table: Table, names: list[str]) -> Iterator[Batch]:

@@ -22,6 +22,7 @@ RECORD_ROLES = (
 _OF_HISTORY = {
     "bids", "asks", "book", "yes_levels", "no_levels", "event_type", "trade_id", "transaction_hash", "maker", "taker",
     "maker_amount", "taker_amount", "side", "level", "is_snapshot", "order_id",
+    "account",
 }  # fmt: skip
 _TOKEN_OF_OUTCOME = re.compile(r"(?:outcome|token)_?(\d+)(?:_(?:token_)?id)?")
 _LABEL_OF_OUTCOME = "outcome_{0}_label outcome_{0} answer{0} answer_{0} label_{0}"
@@ -84,6 +85,8 @@ def _records(kind: FileKind, row: Row) -> Iterator[tuple[FileKind, Row]]:
         yield kind, venue.event(row)
         yield from (("markets", venue.market(market, row)) for market in row.get("markets") or ())
         return
+    if kind == "series" and "ticker" in row and "id" not in row:
+        row = kalshi.series(row)
     record = {**row, "tags": as_list(row["tags"])} if "tags" in row else row
     single = kind.removesuffix("s") if kind == "events" else kind
     if not any(record.get(name) for name in ("id", "slug", f"{single}_id", f"{single}_slug")):

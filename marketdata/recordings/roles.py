@@ -21,6 +21,8 @@ from marketdata.recordings.units import TimeUnit
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
 _FLAGS = tuple(text for text, means in FLAG_TEXTS.items() if means is not None)
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)
+# A spreadsheet, or a float, has rounded such an id.
+_ROUNDED = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d\d+")
 _A_TICKER = re.compile(r"[A-Za-z]{1,12}")
 
 
@@ -40,8 +42,8 @@ def is_text(values: pl.Series) -> bool:
 
 
 def is_token(values: pl.Series) -> bool:
-    """Whether values can be ids of tokens: no words such as ``btc`` or ``Yes``, which are coins and labels."""
-    if not is_text(values) or values.dtype.is_float():
+    """Whether values can be ids of tokens: no words such as ``btc`` or ``Yes``, and none that lost its digits."""
+    if not is_text(values) or values.dtype.is_float() or any(map(_ROUNDED.fullmatch, _some_texts(values))):
         return False
     return not all(_A_TICKER.fullmatch(text) and len(text) > 1 for text in _some_texts(values))
 
@@ -126,10 +128,11 @@ _BOOKS = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw
 # The one table of names. Names are lower case with underscores.
 ROLES: dict[str, Role] = {
     "ts": _time(
-        "ts", "timestamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "ts_event", "event_ts",
-        "event_ts_ms", "event_time", "timestamp_us", "timestamp_ms", "timestamp_ns", "timestamp_utc", "ts_ms", "ts_us",
-        "ts_utc", "time", "t", "snapshot_time", "snapshot_ts", "snapshot_at", "datetime", "datetime_utc", "time_utc",
-        "block_timestamp", "match_time", "bucket", "bucket_start", "start_ts", "open_timestamp", "date",
+        "ts", "timestamp", "time_stamp", "exchange_timestamp", "venue_timestamp", "book_timestamp", "ts_event",
+        "event_ts", "event_ts_ms", "event_time", "timestamp_us", "timestamp_ms", "timestamp_ns", "timestamp_utc",
+        "ts_ms", "ts_us", "ts_utc", "time", "t", "snapshot_time", "snapshot_ts", "snapshot_at", "datetime",
+        "datetime_utc", "time_utc", "block_timestamp", "match_time", "bucket", "bucket_start", "start_ts",
+        "open_timestamp", "date",
     ),
     "end_ts": _time("end_period_ts", "end_ts", "period_end", "close_timestamp", "bucket_end"),
     "created_at": _time("created_at", "created_time", "timestamp_created_at", "traded_at", "executed_at", context=True),
@@ -146,7 +149,7 @@ ROLES: dict[str, Role] = {
     "token_id": Role(
         ("token_id", "asset_id", "clob_token_id", "token", "asset", "instrument_id", "symbol", "ticker",
          "market_ticker"),
-        is_token, "ids, not words such as btc",
+        is_token, "ids, no words such as btc, and no rounded numbers such as 7.1e+76",
     ),
     "token_label": _name("token_label", "token_side", "outcome", "outcome_label", "outcome_name", context=True),
     "token_number": Role(("nonusdc_side",), anything, "token1 or token2"),
@@ -155,7 +158,7 @@ ROLES: dict[str, Role] = {
         ("taker_side", "taker_outcome_side", "taker_outcome"), is_outcome_side, "yes and no"
     ),
     "price": _number("price", "p", "trade_price", "last_price", "mid_price", "mid", "midpoint", "probability"),
-    "size": _number("size", "amount", "quantity", "qty", "shares", "token_amount"),
+    "size": _number("size", "shares_normalized", "amount", "quantity", "qty", "shares", "token_amount"),
     "level": _number("level", "level_index", "rank"),
     "best_bid": _number("best_bid", "bid", "bid_price", "best_bid_price", "bid_px"),
     "best_ask": _number("best_ask", "ask", "ask_price", "best_ask_price", "ask_px"),
@@ -204,6 +207,8 @@ ROLES: dict[str, Role] = {
     "transaction_hash": _name("transaction_hash", "tx_hash"),
     "maker": _name("maker", "maker_address"),
     "taker": _name("taker", "taker_address"),
+    # Rows about accounts, such as their positions, are neither prices nor records.
+    "account": _name("proxy_wallet", "wallet", "user", "user_address", "trader", "account", "holder"),
     "trader_side": _name("trader_side", "role", "liquidity_side", "maker_or_taker", context=True),
     "maker_amount": _number("maker_amount_filled", "maker_amount"),
     "taker_amount": _number("taker_amount_filled", "taker_amount"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -28,7 +29,7 @@ def levels_of(cell: Any) -> Levels:
     if cell is None or (isinstance(cell, str) and cell == ""):
         return []
     if isinstance(cell, str | bytes):
-        return levels_of(msgspec.json.decode(cell))
+        return levels_of(printed(cell))
     if isinstance(cell, Mapping):
         return [(float(price), float(size)) for price, size in cell.items()]
     levels = list(cell)
@@ -37,6 +38,17 @@ def levels_of(cell: Any) -> Levels:
         price_name, size_name = first(levels[0], _PRICE), first(levels[0], _SIZE)
         return [(float(level[price_name]), float(level[size_name])) for level in levels]
     return [(float(price), float(size)) for price, size in levels]
+
+
+def printed(text: str | bytes) -> Any:
+    """The value of JSON, or of what Python prints; ValueError for another text."""
+    try:
+        return msgspec.json.decode(text)
+    except ValueError:
+        try:
+            return ast.literal_eval(text if isinstance(text, str) else text.decode())
+        except (SyntaxError, MemoryError, RecursionError) as problem:
+            raise ValueError(str(problem)) from None
 
 
 def sides_of(bids: Any, asks: Any) -> Sides | None:

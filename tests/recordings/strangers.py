@@ -84,6 +84,20 @@ TEXTS: dict[str, tuple[str, str, int, int]] = {
     "bad_rows.csv": (
         "timestamp,token_id,price\n" + "".join(f"{S + 60 * i},{T},0.5\n" for i in range(50)) + _BAD, "prices", 50, 4
     ),
+    "kalshi_series.json": (
+        json.dumps({"series": [{"ticker": "KXA", "title": "A", "frequency": "daily", "tags": ["x"]}]}), "series", 1, 0
+    ),
+    "one_event.json": (
+        json.dumps({"event": {"event_ticker": "KXA-26JAN01", "title": "A?"}, "markets": [_KALSHI]}),
+        "events, markets", 1, 0,
+    ),
+    "spaces.csv": (f"Token ID,Timestamp (UTC),Best Bid,Best-Ask\n{T},{S},.4,.5\n", "quotes", 1, 0),
+    "of_python.csv": (
+        f"""timestamp,token_id,bids,asks\n{S},{T},"[{{'price': '0.4', 'size': '1'}}]","[(0.6, 2.0)]"\n""", "books", 1, 0
+    ),
+    "yes_and_no.csv": (
+        f"timestamp,market_slug,yes_price,no_price\n{S},rain,.4,.6\n{S},rain,.5,.5\n{S + 60},rain,45,\n", "prices", 1, 2
+    ),
     "wide.csv": (
         f"bid_price_1,bid_size_1,ask_price_1,ask_size_1,timestamp,token_id\n.4,1,.5,2,{S},{T}\n", "books", 1, 0
     ),
@@ -96,11 +110,27 @@ _PRINT = {
     "ticker": TICKER, "count_fp": "3.00", "created_time": "2026-01-01T00:00:01Z", "yes_price_dollars": "0.6100",
     "no_price_dollars": "0.3900", "taker_side": "no",
 }  # fmt: skip
+# What is refused, and what the refusal names.
+REFUSED = {
+    "rounded.csv": (f"timestamp,token_id,price\n{S},7.7777e+76,.5\n", "no rounded numbers such as 7.1e\\+76: 7.7777e"),
+    "positions.json": (
+        json.dumps([{"proxyWallet": "0x", "asset": T, "conditionId": MARKET, "size": 1, "avgPrice": 0.4}]),
+        r"In the way is proxy_wallet \(account\)",
+    ),
+    "us_dates.csv": (f"timestamp,token_id,price\n01/02/2026 00:00,{T},0.5\n", "has not times since 2015: 01/02/2026"),
+    "no_name.csv": ("a,b\n1,2\n", "No column is one that a format needs"),
+}  # fmt: skip
 # The trades of each file: side, price and size.
 TRADES: dict[str, tuple[str, list[tuple[str, float, float]]]] = {
     "data_api.json": (
         json.dumps([_TRADE, {**_TRADE, "size": "x"}, {**_TRADE, "side": "SELL", "transactionHash": "0x3"}]),
         [("buy", 0.4, 3.0), ("sell", 0.4, 3.0)],
+    ),
+    "orders.json": (
+        json.dumps({"orders": [{"token_id": T, "side": "BUY", "shares": 4_995_000, "shares_normalized": 4.995,
+                                "price": 0.65, "tx_hash": "0x1", "timestamp": S, "user": "0x2", "taker": "0x3"}],
+                    "pagination": {"limit": 50}}),
+        [("buy", 0.65, 4.995)],
     ),
     "dollars.jsonl": (_lines({**_PRINT, "trade_id": "a"}, {**_PRINT, "trade_id": "b"}), [("buy", 0.39, 3.0)] * 2),
 }  # fmt: skip

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recordings.strangers import OTHERS, TEXTS, TRADES, S, T
+from recordings.strangers import OTHERS, REFUSED, TEXTS, TRADES, S, T
 
 import marketdata as md
 from marketdata.errors import ConfigError, PartialCoverageWarning, RecordingWarning
@@ -65,6 +65,16 @@ def test_trades_of_strangers_are_trades(tmp_path: Path) -> None:
     for name, (text, wanted) in TRADES.items():
         (path := tmp_path / name).write_text(text)
         assert md.read_trades(path, frame="polars").select("side", "price", "size").rows() == wanted
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_says_what_is_in_the_way(tmp_path: Path, name: str) -> None:
+    """Ids that lost digits, rows about accounts, and ambiguous dates are refused in at most six lines."""
+    text, match = REFUSED[name]
+    (path := tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=match) as problem:
+        md.Archive(tmp_path / "archive").add_files(path)
+    assert len(str(problem.value).splitlines()) <= 6
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="the collection of files lies beside the repository")

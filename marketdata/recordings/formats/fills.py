@@ -58,6 +58,6 @@ FORMAT = Format(
     kind="trades",
     description="a table of filled orders on chain; for `md.read_trades`, as an archive has none",
     needs=(f"ts {' '.join((*_ASSETS, *_AMOUNTS))}", f"ts token_id {' '.join(_AMOUNTS)}"),
-    takes="transaction_hash maker taker side trade_id price size",
+    takes="transaction_hash maker taker account side trade_id price size",
     read=read,
 )

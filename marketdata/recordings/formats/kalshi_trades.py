@@ -55,6 +55,6 @@ FORMAT = Format(
     kind="trades",
     description="prints of Kalshi, in cents or dollars; for `md.read_trades`, as an archive has none",
     needs=("ts market_id yes_price/no_price count/size",),
-    takes="token_id trade_id taker_outcome no_price side price order_id size count",
+    takes="account token_id trade_id taker_outcome no_price side price order_id size count",
     read=read,
 )

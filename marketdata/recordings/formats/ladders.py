@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from marketdata.recordings.format import Batch, Format, Table
-from marketdata.recordings.tables import Sides, add_books, derived_markets, sides_of
+from marketdata.recordings.tables import Sides, add_books, derived_markets, printed, sides_of
 
 _LISTS = ("bid_prices", "bid_sizes", "ask_prices", "ask_sizes")
 
@@ -33,7 +31,7 @@ def read(table: Table) -> Iterator[Batch]:
 def _sides_of_lists(*lists: Any) -> Sides | None:
     """The sides of a book; None if two lists differ in length, or one cannot be read."""
     try:
-        decoded = [msgspec.json.decode(cell) if isinstance(cell, str) else cell or [] for cell in lists]
+        decoded = [printed(cell) if isinstance(cell, str) else cell or [] for cell in lists]
         return sides_of(list(zip(*decoded[:2], strict=True)), list(zip(*decoded[2:], strict=True)))
     except (TypeError, ValueError):
         return None

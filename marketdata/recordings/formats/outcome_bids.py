@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from marketdata.errors import ContractError
 from marketdata.recordings.format import Batch, Format, Table
-from marketdata.recordings.tables import Sides, add_books, derived_markets, levels_of, readable
+from marketdata.recordings.points import OUTCOMES, tokens_of_both
+from marketdata.recordings.tables import Sides, add_books, levels_of, printed, readable
 from marketdata.wire import kalshi
-
-_LABELS = ("Yes", "No")
 
 
 def read(table: Table) -> Iterator[Batch]:
     """Two books of their own moment for each row."""
     for frame, batch in table.rows():
         if len(frame):
-            _add(frame, batch)
+            _add(frame, table, batch)
         yield batch
 
 
-def _add(frame: pl.DataFrame, batch: Batch) -> None:
+def _add(frame: pl.DataFrame, table: Table, batch: Batch) -> None:
     if "market_id" not in frame.columns:
         frame = frame.rename({"token_id": "market_id"})
     if "outcome_book" in frame.columns:
@@ -35,17 +33,12 @@ def _add(frame: pl.DataFrame, batch: Batch) -> None:
         answers = [pair if any(side is not None for side in pair.values()) else None for pair in pairs]
     rows, books = readable(frame, list(map(_books, answers)), batch)
     rows = rows.drop("best_bid", "best_ask", "token_id", "outcome_book", strict=False)
-    is_ticker = frame["market_id"].cast(pl.String).str.contains(r"^KX|^[A-Z0-9]+-").all()
-    markets = frame["market_id"].cast(pl.String).drop_nulls().unique(maintain_order=True).to_list()
-    if is_ticker:
-        batch.markets = [kalshi.market({"ticker": market}) for market in markets]
-    else:
-        batch.markets = derived_markets(dict.fromkeys(markets, _LABELS), {})
-    ids = [pl.format("{}:{}", "market_id", pl.lit(label.lower() if is_ticker else label)) for label in _LABELS]
+    rows = rows.with_columns(pl.col("market_id").cast(pl.String))
+    ids = tokens_of_both(rows, table, batch)
     both = pl.concat(
         [
             rows.with_columns(pl.lit(label).alias("token_label"), token.alias("token_id"))
-            for label, token in zip(_LABELS, ids, strict=True)
+            for label, token in zip(OUTCOMES, ids, strict=True)
         ]
     )
     add_books(both, batch, [book[outcome] for outcome in range(2) for book in books])
@@ -54,7 +47,7 @@ def _add(frame: pl.DataFrame, batch: Batch) -> None:
 def _books(answer: Any) -> list[Sides] | None:
     """The books of both outcomes; None if one cannot be read."""
     try:
-        book = msgspec.json.decode(answer) if isinstance(answer, str) else answer
+        book = printed(answer) if isinstance(answer, str) else answer
         sides = {name: _levels(side) for name, side in book.items() if name.startswith(("yes", "no"))}
         return kalshi.sides_of(*kalshi.bids_of(sides)) if sides else None
     except (ContractError, TypeError, ValueError, AttributeError):

@@ -5,10 +5,14 @@ from __future__ import annotations
 from marketdata.recordings.format import Format, Table
 from marketdata.recordings.records import RECORD_ROLES, is_listing, reader
 
+_OF_KALSHI = {"frequency", "settlement_sources", "contract_url", "contract_terms_url"}
+
 
 def proves(table: Table) -> int:
-    """A series has neither a market nor an event."""
-    names = table.columns.keys()
+    """A series has neither a market nor an event; one of Kalshi has a frequency and sources."""
+    names, columns = table.columns.keys(), set(table.file.columns)
+    if "ticker" in columns and columns & _OF_KALSHI and not columns & {"event_ticker", "status"}:
+        return 30
     if not is_listing(table) or names & {"event_id", "event_slug"}:
         return 0
     described = names & {"title", "state"} or "start_date" in table.file.columns

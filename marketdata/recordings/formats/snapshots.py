@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from marketdata.recordings.format import Batch, Format, by_parts
 from marketdata.recordings.roles import ROLES, first
-from marketdata.recordings.tables import Sides, add_books, sides_of
+from marketdata.recordings.tables import Sides, add_books, printed, sides_of
 
 
 def add(frame: pl.DataFrame, batch: Batch) -> None:
@@ -23,7 +22,7 @@ def add(frame: pl.DataFrame, batch: Batch) -> None:
 def _sides_of_book(cell: Any) -> Sides | None:
     """The sides of a book that is JSON text or a struct; None for a damaged one."""
     try:
-        book = msgspec.json.decode(cell) if isinstance(cell, str) else cell
+        book = printed(cell) if isinstance(cell, str) else cell
         bids, asks = (book[first(book, ROLES[side].names)] for side in ("bids", "asks"))
     except (KeyError, TypeError, ValueError):
         return None

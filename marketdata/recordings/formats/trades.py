@@ -20,7 +20,7 @@ FORMAT = Format(
     kind="trades",
     description="a table of trades; for `md.read_trades`, as an archive has none",
     needs=("ts token_id price size", "ts market_id token_label price size", "ts market_id token_number price size"),
-    takes="side transaction_hash maker taker trader_side trade_id token_id best_bid best_ask",
+    takes="side transaction_hash maker taker account trader_side trade_id token_id best_bid best_ask",
     read=by_parts(add_trades, "price"),
     proves=proves,
 )

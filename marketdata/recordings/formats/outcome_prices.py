@@ -1,0 +1,47 @@
+"""Prices of Yes and No of markets, one row a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.formats.outcome_quotes import proves
+from marketdata.recordings.points import OUTCOMES, OUTSIDE, add_points, last_of_each, left, one_batch, tokens_of_both
+from marketdata.recordings.roles import numbers
+
+_PRICES = ("yes_price", "no_price")
+
+
+def read(table: Table) -> Iterator[Batch]:
+    """Two prices a row; the price of No that is not stated is 1 less that of Yes."""
+    rows, batch = one_batch(table, _PRICES)
+    if not len(rows):
+        yield batch
+        return
+    stated = [name for name in _PRICES if name in rows.columns]
+    rows = rows.with_columns(pl.Series(name, numbers(rows[name])).fill_nan(None) for name in stated)
+    rows = left(rows, pl.col("market_id").is_not_null(), "without a market_id", batch)
+    rows = left(rows, pl.any_horizontal(pl.col(stated).is_not_null()), "without a price", batch)
+    rows = left(rows, pl.all_horizontal(pl.col(stated).is_between(0, 1).fill_null(value=True)), OUTSIDE, batch)
+    if "no_price" not in stated:
+        rows = rows.with_columns(no_price=(1 - pl.col("yes_price")).round(9))
+    rows = last_of_each(rows.with_columns(pl.col("market_id").cast(pl.String)), ("ts", "market_id"), batch)
+    both = pl.concat(
+        rows.select("ts", "market_id", token.alias("token_id"), pl.lit(label).alias("token_label"), price=name)
+        for label, token, name in zip(OUTCOMES, tokens_of_both(rows, table, batch), _PRICES, strict=True)
+    )
+    batch.frames = add_points(Batch(), "prices", both.drop_nulls("price")).frames
+    yield batch
+
+
+FORMAT = Format(
+    name="outcome-prices",
+    kind="prices",
+    description="a table of prices of Yes and No",
+    needs=("ts market_id yes_price",),
+    takes="no_price token_id",
+    read=read,
+    proves=proves,
+)
