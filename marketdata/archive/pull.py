@@ -406,8 +406,10 @@ def rounds(
     live = [view for view in views if view in getattr(pull.client, "live_views", ())]
     while not stop.is_set():
         began, run, error, at = SYSTEM.monotonic(), replace(pull, stop=stop), None, None
+        there = round(SYSTEM.time() * SECOND)
         try:
             now = run.clock.now
+            there = now + run.clock.ahead
             at = to_datetime(now + run.clock.ahead) if run.clock.is_known else None
             # Time may seem to go back: a Date has whole seconds, and servers behind one address may differ by some.
             is_due = listed is None or abs(now - listed) >= LISTED_AGAIN
@@ -428,7 +430,8 @@ def rounds(
         wait = began + every / SECOND - SYSTEM.monotonic()
         if live:  # in the middle of a period: near its end a slow answer would leave one bucket out and fill one twice
             # But not twice in one: a sleep may end a little early.
-            wait = (every - round(SYSTEM.time() * SECOND) % every + (every // 2)) / SECOND
+            there += round((SYSTEM.monotonic() - began) * SECOND)
+            wait = (every - there % every + (every // 2)) / SECOND
         if isinstance(error, errors.RateLimitError) and error.retry_at is not None:
             wait = max(wait, error.retry_at - SYSTEM.time())
         SYSTEM.sleep(wait, stop)
