@@ -45,7 +45,7 @@ def test_the_first_window_tells_how_the_rest_goes_at_once(server, transport) -> 
 
     server.answer = answer
     assert sorted(rows(fetch(transport, oracle.request(1440)))) == expected(oracle.points)
-    assert len(server.asks) == 15 + 1
+    assert 15 <= len(history(server)) <= 1.2 * 15
     assert server.most_at_once >= 7  # usage may be beside them
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference.columns import levels_of
+from reference.columns import each_book
 
 import marketdata as md
 
 
 def last_books(books: md.points.columns.Books, width: int) -> list[tuple[Any, ...]]:  # type: ignore[name-defined]
     """Brute force: walk every snapshot, remember the latest of each token and bucket."""
-    latest: dict[tuple[int, int], tuple[int, list[Any], list[Any]]] = {}
-    at = 0
-    for i in range(len(books)):
-        nb, na = books.counts[2 * i], books.counts[2 * i + 1]
-        bids, asks = levels_of(books)[at : at + nb].tolist(), levels_of(books)[at + nb : at + nb + na].tolist()
-        at += nb + na
-        key = (int(books.token[i]), int(books.ts[i]) // width * width)
-        if key not in latest or books.ts[i] >= latest[key][0]:
-            latest[key] = (int(books.ts[i]), bids, asks)
+    latest: dict[tuple[Any, int], tuple[int, list[Any], list[Any]]] = {}
+    for token, ts, bids, asks in each_book(books):
+        key = (token, ts // width * width)
+        if key not in latest or ts >= latest[key][0]:
+            latest[key] = ts, bids, asks
     out = []
-    for (token, start), (_, bids, asks) in sorted(latest.items()):
+    place = {token: i for i, token in enumerate(books.tokens)}
+    for (token, start), (_, bids, asks) in sorted(latest.items(), key=lambda one: (place[one[0][0]], one[0][1])):
         for side, levels in (("bid", bids), ("ask", asks)):
             for k, (price, size) in enumerate(levels):
-                out.append((start, *books.tokens[token], side, k, price, size))
+                out.append((start, *token, side, k, price, size))
             if not levels:
-                out.append((start, *books.tokens[token], side, None, None, None))
+                out.append((start, *token, side, None, None, None))
     return out

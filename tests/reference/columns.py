@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -28,12 +28,17 @@ def levels_of(books: Books) -> Floats:
     return np.stack(books.levels(), axis=1)
 
 
+def each_book(books: Any) -> Iterator[tuple[Token, int, list[list[float]], list[list[float]]]]:
+    """The token, time, bids and asks of each book, levels as [price, size]."""
+    edges = np.cumsum(books.counts)[:-1]
+    sides = [side.tolist() for side in np.split(levels_of(books), edges)] if len(books) else []
+    tokens = [books.tokens[code] for code in books.token.tolist()]
+    yield from zip(tokens, books.ts.tolist(), sides[::2], sides[1::2], strict=True)
+
+
 def ladders(books: Books) -> dict[tuple[Token, int], tuple[list[list[Fraction]], list[list[Fraction]]]]:
     """Bids and asks of each token and time, as [price, size] in fractions."""
-    out, at = {}, 0
-    for i, ts in enumerate(books.ts.tolist()):
-        bids, asks = books.counts[2 * i : 2 * i + 2].tolist()
-        levels = [[*map(Fraction, level)] for level in levels_of(books)[at : at + bids + asks].tolist()]
-        at += bids + asks
-        out[books.tokens[books.token[i]], ts] = levels[:bids], levels[bids:]
-    return out
+    return {
+        (token, ts): ([[*map(Fraction, level)] for level in bids], [[*map(Fraction, level)] for level in asks])
+        for token, ts, bids, asks in each_book(books)
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from reference.columns import levels_of
+from reference.columns import each_book
 from reference.memory import MemoryArchive
 
 MARKET = "0xm"
@@ -17,15 +17,13 @@ def fill(archive: MemoryArchive, view: Any, columns: Any) -> None:
     archive._records["markets"].clear()
     tokens = {t.token_label: t.token_id for t in columns.tokens} if view != "metrics" else {}
     archive.add_market(MARKET, tokens or {"Yes": "1"})
-    at = 0
+    if view == "books":
+        for token, ts, *sides in each_book(columns):
+            archive.put(view, MARKET, token.token_id, ts, tuple([*map(tuple, side)] for side in sides))
+        return
     for i in range(len(columns)):
         token, ts = columns.tokens[columns.token[i]], int(columns.ts[i])
-        if view == "books":
-            bids, asks = int(columns.counts[2 * i]), int(columns.counts[2 * i + 1])
-            levels = [tuple(level) for level in levels_of(columns)[at : at + bids + asks].tolist()]
-            archive.put(view, MARKET, token.token_id, ts, (levels[:bids], levels[bids:]))
-            at += bids + asks
-        elif view == "prices":
+        if view == "prices":
             price = float(columns.price[i])
             archive.put(view, MARKET, token.token_id, ts, None if math.isnan(price) else price)
         elif token == columns.tokens[0]:

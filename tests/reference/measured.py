@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from hypothesis import strategies as st
-from reference.columns import levels_of
+from reference.columns import each_book
 from reference.measures import Levels
 
 amounts = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e8), st.sampled_from([1e-2, 1.5e3, 12_000_000]))
@@ -15,13 +15,10 @@ amounts = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e8), st.sampled_from
 
 def looped(books: Any, measure: Callable[[Levels, Levels], Any]) -> list[tuple[Any, ...]]:
     """Rows of a measure that is a loop over the exact levels of each book."""
-    at, out = 0, []
-    for i in range(len(books)):
-        bids, asks = books.counts[2 * i], books.counts[2 * i + 1]
-        exact = [(Fraction(p), Fraction(s)) for p, s in levels_of(books)[at : at + bids + asks].tolist()]
-        at += bids + asks
-        values = measure(exact[:bids], exact[bids:])
+    out = []
+    for token, ts, *sides in each_book(books):
+        values = measure(*([(Fraction(p), Fraction(s)) for p, s in side] for side in sides))
         values = values.values() if isinstance(values, dict) else values
         plain = (float(v) if isinstance(v, int | Fraction) and not isinstance(v, bool) else v for v in values)
-        out.append((int(books.ts[i]), *books.tokens[books.token[i]], *plain))
+        out.append((ts, *token, *plain))
     return out

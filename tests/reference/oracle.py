@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
-from reference.columns import levels_of
+from reference.columns import each_book
 from reference.faults import Act, Ask, ok, refuse
 
 from marketdata.fetch import pages
@@ -139,19 +139,11 @@ def rows(pages: Iterable[Any]) -> list[tuple[str, int, Any]]:
     out: list[tuple[str, int, Any]] = []
     for page in pages:
         columns: Any = page.columns
-        keys = [
-            (columns.tokens[code].token_label, t)
-            for code, t in zip(columns.token.tolist(), columns.ts.tolist(), strict=True)
-        ]
         if hasattr(columns, "price"):
-            out += [(*key, price) for key, price in zip(keys, columns.price.tolist(), strict=True)]
-            continue
-        begin = 0
-        for i, key in enumerate(keys):
-            bids, asks = columns.counts[2 * i : 2 * i + 2].tolist()
-            levels = levels_of(columns)[begin : begin + bids + asks].tolist()
-            begin += bids + asks
-            out.append((*key, (levels[:bids], levels[bids:])))
+            labels = [columns.tokens[code].token_label for code in columns.token.tolist()]
+            out += zip(labels, columns.ts.tolist(), columns.price.tolist(), strict=True)
+        else:
+            out += [(token.token_label, t, (bids, asks)) for token, t, bids, asks in each_book(columns)]
     return out
 
 
