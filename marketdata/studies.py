@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
 from marketdata.resolution import Width
 from marketdata.tidy.asof import KNOWN
-from marketdata.tidy.forward import Duration, forward_returns
+from marketdata.tidy.forward import Duration, forward_returns, is_settled
 from marketdata.tidy.groups import Cluster, Keys, Rows
 from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
 from marketdata.tidy.measures import features
@@ -175,7 +175,8 @@ def study(
         books, horizon, side=side, size=size, latency="0s", fees=fees, outcomes=outcomes, tolerance=tolerance,
         width=width,
     )  # fmt: skip
-    _, results = frames.sorted_series(in_memory(returns), rules.Forward._fields[:-1])
+    rows_of_trades, results = frames.sorted_series(in_memory(returns), rules.Forward._fields[:-1])
+    results = replace(results, values={**results.values, "settled": is_settled(rows_of_trades).astype(float)})
     trades = _Trades(results, outcomes, side, count, sampling, delay)
     tables = [trades.table(one) for one in signals]
     studies = [
@@ -302,9 +303,21 @@ class _Trades(NamedTuple):
                 bounds = self._possible(name, place[known], parts[known])
                 of_parts = None if part is None else parts[known]
                 intervals[name] = of_rows(
-                    earned[known], np.ones(known.sum()), clusters, self.sampling, part=of_parts, bounds=bounds
+                    earned[known],
+                    np.ones(known.sum()),
+                    clusters,
+                    self.sampling,
+                    part=of_parts,
+                    bounds=bounds,
+                    signs=self._decided(place[known]),
                 )
         return _Row(counts, means, intervals)
+
+    def _decided(self, place: Ints) -> Floats:
+        """What trades earned before costs that the outcome of their market decided, NaN for others."""
+        settled = self.column("settled", place) == 1
+        move = self.column("move", place) * (-1 if self.side == "sell" else 1)
+        return np.where(settled, move, np.nan)
 
     def _possible(self, name: str, place: Ints, part: Ints) -> tuple[float, float]:
         """What a mean of these trades can be: a share is worth 0 to 1 in the end, less what its trades cost."""

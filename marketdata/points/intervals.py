@@ -25,7 +25,11 @@ UNBOUNDED = (-np.inf, np.inf)
 _CANCELLED = 1e-10
 # A sample whose standard error is below this share of that of all clusters lacks those that decide the mean.
 _LEAST_SPREAD = 0.1
-Reason = Literal["", "few", "alike", "no spread", "same outcome"]
+# With fewer expected clusters of the rarer sign, favourites that all win look like a certain profit.
+_LEAST_EXPECTED = 3
+# A cluster has both signs if the lesser sum is more than this share of the greater one.
+_BOTH_SIGNS = 0.02
+Reason = Literal["", "few", "alike", "no spread", "same outcome", "one sign"]
 
 
 class Sampling(NamedTuple):
@@ -124,7 +128,10 @@ def effective(weight: Floats) -> float:
 
 
 def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = None) -> Interval:
-    """The studentized bootstrap interval of a mean, or of a difference of two means.
+    """The studentized bootstrap interval of a mean, or of a difference of two means, not within that of Student.
+
+    Student's t has as many degrees of freedom as clusters that carry the variance, see `_freedom`. Samples of a few
+    clusters that jump say too little of how far the mean may be.
 
     ``ways`` has the sums by clusters. Of two ways to cluster, ``common`` has those by their pairs: the error is that of
     both ways together (Cameron, Gelbach, Miller 2011), and the samples draw clusters of the way that has fewer.
@@ -137,7 +144,7 @@ def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = Non
     rarer = min(_rarer(sums.residuals) for sums in ways)
     if error == 0:
         return Interval.none("alike", known, rarer)
-    statistic = fewest.difference
+    statistic, freedom = fewest.difference, min(_freedom(sums.residuals) for sums in ways)
     pivots = np.concatenate([*_pivots(fewest, sampling, error)])
     tail = (1 - sampling.share) / 2
     # An order statistic: between an infinite pivot and another one is no mean. A sample without a pivot is NaN, last.
@@ -147,8 +154,10 @@ def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = Non
         return Interval.none("no spread", known, rarer)
     reached = statistic / error
     beyond = 1 + min(int((most >= reached).sum()), int((least <= reached).sum()))
-    p_value = min(1.0, 2 * beyond / (len(pivots) + 1))
-    return Interval(float(statistic - last * error), float(statistic - first * error), p_value, known, rarer)
+    student, luck = _student(sampling.share, abs(reached), freedom)
+    p_value = min(1.0, max(2 * beyond / (len(pivots) + 1), luck))
+    low, high = statistic - max(last, student) * error, statistic - min(first, -student) * error
+    return Interval(float(low), float(high), p_value, known, rarer)
 
 
 def of_rows(
@@ -159,11 +168,20 @@ def of_rows(
     *,
     part: Ints | None = None,
     bounds: tuple[float, float] = UNBOUNDED,
+    signs: Floats | None = None,
 ) -> Interval:
     """The interval of the weighted mean of rows, or with ``part`` of the mean of part 0 less that of part 1.
 
     ``clusters`` has a line for each of one or two ways to cluster the rows; ``bounds`` are what a mean can be.
+    ``signs``, where given, are numbers whose signs say how the outcomes of markets decided the rows, NaN for others:
+    without enough of both signs there is no interval.
     """
+    parts = np.zeros(len(values), np.int64) if part is None else part
+    for of_part in np.unique(parts) if signs is not None else ():
+        inside = parts == of_part
+        if min(_expected(signs[inside], way[inside]) for way in clusters) < _LEAST_EXPECTED - _CANCELLED:
+            known = min(effective(np.unique(way, return_counts=True)[1].astype(float)) for way in clusters)
+            return Interval.none("one sign", known)
     ways = [Sums.of(values, weight, way, part) for way in clusters]
     pairs = np.unique(clusters, axis=1, return_inverse=True)[1] if len(ways) > 1 else None
     common = None if pairs is None else Sums.of(values, weight, pairs, part)
@@ -227,6 +245,41 @@ def _rarer(residuals: Floats) -> float:
     """The number of clusters of a rare outcome that would make a mean as skew as these residuals do: n / skewness^2."""
     cubes = (residuals**3).sum() ** 2
     return float((residuals**2).sum() ** 3 / cubes) if cubes else np.inf
+
+
+def _freedom(residuals: Floats) -> float:
+    """The degrees of freedom of the error: 2 k - 1 if k equal clusters have its variance, (sum r^2)^2 / sum r^4."""
+    squares = residuals**2
+    return min(2 * float(squares.sum() ** 2 / (squares**2).sum()), len(residuals)) - 1
+
+
+def _student(share: float, reached: float, freedom: float) -> tuple[float, float]:
+    """The t that is exceeded in size with probability 1 - share, and the probability that ``reached`` is."""
+    # The density of atan(t / sqrt(freedom)) is a power of a cosine.
+    angle = np.linspace(0.0, np.pi / 2, 4001)
+    density = np.cos(angle) ** (freedom - 1)
+    area = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2))
+    scale = np.sqrt(freedom)
+    within = np.interp(np.arctan(reached / scale), angle, area) / area[-1]
+    return float(scale * np.tan(np.interp(share * area[-1], area, angle))), float(1 - within)
+
+
+def _expected(signs: Floats, cluster: Ints) -> float:
+    """How many clusters would have the rarer sign if the mean were 0, of as many and with gains and losses as here.
+
+    Infinite where enough clusters have both signs, or rows that no outcome decided.
+    """
+    _, which = np.unique(cluster, return_inverse=True)
+    count = int(which.max(initial=-1)) + 1
+    gains, losses = (group_sums(which, np.maximum(sign * signs, 0.0), count) for sign in (1, -1))
+    has_both = ~(np.minimum(gains, losses) <= _BOTH_SIGNS * np.maximum(gains, losses))  # NaN: not decided
+    if has_both.sum() >= LEAST:
+        return np.inf
+    means = (gains - losses) / np.bincount(which, minlength=count)
+    gain, loss = (float(one.mean()) if len(one) else 0.0 for one in (means[means > 0], -means[means < 0]))
+    if gain == loss == 0:
+        return np.inf
+    return count * min(gain, loss) / (gain + loss)
 
 
 def share_interval(paid: Floats, weight: Floats, share: float) -> tuple[float, float]:

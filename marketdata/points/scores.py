@@ -51,7 +51,8 @@ class Forecasts(NamedTuple):
         if len(self.p) and len(np.unique(self.paid)) < 2:
             return Interval.none("same outcome")
         weights = self.points if weight is None else self.points * weight
-        got = of_rows(values, weights, self.clusters, sampling, bounds=bounds)
+        signs = values if bounds[0] < 0 < bounds[1] else None  # a difference of scores, which outcomes decide
+        got = of_rows(values, weights, self.clusters, sampling, bounds=bounds, signs=signs)
         return got._replace(rarer=self.rarer)
 
     @property

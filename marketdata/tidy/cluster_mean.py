@@ -17,6 +17,7 @@ from marketdata.points.intervals import UNBOUNDED, Sampling, effective, of_rows
 from marketdata.points.mirrors import Records, mirrors, warn_of_mixed_labels
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.points.sums import group_sums
+from marketdata.tidy.forward import is_settled
 from marketdata.tidy.groups import By, Cluster, Keys, Rows, numbers_of_distinct
 from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
 from marketdata.tidy.outcomes import orders_of
@@ -55,7 +56,7 @@ def cluster_mean(
         UTC day of ``ts``; ``cluster`` too.
     bounds : pair of float, optional
         The least and the greatest mean there can be; the interval is within. By default -1 and 1, what a share can
-        earn, if no value is outside.
+        earn, if no value is outside. Say (0, 1) of values that cannot be negative.
     markets : frame, optional
         Market records, whose order of tokens says which one counts.
     interval : float or None
@@ -72,8 +73,10 @@ def cluster_mean(
         - ``effective``: the number of equal clusters with as much information, (sum w)^2 / sum w^2. A cluster has w
           rows.
         - ``mean``: the mean over rows.
-        - ``low``, ``high``: a studentized bootstrap interval over clusters. It is null with fewer than five, where all
-          are alike, and where the mean hangs on a few of them.
+        - ``low``, ``high``: a studentized bootstrap interval over clusters, not within that of Student's t with as many
+          degrees of freedom as clusters carry the variance. It is null with fewer than five, where all are alike, and
+          where the mean hangs on a few of them. It is null too where ``bounds`` have 0 inside and fewer than three
+          clusters would have the rarer sign if the mean were 0, as of favourites that nearly all won.
         - ``left_out``: rows of the other token that repeat a row of the one that counts.
 
     Raises
@@ -106,7 +109,7 @@ def cluster_mean(
     chosen, present = text("value", value, "the name of a column"), names_of(frame)
     keys, sampling = Keys.of(by, cluster, present, markets), Sampling.of(interval, resamples, seed)
     require("A frame with a mean over markets", ["market_id", chosen], present)
-    wanted = ["market_id", chosen, *keys.carried(present), *ID_COLUMNS, "ts"]
+    wanted = ["market_id", chosen, *keys.carried(present), *ID_COLUMNS, "ts", "status", "horizon"]
     rows = Rows(in_memory(selected(frame, [name for name in dict.fromkeys(wanted) if name in present])), keys)
     table = rows.table
     if not table.is_number(chosen) and len(table):
@@ -122,8 +125,16 @@ def cluster_mean(
     columns["markets"] = numbers_of_distinct(rows.codes("market_id"), has_value, len(first))
     columns |= means(values, has_value, len(first), clusters)
     if sampling is not None:
+        signs = _decided(table, values) if limits[0] < 0 < limits[1] < np.inf else None
         intervals = [
-            of_rows(values[inside], np.ones(int(inside.sum())), clusters[:, inside], sampling, bounds=limits)
+            of_rows(
+                values[inside],
+                np.ones(int(inside.sum())),
+                clusters[:, inside],
+                sampling,
+                bounds=limits,
+                signs=None if signs is None else signs[inside],
+            )
             for inside in (has_value == number for number in range(len(first)))
         ]
         columns |= ends("", intervals)
@@ -159,6 +170,13 @@ def _bounds(given: tuple[float, float] | None, values: Floats) -> tuple[float, f
             "is refused; allowed is a pair of rising numbers, with no value outside.", argument="bounds", value=given
         )
     return low, high
+
+
+def _decided(table: Frame, values: Floats) -> Floats:
+    """The values whose signs outcomes decided: all, but of forward returns those of trades that were settled."""
+    if not {"status", "horizon"} <= {*table.names}:
+        return values
+    return np.where(is_settled(table), values, np.nan)
 
 
 def _mirrored(rows: Frame, records: Records) -> NDArray[np.bool_]:

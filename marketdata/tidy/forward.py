@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, read, run
@@ -132,3 +133,9 @@ def forward_returns(
         return frames.to_frame(part, entries, values, ["ts", *part.ids, *values])
 
     return run(books, trades, TOP_KINDS if shares is None else TOP_KINDS[:2], partition_by="token", width=buckets)
+
+
+def is_settled(returns: Frame) -> NDArray[np.bool_]:
+    """Which rows of forward returns a payoff ended."""
+    statuses, which = frames.distinct_ids(returns, ["status"])
+    return np.array([status == ("settled",) for status in statuses], bool)[which]

@@ -15,6 +15,7 @@ _WHY: dict[Reason, str] = {
     "few": f"which have fewer than {LEAST} clusters",
     "alike": "whose clusters are all alike",
     "same outcome": "whose markets all paid the same",
+    "one sign": "in which too few rows of the other sign show what they cost, such as favourites that lost",
     "no spread": "whose mean hangs on a few clusters, such as those of a rare outcome",
 }
 

@@ -8,6 +8,22 @@ from collections.abc import Sequence
 import numpy as np
 
 
+def quantile_of_t(share: float, freedom: float) -> float:
+    """The quantile of Student's t, by bisection of its distribution, which Simpson's rule integrates."""
+    scale = math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * math.pi)
+
+    def below(t: float) -> float:
+        step = t / 2000
+        values = [(1 + (i * step) ** 2 / freedom) ** (-(freedom + 1) / 2) for i in range(2001)]
+        return 0.5 + scale * step / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))
+
+    least, most = 0.0, 50.0
+    for _ in range(60):
+        middle = (least + most) / 2
+        least, most = (middle, most) if below(middle) < share else (least, middle)
+    return least
+
+
 def studentized(
     sums: Sequence[tuple[float, int]],
     seed: int,
@@ -33,5 +49,8 @@ def studentized(
     low, high = (pivots[max(math.ceil(draws * q) - 1, 0)] for q in ((1 - share) / 2, (1 + share) / 2))
     if math.isinf(low) or math.isinf(high) or error < 1e-9:
         return math.nan, math.nan
-    first, last = (min(max(ratio - pivot * error, bounds[0]), bounds[1]) for pivot in (high, low))
+    squares = [((t - ratio * w) / weights) ** 2 for t, w in sums]
+    student = quantile_of_t((1 + share) / 2, min(2 * sum(squares) ** 2 / sum(s * s for s in squares), n) - 1)
+    pivots_used = (max(high, student), min(low, -student))
+    first, last = (min(max(ratio - pivot * error, bounds[0]), bounds[1]) for pivot in pivots_used)
     return first, last

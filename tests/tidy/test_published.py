@@ -171,6 +171,67 @@ def test_favourites_that_all_win_have_no_certain_profit() -> None:
         assert (mean["low"], mean["high"]) == (None, None)
 
 
+def favourites(markets: int, seed: int) -> tuple[Any, Any]:
+    """Prices of fair favourites that fall about 0.9 to 0.98, of several hours each, and what each market pays."""
+    rng = np.random.default_rng(seed)
+    price = rng.uniform(0.9, 0.98, (markets, 1))
+    paid = (rng.random((markets, 1)) < price).astype(float)
+    return np.clip(price + 0.01 * rng.standard_normal((markets, 6)), 0.8, 0.99), paid
+
+
+@pytest.mark.filterwarnings("ignore::marketdata.errors.FewMarketsWarning")
+@pytest.mark.parametrize("markets", [10, 30])
+def test_favourites_of_many_prices_have_no_certain_profit(markets: int) -> None:
+    """Fair markets differ in what they earn also if all of them win: no interval of them is above or below 0."""
+    for seed in range(40):
+        price, paid = favourites(markets, seed)
+        ids = np.repeat([f"m{i:03}" for i in range(markets)], 6)
+        hours = pl.datetime(2026, 1, 1, time_zone="UTC") + pl.duration(hours=pl.int_range(6 * markets) % 6)
+        rows = pl.DataFrame(
+            {"market_id": ids, "token_id": ids, "price": price.ravel(), "earned": (paid - price).ravel()}
+        )
+        rows = rows.with_columns(ts=hours, token_label=pl.lit("Yes"))
+        outcomes = pl.DataFrame({"market_id": ids[::6], "token_id": ids[::6], "payoff": paid.ravel()}).with_columns(
+            resolved_at=pl.datetime(2026, 1, 1, 0, 6, time_zone="UTC")
+        )
+        ends = [md.cluster_mean(rows, "earned", resamples=200).select("low", "high").row(0)]
+        ends += (
+            md.skill(rows, outcomes, reference=0.85, resamples=200).select("difference_low", "difference_high").rows()
+        )
+        books, signal = books_of(price, price)
+        study = md.study(books, signal, "1h", quantiles=2, outcomes=outcomes, fees=0, width="1m", resamples=200)
+        for name in ("gross", "net"):
+            ends += study.table.select(f"{name}_low", f"{name}_high").rows()
+        assert [one for one in ends if one[0] is not None and not one[0] <= 0 <= one[1]] == []
+
+
+def test_the_sign_of_values_that_cannot_be_negative_says_nothing() -> None:
+    """With bounds that leave no room below 0 a mean of spreads has its interval."""
+    spreads = pl.DataFrame(
+        {"market_id": [f"m{i}" for i in range(40)], "spread": [0.01 + 0.001 * (i % 7) for i in range(40)]}
+    )
+    with pytest.warns(md.errors.FewMarketsWarning, match="in which too few rows of the other sign show what they cost"):
+        assert md.cluster_mean(spreads, "spread")["low"].item() is None
+    mean = md.cluster_mean(spreads, "spread", bounds=(0, 1)).row(0, named=True)
+    assert 0.01 < mean["low"] < mean["mean"] < mean["high"] < 0.02
+
+
+def test_a_few_clusters_that_jump_widen_an_interval() -> None:
+    """Where one market in ten jumps, at least 90 of 100 intervals contain the mean of 0, or are null."""
+    missed = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        jump = 0.3 * rng.choice([-1, 0, 1], 30, p=[0.05, 0.9, 0.05])
+        rows = pl.DataFrame(
+            {"market_id": [f"m{i}" for i in range(30)], "earned": 0.004 * rng.standard_normal(30) + jump}
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", md.errors.FewMarketsWarning)
+            low, high = md.cluster_mean(rows, "earned", resamples=200, seed=seed).select("low", "high").row(0)
+        missed += low is not None and not low <= 0 <= high
+    assert missed <= 6
+
+
 def test_common_shocks_of_a_day_need_clusters_of_days() -> None:
     """Intervals by market miss the truth far more often than those by day, or by both."""
     missed: dict[Any, int] = dict.fromkeys(("market_id", "day", ("market_id", "day")), 0)
