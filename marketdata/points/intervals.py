@@ -176,13 +176,11 @@ def of_rows(
     ``signs``, where given, are numbers whose signs say how the outcomes of markets decided the rows, NaN for others:
     without enough of both signs there is no interval.
     """
-    parts = np.zeros(len(values), np.int64) if part is None else part
-    for of_part in np.unique(parts) if signs is not None else ():
-        inside = parts == of_part
-        if min(_expected(signs[inside], way[inside]) for way in clusters) < _LEAST_EXPECTED - _CANCELLED:
-            known = min(effective(np.unique(way, return_counts=True)[1].astype(float)) for way in clusters)
-            return Interval.none("one sign", known)
     ways = [Sums.of(values, weight, way, part) for way in clusters]
+    if signs is not None and len(values):
+        each = [part == of_part for of_part in np.unique(part)] if part is not None else [np.full(len(values), True)]
+        if min(_expected(signs[one], way[one]) for one in each for way in clusters) < _LEAST_EXPECTED - _CANCELLED:
+            return Interval.none("one sign", min(sums.effective for sums in ways))
     pairs = np.unique(clusters, axis=1, return_inverse=True)[1] if len(ways) > 1 else None
     common = None if pairs is None else Sums.of(values, weight, pairs, part)
     return interval(ways, sampling, common).within(bounds)

@@ -67,7 +67,7 @@ def test_intervals_without_an_edge_rarely_miss_the_truth(process: str, cluster: 
         assert counts["misses"] <= MOST[process, cluster] * (STUDIES - counts["null"])
 
 
-@pytest.mark.filterwarnings("ignore::marketdata.errors.FewMarketsWarning")
+@pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
 def test_the_difference_of_quantiles_of_noise_contains_0() -> None:
     """Of a signal that markets share, in books whose mids drift by market; a planted edge is found each time."""
     counts: Counter[tuple[float, bool]] = Counter()
