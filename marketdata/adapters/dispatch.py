@@ -53,8 +53,8 @@ def run(
     ``reduce`` shortens any part of the rows without changing the result. So a lazy frame larger than memory streams
     through it, and ``finish`` is called for the reduced rows instead of the function. If it returns None, because
     they do not show whether a row is in several parts, the function gets all rows. ``on_times`` sees the times of a
-    frame in memory first, for warnings that all rows decide. A ``width`` is checked on all times of a frame of any
-    kind. The result carries the width that the frame carries.
+    frame in memory first, for warnings that all rows decide. A ``width`` is checked on all times, whatever the kind
+    of frame. The result carries the width that the frame carries.
     """
     kinds = tuple(kinds)
     if is_in_memory(frame):
@@ -153,7 +153,7 @@ def missing_in_index_named(frame: Frame) -> Iterator[None]:
 
 
 def in_memory(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
-    """The columns of a frame of any kind, read into memory.
+    """A frame of any kind, read into memory and opened.
 
     NotTidyError if its library is unknown, a name is twice, or it is none of ``kinds``.
     """
@@ -167,7 +167,7 @@ def in_memory(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
 
 
 def series_of(native: Native, what: str, wanted: Iterable[str]) -> Frame:
-    """The columns of a frame of any kind, read into memory, that has these columns."""
+    """A frame of any kind that has these columns, read into memory and opened."""
     frame = in_memory(native)
     with missing_in_index_named(frame):
         require(what, wanted, frame.names)
@@ -175,7 +175,7 @@ def series_of(native: Native, what: str, wanted: Iterable[str]) -> Frame:
 
 
 def collected(native: Native) -> Native:
-    """The rows of a frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
+    """A frame of any kind as a native frame in memory; NotTidyError if its library is unknown."""
     native = read(native)
     if is_dask(native):
         return native.compute()
@@ -185,7 +185,7 @@ def collected(native: Native) -> Native:
 
 
 def distinct_rows(native: Native, names: Sequence[str]) -> Native:
-    """The rows of some columns of a lazy frame or one of an engine, each once, where the frame is."""
+    """The distinct rows of some columns, computed where the lazy frame or the engine is."""
     chosen = selected(native, names)
     if is_dask(native):
         return chosen.drop_duplicates()
@@ -216,7 +216,7 @@ def refuse_narwhals(frame: object) -> None:
 
 
 def as_polars(native: Native) -> pl.DataFrame:
-    """The rows of a frame of any kind, read into memory, as a polars frame with the types of their columns."""
+    """A frame of any kind as a polars frame in memory, columns in their own types."""
     frame = in_memory(native)
     columns = {name: Passed(frame, name, None) for name in frame.names}
     return frames.new("polars").build(columns, len(frame))  # type: ignore[no-any-return]

@@ -71,7 +71,7 @@ def apply(frame: Native, function: Function, keys: Sequence[str], *, all_rows: b
 def apply_to_both(
     left: Native, right: Native, function: Callable[[Native, Native], Native], keys: Sequence[str]
 ) -> Native:
-    """A function of two Arrow tables for the rows of equal keys of two frames."""
+    """Call a function of two Arrow tables for the rows of two frames that have equal keys."""
     new_names, parts = [], []
     for place, (frame, side) in enumerate(zip((left, right), ("__left_", "__right_"), strict=True)):
         new_names.append({c: side + c for c in frame.columns})

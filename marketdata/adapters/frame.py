@@ -146,7 +146,7 @@ class Frame:
         return replace(self, names=tuple(c for c in self.names if c != name))
 
     def can_pass_on(self, name: str) -> bool:
-        """Whether the rows of a column are, as they are, those of a column of a tidy frame."""
+        """Whether a tidy frame can have the column as it is, without a conversion."""
         return self.is_tidy(name) and not (name == "token_label" and self.has_mixed_labels)
 
     def times(self, name: str) -> Ints:
@@ -184,7 +184,7 @@ class Frame:
         return normalization.is_number(self.raw(name))
 
     def check_numbers(self) -> None:
-        """NotTidyError for texts in a column of numbers of tidy frames."""
+        """NotTidyError where a column that tidy frames have as numbers has texts."""
         self.read(*(name for name in self.names if name in _NUMBERS))
 
     def comparable(self, name: str) -> NDArray[Any]:

@@ -84,7 +84,7 @@ def sorted_rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()
 
 
 def _starts(frame: Frame) -> Ints:
-    """The first row of each run of rows of one token."""
+    """Where the rows of each token begin."""
     return group_starts(*frame.read(*frame.keys))
 
 
@@ -115,7 +115,7 @@ def sorted_books(frame: Frame, *, all_levels: bool = True) -> tuple[Frame, Books
         frame, best = sorted_series(frame, QUOTES[4:])
         entries, at, one = best, np.arange(len(best)), np.ones(len(best), np.int64)
         bids, asks = (Side(at, one, *(best.values[c] for c in names)) for names in (QUOTES[4:6], QUOTES[6:8]))
-    # Rows of levels repeat the values of a snapshot, so that the first of them has them.
+    # Each level row repeats the values of its snapshot, so the first row of a snapshot has them.
     first = bids.begins if frame.kind == "books" else np.arange(len(frame))
     values = {
         name: np.array(frame.texts(name, first), object) if kind == "text" else frame.numbers(name)[first]
@@ -201,7 +201,7 @@ def _sorted(frame: Frame, keys: Sequence[str], same: Sequence[str]) -> tuple[Fra
 
 
 def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[list[tuple[str | None, ...]], Ints]:
-    """The distinct combinations of ids, as texts, and the number of the combination of each row."""
+    """The distinct combinations of ids, as texts, and for each row the number of its combination."""
     if not names:
         return [()] * min(len(frame), 1), np.zeros(len(frame), np.int64)
     codes = [frame.codes(name, nullable=name not in ID_COLUMNS) for name in names]
@@ -215,7 +215,7 @@ def distinct_ids(frame: Frame, names: Sequence[str]) -> tuple[list[tuple[str | N
 
 
 def ranks(frame: Frame, name: str) -> NDArray[np.integer]:
-    """Integers in the order of the texts of an id, a missing one last."""
+    """Integers that sort as the texts of an id do, a missing text last."""
     first, which = order.distinct(frame.codes(name, nullable=True))
     texts = frame.texts(name, first)
     rank = np.empty(len(texts), np.min_scalar_type(len(texts)))
@@ -369,7 +369,7 @@ def times(ts: Ints) -> NDArray[np.datetime64]:
 
 
 def lists(books: Books) -> dict[str, Column]:
-    """The columns of lists of nested books."""
+    """Prices and sizes as the columns of lists that nested books have."""
     out: dict[str, Column] = {}
     for name, side in ((BID, books.bids), (ASK, books.asks)):
         for what, values in (("price", side.price), ("size", side.size)):

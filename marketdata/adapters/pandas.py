@@ -126,7 +126,7 @@ def _of_polars(name: str, column: pl.Series, wanted: Any) -> Any:
         return pd.arrays.IntegerArray(numbers, is_null)
     if not dtype.is_nested():
         return column.to_numpy(writable=True)
-    # Dask makes texts of objects, so lists of levels are lists of Arrow.
+    # Dask makes texts of objects, so lists of levels are Arrow lists.
     if name in LISTS and wanted != np.dtype(object) and find_spec("pyarrow") is not None:
         import pyarrow as pa
 

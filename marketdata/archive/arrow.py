@@ -31,7 +31,7 @@ SCHEMAS: dict[View, pa.Schema] = {
 
 
 def to_table(columns: Data) -> pa.Table:
-    """Rows of the table of the view; a missing number is null, an empty side an empty list."""
+    """Rows as the table of the view has them; a missing number is null, an empty side an empty list."""
     data = {name: _names(columns, name) for name in VIEWS[view_of(columns)].ids}
     data["ts"] = pa.array(columns.ts, type=pa.int64()).cast(TS)
     if not isinstance(columns, Books):
@@ -58,7 +58,7 @@ def _names(columns: Data, attribute: str) -> pa.Array:
 
 
 def from_tables(view: View, tables: Iterable[pa.Table], *, of_one_market: bool = False) -> Data:
-    """Columns of the rows of all tables, one after the other, in their order.
+    """The rows of all tables as columns, table after table.
 
     A further column that is null in every row belongs to another market and is left out, unless there is one market.
     """

@@ -33,7 +33,7 @@ def levels_in_polars(snapshots: Any, fields: Sequence[str]) -> Any:
 
 
 def levels_in_duckdb(snapshots: Any) -> Any:
-    """Level rows of a relation of DuckDB."""
+    """Level rows of a DuckDB relation."""
     ids = ["ts", *VIEWS["books"].ids]
     lists = [f"CASE WHEN len({name}) > 0 THEN {name} ELSE [NULL] END AS {name}" for name in LISTS]
     both = [f"unnest(list_concat({BID}_{what}, {ASK}_{what})) AS {what}" for what in ("price", "size")]

@@ -75,7 +75,7 @@ def first_rows(coverage: Mapping[View, Coverage]) -> dict[str, int]:
 
 
 def line(store: ArchiveStore) -> str:
-    """What the newest versions hold, in one line; only the address where the archive cannot be read."""
+    """One line about the newest versions; the address alone where the archive cannot be read."""
     try:
         files = {view: table.version().files for view, table in store.points.items()}
         records, base = store.tables["markets"].version().files, store.base

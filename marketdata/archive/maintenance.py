@@ -56,7 +56,7 @@ def compact(store: ArchiveStore) -> int:
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
-    """Remove files of ours that no version of the last hours names; returns their names. Ages are of the storage."""
+    """Remove files of ours that no version of the last hours, by the storage's clock, names; returns their names."""
     thousand_years = 24 * 365 * 1000
     hours = math.ceil(min(number("retention_hours", retention_hours, least=0), thousand_years))
     removed = list[str]()
@@ -127,7 +127,7 @@ def _verify_view(store: ArchiveStore, view: View) -> Iterator[Damage]:
 
 
 def _stored_times(table: Table, view: View, version: Version) -> tuple[list[Damage], dict[str, Ints]]:
-    """Damaged and foreign files, and the sorted times of the rows of each market."""
+    """Damaged and foreign files, and for each market the sorted times of its rows."""
     damage, stored = list[Damage](), list[Series]()
     for file in version.files:
         if not OURS.fullmatch(file.path):
@@ -144,7 +144,7 @@ def _stored_times(table: Table, view: View, version: Version) -> tuple[list[Dama
 
 
 def _span(part: DataFile) -> tuple[int | None, int | None]:
-    """The time of the rows of a file or row group, if it is known."""
+    """The range of times in a file or row group, if it is known."""
     return (part.ts_min, part.ts_max + 1) if part.ts_max < FAR else (None, None)
 
 

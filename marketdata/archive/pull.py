@@ -77,7 +77,7 @@ class _Window(NamedTuple):
 
 @dataclass
 class Pull:
-    """One run over some markets and views; the options are those of `Archive.pull`."""
+    """One run over some markets and views, with the options of `Archive.pull`."""
 
     store: ArchiveStore
     client: Any
@@ -144,10 +144,9 @@ class Pull:
             self._leave_out(self._missing(stored, ranges), refusal)
 
     def record_now(self, markets: Sequence[str], views: Sequence[View]) -> None:
-        """Store the points of this moment as those of the present bucket, of venues without a history of a view.
+        """Store the points of this moment in the present bucket, for views of which a venue has no history.
 
-        A bucket of which a token is lacking is ``recorded``, not final. Where nothing came nothing is stored: that is
-        a gap for ever.
+        A bucket that lacks a token is ``recorded``, not final. A moment without an answer leaves a gap for ever.
         """
         known = [token for market in filter(self.is_stored, markets) for token in self._tokens(market)]
         tokens = {str(token.token_id): token for token in known}
@@ -164,7 +163,7 @@ class Pull:
                     self._record(view, joined(parts), Range(start, start + self.width), tokens, at)
 
     def _record(self, view: View, points: Data, bucket: Range, tokens: Mapping[str, Token], at: int) -> None:
-        """Store points of tokens that arrived at a time as those of a bucket."""
+        """Store points that arrived at one time in the bucket of that time."""
         named = [tokens[str(one.token_id)] for one in points.tokens]
         points = replace(points.with_tokens(named, points.bounds), ts=np.full(len(points), bucket.start)).sort()
         expected = Counter(token.market_id for token in tokens.values())
@@ -308,7 +307,7 @@ class Pull:
             self.fetched += fetched
 
     def _coverage_after(self, view: View, market: str, answers: list[_Window]) -> Iterator[tuple[CoverageRecord, int]]:
-        """What the answers of a market establish, and how many points each range has."""
+        """The ranges that the answers about a market establish, and how many points each range has."""
         first, last = min(one.rng.start for one in answers), max(one.rng.end for one in answers)
         near = Range(first - 2 * policy.SHORTEST_GAP, last + 2 * policy.SHORTEST_GAP)
         # Stored records near the fetched ranges, and outside them.

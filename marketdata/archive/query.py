@@ -77,7 +77,7 @@ class Query:
         return replace(self, version=Version(-1, (), self.version.schema), books=None)
 
     def of_markets(self, markets: Sequence[str]) -> Query:
-        """The same query of some of its (sorted) markets, which are adjacent in the files."""
+        """The same query for some of its markets, which are sorted and adjacent in the files."""
         inside = {ids: label for ids, label in (self.labels or {}).items() if markets[0] <= ids[0] <= markets[-1]}
         version = pruned(self.version, markets, self.wanted)
         books = None if self.books is None else self.books.of_markets(markets)
@@ -90,7 +90,7 @@ class Query:
         return joined(parts).sort() if parts else empty(self.view)
 
     def points(self, *, in_parts: bool = True) -> Iterator[Data]:
-        """The points in parts of whole markets, or of whole buckets of a large one."""
+        """The points in parts: some whole markets, or some whole buckets of one large market."""
         from marketdata.points.resample import resample_columns
 
         labels: Labels = self.labels or {}
@@ -117,7 +117,7 @@ class Query:
                 yield columns
 
     def _parts(self, width: BucketWidth) -> Iterator[Query]:
-        """Parts of whole markets, and of whole buckets of a large market."""
+        """The query cut between markets, and a large market between buckets."""
         groups = _each(lambda file: self.files_in(self.table.footer(file).groups), self.files_in(self.version.files))
         for between in _cut_keys([(g.market_min, g.size) for g in groups], LAST_NAME, _PART):
             part = replace(self, between=between)
@@ -213,8 +213,8 @@ def covered_ranges(
 ) -> dict[str, Range]:
     """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is.
 
-    ``records`` are those of the wanted markets, or of all; ``names`` are of markets in messages. Nothing is missing
-    beside the range in which a market was ``active``. One warning says what is missing of all of them.
+    ``records`` are about the wanted markets, or about all; messages call a market by its entry in ``names``. Nothing
+    is missing beside the range in which a market was ``active``. One warning names everything that is missing.
     """
     out, lacking, incomplete = dict[str, Range](), list[NotArchivedError](), list[NotArchivedError]()
     for market in records:

@@ -35,7 +35,7 @@ from marketdata.typing import FrameKind
 class Reading:
     """Frames of a kind from a store; ``pull`` makes a run of the attached client, for reads that fetch first.
 
-    The arguments are those of the methods of `marketdata.Archive`.
+    The methods take the arguments of `marketdata.Archive`.
     """
 
     store: ArchiveStore
@@ -176,7 +176,7 @@ class Reading:
 
 
 class _HasStore(Protocol):
-    """What `Reader` reads: an archive."""
+    """An archive, as far as `Reader` needs it."""
 
     _store: ArchiveStore
 
@@ -206,13 +206,13 @@ class Reader:
     def stored_ranges(self, view: View, market_id: str, rng: Range) -> list[Range]:
         """Ranges [microseconds UTC] that may have points of a market, whatever the coverage says.
 
-        ArchiveCorruptError if the coverage is damaged, as of reads of frames: nobody can tell then what is missing.
+        ArchiveCorruptError if the coverage is damaged, as where frames are read: nobody can tell then what is missing.
         """
         self._store.coverage[view].records(market_id)
         return query.stored_ranges(self._store.points[view], market_id, rng)
 
     def version(self, table: View | RecordKind) -> int:
-        """Number of the newest commit of a view or of records, from 0; -1 before it."""
+        """Number of the newest commit to a view or to records, from 0; -1 before it."""
         return self._store.tables[choice("view", table, (*VIEWS, *RECORD_KINDS))].version().number
 
     def records(self, kind: RecordKind) -> list[dict[str, Any]]:

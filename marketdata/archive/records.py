@@ -136,7 +136,7 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
 
 
 def _typed(kind: str, value: Any, what: str) -> Any:
-    """A value that is not null as one of a field of this kind."""
+    """A value that is not null, in the type of its kind of field."""
     if kind == "texts":
         return [str(one) for one in ([value] if isinstance(value, str) else value) if one is not None]
     if kind == "tokens":
@@ -198,7 +198,7 @@ class _RecordFile(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """The records of a version: those of each file by its path, and all of them as JSON by id."""
+    """The records of a version: by the path of their file, and all together as JSON by id."""
 
     files: Mapping[str, _RecordFile]
     texts: Mapping[str, str]
@@ -323,7 +323,7 @@ class Catalog:
             files, changed = self._current(version).files, {}
             for identity, record in new.items():
                 old = self.of_id(identity, version) or {}
-                # What is null in the new record stays, and lists that are empty.
+                # A null or an empty list in the new record changes nothing.
                 keeps = {k for k, v in record.items() if k in old and (v is None or (v == [] and old[k]))}
                 merged = old | {k: v for k, v in record.items() if k not in keeps}
                 if merged != old:
@@ -342,7 +342,7 @@ class Catalog:
             self.table.plan(make)
 
     def _row(self, record: Record) -> dict[str, Any]:
-        """A record as a row of the table of its kind."""
+        """A record as a row of its table."""
         tokens = record.get("tokens", ())
         lists = {"token_ids": [t["id"] for t in tokens], "token_labels": [t.get("label") for t in tokens]}
         row = {**record, **lists, "market_id": record["id"], "record": json.dumps(record, ensure_ascii=False)}

@@ -153,7 +153,7 @@ def query_of(
     version: Version | None = None,
     **more: Any,
 ) -> Query:
-    """A query of a version of a view, by default the newest, with only the files that may have its rows.
+    """A query of a view, by default at its newest version, with only the files that may have its rows.
 
     ``more``: the fields token_id, levels, nested and counts of `Query`.
     """

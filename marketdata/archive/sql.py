@@ -193,7 +193,7 @@ def _check_types(rows: Any) -> None:
 
 
 def _type_names(kind: Any) -> Iterator[str]:
-    """The name of a type of DuckDB, and those of its parts."""
+    """The name of a DuckDB type, and the names of the types inside it."""
     yield kind.id
     if kind.id == "map" and kind.children[0][1].id in _NESTED:
         yield "map with nested keys"

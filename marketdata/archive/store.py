@@ -403,12 +403,12 @@ def _is_part(record: CoverageRecord, whole: CoverageRecord) -> bool:
 
 
 def _count(market: str, record: CoverageRecord, *times: Times) -> int:
-    """The number of points of a market inside a record."""
+    """How many points a market has inside a record."""
     return int(sum(np.diff(np.searchsorted(of[market], record.range))[0] for of in times if market in of))
 
 
 def _slices(points: Data) -> Iterator[tuple[Any, slice]]:
-    """The tokens of points, and the place of the points of each."""
+    """Each token, and the place of its points."""
     return zip(points.tokens, itertools.starmap(slice, itertools.pairwise(points.bounds.tolist())), strict=True)
 
 
@@ -422,7 +422,7 @@ def inside(points: Data, ranges: Ranges) -> Bools:
 
 
 def _replaced(rows: Series, columns: Data, width: int, *, whole: bool = False) -> Bools:
-    """True for rows of a token and bucket of sorted columns, or (``whole``) of a token from its first to its last."""
+    """True for rows whose token and bucket the columns have; with ``whole`` for all from their first to their last."""
 
     def identity(token: Any) -> tuple[str | None, ...]:
         return (token.market_id, token.token_id, None if token.token_id else token.token_label)
@@ -451,7 +451,7 @@ def hull_of(times: Ints, width: int) -> Range:
 
 
 def times_of(*parts: Data) -> dict[str, Ints]:
-    """The sorted times of the points of each market."""
+    """For each market the sorted times of its points."""
     times: dict[str, list[Ints]] = {}
     for part in parts:
         for token, place in _slices(part):

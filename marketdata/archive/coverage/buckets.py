@@ -36,7 +36,7 @@ class Coverage:
         return self.of([market], version)[market]
 
     def of(self, markets: Iterable[str] | None, version: Version | None = None) -> dict[str, list[CoverageRecord]]:
-        """Disjoint records of each of these markets, or (None) of all that have some."""
+        """Disjoint records by market: of these markets, or (None) of all."""
         if markets is None:
             return self.all(version)
         version = version or self._table.version()
@@ -70,7 +70,7 @@ class Coverage:
         return {_transaction_name(bucket): number for bucket, number in numbers.items()}
 
     def damaged(self, version: Version) -> dict[int, str]:
-        """The damage of the file of each bucket that cannot be read."""
+        """What is wrong with each bucket whose file cannot be read."""
         problems = {}
         for bucket in range(_BUCKETS):
             self._files.pop(bucket, None)
@@ -85,7 +85,7 @@ class Coverage:
         if self._table.version().number < 0:
             return []
         store, used, names = self._table.store, set[str](), {_transaction_name(b): b for b in range(_BUCKETS)}
-        # A retained version names files that were written since then, which are young, or files of the version of then.
+        # A retained version names young files, written since then, or files that the version of that time named.
         for moment in (None, retained):
             numbers = self._table.transactions_at(moment, names)
             used |= {f"{COVERAGE}/{names[name]}-{number}" for name, number in numbers.items()}

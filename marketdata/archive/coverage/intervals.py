@@ -29,7 +29,7 @@ class CoverageState(StrEnum):
 
 
 class StateRule(NamedTuple):
-    """What a state means, and what follows from it.
+    """The meaning of a state, and its consequences for reads and pulls.
 
     - ``asked``: whether a pull asks for the range: never, always, or once its time has come (`policy`)
     - ``has_points``: whether all points that were ever received are stored; else there are none

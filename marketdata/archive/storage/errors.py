@@ -106,6 +106,6 @@ def parsing(what: str, hint: str = REPAIR) -> Iterator[None]:
 
 
 def one_line(problem: BaseException) -> str:
-    """The first lines of a report of several coloured lines, as plain text."""
+    """The first lines of a coloured report, as plain text."""
     text = _DRAWN.sub(" ", str(problem)).partition("stack backtrace")[0].partition("\n   0:")[0]
     return " ".join(text.split())[:400]

@@ -129,7 +129,7 @@ class Store:
     def now(self) -> int:
         """The clock of the storage, by a file that is written and removed [microseconds].
 
-        The clock of this machine may be days ahead of it, and a file of a write in progress would seem old.
+        This machine's clock may be days ahead, so that the file of a running write would seem old.
         """
         if self.remote:
             self.write(_CLOCK, b" ")
@@ -209,7 +209,7 @@ def write_rows(store: Store, table: pa.Table, effort: int) -> Iterator[DataFile]
 
 
 def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryview:
-    """The bytes of a Parquet file, with the number of ``rows`` of each row group."""
+    """The bytes of a Parquet file, whose row groups have so many ``rows``."""
     # Not BytesIO: Python 3.13 may free it before the view of it that the traceback of a failed write holds.
     memory = pa.BufferOutputStream()
     types = {f.name: f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in table.schema}

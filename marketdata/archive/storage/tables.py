@@ -33,7 +33,7 @@ _LOG, COVERAGE = "_delta_log", "_coverage"
 _TRIES = 100
 # Number of footers that stay in memory.
 _REMEMBERED = 4096
-# Columns of deltalake in the order of the fields of `DataFile`, each with the value of an unknown one.
+# The columns of deltalake, ordered as the fields of `DataFile`, each with the value that stands for unknown.
 _FACTS = {
     "path": "", "size_bytes": 0, "num_records": -1, "min.market_id": "", "max.market_id": files.LAST_NAME,
     "min.ts": -files.FAR, "max.ts": files.FAR,
@@ -74,7 +74,7 @@ class Table:
         self._absent = Version(-1, (), schema)
         self._version = self._absent
         self._handle: Any = None
-        # Numbers of the transactions of the current version that were looked up.
+        # Transactions of the current version that were looked up, with their numbers.
         self._transactions: dict[str, int | None] = {}
         self._lock = threading.RLock()
 
@@ -320,7 +320,7 @@ class Table:
         return footer
 
     def read(self, file: DataFile, groups: Sequence[int] | None = None, names: Sequence[str] | None = None) -> pa.Table:
-        """Rows of a file, or of some of its row groups, and columns of them, with page checksums compared."""
+        """Some or all columns of a file or of some of its row groups, with page checksums compared."""
         footer = self.footer(file)
         with self._removed():
             return files.read_groups(self.store, file, footer, groups, names)
@@ -347,7 +347,7 @@ class Table:
             return {name: handle.transaction_version(name) for name in names}
 
     def unused_files(self, hours: int) -> list[str]:
-        """Names of files that no version of the last hours of this machine's clock names, as deltalake lists them."""
+        """Files that no version of the last hours names, as deltalake lists them by this machine's clock."""
         with errors.reading(self._name), self._lock:
             self.version()
             if self._handle is None:
@@ -368,7 +368,7 @@ def _appending(handle: Any) -> Callable[..., Any]:
 
 
 def _height(rows: Any) -> int:
-    """The number of rows of an Arrow stream."""
+    """How many rows an Arrow stream has."""
     return int(pa.table(rows).num_rows)
 
 
