@@ -530,7 +530,7 @@ def add_files(
         imported = ImportedFile(run, table, chosen)
         try:
             imported.add_table()
-        except ConfigError as problem:
+        except (ConfigError, NotTidyError) as problem:
             if paths[table.file.path] and table.file.table is None:
                 raise
             out.append({"file": called(table.file), "note": problem.problem})

@@ -26,6 +26,8 @@ from marketdata.recordings.units import PriceUnit, TimeUnit
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
 # The whole file is read for its unit of prices up to this number of rows.
 _PROVING_ROWS = 5_000_000
+# The end of the name of a column that is not what its name says.
+DENIED = " of the file"
 _TIMES = ("ts", "end_ts", "created_at", "received_at")
 
 
@@ -172,10 +174,12 @@ class Table:
             lacking = [name for name in dict.fromkeys((time, seen, *chosen.values())) if name not in frame.columns]
             numbered = numbered.with_columns(pl.lit(None, pl.String).alias(name) for name in lacking)
             arrivals = [self._micros(numbered, column).alias(name) for name, column in (("ts", time), ("__seen", seen))]
-            others = [] if only else [c for c in self.others if c in frame.columns and c not in chosen]
+            # A column that is not what its name says must not be taken for it.
+            others = {c: f"{c}{DENIED}" if c in ROLES else c for c in (() if only else self.others)}
             rows = numbered.select(
                 *(pl.col(column).alias(name) for name, column in chosen.items() if name != "ts"),
-                *others, pl.col("__row").cast(pl.Int64),
+                *(pl.col(c).alias(name) for c, name in others.items() if c in frame.columns and c not in chosen),
+                pl.col("__row").cast(pl.Int64),
             ).with_columns(arrivals)  # fmt: skip
             timed = rows.filter(pl.all_horizontal(pl.col("ts", "__seen").is_not_null()))
             scaled = [
@@ -198,7 +202,9 @@ class Table:
         if column not in self.units:
             unit = TimeUnit.of(frame[column])
             if unit is None:
-                some = next((str(value)[:60] for value in frame[column].drop_nulls().head(1).to_list()), "nothing")
+                some = next(
+                    (str(value)[:60] for value in frame[column].to_physical().drop_nulls().head(1).to_list()), "nothing"
+                )
                 raise ConfigError(
                     f"{column} is neither an ISO 8601 time nor a Unix time since 2015: it has {some}. Name another "
                     "column with columns={'ts': ...} (--columns ts=...)."

@@ -11,10 +11,10 @@ import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.records import COLUMNS
-from marketdata.points.schema import ID_COLUMNS
+from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.recordings.files import RecordingFile, json_value
 from marketdata.recordings.format import Batch, FileKind, Table
-from marketdata.recordings.roles import TEXT_ROLES, identified, numbers
+from marketdata.recordings.roles import TEXT_ROLES, identified, is_time, numbers
 from marketdata.recordings.tables import derived_markets
 from marketdata.wire import kalshi
 
@@ -136,14 +136,13 @@ def read_tidy_books(table: Table, names: list[str]) -> Iterator[Batch]:
     rows, whole = one_batch(table, ("price",))
     if len(rows):
         present = [name for name in names if name in rows.columns]
-        points = rows.select("ts", *(n for n in present if n != "ts"))
+        points = rows.select("ts", "__row", *(n for n in present if n != "ts"))
         points = points.with_columns(
             pl.Series(name, numbers(points[name])).fill_nan(None) for name in ("level", "price", "size")
         )
-        for name in ("token_id", "side"):
-            left = points.filter(pl.col(name).is_not_null() & (pl.col(name).cast(pl.String) != ""))
-            whole.left_out[f"without a {name}"] += len(points) - len(left)
-            points = left
+        points = left(points, pl.col("token_id").cast(pl.String).fill_null("") != "", "without a token_id", whole)
+        is_side = pl.col("side").cast(pl.String).is_in([BID, ASK]).fill_null(value=False)
+        points = left(points, is_side, "whose side is neither bid nor ask", whole)
         add_points(whole, "books", points)
     yield whole
 
@@ -160,11 +159,11 @@ def _with_ids(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def _further(rows: pl.DataFrame, table: Table) -> list[str]:
-    """Columns of numbers that have no role."""
-    names = [n for n in table.others if n in rows.columns and not n.endswith(("_id", "_ts", "_ms", "_at"))]
+    """Columns of numbers that have no role and are no times."""
     return [
-        n for n in names
-        if not rows[n].dtype.is_nested() and rows[n].null_count() < len(rows)
+        n for n in table.others
+        if n in rows.columns and not rows[n].dtype.is_nested() and rows[n].null_count() < len(rows)
+        and not n.endswith(("_id", "_ts", "_ms", "_at")) and not is_time(rows[n])
         and not np.isnan(numbers(rows[n].drop_nulls())).any()
     ]  # fmt: skip
 

@@ -24,6 +24,7 @@ _OF_HISTORY = {
     "maker_amount", "taker_amount", "side", "level", "is_snapshot", "order_id",
     "account",
 }  # fmt: skip
+_PRICES = {"best_bid", "best_ask", "yes_bid", "yes_ask", "no_bid", "no_ask", "price", "yes_price", "no_price", "close"}
 _TOKEN_OF_OUTCOME = re.compile(r"(?:outcome|token)_?(\d+)(?:_(?:token_)?id)?")
 _LABEL_OF_OUTCOME = "outcome_{0}_label outcome_{0} answer{0} answer_{0} label_{0}"
 _LISTS = ("token_ids", "clob_token_ids", "clobTokenIds", "token_ids_json", "clob_token_ids_json", "asset_ids",
@@ -38,8 +39,7 @@ def is_listing(table: Table) -> bool:
         return False
     has_time = "ts" in names and table.columns["ts"] != table.columns.get("created_at")
     is_history = has_time and not names & {"state", "token_ids", "token_labels"}
-    quotes = names & {"best_bid", "best_ask", "yes_bid", "yes_ask", "price"}
-    is_polled = has_time and bool(quotes) and ("state" not in names or table.repeats("market_id"))
+    is_polled = has_time and bool(names & _PRICES) and ("state" not in names or table.repeats("market_id"))
     is_price = {"token_id", "price"} <= names and "state" not in names
     return not (is_history or is_polled or is_price)
 

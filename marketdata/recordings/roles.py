@@ -21,8 +21,8 @@ from marketdata.recordings.units import TimeUnit
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
 _FLAGS = tuple(text for text, means in FLAG_TEXTS.items() if means is not None)
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)
-# A spreadsheet, or a float, has rounded such an id.
-_ROUNDED = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d\d+")
+# JSON, a fraction, a number that a spreadsheet or a float has rounded, or a time.
+_NO_ID = re.compile(r"[\[{]|-?\d*\.\d+$|\d(?:[.,]\d+)?[eE]\+?\d\d+$|\d{4}-\d\d-\d\dT")
 _A_TICKER = re.compile(r"[A-Za-z]{1,12}")
 
 
@@ -41,11 +41,19 @@ def is_text(values: pl.Series) -> bool:
     return not values.dtype.is_nested()
 
 
+def is_id(values: pl.Series) -> bool:
+    """Whether values can be ids: no times, fractions or JSON, and no numbers that lost their digits."""
+    return is_text(values) and not values.dtype.is_float() and not any(map(_NO_ID.match, _some_texts(values)))
+
+
+def is_label(values: pl.Series) -> bool:
+    """Whether values can be names of outcomes, which are no JSON, no fractions and no times."""
+    return is_text(values) and not any(map(_NO_ID.match, _some_texts(values)))
+
+
 def is_token(values: pl.Series) -> bool:
-    """Whether values can be ids of tokens: no words such as ``btc`` or ``Yes``, and none that lost its digits."""
-    if not is_text(values) or values.dtype.is_float() or any(map(_ROUNDED.fullmatch, _some_texts(values))):
-        return False
-    return not all(_A_TICKER.fullmatch(text) and len(text) > 1 for text in _some_texts(values))
+    """Whether values can be ids of tokens: no words such as ``btc`` or ``Yes``, which are coins and labels."""
+    return is_id(values) and not all(_A_TICKER.fullmatch(text) and len(text) > 1 for text in _some_texts(values))
 
 
 def is_side(values: pl.Series) -> bool:
@@ -143,15 +151,18 @@ ROLES: dict[str, Role] = {
         "polled_at", "scraped_at", "local_ts", "recv_ts_ns", "recv_timestamp", "received_ts", "recv_time",
         context=True,
     ),
-    "market_id": _name(
-        "market_id", "condition_id", "market", "ticker", "market_ticker", "market_slug", "slug", context=True,
+    "market_id": Role(
+        ("market_id", "condition_id", "market", "ticker", "market_ticker", "market_slug", "slug"),
+        is_id, "ids, no times, fractions or rounded numbers", context=True,
     ),
     "token_id": Role(
         ("token_id", "asset_id", "clob_token_id", "token", "asset", "instrument_id", "symbol", "ticker",
          "market_ticker"),
-        is_token, "ids, no words such as btc, and no rounded numbers such as 7.1e+76",
+        is_token, "ids, no words such as btc, no times, and no rounded numbers such as 7.1e+76",
     ),
-    "token_label": _name("token_label", "token_side", "outcome", "outcome_label", "outcome_name", context=True),
+    "token_label": Role(
+        ("token_label", "token_side", "outcome", "outcome_label", "outcome_name"), is_label, "names", context=True
+    ),
     "token_number": Role(("nonusdc_side",), anything, "token1 or token2"),
     "side": Role(("side", "taker_side", "taker_direction"), is_side, "buy and sell, or bid and ask"),
     "taker_outcome": Role(
@@ -251,7 +262,9 @@ def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = ()) -> list[Meaning]:
                 continue
             values = sample[column].drop_nulls()
             fits = name in chosen or not len(values) or role.looks(values)
-            shown = ", ".join(str(value)[:30] for value in values.head(2).to_list())
+            # As numbers where Python has no such time.
+            shown_values = values.head(2).to_physical() if values.dtype == pl.Datetime else values.head(2)
+            shown = ", ".join(str(value)[:30] for value in shown_values.to_list())
             found.append(Meaning(column, name, f"{role.values or 'its name'}: {shown}", fits))
             if fits:
                 break

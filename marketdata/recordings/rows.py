@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from marketdata.errors import ContractError
+from marketdata.errors import ConfigError, ContractError
 from marketdata.recordings.files import RecordingFile
 from marketdata.recordings.points import refuse_damage, typed
 
@@ -29,7 +29,11 @@ def typed_rows(file: RecordingFile) -> tuple[list[Row], int]:
         return [], file.torn
     frame = pl.concat(parts, how="diagonal_relaxed")
     frame = frame.with_columns(typed(frame[name]) for name in frame.columns if frame[name].dtype == pl.String)
-    return [{name: _plain(value) for name, value in row.items()} for row in frame.to_dicts()], file.torn
+    try:
+        values = frame.to_dicts()
+    except (ValueError, OverflowError) as problem:  # a time far from the years that Python has
+        raise ConfigError(f"{file.name!r} has a time that is none: {problem}.") from problem
+    return [{name: _plain(value) for name, value in row.items()} for row in values], file.torn
 
 
 def _plain(value: Any) -> Any:

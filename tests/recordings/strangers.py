@@ -114,7 +114,7 @@ _PRINT = {
 REFUSED = {
     "rounded.csv": (f"timestamp,token_id,price\n{S},7.7777e+76,.5\n", "no rounded numbers such as 7.1e\\+76: 7.7777e"),
     "positions.json": (
-        json.dumps([{"proxyWallet": "0x", "asset": T, "conditionId": MARKET, "size": 1, "avgPrice": 0.4}]),
+        json.dumps([{"proxyWallet": "0x", "asset": T, "conditionId": MARKET, "size": 1, "title": "t"}]),
         r"In the way is proxy_wallet \(account\)",
     ),
     "us_dates.csv": (f"timestamp,token_id,price\n01/02/2026 00:00,{T},0.5\n", "has not times since 2015: 01/02/2026"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.format import DENIED, Batch, Format, Table
 from marketdata.recordings.roles import numbers
 from marketdata.recordings.trades import add_trades
 
@@ -50,7 +50,7 @@ def read(table: Table) -> Iterator[Batch]:
 
 
 def _side_column(rows: pl.DataFrame) -> str:
-    return "side" if "side" in rows.columns else "maker_side"
+    return next(name for name in ("side", f"side{DENIED}", "maker_side") if name in rows.columns)
 
 
 FORMAT = Format(

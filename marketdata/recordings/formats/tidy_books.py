@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from marketdata.points.schema import BOOKS
+import polars as pl
+
+from marketdata.points.schema import ASK, BID, BOOKS
 from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
 from marketdata.recordings.points import read_tidy_books
 
@@ -12,9 +14,12 @@ _NEEDED = ("ts", "token_id", "side", "level", "price", "size")
 
 
 def proves(table: Table) -> int:
-    """Our own names: the file itself has all of them."""
-    names = set(table.file.columns)
-    if not names.issuperset(_NEEDED) or {"received_at", "is_snapshot", "event_type"} & names:
+    """Our own names: the file itself has all of them, with values of their kind, and sides are bids and asks."""
+    names = {meaning.column for meaning in table.meanings if meaning.taken and meaning.column == meaning.role}
+    if not names.issuperset(_NEEDED) or {"received_at", "is_snapshot", "event_type"} & {*table.file.columns}:
+        return 0
+    sides = table.file.sample["side"].cast(pl.String).is_in([BID, ASK])
+    if not sides.any():
         return 0
     return 2 * len(_NEEDED) if table.file.options.columns.keys().isdisjoint(_NEEDED) else UNDECIDED
 
