@@ -9,7 +9,7 @@ import polars as pl
 from marketdata.errors import ConfigError
 from marketdata.recordings.changes import EVENTS
 from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, tables_of
-from marketdata.recordings.format import Batch, Format, Table, format_of, readable
+from marketdata.recordings.format import Batch, Table, format_of, readable
 
 _ROWS = 5
 
@@ -26,13 +26,16 @@ def _explained(file: RecordingFile) -> str:
     try:
         table = Table(readable(file))
         chosen = format_of(table)
-        batch = next((b for b in chosen.read(table) if b.rows and (b.frames or len(b.changes))), Batch())
+        # A recording may have prints alone.
+        readers = [read for read in (chosen.read, chosen.trades) if read is not None]
+        batches = (batch for read in readers for batch in read(table))
+        batch = next((b for b in batches if any(map(len, (b.changes, *b.frames.values())))), Batch())
     except ConfigError as problem:
         return "\n".join([*(_roles(table) if table else ()), problem.problem])
     head = f"{file.name}: {chosen.name}, {chosen.description}"
     notes = [f"note: {note}" for note in dict.fromkeys(batch.notes)]
     left_out = [f"left out of its first part: {count:,} {reason}" for reason, count in batch.left_out.items()]
-    return "\n".join([head, *_roles(table), *_units(table), *notes, *left_out, *_stored(chosen, batch)])
+    return "\n".join([head, *_roles(table), *_units(table), *notes, *left_out, *_stored(batch)])
 
 
 def _roles(table: Table) -> Iterator[str]:
@@ -52,7 +55,7 @@ def _units(table: Table) -> Iterator[str]:
         yield f"unit: {column} is in {unit.name}"
 
 
-def _stored(chosen: Format, batch: Batch) -> Iterator[str]:
+def _stored(batch: Batch) -> Iterator[str]:
     """The first rows as they would be stored: points and records as they are, books as their levels."""
     changes = batch.changes
     if len(changes):
@@ -68,5 +71,5 @@ def _stored(chosen: Format, batch: Batch) -> Iterator[str]:
         is_frame = isinstance(rows, pl.DataFrame)
         shown = rows if is_frame else pl.DataFrame(rows[:_ROWS], infer_schema_length=None, strict=False)
         yield f"{kind}, the first rows as stored:\n{shown.head(_ROWS)}"
-    if chosen.kind == "trades":
+    if "trades" in batch.frames:
         yield "An archive stores no trades: md.read_trades reads them."

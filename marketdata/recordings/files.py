@@ -196,6 +196,10 @@ class RecordingFile:
         names = list(common.values())
         return {name: new if names.count(new) == 1 else name for name, new in common.items()}
 
+    def original_name(self, name: str) -> str:
+        """The name that the file has for a column."""
+        return next((given for given, ours in self.common_names(self._columns_of_file).items() if ours == name), name)
+
     @cached_property
     def _columns_of_file(self) -> tuple[str, ...]:
         if self.form == "parquet":

@@ -271,7 +271,8 @@ def _nearest(table: Table) -> str:
         needs = min(one.needs, key=lambda text: len(table.lacks([set(n.split("/")) for n in text.split()])))
         return len(one.missing(table)) / len(needs.split()) + len(one.in_the_way(table)) / 4
 
-    nearest = min(all_formats().values(), key=distance)
+    known = [one for one in all_formats().values() if ROLES.keys() >= {*one.needed.replace("/", " ").split()} - {"or"}]
+    nearest = min(known, key=distance)
     needs = nearest.needed.replace("/", " ").split()
     has = ", ".join(f"{name} ({column})" for name, column in table.columns.items() if name in needs)
     if not has:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -245,7 +246,7 @@ class MessageReader:
         batch, part = self._batch, self._part
         batch.changes, damaged = part.changes(self._tokens)
         batch.received = part.times()
-        batch.left_out[_DAMAGED] += damaged
+        batch.left_out += Counter({_DAMAGED: damaged})
         self._begin_part()
         return batch
 

@@ -53,6 +53,9 @@ def test_samples_of_points_and_records_are_stored(tmp_path: Path) -> None:
     report = archive.add_files([SAMPLES[name] for name in names])
     assert sorted(report["kind"]) == sorted(names)
     assert archive.prices("m")["price"].to_list() == [0.5, 0.46]
+    archive.add_files(SAMPLES["wide-prices"])
+    wide = archive.prices("wide-prices")
+    assert wide.select("token_label", "price").rows() == [("Alice", 0.4), ("Alice", 0.5), ("Bob", 0.6)]
     assert archive.metrics("m")["volume"].to_list() == [5.0, 6.0]
     quotes = archive.quotes("m").select("best_bid", "best_bid_size", "best_ask", "mid").rows()
     assert quotes == [(0.49, 20.0, 0.51, 0.5), (None, None, 0.47, None)]

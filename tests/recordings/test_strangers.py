@@ -183,3 +183,17 @@ def test_no_file_is_of_a_kind_that_its_values_deny(tmp_path: Path, drawn: dict[s
         assert {of["bids"], of["asks"]} <= {"lists", "nothing"}
     if chosen.kind == "markets":
         assert not {"price", "side", "bids", "is_snapshot"} & of.keys() or "state" in of or "token_ids" in of
+
+
+def test_explain_shows_each_shape(tmp_path: Path) -> None:
+    """Whatever a file is, its format and the first rows are shown, also of prints alone."""
+    texts = {**{name: text for name, (text, *_) in TEXTS.items()}, **{name: text for name, (text, _) in TRADES.items()}}
+    texts["prints.jsonl"] = (
+        f'{{"event_type":"last_trade_price","asset_id":"{T}","price":".5","size":"1","side":"BUY","timestamp":"{S}"}}'
+    )
+    for name, text in texts.items():
+        (path := tmp_path / name).write_text(text)
+        (shown,) = explained([str(path)], ReadOptions())
+        assert "shape: (" in shown, shown
+        assert ("md.read_trades" in shown.splitlines()[-1]) == (name in TRADES or name == "prints.jsonl")
+        assert "left out of its first part: 0" not in shown

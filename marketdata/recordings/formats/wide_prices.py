@@ -1,0 +1,68 @@
+"""Prices of the outcomes of one event, a column for each, as the site of a venue exports them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.points import add_points, last_of_each, left, one_batch
+from marketdata.recordings.roles import is_number, is_time, numbers
+from marketdata.recordings.tables import derived_markets
+
+_NEAR_ONE = (0.8, 1.2)
+
+
+def outcomes(table: Table) -> list[str]:
+    """The columns of numbers that have no other meaning."""
+    sample = table.file.sample
+    return [name for name in table.others if is_number(sample[name].drop_nulls()) and not is_time(sample[name])]
+
+
+def proves(table: Table) -> int:
+    """Of outcomes that exclude each other most rows add up to about 1; other numbers do not."""
+    names = outcomes(table)
+    if "ts" not in table.columns or table.decisive or len(names) < 2:
+        return 0
+    prices = np.stack([numbers(table.file.sample[name]) for name in names])
+    sums = prices.sum(axis=0)  # NaN of a row that lacks a price
+    sums = sums[~np.isnan(sums)]
+    near = (sums > _NEAR_ONE[0]) & (sums < _NEAR_ONE[1])
+    is_price = bool(np.all(np.isnan(prices) | ((prices >= 0) & (prices <= 1))))
+    return len(names) + 1 if is_price and near.sum() * 2 > len(sums) else 0
+
+
+def read(table: Table) -> Iterator[Batch]:
+    """A price for each column of a row; the market is called as the file, the outcomes as their columns."""
+    names = outcomes(table)
+    rows, batch = one_batch(table, tuple(names))
+    if not len(rows):
+        yield batch
+        return
+    market = table.file.path.name.split(".")[0]
+    rows = rows.with_columns(pl.Series(name, numbers(rows[name])).fill_nan(None) for name in names)
+    rows = left(rows, pl.any_horizontal(pl.col(names).is_not_null()), "without a price", batch)
+    is_price = pl.all_horizontal(pl.col(names).is_between(0, 1).fill_null(value=True))
+    rows = last_of_each(left(rows, is_price, "price outside of 0 to 1", batch), ("ts",), batch)
+    labels = {name: table.file.original_name(name) for name in names}
+    long = rows.unpivot(names, index="ts", variable_name="column", value_name="price").drop_nulls("price")
+    label = pl.col("column").replace(labels)
+    points = long.select(
+        "ts", "price", market_id=pl.lit(market), token_id=pl.format("{}:{}", pl.lit(market), label), token_label=label
+    )
+    batch.markets = derived_markets({market: labels.values()}, {})
+    batch.frames = add_points(Batch(), "prices", points).frames
+    batch.notes.append(f"the market is called {market!r} as the file, and each outcome as its column")
+    yield batch
+
+
+FORMAT = Format(
+    name="wide-prices",
+    kind="prices",
+    description="a table of prices with a column for each outcome of an event, which add up to about 1",
+    needs=("ts one-column-per-outcome",),
+    read=read,
+    proves=proves,
+)
