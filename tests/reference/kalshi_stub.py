@@ -293,7 +293,10 @@ class KalshiStub(VenueStub):
 
     def trades(self, params: dict[str, str], *, is_history: bool) -> Act:
         market = self.by_ticker.get(params["ticker"])
-        rows = [] if market is None or self.is_archived(market) != is_history else self.prints(market)[::-1]
+        is_here = market is not None and self.is_archived(market) == is_history
+        if not is_here and not self.traps.wrong_tier_is_empty:
+            return refused(404, {"error": {"code": "not_found", "message": "market not found"}})
+        rows = self.prints(market)[::-1] if market is not None and is_here else []
         first, last = int(params.get("min_ts", 0)) * SECOND, int(params.get("max_ts", 1 << 40)) * SECOND
         rows = [row for row in rows if first <= parse_iso(row["created_time"]) <= last]
         some, cursor = page(rows, params, self.largest_page, "cursor", sticky=self.traps.sticky_cursor)

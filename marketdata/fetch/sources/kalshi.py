@@ -260,14 +260,19 @@ class Kalshi(Venue):
 
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
         """Prints of a market or a token; older ones are archived."""
-        ticker, cut, rows = wire.ticker_of(market), self._cutoff()[1], dict[str, dict[str, Any]]()
-        for path, end in (((*_ARCHIVE, "trades"), min(rng.end, cut)), (("markets", "trades"), rng.end)):
+        ticker, rows, missing = wire.ticker_of(market), dict[str, dict[str, Any]](), list[NotFoundError]()
+        asked = [(("markets", "trades"), rng.end)]
+        if rng.start < (cut := min(rng.end, self._cutoff()[1])):
+            asked.append(((*_ARCHIVE, "trades"), cut))
+        for path, end in asked:
             params = {"ticker": ticker, "min_ts": rng.start // SECOND, "max_ts": -(-end // SECOND), "limit": _TRADES}
-            if rng.start < end:
+            try:
                 for page in self._listed("kalshi", path, "trades", "trade_id", params):
                     rows |= {str(row.get("trade_id")): row for row in page}
-        if not rows:
-            self._known(market)  # an unknown market has no trades either
+            except NotFoundError as error:  # the wrong tier, or an unknown market
+                missing.append(error)
+        if not rows and self._known(market)["status"] != "resolved" and len(missing) == len(asked):
+            raise missing[0]
         columns = wire.trades([*rows.values()]).between(*rng)
         yield columns if kind == "market" else venue.of_tokens(columns, (market,))
 
