@@ -169,6 +169,11 @@ def event(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> di
     return {"id": row.get("event_ticker"), "slug": row.get("event_ticker"), "title": row.get("title"), **out}
 
 
+def markets_of(row: Mapping[str, Any], series: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The records of the markets inside an event."""
+    return [market(one, row, series) for one in row.get("markets") or ()]
+
+
 def series(row: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a series."""
     return {**row, "id": row.get("ticker"), "slug": row.get("ticker")}

@@ -223,8 +223,7 @@ class Kalshi(Venue):
             if kind == "events":
                 yield wire.event(event, of)
             else:
-                found = (wire.market(one, event, of) for one in event.get("markets") or ())
-                yield from (self._keep(one) for one in found if not (is_open and one["closed_at"]))
+                yield from (self._keep(one) for one in wire.markets_of(event, of) if not (is_open and one["closed_at"]))
         if kind == "markets" and not is_open:
             wanted = {name: given[name] for name in ("category", "tags") if name in given}
             every = [str(name or series)] if name or series else [one["id"] for one in self._all_series(wanted)]
