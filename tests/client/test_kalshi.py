@@ -14,6 +14,7 @@ from reference.venues import client_of
 
 import marketdata as md
 from marketdata.errors import ConfigError, NotFoundError
+from marketdata.points.columns import joined
 from marketdata.times import DAY, MINUTE, Range, to_datetime, to_text
 
 NOW = START + 4 * DAY
@@ -180,7 +181,7 @@ def test_books_of_the_moment_are_those_of_open_markets(traps: Traps, minutes: in
     stub = KalshiStub(count=7, traps=traps)
     with client_of(stub, START + minutes * MINUTE + DAY) as client:
         tokens = [f"{market.ticker}:{side}" for market in stub.markets for side in ("yes", "no")]
-        books: Any = client.live_columns("books", tokens)
+        books: Any = joined([*client.live_columns("books", tokens)])
         now, got = stub.now, {}
         for i, code in enumerate(books.token.tolist()):
             sides = [

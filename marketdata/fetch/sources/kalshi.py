@@ -59,6 +59,13 @@ class Kalshi(Venue):
     def _buckets(self, width: int) -> int:  # noqa: ARG002 it is the same for all
         return _CANDLES
 
+    def _record_of(self, window: Window) -> dict[str, Any]:
+        group = window.group or Group([window])
+        names = group.beside(window, _BATCH)
+        group.once(names, names, window.resolution, lambda: self._look_up([*map(wire.ticker_of, names)]))
+        ticker = wire.ticker_of(window.id)
+        return wire.market(self._rows.get(ticker) or self._row(ticker))
+
     def requests(self, window: Window, tokens: int) -> int:  # noqa: ARG002 an answer is about both
         """One for 5,000 candles; what markets and views share is not counted."""
         return max(1, math.ceil(window.buckets / _CANDLES))

@@ -19,8 +19,8 @@ from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import PlanLimits
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.columns import Books, Data, Page, Series, Token, Trades, no_probability
-from marketdata.points.views import VIEWS, View
-from marketdata.times import SECOND, Range, first_time, parse_iso
+from marketdata.points.views import VIEWS, View, empty
+from marketdata.times import DAY, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
 from marketdata.wire.decode import load
 
@@ -93,10 +93,10 @@ class Venue:
         market, tokens = self._tokens(window.id)
         tokens = [token for token in tokens if window.kind == "market" or token.token_id == window.id]
         labels = {str(token.token_label): token.token_id for token in tokens if has_tokens}
-        end, span = -(-window.rng.end // width) * width, self._buckets(width) * width
-        for first in range(window.first_bucket, end, span):
+        (begin, end), span = self._active_range(window), self._buckets(width) * width
+        for first in range(begin, max(end, begin + 1), span):
             part, notes = Range(first, min(first + span, end)), Counter[str]()
-            columns = self._columns(window, tokens, part, report, stop)
+            columns: Any = self._columns(window, tokens, part, report, stop) if begin < end else empty(window.view)
             if has_tokens:
                 columns = of_tokens(columns, labels.values())
             prices = [columns.values[name] for name in _PRICES if name in columns.values]
@@ -105,6 +105,25 @@ class Venue:
             yield Page(
                 columns.sort(), market, str(window.resolution), labels, None, None, more, +notes, self.server_time
             )
+
+    def _active_range(self, window: Window) -> Range:
+        """The buckets of a window, if they are many without those a day before its market opened or after it closed."""
+        width = window.resolution.micros
+        begin, end = window.first_bucket, -(-window.rng.end // width) * width
+        if window.buckets <= self._buckets(width):
+            return Range(begin, end)
+        record = self._record_of(window)
+        opened = [at for name in ("start_date", "created_at") if (at := first_time(record, name)) is not None]
+        closed = first_time(record, "closed_at") if record.get("status") in ("closed", "resolved") else None
+        if opened:
+            begin = max(begin, (min(opened) - DAY) // width * width)
+        if closed is not None:
+            end = min(end, -(-(closed + DAY) // width) * width)
+        return Range(begin, max(begin, end))
+
+    def _record_of(self, window: Window) -> dict[str, Any]:
+        """What is known of the market of a window."""
+        return self._known(window.id)
 
     def _tokens(self, name: str) -> tuple[str, list[Token]]:
         """The id of the market with a name, which may be that of a token, and all of its tokens."""
