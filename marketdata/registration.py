@@ -61,7 +61,7 @@ class _Registering:
 
 
 class _Finder:
-    """Finds the libraries of frames by the other finders, and nothing else."""
+    """Finds frame libraries alone, by asking the other finders."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -366,7 +366,7 @@ def _results(rows: Sequence[_Row]) -> dict[str, Column]:
 
 
 def _of_many(names: list[str], tables: Sequence[_Table], adjust: Adjust) -> dict[str, Column]:
-    """The differences of several signals, with p-values for as many questions as there are."""
+    """The differences of several signals, with p-values adjusted for their number."""
     p_values = np.array([one.p_value for one in tables], float)
     table: dict[str, Column] = {"signal": list(names), **_results([one.rows[-1] for one in tables])}
     return table | {"p_value": p_values, "p_adjusted": adjusted(p_values, adjust)}

@@ -318,7 +318,7 @@ class Scheduler:
             self._release()
 
     def _reach(self, stream: Stream, part: Part, at: int) -> None:
-        """Count the buckets up to a time as arrived."""
+        """Count all buckets before a time as arrived."""
         if at > part.reached:
             self._arrived += (at - part.reached) // stream.window.resolution.micros
             part.reached = at

@@ -293,7 +293,7 @@ def share_interval(paid: Floats, weight: Floats, share: float) -> tuple[float, f
 
 
 def adjusted(p_values: Floats, method: Literal["holm", "benjamini-hochberg"]) -> Floats:
-    """P-values for as many questions as there are, NaN where one is.
+    """P-values adjusted for the number of questions; NaN stays NaN and is no question.
 
     Holm (1979) bounds the probability of any false find, Benjamini and Hochberg (1995) the share of false finds.
     """

@@ -62,7 +62,7 @@ def outside_0_1(values: Floats) -> NDArray[np.bool_]:
 
 
 def refuse_cents(**columns: Floats) -> None:
-    """NotTidyError where a column, by its name, is no probability."""
+    """NotTidyError for a column, called by its name, with a value outside of 0 to 1."""
     for name, values in columns.items():
         wrong = outside_0_1(values)
         if wrong.any():

@@ -57,7 +57,7 @@ class Forecasts(NamedTuple):
 
     @property
     def rarer(self) -> float:
-        """The number of clusters with a market that paid, or that did not, whichever is less."""
+        """The number of clusters with a market that paid, or of those with one that did not, whichever is less."""
         return min(
             len(np.unique(way[has_outcome]))
             for way in self.clusters

@@ -25,7 +25,7 @@ from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
 
-# Names of the id of an event, of whether its markets exclude each other, and of whether more may be added.
+# The names that records give to an event's id, to whether its markets exclude each other, and whether more may come.
 _EVENT_FIELDS = (
     ("event_id", "event_slug"),
     ("exclusive", "negRisk", "neg_risk"),

@@ -83,7 +83,7 @@ _PRICES = msgspec.json.Decoder(_Page[_Price])
 
 
 def load(body: bytes, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:
-    """The JSON of a body, of the type of the decoder; a ContractError with its path for a wrong value."""
+    """The JSON of a body as the decoder's type; ContractError with the path of a value of another type."""
     try:
         if not body.isascii():
             body = body.decode("utf-8-sig").encode()

@@ -207,7 +207,7 @@ def coverage_after(
 
 
 def _silence(touching: Mapping[int, CoverageRecord], at: int) -> int:
-    """The length of the empty range from ``at`` to the next final one; an hour, which is a hole, if it is unknown."""
+    """How long nothing is stored from ``at`` to the next final range; if that is unknown an hour, which is a hole."""
     length = 0
     # A range younger than the settle time, without an answer that counts, neither ends a hole nor adds to it.
     waiting = CoverageState.PROVISIONAL

@@ -269,7 +269,7 @@ class Table:
             actions: list[Any] = [AddAction(f.path, f.size, {}, now, True, files.statistics(f)) for f in plan.adds]
             actions += [RemoveAction(f.path, True, now, f.size, {}) for f in plan.drops]
             transactions = [Transaction(name, number) for name, number in plan.transactions.items()]
-            # The clean-up lists the log.
+            # deltalake's clean-up lists the whole log, which costs requests in an object store.
             hook = PostCommitHookProperties(cleanup_expired_logs=version.number % 100 == 0)
             more = {"mode": "append", "post_commithook_properties": hook}
             if self._sent(version, _appending, actions, transactions=transactions, **more):

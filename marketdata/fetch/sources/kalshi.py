@@ -121,7 +121,7 @@ class Kalshi(Venue):
         return (_ARCHIVE if is_old else _LIVE), bool(row) and not wire.is_final(row)
 
     def _from_tiers(self, ticker: str, ask: Callable[[tuple[str, ...]], Rows], without: object = None) -> Rows:
-        """Rows of the tier of a market; where it has none, the other one is tried once, as the cutoff moves."""
+        """Rows from the tier where a market should be; the other tier is tried once, because the cutoff moves."""
         if ticker not in self._rows:
             self._row(ticker)
         first, is_sure = self._tier(ticker)
