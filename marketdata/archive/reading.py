@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
+from marketdata.adapters.names import names
 from marketdata.adapters.widths import with_width
 from marketdata.archive import listings, query, scan, sql
 from marketdata.archive.pull import Pull
@@ -22,7 +23,7 @@ from marketdata.archive.scan import EngineName, query_of
 from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError
-from marketdata.points.arguments import choice, names, whole
+from marketdata.points.arguments import choice, whole
 from marketdata.points.columns import Data
 from marketdata.points.records import RECORD_KINDS, RecordKind
 from marketdata.points.views import VIEWS, View

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from marketdata.adapters.names import names
 from marketdata.archive import records
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
-from marketdata.points.arguments import names
 from marketdata.points.records import RecordKind, names_of
 
 

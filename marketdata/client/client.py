@@ -26,6 +26,7 @@ from typing import (
 )  # fmt: skip
 
 from marketdata.accessor import carry
+from marketdata.adapters.names import names
 from marketdata.client.discovery import Record
 from marketdata.client.history import History
 from marketdata.client.offer import Offer, Request
@@ -39,7 +40,7 @@ from marketdata.fetch.plans import Plan, make_plan
 from marketdata.fetch.sources import connect
 from marketdata.fetch.threads import run_all
 from marketdata.fetch.windows import IdKind, Window
-from marketdata.points.arguments import choice, flag, names, whole
+from marketdata.points.arguments import choice, flag, whole
 from marketdata.points.columns import Data, Trades, joined
 from marketdata.points.records import names_of, with_winner
 from marketdata.points.views import VIEWS, View

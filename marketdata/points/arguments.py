@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -106,29 +106,3 @@ def texts(name: str, value: object, what: str) -> list[str]:
         if not isinstance(one, str) or not one:
             raise ConfigError(f"is refused; pass {what} as text, or a list of them.", argument=name, value=one)
     return list(dict.fromkeys(map(str, items)))
-
-
-def names(name: str, value: object, what: str = "an id or slug") -> list[str]:
-    """The markets or tokens that an argument names by id, slug, record, row or frame, each once; else a ConfigError."""
-    column = "token_id" if name == "token_id" else "market_id"
-    return texts(name, list(_names_in(value, name, column)), what)
-
-
-def _names_in(value: Any, name: str, column: str) -> Iterator[object]:
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    is_pandas_row = type(value).__name__ == "Series" and column in getattr(value, "index", ())
-    if isinstance(value, Mapping) or is_pandas_row:
-        identity = next((value[key] for key in (column, "id", "slug") if value.get(key)), None)
-        if identity is None:
-            raise ConfigError(f"is a record without {column}, id and slug.", argument=name, value=dict(value))
-        yield str(identity)
-    elif hasattr(value, "columns"):
-        if column not in value.columns:
-            raise ConfigError(f"is a frame without the column {column}; pass frame[{column!r}].", argument=name)
-        yield from dict.fromkeys(str(one) for one in value[column])
-    elif isinstance(value, Iterable) and not isinstance(value, str):
-        for one in value:
-            yield from _names_in(one, name, column)
-    else:
-        yield value
