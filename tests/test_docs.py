@@ -6,12 +6,16 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import examples
 import gallery
 import pytest
+from reference.faults import FaultServer
+from reference.kalshi_stub import KalshiStub
+from reference.polymarket_stub import PolymarketStub
 
 import marketdata
 from marketdata.archive.coverage.intervals import CoverageState
@@ -115,12 +119,17 @@ def printed_lines(notebook: Any) -> list[set[str]]:
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Any]:
-    """One kernel for all notebooks: it loads the libraries once."""
+    """One kernel for all notebooks: it loads the libraries once. The venues that it finds are stubs."""
     from jupyter_client.manager import KernelManager
 
     manager = KernelManager(kernel_name="python3")
-    yield manager
-    manager.shutdown_kernel(now=True)
+    stubs = (PolymarketStub(count=72), KalshiStub(count=72))
+    with ExitStack() as running, pytest.MonkeyPatch.context() as patch:
+        for stub in stubs:
+            address = running.enter_context(FaultServer(stub)).base_url
+            patch.setenv(f"MARKETDATA_{stub.venue.upper()}_URL", address)
+        yield manager
+        manager.shutdown_kernel(now=True)
 
 
 @pytest.mark.docs

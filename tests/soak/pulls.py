@@ -37,7 +37,7 @@ def is_history(ask: Ask) -> bool:
     return "history" in ask.path or "candlesticks" in ask.path
 
 
-def pull(archive: md.Archive[Any], stub: VenueStub, days: float) -> tuple[int, float]:
+def pull(archive: md.Archive[Any], stub: VenueStub) -> tuple[int, float]:
     """Pull all prices; how many requests for points that took, and how long by the clock [s]."""
     asked, answer, began = list[float](), stub.answer, SYSTEM.time()
 
@@ -48,7 +48,7 @@ def pull(archive: md.Archive[Any], stub: VenueStub, days: float) -> tuple[int, f
 
     stub.answer = log  # type: ignore[method-assign]
     with (
-        simulated_clock(START + int((days + 1) * DAY), is_still=True),
+        simulated_clock(end_of(stub), is_still=True),
         answered(dict.fromkeys(stub.hosts, stub)),
         md.Client(stub.venue, frame="polars", progress=False) as client,
     ):
@@ -70,7 +70,7 @@ def run_pull(folder: Path, venue: str, markets: int, days: float, killed_at: int
     died = subprocess.run([sys.executable, __file__, *words], env={**os.environ, "PYTHONPATH": _PATH}, check=False)
     tally["killed"] = died.returncode == 9
     tally["stored when killed"], tally["wrong when killed"], _ = compare(archive, stub)
-    tally["requests"], seconds = pull(archive, stub, days)
+    tally["requests"], seconds = pull(archive, stub)
     rate = md.Client(venue).usage().limits["requests_per_minute"]
     tally["pace"] = round(100 * tally["requests"] / rate * 60 / max(seconds, 1.0))
     tally["seconds"] = round(seconds)
@@ -94,7 +94,8 @@ def compare(archive: md.Archive[Any], stub: Any) -> tuple[int, int, int]:
             times, values = minutes[:0], prices[:0]
             if held is not None:
                 token = market.tokens[i] if hasattr(market, "tokens") else f"{name}:{('yes', 'no')[i]}"
-                rows = held.filter(token_id=token)
+                # Of open markets later minutes come while the pull runs.
+                rows = held.filter(pl.col("ts") < to_datetime(end_of(stub)), token_id=token)
                 times = rows["ts"].dt.epoch("us").to_numpy() // MINUTE
                 values = rows["price"].fill_null(float("nan")).to_numpy()
             stored += len(times)
@@ -109,10 +110,14 @@ def compare(archive: md.Archive[Any], stub: Any) -> tuple[int, int, int]:
     return stored, wrong, lacking
 
 
+def end_of(stub: Any) -> int:
+    """When the pull begins, a day after the markets closed [microseconds]."""
+    return START + int((stub.days + 1) * DAY)
+
+
 def expected(stub: Any, market: Any, i: int) -> tuple[Any, Any]:
     """The minutes that have a price of a token, and the prices."""
-    end = market.closed or START + int((stub.days + 1) * DAY)
-    minutes = np.arange(market.opened // MINUTE + (stub.venue == "kalshi") * 0, -(-end // MINUTE))
+    minutes = np.arange(market.opened // MINUTE, -(-(market.closed or end_of(stub)) // MINUTE))
     minutes = minutes[minutes % MISSING_EVERY != 0]
     yes = (minutes * 7 + market.k * 13) % 89 + 5
     if stub.venue == "polymarket":
@@ -136,4 +141,4 @@ if __name__ == "__main__":
         return reply(ask)
 
     dying.answer = die
-    pull(md.Archive(place, frame="polars"), dying, float(length))
+    pull(md.Archive(place, frame="polars"), dying)
