@@ -1,6 +1,7 @@
-"""Write what follows from the registry of measures; with `--check` only compare.
+"""Write what follows from the registry of measures and from signatures; with `--check` only compare.
 
-Types in tidy/book_measures.pyi, names in __init__.pyi, methods in accessor.py, and the page docs/reference/measures.md.
+Types in tidy/book_measures.pyi, names in __init__.pyi, methods in accessor.py, and the pages measures.md and
+signatures.md of docs/reference.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "marketdata"
 sys.path.insert(0, str(PACKAGE.parent))
 
+import marketdata as md  # noqa: E402
 from marketdata.points.measures import MEASURES  # noqa: E402
 
 MODULE = "marketdata.tidy.book_measures"
@@ -84,6 +87,56 @@ def page(names: list[str]) -> str:
     )
 
 
+_DURATIONS = ("horizon", "horizons", "latency", "exit_after", "tolerance", "before", "after", "max_gap", "max_age")
+_COLUMNS = {
+    "widths": ("width", "signal_width", "order_width"),
+    "fees": ("fees",),
+    "groups": ("by", "cluster"),
+    "durations": _DURATIONS,
+    "records": ("outcomes", "markets", "tokens"),
+}
+
+
+def signatures() -> str:
+    """The text of docs/reference/signatures.md: each function of frames, and the arguments that many have."""
+    rows = []
+    for name in sorted(md.__all__):
+        function = getattr(md, name)
+        if not inspect.isfunction(function):
+            continue
+        takes = inspect.signature(function).parameters
+        shared = [_named(takes, names) for names in _COLUMNS.values()]
+        first = next(iter(takes), "")
+        method = f"`{first}.md.{name}`" if hasattr(md.Accessor, name) else ""
+        if method or shared[0]:
+            rows.append(f"| `{name}` | {method} | {_returns(function)} | {' | '.join(shared)} |")
+    return (
+        "<!-- Written by `make stubs` from the signatures. -->\n\n# Arguments that many functions share\n\n"
+        "**Bold** arguments are required. `width` is the bucket width of the rows; without it the frame says its own.\n"
+        'Durations are texts such as `"5m"`, or timedeltas. A function whose first argument is a frame is a method of\n'
+        "`df.md`.\n\n"
+        f"| function | method | returns | {' | '.join(_COLUMNS)} |\n|{'---|' * (len(_COLUMNS) + 3)}\n"
+        + "\n".join(rows)
+        + "\n"
+    )
+
+
+def _named(takes: Mapping[str, inspect.Parameter], names: Sequence[str]) -> str:
+    """Those of the arguments that a function takes; bold if it needs them."""
+    return ", ".join(
+        f"**`{name}`**" if takes[name].default is inspect.Parameter.empty else f"`{name}`"
+        for name in names
+        if name in takes
+    )
+
+
+def _returns(function: Callable[..., object]) -> str:
+    """What a function returns, by its annotation; a measure has none."""
+    returned = str(inspect.signature(function).return_annotation)
+    is_frame = returned in ("F", "F | list[str]", "Any") or hasattr(function, "measure")
+    return "frame" if is_frame else f"`{returned}`"
+
+
 def formatted(text: str) -> str:
     """The text as the formatter of the project writes it."""
     line = [sys.executable, "-m", "ruff", "format", "--stdin-filename", "stub.pyi", "-"]
@@ -99,6 +152,7 @@ def main() -> int:
     texts = {path: formatted(text) for path, text in texts.items()}
     texts[accessor] = methods(accessor.read_text("utf-8"), names)
     texts[PACKAGE.parent / "docs" / "reference" / "measures.md"] = page(names)
+    texts[PACKAGE.parent / "docs" / "reference" / "signatures.md"] = signatures()
     stale = [path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text]
     if "--check" in sys.argv:
         sys.stdout.writelines(f"{path.name} is stale; run make stubs\n" for path in stale)

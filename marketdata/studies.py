@@ -26,12 +26,12 @@ from marketdata.points.records import leaks_outcome
 from marketdata.points.schema import require, value_columns
 from marketdata.resolution import Width
 from marketdata.tidy.asof import KNOWN
-from marketdata.tidy.forward import Duration, forward_returns, is_settled
+from marketdata.tidy.forward import forward_returns, is_settled
 from marketdata.tidy.groups import Cluster, Keys, Rows
 from marketdata.tidy.intervals import ends, warn_of_intervals, warn_of_missing
 from marketdata.tidy.measures import features
 from marketdata.tidy.outcomes import Payoffs
-from marketdata.times import to_duration
+from marketdata.times import Duration, to_duration
 
 Adjust = Literal["holm", "benjamini-hochberg"]
 # A share of signals without a book that chance and the ends of books explain.

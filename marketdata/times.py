@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
+Duration: TypeAlias = str | dt.timedelta
 SECOND, MINUTE, DAY = UNITS["s"], UNITS["m"], UNITS["d"]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST = 253_402_300_800 * SECOND  # the start of the year 10000

@@ -40,6 +40,21 @@ def test_the_functions_whose_first_argument_is_a_frame_are_methods() -> None:
     assert charts == {*md.plot.__all__}
 
 
+def test_durations_widths_and_fees_mean_the_same_everywhere() -> None:
+    """A duration is a text or a timedelta, a width may be left out, and what is called net needs its fees."""
+    durations = {"horizon", "horizons", "latency", "exit_after", "tolerance", "before", "after", "max_gap", "max_age"}
+    found = set()
+    for name in FUNCTIONS:
+        takes = inspect.signature(getattr(md, name)).parameters
+        found |= durations & takes.keys()
+        assert all("Duration" in str(takes[one].annotation) for one in durations & takes.keys()), name
+        widths = [one for one in takes if name != "show" and one.endswith("width")]
+        assert [takes[one].default for one in widths] == [None] * len(widths), name
+    assert found == durations
+    for name in ("event_arbitrage", "execute", "forward_returns", "study"):
+        assert inspect.signature(getattr(md, name)).parameters["fees"].default is inspect.Parameter.empty, name
+
+
 def test_completion_lists_what_fits_the_columns() -> None:
     """`df.md.<tab>` offers measures on books, none of them on prices, and nothing private."""
     books, prices, metrics = (

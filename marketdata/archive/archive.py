@@ -27,7 +27,7 @@ from marketdata.recordings.format import kept_fields
 from marketdata.recordings.roles import renamed_columns
 from marketdata.resolution import UNITS, BucketWidth
 from marketdata.tidy.frames import frame_kind
-from marketdata.times import TimeLike, to_duration, to_micros
+from marketdata.times import Duration, TimeLike, to_duration, to_micros
 from marketdata.typing import Frame, FrameKind
 
 if TYPE_CHECKING:
@@ -188,8 +188,8 @@ class Archive(Generic[Frame]):
         clock: str = "timestamp",
         token_id: str | None = None,
         keep: Sequence[str] = (),
-        max_gap: str = "5m",
-        max_age: str = "1h",
+        max_gap: Duration = "5m",
+        max_age: Duration = "1h",
         unchanged: bool = True,
         max_disagreement: float = 0.01,
         dry_run: bool = False,
@@ -229,7 +229,7 @@ class Archive(Generic[Frame]):
             The token of rows and messages that name none.
         keep : list of str
             Fields of snapshots to store: "hash", "last_trade_price", "tick_size".
-        max_gap, max_age : str
+        max_gap, max_age : str or timedelta
             Longest time between two messages, of whatever token, and of one token, over which a book remains valid.
         unchanged : bool
             Whether buckets without a message of the token have its book.

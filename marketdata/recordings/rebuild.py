@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Texts
+from marketdata.adapters.widths import width_of
 from marketdata.errors import NotTidyError, RecordingWarning, warn
 from marketdata.points.arguments import choice, with_flags
 from marketdata.points.columns import Books, Token
@@ -19,9 +21,10 @@ from marketdata.recordings import changes as rule
 from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.format import kept_fields
 from marketdata.recordings.messages import MessageReader, as_json
+from marketdata.recordings.roles import flags
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import FrameKind, frame_kind, to_columns, to_frame
-from marketdata.times import to_duration
+from marketdata.times import Duration, to_duration
 
 Clock = Literal["timestamp", "received"]
 
@@ -31,8 +34,8 @@ def rebuild(
     messages_or_frame: Any,
     resolution: Width = "1s",
     *,
-    max_gap: str = "5m",
-    max_age: str = "1h",
+    max_gap: Duration = "5m",
+    max_age: Duration = "1h",
     unchanged: bool = True,
     keep: Sequence[str] = (),
     clock: Clock = "timestamp",
@@ -59,7 +62,7 @@ def rebuild(
         channel: ``book``, ``price_change`` and others, which are left out.
     resolution : str or timedelta
         Width of a bucket, such as "1s" or "1m".
-    max_gap, max_age : str
+    max_gap, max_age : str or timedelta
         Longest time between two rows, of whatever token, and of one token; at least two buckets.
     unchanged : bool
         Whether buckets without a row of the token have its book.
@@ -116,14 +119,14 @@ def rebuild(
     return to_frame(books, like)
 
 
-def diff(books: Any, *, width: Width = "1m") -> Any:
+def diff(books: Any, *, width: Width | None = None) -> Any:
     """The changes from each book to the next: what `rebuild` makes the same books of.
 
-    Books are tidy or nested, of any kind, their buckets ``width`` wide. One row per changed level: ``ts
-    market_id token_id token_label event side price size`` with the new size [shares], 0 where the level is gone, in the
-    order of times per token. The first book of a token, and one after a missing bucket, is a "snapshot" with all its
-    levels. A row "gap" before it ends the book of the bucket before. Other rows are a "change". A book that is empty
-    or as before is one row with null price and size. Levels of size 0 are left out.
+    Books are tidy or nested, of any kind, their buckets ``width`` wide, by default as they carry. One row per changed
+    level: ``ts market_id token_id token_label event side price size`` with the new size [shares], 0 where the level is
+    gone, in the order of times per token. The first book of a token, and one after a missing bucket, is a "snapshot"
+    with all its levels. A row "gap" before it ends the book of the bucket before. Other rows are a "change". A book
+    that is empty or as before is one row with null price and size. Levels of size 0 are left out.
 
     Examples
     --------
@@ -131,10 +134,12 @@ def diff(books: Any, *, width: Width = "1m") -> Any:
     >>> md.rebuild(md.diff(books), "1m").equals(books)
     True
     """
+    rows = width_of(books, width, what="the books")
     like = in_memory(books)
     columns = to_columns("books", like.native)
     assert isinstance(columns, Books)
-    changes = rule.diff(columns, BucketWidth.of(width, "width"))
+    rows.check(columns.ts)
+    changes = rule.diff(columns, rows.width)
     return like.build(
         {
             "ts": frames.times(changes.ts),
@@ -173,7 +178,13 @@ def _changes_of_frame(source: Frame, options: ReadOptions) -> rule.Changes:
             raise NotTidyError(f"event is one of {', '.join(rule.EVENTS)}; the frame also contains {sorted(unknown)}.")
         event = np.array([rule.EVENTS.index(text) for text in texts], np.int8)[which]
     elif "is_snapshot" in names:
-        event = np.asarray(source.raw("is_snapshot")).astype(bool).astype(np.int8)
+        given = pl.Series("is_snapshot", source.raw("is_snapshot"))
+        said = flags(given)
+        if len(wrong := given.filter(said.is_null() & given.is_not_null())):
+            raise NotTidyError(
+                f"is_snapshot is {wrong[0]!r}; allowed are true and false, yes and no, 1 and 0, and null."
+            )
+        event = said.fill_null(value=False).to_numpy().astype(np.int8)
     else:
         raise NotTidyError(
             f"A frame of changes lacks a column 'event' ({', '.join(rule.EVENTS)}) or 'is_snapshot'; without one it is "

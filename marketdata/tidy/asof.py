@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -37,7 +36,7 @@ from marketdata.points.grids import RowWidth
 from marketdata.points.records import TOKEN_LISTS, label_leaking
 from marketdata.points.schema import ID_COLUMNS, check_names, require
 from marketdata.resolution import Width
-from marketdata.times import to_duration
+from marketdata.times import Duration, to_duration
 
 KNOWN = "available_at"
 _CHOSEN = "If they are some of the rows of narrower buckets, say when each was known in a column available_at."
@@ -73,7 +72,7 @@ def asof_join(
     on: str = "ts",
     by: str | Iterable[str] | None = None,
     width: Width | None = None,
-    tolerance: str | dt.timedelta | None = None,
+    tolerance: Duration | None = None,
     allow_exact_matches: bool = False,
     suffix: str = "_right",
 ) -> F:

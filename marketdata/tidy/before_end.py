@@ -18,12 +18,11 @@ from marketdata.points.columns import Floats, Ints, Series
 from marketdata.points.mirrors import mirrors
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.resolution import Width
-from marketdata.tidy.forward import Duration
 from marketdata.tidy.groups import combined
 from marketdata.tidy.outcomes import ENDS_OF, Ends, ends_of, records_of
 from marketdata.tidy.returns import probability_of
 from marketdata.tidy.scores import FORECAST_KINDS
-from marketdata.times import SECOND, to_durations
+from marketdata.times import SECOND, Duration, to_durations
 
 
 def before_end(

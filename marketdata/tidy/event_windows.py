@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from functools import partial
 from typing import Any
 
@@ -16,12 +15,10 @@ from marketdata.points import asof as rules
 from marketdata.points.grids import RowWidth
 from marketdata.points.schema import ID_COLUMNS, require
 from marketdata.resolution import Width
-from marketdata.times import SECOND, to_duration
+from marketdata.times import SECOND, Duration, to_duration
 
 
-def around(
-    frame: F, moments: Any, *, before: str | dt.timedelta, after: str | dt.timedelta, width: Width | None = None
-) -> F:
+def around(frame: F, moments: Any, *, before: Duration, after: Duration, width: Width | None = None) -> F:
     """Cut windows around moments out of a frame, with times relative to the moment.
 
     Returns the rows with moment - before <= ts < moment + after, once for each such moment, with the further columns of

@@ -26,11 +26,10 @@ from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1
 from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import KNOWN
-from marketdata.tidy.forward import Duration
 from marketdata.tidy.outcomes import Key, Payoffs
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
-from marketdata.times import to_duration, to_text
+from marketdata.times import Duration, to_duration, to_text
 
 _FILL_COLUMNS = ("ts", "market_id", "token_id", "side", "shares", "notional", "fee")
 _SUMMED = ("paid", "received", "fees", "settled", "profit", "profit_sold", "profit_held", "open_at_last_bid")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal
@@ -22,9 +21,8 @@ from marketdata.points.schema import refuse_no_levels
 from marketdata.resolution import Width
 from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.outcomes import Payoffs, for_tokens
-from marketdata.times import to_duration, to_durations
+from marketdata.times import Duration, to_duration, to_durations
 
-Duration = str | dt.timedelta
 STATUSES = {
     "buy": ["no_entry", "exit", "settled", "no_exit_book", "no_exit_bid"],
     "sell": ["no_entry", "exit", "settled", "no_exit_book", "no_exit_ask"],

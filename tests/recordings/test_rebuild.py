@@ -103,7 +103,7 @@ def test_books_come_back_from_their_changes(kind: str) -> None:
         "polars": books, "lazy": books.lazy(), "arrow": books.to_arrow(), "pandas": md.testing.books(),
         "nested": md.nest(books), "texts": md.testing.books().astype(texts),
     }[kind]  # fmt: skip
-    changes = md.diff(given)
+    changes = md.diff(given, width="1m")
     again = md.rebuild(changes, "1m")
     assert type(again) is type(given.collect() if kind == "lazy" else given)
     assert kind != "pandas" or again["level"].dtype == given["level"].dtype
@@ -127,6 +127,10 @@ def test_a_frame_says_which_rows_are_of_a_snapshot() -> None:
     assert md.bbo(found)[["best_bid", "best_ask"]].to_numpy().tolist() == [[0.4, 0.5], [0.41, 0.5], [0.3, 0.6]]
     events = ["snapshot" if flag else "change" for flag in flags]
     assert found.equals(md.rebuild(pd.DataFrame({**rows, "event": events})))
+    for texts in (["True", "true", "False", "1", "yes"], [1, 1, 0, 1, 1]):
+        assert found.equals(md.rebuild(pd.DataFrame({**rows, "is_snapshot": texts})))
+    with pytest.raises(md.errors.NotTidyError, match="is_snapshot is 'maybe'"):
+        md.rebuild(pd.DataFrame({**rows, "is_snapshot": ["maybe"] * 5}))
     with pytest.raises(md.errors.NotTidyError, match="lacks a column 'event'"):
         md.rebuild(pd.DataFrame(rows))
     with pytest.raises(md.errors.NotTidyError, match="is one of change, snapshot, gap"):

@@ -234,3 +234,20 @@ def test_an_order_for_a_token_without_books_keeps_its_ids() -> None:
         ((_, _, market, token, *_, status),) = rows(out.fills)
         assert (market, token, status) == ("other", "99", "no book")
         assert len(out.positions) == len(out.markets) == 1
+
+
+def test_exits_that_do_not_sell_are_counted_and_kept_apart() -> None:
+    """A warning gives the share, and what was held to the end has a column of its own."""
+    books = md.testing.books("polars", buckets=4)
+    first = books.filter(token_label="Yes").select("ts", "market_id", "token_id").unique().sort("ts").head(2)
+    orders = first.with_columns(side=pl.lit("buy"), size=pl.Series([100.0, 100.0]))
+    last = books["ts"].max()
+    no_bids = books.filter(~((pl.col("ts") == last) & (pl.col("side") == "bid") & (pl.col("token_label") == "Yes")))
+    options: Any = {"fees": 0, "exit_after": "1m", "outcomes": {"rain": "Yes"}}
+    with pytest.warns(md.errors.UnsoldWarning, match="1 of 2 exits after exit_after did not sell all their shares"):
+        done = md.execute(orders, no_bids, "1m", **options)
+    sold, held, profit = done.markets.select("profit_sold", "profit_held", "profit").row(0)
+    assert profit == pytest.approx(sold + held)
+    buys, sales = (done.fills.filter(side=side)["notional"].to_list() for side in ("buy", "sell"))
+    assert sold == pytest.approx(sales[0] - sum(buys) / 2)
+    assert held == pytest.approx(100 - sum(buys) / 2)
