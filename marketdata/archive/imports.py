@@ -141,10 +141,18 @@ class Import:
 
         Its label is kept apart, because rows of one token may have one or none.
         """
-        key = token[:2]
+        placed = self._placed_ids(self._recorded(token))
         if token.token_label:
-            self.labels[self._placed_ids(key)] = token.token_label
-        return Token(*self._placed_ids(key))
+            self.labels[placed] = token.token_label
+        return Token(*placed)
+
+    def _recorded(self, token: Token) -> tuple[str, str | None]:
+        """The ids of the token; one that is called by its market and label has the id that a record names."""
+        market, name, label = token
+        if label and name == f"{market}:{label}" and (record := self.store.catalog["markets"].find(market)):
+            ids = (t["id"] for t in record["tokens"] if str(t.get("label")).lower() == label.lower())
+            return market, next(ids, None) or name
+        return market, name
 
     def labelled(self, books: Books) -> Books:
         """The books with the labels of their tokens."""
@@ -180,8 +188,14 @@ class Import:
         return self._placed[key]
 
     def add_records(self, kind: FileKind, records: Any) -> None:
-        """Add records that a file has."""
-        if len(records):
+        """Add records that a file has; one whose ids are derived says nothing about a market that is known."""
+        if kind == "markets":
+            find = self.store.catalog["markets"].find
+            derived = [row for row in records if row.get("ids_are_derived")]
+            known = {row["market_id"] for row in derived if _is_told(found := find(row["market_id"])) and found
+                     and not found.get("ids_are_derived")}  # fmt: skip
+            records = [row for row in records if row.get("market_id") not in known]
+        if records:
             ingest.add_records(self.store, **{kind: records})
             self._placed.clear()
 
@@ -304,14 +318,17 @@ class ImportedFile:
             return frame.with_columns(pl.col("market_id").cast(pl.String).replace(known))
         market = pl.col("market_id") if "market_id" in names else pl.lit(None)
         frame = frame.with_columns(pl.col("token_id").cast(pl.String), market.cast(pl.String).alias("market_id"))
-        ids = frame.select("market_id", "token_id").unique(maintain_order=True).drop_nulls("token_id")
-        tokens = [Token(market or "", token) for market, token in ids.iter_rows()]
-        placed = [token.market_id for token in self._run.place_all(tokens)]
+        names = [name for name in Token._fields if name in frame.columns]
+        ids = frame.select(names).unique(maintain_order=True).drop_nulls("token_id")
+        tokens = [Token(row["market_id"] or "", row["token_id"], row.get("token_label")) for row in ids.to_dicts()]
+        placed = self._run.place_all(tokens)
         self._nameless.update(ids.filter(pl.col("market_id").fill_null("") == "")["token_id"])
         self._nameless &= self._run.without_market
-        new = ids.with_columns(pl.Series("placed", placed, pl.String))
-        joined = frame.join(new, on=["market_id", "token_id"], how="left", nulls_equal=True, maintain_order="left")
-        return joined.with_columns(pl.coalesce("placed", "market_id").alias("market_id")).drop("placed")
+        columns = {f"placed_{name}": [getattr(t, name) for t in placed] for name in ("market_id", "token_id")}
+        new = ids.with_columns(pl.Series(name, values, pl.String) for name, values in columns.items())
+        joined = frame.join(new, on=names, how="left", nulls_equal=True, maintain_order="left")
+        both = [pl.coalesce(f"placed_{name}", name).alias(name) for name in ("market_id", "token_id")]
+        return joined.with_columns(both).drop(columns)
 
     def _store(self, view: View, data: Any) -> None:
         """Add points and count them."""

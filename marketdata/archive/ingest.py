@@ -267,7 +267,8 @@ def seen_markets(columns: Data, markets: Catalog) -> list[Record]:
         tokens = list(record.get("tokens", ())) if record else []
         filled = [t if t.get("label") is not None else {**t, "label": named.get(t.get("id"))} for t in tokens]
         ids = {t.get("id") for t in tokens}
-        filled += [{"id": token_id, "label": label} for token_id, label in named.items() if token_id not in ids]
+        if not (record and record.get("payoffs")):  # what each token paid tells all of them
+            filled += [{"id": token_id, "label": label} for token_id, label in named.items() if token_id not in ids]
         if record is None or filled != tokens:
             out.append({"id": market_id, "slug": None, "tokens": filled})
     return out

@@ -63,6 +63,42 @@ def test_a_record_tells_the_market_of_each_name(tmp_path: Path) -> None:
     assert archive.books("rain").filter(pl.col("level") == 0)["price"].to_list() == [0.2]
 
 
+@pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
+def test_a_record_tells_the_token_of_an_outcome(tmp_path: Path) -> None:
+    """Rows that name the market and the outcome alone are of the token that has this label, in each view."""
+    texts = {
+        "prices.csv": f"timestamp,market_slug,outcome,price\n{S},rain,yes,.5\n",
+        "quotes.csv": f"timestamp,market_slug,outcome,bid,ask\n{S},rain,Yes,.4,.6\n",
+        "both.csv": f"timestamp,market_slug,yes_price,no_price\n{S + 60},rain,.5,.5\n",
+        "books.csv": f'timestamp,market_slug,outcome,bids,asks\n{S},rain,Yes,"[[0.3,1]]","[]"\n',
+    }
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    for name, text in {"records.json": FILES["records.json"], **texts}.items():
+        (tmp_path / name).write_text(text)
+        archive.add_files(tmp_path / name)
+    assert archive.coverage()["market_id"].cast(pl.String).unique().to_list() == [MARKET]
+    for view, count in (("prices", 3), ("quotes", 1), ("books", 2)):
+        rows = getattr(archive, view)("rain")
+        assert len(rows) == count
+        assert set(rows["token_id"].cast(pl.String)) <= {YES, NO}
+
+
+@pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
+def test_a_token_that_a_resolved_record_lacks_spoils_no_outcome(tmp_path: Path) -> None:
+    """Its points are read by the market, and `outcomes` runs as before."""
+    record = {
+        "conditionId": MARKET, "slug": "rain", "outcomes": '["Yes", "No"]', "clobTokenIds": json.dumps([YES, NO]),
+        "closed": True, "outcomePrices": '["1", "0"]', "umaResolutionStatus": "resolved",
+    }  # fmt: skip
+    (tmp_path / "records.json").write_text(json.dumps([record]))
+    (tmp_path / "other.csv").write_text(f"timestamp,condition_id,token_id,price\n{S},{MARKET},{'9' * 77},.5\n")
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    for name in ("records.json", "other.csv"):
+        archive.add_files(tmp_path / name)
+    assert md.outcomes(archive.markets())["payoff"].to_list() == [1.0, 0.0]
+    assert archive.prices(MARKET)["price"].to_list() == [0.5]
+
+
 def test_a_token_in_two_markets_is_said(tmp_path: Path) -> None:
     """Without a record nobody knows that two names are one market: both stay, and the warning says what to do."""
     for name in ("slug.csv", "id.csv"):
