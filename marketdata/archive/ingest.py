@@ -67,7 +67,8 @@ def add_points(
             warn(
                 f"The {view} rows have the grid of {coarse[0]}. They are kept as the {base} points of these moments, "
                 "and their range as unverified, so that pull fetches the points between. If they are aggregates, "
-                f"add the {base} points they were made of instead.",
+                f"add the {base} points they were made of instead, or add these to a new archive, "
+                f"Archive(folder, base='{coarse[0]}').",
                 PartialCoverageWarning,
             )
             state = CoverageState.UNVERIFIED

@@ -68,6 +68,8 @@ class Line(NamedTuple):
     details: Sequence[Detail] = ()
     dots: Array | None = None
     """Areas of dots at the points [points squared]."""
+    marks_alone: bool = True
+    """Whether a point between two gaps is a dot."""
 
 
 class Band(NamedTuple):

@@ -35,7 +35,7 @@ def coverage(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
     # The rows of a market are adjacent, and the topmost names it.
     top = {market: i for (market, _), i in places.items()}
     named = [
-        (i, f"{market_name(questions, market, 24)}  {view}" if top[market] == i else str(view))
+        (i, f"{market_name(questions, market, 60)}  {view}" if top[market] == i else str(view))
         for (market, view), i in places.items()
     ]
     panel = Panel("", y_ticks=named[:: len(places) // 150 + 1], legend_outside=True)

@@ -180,7 +180,7 @@ def _line(ax: Axes, mark: Line, theme: Theme, *, clip: bool) -> None:
     look: dict[str, Any] = {"color": colour, "linewidth": mark.width, "alpha": mark.alpha, "label": mark.legend}
     if mark.dashed:
         look["linestyle"] = (0, (4, 3))
-    if len(alone := isolated(mark.y)):
+    if mark.marks_alone and len(alone := isolated(mark.y)):
         look |= {"marker": ".", "markevery": alone.tolist()}
     ax.plot(mark.x, within_odds(mark.y) if clip else mark.y, clip_on=not clip, **look)
     if mark.dots is not None:

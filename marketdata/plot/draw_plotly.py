@@ -11,6 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from marketdata.display import without_middle
 from marketdata.plot.chart import (
     ASK,
     FAINT,
@@ -76,6 +77,7 @@ def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set
             case Moment():
                 [at] = _times(np.array([mark.x]))
                 figure.add_vline(at, line={"color": FAINT, "width": 1, "dash": "dot"}, **place)
+    is_narrow = chart.widths is not None and place["col"] == len(chart.widths)
     inside: dict[str, Any] = {"xref": "x domain", "yref": "y domain", "showarrow": False, **place}
     text_rows = 0
     for moment, text_row, ends_at_line in panel.moment_rows(_INCHES / len(chart.rows[0])):
@@ -84,8 +86,9 @@ def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set
         figure.add_annotation(text=_plain(moment.text), x=at, y=1, yshift=yshift, **look)
         text_rows = max(text_rows, text_row + 1 if moment.text else 0)
     if panel.title:
-        title = {"xanchor": "left", "yanchor": "bottom", "yshift": text_rows * _PIXELS_PER_TEXT_ROW}
-        figure.add_annotation(text=_wrapped(panel.title, 60), x=0, y=1, **title, **inside)
+        title = {"xanchor": "right" if is_narrow else "left", "yanchor": "bottom"}
+        title["yshift"] = text_rows * _PIXELS_PER_TEXT_ROW
+        figure.add_annotation(text=_wrapped(panel.title, 60), x=int(is_narrow), y=1, **title, **inside)
     if not panel.marks:
         figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
     x_title = {"text": panel.x_label, "font": {"size": 11, "color": FAINT}, "standoff": 4}
@@ -93,16 +96,23 @@ def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set
     y_axis.update(title={"text": _plain(panel.y_label), "font": {"size": 12}, "standoff": 8}, tickangle=0)
     if panel.time:
         x_axis.update(type="date", matches=None if x_axis.plotly_name == "xaxis" else "x")
+    if is_narrow:
+        x_axis.nticks = 2
     if panel.x_range:
         x_axis.range = _x(np.array(panel.x_range), panel)
     if panel.y_range:
         y_axis.range = _y(np.array(panel.y_range), panel)
     if panel.x_ticks:
-        places, names = zip(*panel.x_ticks, strict=True)
+        # On a phone a narrow panel has room for the first and the last one.
+        places, names = zip(
+            *(panel.x_ticks[:: max(1, len(panel.x_ticks) - 1)] if is_narrow else panel.x_ticks), strict=True
+        )
         x_axis.update(tickvals=places, ticktext=names)
     if panel.y_ticks:
         places, names = zip(*panel.y_ticks, strict=True)
-        y_axis.update(tickvals=_y(np.array(places), panel), ticktext=[_plain(name) for name in names])
+        y_axis.update(
+            tickvals=_y(np.array(places), panel), ticktext=[_plain(without_middle(name, 30)) for name in names]
+        )
     if not panel.marks or (panel.time and not panel.x_label):
         x_axis.showticklabels = False
     return text_rows
@@ -114,7 +124,8 @@ def _line(mark: Line, panel: Panel, in_legend: set[str], theme: Theme) -> go.Sca
     if panel.log_odds:
         point, details = "", [Detail("price", mark.y, ".4~f"), *details]
     dots = np.zeros(len(mark.y))
-    dots[isolated(mark.y)] = 5
+    if mark.marks_alone:
+        dots[isolated(mark.y)] = 5
     if mark.dots is not None:
         point, dots = "%{x:.3f}, %{y:.3f}", np.sqrt(mark.dots) * 1.3
     dash = "5px,4px" if mark.dashed else None

@@ -45,10 +45,13 @@ def account(frame: Any, *, markets: Questions = None, **look: Unpack[Look]) -> A
     above, below = Panel("profit [USD]", ""), Panel("drawdown [USD]")
     if len(x):
         above.marks += [
-            Line(x, profit, "at the mid", PALETTE[0], 1.2, legend="at the mid"),
-            Line(x, sold, "if sold", PALETTE[1], dashed=True, legend="if sold"),
+            Line(x, profit, "at the mid", PALETTE[0], 1.2, legend="at the mid", marks_alone=False),
+            Line(x, sold, "if sold", PALETTE[1], dashed=True, legend="if sold", marks_alone=False),
         ]
-        below.marks += [Band(x, -fall, np.where(np.isnan(fall), np.nan, 0.0), ASK, 0.25), Line(x, -fall, "", ASK)]
+        below.marks += [
+            Band(x, -fall, np.where(np.isnan(fall), np.nan, 0.0), ASK, 0.25),
+            Line(x, -fall, "", ASK, marks_alone=False),
+        ]
     return draw(
         [[above], [below]], name="Account", size=(10, 5), heights=(3, 1), simulated=is_simulated(markets), **look
     )

@@ -235,3 +235,13 @@ def test_what_is_no_path_is_no_archive() -> None:
     for wrong in (5, None, ["a"], ""):
         with pytest.raises(ConfigError, match=r"path_or_url=.*allowed are a folder or an object-store address"):
             Archive(wrong)
+
+
+def test_hourly_prices_of_a_new_archive_are_read_back_without_a_warning(tmp_path: Path) -> None:
+    """The warning of hours in an archive of minutes names the base with which there is none."""
+    hours = md.testing.prices("polars", buckets=40, resolution="1h")
+    with pytest.warns(md.errors.PartialCoverageWarning, match=r"base='1h'"):
+        md.Archive(tmp_path / "minutes").add(prices=hours)
+    archive = md.Archive(tmp_path / "hours", frame="polars", base="1h")
+    archive.add(prices=hours)
+    assert len(archive.prices("rain", resolution="1h")) == len(hours)

@@ -781,3 +781,27 @@ def test_a_backend_that_is_not_installed_says_what_installs_it(monkeypatch) -> N
     monkeypatch.setattr("marketdata.plot.chart.find_spec", lambda name: None if name == "plotly" else there(name))
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'plotly>="):
         plot.prices(testing.prices(), backend="plotly")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_account_has_no_dots_at_gaps(backend: str) -> None:
+    """A moment with a price between two without one is no dot: the account did not trade there."""
+    times = pd.date_range("2026-01-01", periods=9, freq="1min", tz="UTC")
+    values = np.where(np.arange(9) % 4 == 3, np.nan, 1.0)
+    values[6] = np.nan
+    frame = pd.DataFrame({"ts": times, "profit": values, "profit_sold": values, "drawdown": 0 * values})
+    figure = plot.account(frame, backend=backend)
+    if backend == "plotly":
+        assert {trace.mode for trace in figure.data} == {"lines"}
+    else:
+        assert {line.get_marker() for axes in figure.figure.axes for line in axes.lines} == {"None"}
+
+
+def test_coverage_names_a_market_whole() -> None:
+    """The name of a market of sixty letters is whole where there is room."""
+    question = "Will it rain on the last Monday of the month of November?"
+    frame = pd.DataFrame({
+        "view": ["books"], "market_id": ["m"], "start": [pd.Timestamp("2026-01-01", tz="UTC")],
+        "end": [pd.Timestamp("2026-01-02", tz="UTC")], "state": ["final"],
+    })  # fmt: skip
+    assert any(question in text for text in texts(plot.coverage(frame, markets={"m": question})))
