@@ -121,15 +121,17 @@ class History:
         fetch = self.fetch(windows, in_order=not is_whole, buffer=None if is_whole else 64)
         batch = _Batch(windows[0].view, levels, target)
 
-        def framed(columns: Data) -> Any:
-            return carry(to_frame(columns, frame), fetch.report)
+        def framed(columns: Data, width: BucketWidth) -> Any:
+            return carry(to_frame(columns, frame, width=width), fetch.report)
+
+        requested = windows[0].resolution
 
         try:
             for columns in self._batches(fetch, windows, batch, is_whole=is_whole):
-                yield framed(columns)
+                yield framed(columns, target or requested)
         except MarketDataError as error:
             _explain(error, has_rows=batch.has_come or bool(batch.parts))
-            error.partial = framed(batch.take(is_partial=True))
+            error.partial = framed(batch.take(is_partial=True), requested)
             if isinstance(error, NotFoundError):
                 self.markets.name_near_ones(error, [w.id for w in windows if w.kind == "market"])
             raise
@@ -137,7 +139,7 @@ class History:
             received, resume = fetch.stop()
             for fetched in received:
                 batch.add(fetched)
-            stop.partial, stop.resume = framed(batch.take(is_partial=True)), resume  # type: ignore[attr-defined]
+            stop.partial, stop.resume = framed(batch.take(is_partial=True), requested), resume  # type: ignore[attr-defined]
             raise
         finally:
             fetch.close()

@@ -114,6 +114,7 @@ def test_any_cut_of_a_range_has_the_same_rows(source: Case, width: str) -> None:
         get = getattr(source.client, view)
         one, other = (get(market, start, end, width) for market in source.markets)
         assert len(one) > 3
+        md.available_at(one)  # the frame carries its width
         both = pl.concat([one, other]).sort("market_id", maintain_order=True)
         assert_frame_equal(get(source.markets, start, end, width), both, check_dtypes=False)
         cut = pl.concat([get(source.markets[0], *part, width) for part in ((start, middle), (middle, end))])

@@ -238,12 +238,10 @@ def member(top: Any, name: str) -> dict[str, Any]:
 
 def listing(top: Any, name: str) -> Listing:
     """The rows of an answer by their name, null for none, and its cursor, if another page follows."""
-    rows = top.get(name, top) if isinstance(top, dict) else top
-    if rows is None:
-        rows = []
+    rows = (top.get(name) or []) if isinstance(top, dict) and name in top else top
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ContractError(f"An answer has no list {name!r} of objects.")
-    places = [top, top.get("pagination") or {}]
+    places = [top, top.get("pagination") or {}] if isinstance(top, dict) else []
     return Listing(rows, next((place[one] for place in places for one in _CURSORS if place.get(one)), None))
 
 
