@@ -318,15 +318,15 @@ class ImportedFile:
             return frame.with_columns(pl.col("market_id").cast(pl.String).replace(known))
         market = pl.col("market_id") if "market_id" in names else pl.lit(None)
         frame = frame.with_columns(pl.col("token_id").cast(pl.String), market.cast(pl.String).alias("market_id"))
-        names = [name for name in Token._fields if name in frame.columns]
-        ids = frame.select(names).unique(maintain_order=True).drop_nulls("token_id")
+        ids_of_rows = [name for name in Token._fields if name in frame.columns]
+        ids = frame.select(ids_of_rows).unique(maintain_order=True).drop_nulls("token_id")
         tokens = [Token(row["market_id"] or "", row["token_id"], row.get("token_label")) for row in ids.to_dicts()]
         placed = self._run.place_all(tokens)
         self._nameless.update(ids.filter(pl.col("market_id").fill_null("") == "")["token_id"])
         self._nameless &= self._run.without_market
         columns = {f"placed_{name}": [getattr(t, name) for t in placed] for name in ("market_id", "token_id")}
         new = ids.with_columns(pl.Series(name, values, pl.String) for name, values in columns.items())
-        joined = frame.join(new, on=names, how="left", nulls_equal=True, maintain_order="left")
+        joined = frame.join(new, on=ids_of_rows, how="left", nulls_equal=True, maintain_order="left")
         both = [pl.coalesce(f"placed_{name}", name).alias(name) for name in ("market_id", "token_id")]
         return joined.with_columns(both).drop(columns)
 
