@@ -187,20 +187,21 @@ def resolved(record: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
 def prices(answer: Any, token_id: str | None = None) -> dict[str | None, History]:
     """The histories of an answer by token, which a list does not name: that one is of ``token_id``.
 
-    Single ticks and the payout at the end of a history, which are no buckets, are left out.
+    Single ticks and the payout at the end of a history, which are no buckets, are left out. Of points of equal times
+    the last one counts; null is a history without points.
     """
     top = answer.get("data", answer.get("history", answer)) if isinstance(answer, Mapping) else answer
     histories = top if isinstance(top, Mapping) else {token_id: top}
     out = {}
-    for token, points in histories.items():
+    for token, points in ((token, points or []) for token, points in histories.items()):
         is_bucket = bool(points) and isinstance(points[0], Mapping) and "timestamp" in points[0]
         got = convert(points, list[_Bucket] if is_bucket else list[_Moment], f"The history of prices of {token}")
         pairs = [(p.timestamp, p.price) for p in got if p.resolution_seconds != 0] if is_bucket else [
             (p.t, p.p) for p in got
         ]  # fmt: skip
-        ts = np.array([t for t, _ in pairs], np.int64) * SECOND
-        order = np.argsort(ts, kind="stable")
-        out[token] = History(ts[order], np.array([price for _, price in pairs], np.float64)[order])
+        by_time = dict(pairs)
+        ts = np.array(sorted(by_time), np.int64)
+        out[token] = History(ts * SECOND, np.array([by_time[t] for t in ts.tolist()], np.float64))
     return out
 
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from marketdata.errors import ConfigError, ExpiredError, NotFoundError, ServiceOddityWarning, warn
+from marketdata.errors import ConfigError, ContractError, ExpiredError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
 from marketdata.fetch.sources.venue import (
@@ -282,7 +282,10 @@ class Polymarket(Venue):
 
 
 def _history(answer: Answer, token: str) -> wire.History:
-    return wire.prices(load(answer.body), token).get(token, _NOTHING)
+    body = load(answer.body)
+    if not isinstance(body, dict) or "history" not in body:
+        raise ContractError("An answer of polymarket has no 'history'.")
+    return wire.prices(body, token).get(token, _NOTHING)
 
 
 SOURCE = Polymarket
