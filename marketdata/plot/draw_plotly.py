@@ -86,7 +86,7 @@ def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set
         figure.add_annotation(text=_plain(moment.text), x=at, y=1, yshift=yshift, **look)
         text_rows = max(text_rows, text_row + 1 if moment.text else 0)
     if panel.title:
-        title = {"xanchor": "right" if is_narrow else "left", "yanchor": "bottom"}
+        title: dict[str, Any] = {"xanchor": "right" if is_narrow else "left", "yanchor": "bottom"}
         title["yshift"] = text_rows * _PIXELS_PER_TEXT_ROW
         figure.add_annotation(text=_wrapped(panel.title, 60), x=int(is_narrow), y=1, **title, **inside)
     if not panel.marks:
