@@ -220,3 +220,27 @@ def test_a_signal_of_hours_is_known_at_the_end_of_its_hour() -> None:
     for name, value in (("latency", "90s"), ("exit_after", "90s")):
         with pytest.raises(md.errors.ConfigError, match=f"{name}='90s' is refused: it is no whole number of buckets"):
             md.execute(orders, books, "1m", fees=0, order_width="1h", **{name: value})
+
+
+@pytest.mark.parametrize("frame", ["polars", "pandas"])
+def test_the_event_of_a_market_is_joined_as_the_guide_says(frame: Any, local_archive: md.Archive) -> None:
+    """Ids of prices, records and outcomes have one type, so joins by them work, and events are clusters."""
+    archive: Any = md.Archive(local_archive.location, frame=frame)
+    markets = archive.markets()
+    prices = archive.prices(list(markets["market_id"]), resolution="1h", on_missing="partial")
+    columns = ["market_id", "event_slug"]
+    joined = (
+        prices.join(markets.select(columns), on="market_id")
+        if frame == "polars"
+        else prices.merge(markets[columns], on="market_id")
+    )
+    assert len(joined) == len(prices) > 0
+    tokens = md.outcomes(markets)
+    keys = ["market_id", "token_id"]
+    paid = joined.join(tokens, on=keys) if frame == "polars" else joined.merge(tokens, on=keys)
+    assert len(paid) == len(prices)
+    by_column, by_record = (
+        md.cluster_mean(joined, "price", cluster="event_slug", interval=None, bounds=(0, 1)),
+        md.cluster_mean(prices, "price", cluster="event_slug", by="event_slug", interval=None, markets=markets),
+    )
+    assert by_column["points"].sum() == by_record["points"].sum() > 0
