@@ -89,7 +89,7 @@ def test_what_was_put_together_takes_every_verb() -> None:
         ),
         ([md.testing.prices("polars"), md.testing.prices("polars").lazy()], md.errors.ConfigError, "LazyFrame"),
         ([md.testing.books(), md.testing.prices()], md.errors.NotTidyError, r"books, frames\[1\] of prices"),
-        ([md.bbo(md.testing.books()), md.mid(md.testing.books())], md.errors.NotTidyError, "of bbo"),
+        ([md.bbo(md.testing.books()), md.mid(md.testing.books())], md.errors.NotTidyError, "of quotes"),
         ([TWICE], md.errors.NotTidyError, r"several columns of one name: \['market_id'\]"),
         ([TWICE, pa.Table.from_pandas(md.testing.prices())], md.errors.NotTidyError, "several columns of one name"),
         ([md.testing.books(), 5], md.errors.ConfigError, r"frames\[1\] is a int"),
