@@ -15,16 +15,16 @@ from typing import Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from reference.kalshi_stub import START
 from reference.memory import MemoryArchive
-from reference.venue_loops import VENUES
+from reference.venue_loops import VENUES, is_equal, keyed
 from reference.venues import client_of
 
 import marketdata as md
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.records import COLUMNS
 from marketdata.points.views import VIEWS
-from marketdata.testing.strategies import START
-from marketdata.times import MINUTE, Range, to_datetime, to_text
+from marketdata.times import DAY, MINUTE, Range, to_datetime, to_text
 
 HOUR = 60 * MINUTE
 
@@ -103,6 +103,18 @@ def test_a_view_that_is_lacking_costs_no_request(source: Case) -> None:
             with pytest.raises(ConfigError, match=view):
                 list(source.client.live_columns(view, ["1"]))
     assert source.asked() == before
+
+
+@pytest.mark.parametrize("name", [*VENUES])
+def test_the_time_before_and_after_a_market_costs_no_request(name: str) -> None:
+    """A market that was traded for two days takes a few requests of a range of months, and has all of its rows."""
+    case = VENUES[name]
+    stub = case.stub(days=2.0)
+    market, rng = stub.markets[1], Range(START - 60 * DAY, START + 60 * DAY)
+    with client_of(stub, START + 70 * DAY) as client:
+        frame = client.prices(case.name(market), to_datetime(rng.start), to_datetime(rng.end), "1m", all=True)
+        assert is_equal(keyed(frame, "price"), case.prices(stub, [market], rng, MINUTE))
+    assert sum(stub.paths.values()) <= 10
 
 
 @pytest.mark.parametrize("width", ["1m", "1h"])

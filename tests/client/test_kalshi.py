@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.kalshi_stub import START, KalshiStub, Market, Traps
+from reference.kalshi_stub import START, KalshiStub, Traps
+from reference.venue_loops import VENUES, is_equal, kalshi_trades, kalshi_views, keyed, printed
 from reference.venues import client_of
 
 import marketdata as md
@@ -20,41 +19,8 @@ from marketdata.times import DAY, MINUTE, Range, to_datetime, to_text
 NOW = START + 4 * DAY
 HOUR = 60 * MINUTE
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWarning")
-TRAPS = st.builds(Traps, **{name: st.booleans() for name, v in vars(Traps()).items() if isinstance(v, bool)})
+TRAPS = VENUES["kalshi"].any_traps
 TIERS = st.sampled_from([START, START + 2 * DAY + 70 * MINUTE, START + 30 * DAY])  # nothing, some, all is archived
-
-
-def keyed(frame: Any, *columns: str) -> dict[tuple[Any, ...], Any]:
-    """Values by token (or market) and time [microseconds]."""
-    ids = frame["token_id" if "token_id" in frame.columns else "market_id"]
-    values = zip(*(frame[name].to_list() for name in columns), strict=True)
-    return dict(zip(zip(ids, frame["ts"].dt.epoch("us"), strict=True), values, strict=True))
-
-
-def is_equal(got: dict[Any, Any], expected: dict[Any, Any]) -> bool:
-    """Whether both have the same keys and numbers."""
-
-    def same(a: float | None, b: float | None) -> bool:
-        return a is b or (a is not None and b is not None and math.isclose(a, b, abs_tol=1e-9))
-
-    return got.keys() == expected.keys() and all(all(map(same, got[key], row)) for key, row in expected.items())
-
-
-def views_by_loop(stub: KalshiStub, markets: Sequence[Market], rng: Range, width: int) -> dict[str, dict[Any, Any]]:
-    """Prices, quotes and metrics of markets, candle by candle."""
-    prices, quotes, metrics = dict[Any, Any](), dict[Any, Any](), dict[Any, Any]()
-    first, last = rng.start // width * width, -(-rng.end // width) * width
-    for market in markets:
-        for candle in stub.candles(market, first + width, last, width // MINUTE):
-            bid, ask = (None if cents is None else cents / 100 for cents in (candle["bid"], candle["ask"]))
-            at, is_two_sided = candle["start"], bid is not None and ask is not None
-            mid = (bid + ask) / 2 if bid is not None and ask is not None else None
-            for side, b, a in (("yes", bid, ask), ("no", 1 - ask if ask else None, 1 - bid if bid else None)):
-                quotes[f"{market.ticker}:{side}", at] = b, a
-                prices[f"{market.ticker}:{side}", at] = (mid if side == "yes" or mid is None else 1 - mid,)
-            spread = ask - bid if is_two_sided and bid is not None and ask is not None else None
-            metrics[market.ticker, at] = candle["volume"], 40.0, spread
-    return {"prices": prices, "quotes": quotes, "metrics": metrics}
 
 
 COLUMNS = {
@@ -64,7 +30,7 @@ COLUMNS = {
 }
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     TRAPS, TIERS, st.sampled_from(["1m", "1h"]), st.integers(-100, 3_000), st.booleans(), st.sampled_from([*COLUMNS])
 )
@@ -82,7 +48,7 @@ def test_candles_of_200_markets_are_few_requests(
         stub.paths.clear()
         got = keyed(getattr(client, view)(names, *span), *COLUMNS[view])
         asked = sum(stub.paths.values())
-        expected = views_by_loop(stub, stub.markets, rng, MINUTE if width == "1m" else HOUR)[view]
+        expected = kalshi_views(stub, stub.markets, rng, MINUTE if width == "1m" else HOUR)[view]
     assert is_equal(got, expected)
     if cutoff == START and not traps.omits_settlement:  # all are live
         traded = {key[0].partition(":")[0] for key in expected}
@@ -92,16 +58,16 @@ def test_candles_of_200_markets_are_few_requests(
 
 def test_the_views_of_a_market_share_their_candles(tmp_path: Any) -> None:
     """A pull of prices, quotes and metrics asks for each candle once."""
-    stub = KalshiStub(count=2, days=10.0)
+    stub = KalshiStub(count=2, days=5.0)
     archive = md.Archive(tmp_path, frame="polars")
-    with client_of(stub, START + 12 * DAY) as client:
+    with client_of(stub, START + 6 * DAY) as client:
         names = [market.ticker for market in stub.markets]
-        archive.pull(client, names, start=to_text(START), end=to_text(START + 10 * DAY), progress=False)
+        archive.pull(client, names, start=to_text(START), end=to_text(START + 5 * DAY), progress=False)
         candles = sum(n for path, n in stub.paths.items() if path.endswith("candlesticks"))
-        expected = views_by_loop(stub, stub.markets, Range(START, START + 3 * DAY), MINUTE)
-    assert candles <= 2 * 4
+        expected = kalshi_views(stub, stub.markets, Range(START, START + DAY), MINUTE)
+    assert candles <= 2 * 3
     for view, columns in COLUMNS.items():
-        frame = getattr(archive, view)([m.ticker for m in stub.markets], to_text(START), to_text(START + 3 * DAY))
+        frame = getattr(archive, view)([m.ticker for m in stub.markets], to_text(START), to_text(START + DAY))
         assert is_equal(keyed(frame, *columns), expected[view])
 
 
@@ -221,15 +187,6 @@ def test_trades_of_200_markets_equal_a_loop(traps: Traps, cutoff: int, page: int
     rng = Range(START + 100 * MINUTE, START + 400 * MINUTE)
     with client_of(stub, NOW) as client:
         frame = client.trades([m.ticker for m in stub.markets], to_text(rng.start), to_text(rng.end))
-        rows = [(m, row) for m in stub.markets for row in stub.prints(m)]
-    expected = set()
-    for market, row in rows:
-        at = int(row["trade_id"].split("-")[1]) * MINUTE + 123_456
-        side = row["taker_outcome_side"]
-        if rng.start <= at < rng.end:
-            expected.add((row["trade_id"], at, f"{market.ticker}:{side}", float(row[f"{side}_price_dollars"])))
-    assert len(frame) == len(expected)
-    assert (
-        set(zip(frame["trade_id"], frame["ts"].dt.epoch("us"), frame["token_id"], frame["price"], strict=True))
-        == expected
-    )
+        expected = sorted(row for market in stub.markets for row in kalshi_trades(stub, market, rng))
+    assert printed(frame) == expected
+    assert frame["trade_id"].is_unique().all()
