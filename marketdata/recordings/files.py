@@ -34,11 +34,12 @@ _PACKED = (".gz", ".zst", ".zstd")
 SUFFIXES = ".json, .jsonl, .ndjson, .csv, .tsv, .parquet, .sqlite, .db; the first five also with .gz or .zst"
 # A row of a CSV file must fit into a block.
 _PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
-# A short file can hold a line of any length once it is unpacked.
-_MOST_LINE, _MOST_COLUMNS = 1 << 28, 10_000
+# A short file can hold a line, a value or a table of any size once it is unpacked.
+_MOST_BYTES, _MOST_COLUMNS = 1 << 28, 10_000
+_LINE = "a line of {}; write one JSON value a line"
 # The clock of files that are one answer, without a time inside.
 MODIFIED = "modified"
-_MOST_VALUE, _SAMPLE_ROWS = 1 << 30, 300
+_SAMPLE_ROWS = 300
 # What names of files and folders say: a pair, or an id that nothing else looks like.
 _SAID = re.compile(r"([A-Za-z_]+)=([^=/\\\\]+)")
 _IDS_IN_NAMES = {
@@ -203,14 +204,28 @@ class RecordingFile:
     @cached_property
     def _columns_of_file(self) -> tuple[str, ...]:
         if self.form == "parquet":
-            return tuple(self._parquet().schema_arrow.names)
+            names = self._parquet().schema_arrow.names
+            self._refuse_more_columns(len(names))
+            return tuple(names)
         if self.form == "csv":
-            names = tuple(next(csv.reader([self._header], delimiter=self._separator), ())) or self._refuse_empty()
-            if len(names) > _MOST_COLUMNS:
-                raise ConfigError(f"{self.name!r} has {len(names):,} columns; at most {_MOST_COLUMNS:,} are read.")
-            return names
+            # Before they are split: names take many times the bytes of the line.
+            self._refuse_more_columns(self._header.count(self._separator) + 1)
+            try:
+                return tuple(next(csv.reader([self._header], delimiter=self._separator), ())) or self._refuse_empty()
+            except csv.Error as problem:
+                raise ConfigError(
+                    f"{self.name!r} has no line of column names at its start: {problem}. Put one there."
+                ) from problem
         first = next(self._parts(None, _SAMPLE_ROWS), None)
         return () if first is None else tuple(first.columns)
+
+    def _refuse_more_columns(self, count: int) -> None:
+        if count > _MOST_COLUMNS:
+            raise ConfigError(f"{self.name!r} has {count:,} columns; at most {_MOST_COLUMNS:,} are read.")
+
+    def _refuse_more_bytes(self, count: int, what: str) -> None:
+        if count > _MOST_BYTES:
+            raise ConfigError(f"{self.name!r} has {what.format(f'more than {_MOST_BYTES >> 20} MB')}.")
 
     @cached_property
     def _encoding(self) -> str:
@@ -224,7 +239,9 @@ class RecordingFile:
     def _header(self) -> str:
         if self._encoding != "utf-8-sig":
             with io.TextIOWrapper(self._stream(), self._encoding, errors="replace") as text:
-                return text.readline().rstrip("\r\n")
+                line = text.readline(_MOST_BYTES // 2 + 1)
+                self._refuse_more_bytes(2 * len(line), _LINE)
+                return line.rstrip("\r\n")
         return next(self.lines(), b"").decode("utf-8", "replace").rstrip("\r\n")
 
     @cached_property
@@ -238,11 +255,8 @@ class RecordingFile:
             with self._stream() as stream:
                 if stream.peek(3)[:3] == b"\xef\xbb\xbf":  # a byte order mark
                     stream.read(3)
-                while line := stream.readline(_MOST_LINE + 1):
-                    if len(line) > _MOST_LINE:
-                        raise ConfigError(
-                            f"{self.name!r} has a line of more than {_MOST_LINE >> 20} MB; write one JSON value a line."
-                        )
+                while line := stream.readline(_MOST_BYTES + 1):
+                    self._refuse_more_bytes(len(line), _LINE)
                     if not line.isspace():
                         yield line
         except (FileNotFoundError, PermissionError) as problem:
@@ -261,10 +275,12 @@ class RecordingFile:
         first = next(lines, b"")
         if json_value(first) is None:
             # The first line is damaged, or one value has many lines.
-            whole = b"".join(self._bounded()) or self._refuse_empty()
-            if json_value(whole) is not None:
+            whole = self._text() or self._refuse_empty()
+            if len(whole) <= _MOST_BYTES and json_value(whole) is not None:
                 yield whole
                 return
+            if whole[:64].split(b"\n")[0].strip() in (b"[", b"{"):  # the last entry of a list may be a line of its own
+                self._refuse_more_bytes(len(whole), "a JSON value of {}; write one value a line")
             if not any(isinstance(json_value(line), dict | list) for line in self.lines()):
                 raise ConfigError(
                     self.damage
@@ -274,14 +290,14 @@ class RecordingFile:
         yield first
         yield from lines
 
-    def _bounded(self) -> Iterator[bytes]:
-        """Lines that together are one JSON value, up to the most that is held at once."""
-        count = 0
+    def _text(self) -> bytes:
+        """All lines, or the first ones that are more than is held at once."""
+        text = bytearray()
         for line in self.lines():
-            count += len(line)
-            if count > _MOST_VALUE:
-                return
-            yield line
+            text += line
+            if len(text) > _MOST_BYTES:
+                break
+        return bytes(text)
 
     def rows(self) -> Iterator[Any]:
         """The rows of JSON values: of lists their entries, of an object whose only list is its content that list."""
@@ -305,8 +321,9 @@ class RecordingFile:
                 renamed = part.rename(names or self.common_names(part.columns), strict=False)
                 yield self._with_said(renamed)
         except (EOFError, OSError, zlib.error, pa.ArrowInvalid, UnicodeError, sqlite3.DatabaseError) as problem:
+            why = f"it has a row of more than {_CSV_BLOCK >> 20} MB" if "straddl" in str(problem) else problem
             self.damage = (
-                f"{self.name!r} cannot be read further: {problem}. The rows before that were read; fetch it again."
+                f"{self.name!r} cannot be read further: {why}. The rows before that were read; fetch it again."
             )
 
     def _with_said(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -340,6 +357,7 @@ class RecordingFile:
         rows = self.rows()
         # A line that is no object counts as a row without values.
         while objects := [_with_text_ids(row) if isinstance(row, dict) else {} for row in islice(rows, json_rows)]:
+            self._refuse_more_columns(len(set().union(*objects)))
             try:
                 yield pl.DataFrame(objects, infer_schema_length=None, strict=False)
             except (pl.exceptions.PolarsError, TypeError):  # a column has values of several shapes
@@ -407,7 +425,9 @@ class RecordingFile:
         if self._encoding == "utf-8-sig":
             return self._stream()
         with io.TextIOWrapper(self._stream(), self._encoding, newline="") as text:
-            return io.BytesIO(text.read().encode())
+            whole = text.read(_MOST_BYTES // 2 + 1)
+            self._refuse_more_bytes(2 * len(whole), "{} of UTF-16; save it as UTF-8")
+            return io.BytesIO(whole.encode())
 
     def _stream(self) -> Any:
         suffix = self.path.suffix.lower()
