@@ -140,7 +140,8 @@ class Accessor(_Suggestions, Generic[F]):
         self._frame = frame
 
     def __repr__(self) -> str:
-        return f"Functions for this frame: {', '.join(dir(self))}. help(df.md.bbo) explains one."
+        fitting = dir(self)
+        return f"Functions for this frame: {', '.join(fitting)}. help(df.md.{fitting[0]}) explains one."
 
     def __dir__(self) -> list[str]:
         names = [str(name) for name in names_of(self._frame)]

@@ -124,3 +124,11 @@ def test_a_function_that_adds_a_column_keeps_the_index_of_pandas() -> None:
     prices["available"] = md.available_at(prices, "1m")["available_at"]
     assert (prices["available"] - prices["ts"]).dt.seconds.tolist() == [60] * 4
     assert md.time_to_resolution(prices, md.testing.markets()).index.equals(prices.index)
+
+
+def test_the_example_of_help_is_a_function_that_fits() -> None:
+    """What a frame prints of its functions explains one of these."""
+    for frame in (md.testing.prices(), md.testing.books(), md.testing.metrics()):
+        shown = repr(frame.md)
+        [name] = re.findall(r"help\(df\.md\.(\w+)\)", shown)
+        assert name in re.findall(r"\w+", shown.partition(". help")[0])
