@@ -38,11 +38,11 @@ def is_history(ask: Ask) -> bool:
 
 
 def pull(archive: md.Archive[Any], stub: VenueStub) -> tuple[int, float]:
-    """Pull all prices; how many requests for points that took, and how long by the clock [s]."""
+    """Pull all prices; how many requests to the host of points that took, and how long by the clock [s]."""
     asked, answer, began = list[float](), stub.answer, SYSTEM.time()
 
     def log(ask: Ask) -> Act:
-        if is_history(ask):
+        if is_history(ask) or stub.venue == "kalshi":  # whose records have the same host and pace
             asked.append(SYSTEM.time())
         return answer(ask)
 
@@ -117,7 +117,9 @@ def end_of(stub: Any) -> int:
 
 def expected(stub: Any, market: Any, i: int) -> tuple[Any, Any]:
     """The minutes that have a price of a token, and the prices."""
-    minutes = np.arange(market.opened // MINUTE, -(-(market.closed or end_of(stub)) // MINUTE))
+    # A candle of the stub may begin a minute before its market opens.
+    first = max(START, market.opened - (stub.venue == "kalshi") * MINUTE) // MINUTE
+    minutes = np.arange(first, -(-(market.closed or end_of(stub)) // MINUTE))
     minutes = minutes[minutes % MISSING_EVERY != 0]
     yes = (minutes * 7 + market.k * 13) % 89 + 5
     if stub.venue == "polymarket":
