@@ -173,7 +173,7 @@ def test_two_weeks_on_a_free_plan_is_pulled_served_and_resampled(tmp_path: Path,
         with pytest.warns(PlanWarning) as told:
             archive.pull(client, names, start=span[0], end=span[1])
         minutes = (stub.now - began) / MINUTE
-    assert minutes <= sum(stub.paths.values()) / 10 / 0.95
+    assert minutes <= sum(stub.paths.values()) / 10 / 0.95 + 1  # the last minute is not full
     assert sum(stub.paths.values()) <= markets * (21 + 11) * 1.2 + 20
     assert len(told) == 2  # of the base and of the books
     states = archive.coverage().groupby("view", observed=True)["state"].unique()
