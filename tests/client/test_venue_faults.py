@@ -130,7 +130,7 @@ def records_tokens(records: Any, slug: str) -> list[dict[str, str]]:
     ("act", "kind", "words"),
     [
         (refused(451, {"error": "unavailable"}), RequestError, "country"),
-        (refused(404, {"error": "not found"}), NotFoundError, "[Nn]ot found"),
+        (refused(404, {"error": "not found"}), NotFoundError, "found"),
         (refused(403, {"error": "not here"}), PlanError, "not here"),
         (refused(400, {"error": "bad window"}), BadRequestError, "bad window"),
         (refused(200, {"error": "Too Many Requests"}), RateLimitError, "Too Many"),
