@@ -12,7 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from reference.kalshi_stub import KalshiStub
 from reference.polymarket_stub import PolymarketStub
-from reference.venues import client_of, refused
+from reference.venues import answered, client_of, refused, simulated_clock
 
 import marketdata as md
 from marketdata.clock import SYSTEM
@@ -148,6 +148,25 @@ def test_a_pull_that_broke_and_goes_on_holds_what_the_venue_has(
         asked = (history_requests(stub) - before) / len(stub.markets)
         assert asked <= 4 * (2 if kind is PolymarketStub else len(client.views))
         assert archive.verify().is_empty()
+
+
+def test_the_moment_of_an_answer_is_no_point_when_later_answers_came_before_it(tmp_path: Path) -> None:
+    """A live market appends a point at now, which is none of a minute, also where that minute has ended since."""
+    stub = PolymarketStub(count=1, days=3.0)
+
+    def overtaken(ask: Any) -> Any:
+        act = stub(ask)
+        SYSTEM.sleep(61)
+        client.tags()  # of another host, whose clock is later then
+        return act
+
+    with simulated_clock(NOW + 30 * SECOND), answered(dict.fromkeys(stub.hosts, stub) | {stub.hosts[2]: overtaken}):
+        client = md.Client("polymarket", frame="polars", progress=False)
+        archive = md.Archive(tmp_path, frame="polars")
+        archive.pull(client, names_of(stub), start=to_datetime(NOW - 20 * MINUTE), progress=False)
+        held, points = stored(archive, client.views), points_of(stub, MINUTE, stub.now)
+    assert len(held) >= 2 * 15
+    assert held == about({key: points[key] for key in held})
 
 
 def test_candles_of_a_quiet_market_are_complete_between_each_other(tmp_path: Path) -> None:

@@ -28,9 +28,10 @@ KINDS: dict[str, Any] = {"polymarket": PolymarketStub, "kalshi": KalshiStub}
 
 
 def stub_of(venue: str, markets: int, days: float) -> Any:
-    """The stub of a venue whose markets were all traded for so many days, half of them archived."""
-    half = {"cutoff": START + int(days / 2 * DAY)} if venue == "kalshi" else {}
-    return KINDS[venue](count=markets, days=days, **half)
+    """The stub of a venue whose markets were all traded for so many days, two fifths of those of Kalshi archived."""
+    # Markets settle an hour after they close, those of one remainder of five at once, 7 minutes after the one before.
+    cutoff = {"cutoff": START + int(days * DAY) + 75 * MINUTE} if venue == "kalshi" else {}
+    return KINDS[venue](count=markets, days=days, **cutoff)
 
 
 def is_history(ask: Ask) -> bool:
@@ -94,17 +95,18 @@ def compare(archive: md.Archive[Any], stub: Any) -> tuple[int, int, int]:
             times, values = minutes[:0], prices[:0]
             if held is not None:
                 token = market.tokens[i] if hasattr(market, "tokens") else f"{name}:{('yes', 'no')[i]}"
-                # Of open markets later minutes come while the pull runs.
-                rows = held.filter(pl.col("ts") < to_datetime(end_of(stub)), token_id=token)
+                rows = held.filter(token_id=token)
                 times = rows["ts"].dt.epoch("us").to_numpy() // MINUTE
                 values = rows["price"].fill_null(float("nan")).to_numpy()
             stored += len(times)
-            lacking += len(minutes) - len(times)
+            # Of open markets later minutes come while the pull runs: they may lack, but are never wrong.
+            now = end_of(stub) // MINUTE
+            lacking += int((minutes < now).sum() - (times < now).sum())
             there, place = np.isin(times, minutes), np.searchsorted(minutes, times)
             same = np.isclose(values[there], prices[place[there]], rtol=0, atol=1e-9, equal_nan=True)
             wrong += len(times) - int(same.sum())
             for row in ranges[name].rows(named=True) if held is not None else ():
-                first, end = (round(row[at].timestamp() * 1e6) // MINUTE for at in ("start", "end"))
+                first, end = (min(round(row[at].timestamp() * 1e6) // MINUTE, now) for at in ("start", "end"))
                 counts = [int(((of >= first) & (of < end)).sum()) for of in (minutes, times)]
                 wrong += abs(counts[0] - counts[1])
     return stored, wrong, lacking
@@ -116,10 +118,10 @@ def end_of(stub: Any) -> int:
 
 
 def expected(stub: Any, market: Any, i: int) -> tuple[Any, Any]:
-    """The minutes that have a price of a token, and the prices."""
-    # A candle of the stub may begin a minute before its market opens.
+    """The minutes that have a price of a token, of open markets for an hour after the pull began, and the prices."""
+    # A candle of the stub may begin a minute before its market opens; none does before the start of the pull.
     first = max(START, market.opened - (stub.venue == "kalshi") * MINUTE) // MINUTE
-    minutes = np.arange(first, -(-(market.closed or end_of(stub)) // MINUTE))
+    minutes = np.arange(first, -(-(market.closed or end_of(stub) + 60 * MINUTE) // MINUTE))
     minutes = minutes[minutes % MISSING_EVERY != 0]
     yes = (minutes * 7 + market.k * 13) % 89 + 5
     if stub.venue == "polymarket":

@@ -98,10 +98,14 @@ class Polymarket(Venue):
         """Means of the midpoints of each bucket, without the one of the present, which a live market appends."""
         params = {"market": token, "startTs": part.start // SECOND, "endTs": part.end // SECOND, "fidelity": 1}
         (report, stop), width = counts, resolution.micros
-        ts, price = self.to["clob"].read(
-            ("prices-history",), params, lambda answer: _history(answer, token), counts=report, stop=stop
+        (ts, price), date = self.to["clob"].read(
+            ("prices-history",), params, lambda answer: (_history(answer, token), answer.date), counts=report, stop=stop
         )
-        inside = (ts >= part.start) & (ts < min(part.end, self._now() // MINUTE * MINUTE))
+        present = self._now() // MINUTE * MINUTE
+        if len(ts) and date is not None and ts[-1] // MINUTE == int(date * SECOND) // MINUTE:
+            # Later answers may have come since, so the present of this one may have ended.
+            present = min(present, int(ts[-1]) // MINUTE * MINUTE)
+        inside = (ts >= part.start) & (ts < min(part.end, present))
         buckets, place, number = np.unique(ts[inside] // width * width, return_inverse=True, return_counts=True)
         return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
 
