@@ -13,7 +13,7 @@ from soak.pulls import run_pull
     [
         ("polymarket", 6, 2.0, 5),
         pytest.param("polymarket", 300, 30.0, 500, marks=pytest.mark.soak),
-        pytest.param("kalshi", 300, 30.0, 1000, marks=pytest.mark.soak),
+        pytest.param("kalshi", 300, 5.0, 100, marks=pytest.mark.soak),
     ],
 )
 def test_a_killed_pull_goes_on_at_the_pace_of_the_venue(
@@ -24,7 +24,8 @@ def test_a_killed_pull_goes_on_at_the_pace_of_the_venue(
     print(dict(tally))
     assert tally["killed"] == 1
     assert (tally["wrong when killed"], tally["wrong"], tally["lacking"]) == (0, 0, 0)
+    assert markets < 100 or tally["stored when killed"]
     # Of a market that is open the last minutes are asked for again.
     assert tally["records of coverage"] <= 6 * markets
-    if markets > 100:  # a short pull may begin with a burst
+    if markets > 100:  # a short pull is hardly more than its burst
         assert 95 <= tally["pace"] <= 101
