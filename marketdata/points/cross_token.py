@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from marketdata.errors import ConfigError, MissingRecordsWarning, warn
 from marketdata.points.columns import Books, Columns, Floats, Ints, Token, ranges, ratio
 from marketdata.points.fees import Schedule
 from marketdata.points.measures.trade_cost import fill_orders
+from marketdata.points.mirrors import has_a_third
 from marketdata.points.order import LevelRows, sorted_by
 from marketdata.points.resample import group_starts, run_ends
 from marketdata.points.schema import TOLERANCE
@@ -95,11 +96,18 @@ def _side_by_side(columns: Columns, group: Ints) -> Ints | None:
 
 
 def sizes_of_markets(tokens: Sequence[Token], counts: Counts) -> dict[str, int]:
-    """The number of tokens of each market; 0 if it is unknown, 1, or less than the number of tokens here."""
+    """The number of tokens of each market; 0 if it is unknown, 1, or less than the number of tokens here.
+
+    Without counts it is the number here, unless the labels of two say that they are not all.
+    """
+    labels: dict[str, list[str | None]] = defaultdict(list)
+    for token in tokens:
+        labels[token.market_id].append(token.token_label)
     sizes = {}
-    for market, seen in Counter(token.market_id for token in tokens).items():
+    for market, here in labels.items():
+        seen = 0 if len(here) == 2 and has_a_third(here) else len(here)
         size = counts.get(market, 0) if isinstance(counts, Mapping) else seen if counts is None else counts
-        sizes[market] = size if size >= max(seen, 2) else 0
+        sizes[market] = size if size >= max(len(here), 2) else 0
     return sizes
 
 

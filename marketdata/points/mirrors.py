@@ -41,6 +41,13 @@ def label_rank(label: str | None) -> tuple[int, str]:
     return (text in _LAST_LABELS) - (text in _FIRST_LABELS), text
 
 
+def has_a_third(labels: Sequence[str | None]) -> bool:
+    """Whether two labels say that their market has a third one: Yes beside another than No, or Draw beside Home."""
+    texts = [(label or "").casefold() for label in labels]
+    opposites = dict(zip(_FIRST_LABELS + _LAST_LABELS, _LAST_LABELS + _FIRST_LABELS, strict=True))
+    return all(texts) and any(opposites.get(a, b) != b for a, b in (texts, texts[::-1]))
+
+
 def place_in_market(token: str | None, label: str | None, record: Sequence[str] = ()) -> tuple[Any, ...]:
     """The place of a token among those of its market: by the ids of the market's record, else by its label."""
     place = record.index(token) if token in record else len(record)

@@ -65,7 +65,9 @@ def overround(frame: F, *, tokens: Any = None) -> F:
     ----------
     tokens : int or frame, optional
         Number of tokens of a market: one number for all (from 2), market records (``market_id token_ids``) or the
-        result of `outcomes`. By default the number of tokens that the frame has anywhere.
+        result of `outcomes`. By default the number of tokens that the frame has anywhere. Two tokens of a market of
+        three then look complete, unless their labels are no pair: Yes without No, Home beside Draw. So pass records
+        where markets may have more than two.
 
     Returns
     -------
@@ -99,7 +101,8 @@ def overround(frame: F, *, tokens: Any = None) -> F:
 def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     """Flags where all tokens of a market could be bought below, or sold above, the 1 that one of them pays.
 
-    Snapshots of one ``ts`` may be of different moments of the bucket.
+    Snapshots of one ``ts`` may be of different moments of the bucket. A frame that lacks the third token of a market
+    looks like free money: pass ``tokens=`` where markets may have more than two.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import in_memory, read, series_of
+from marketdata.adapters.dispatch import in_memory, names_of, read, series_of
 from marketdata.adapters.frame import Column, Frame, Native, Texts
 from marketdata.adapters.widths import width_beside, width_of
 from marketdata.errors import NoBookWarning, NotTidyError, UnsoldWarning, warn
@@ -22,7 +22,7 @@ from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.grids import RowWidth
-from marketdata.points.schema import ID_COLUMNS, NOT_0_1, TOLERANCE, outside_0_1, refuse_no_levels, require
+from marketdata.points.schema import ID_COLUMNS, LISTS, NOT_0_1, TOLERANCE, outside_0_1, refuse_no_levels, require
 from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import KNOWN
@@ -157,7 +157,8 @@ def execute(
     >>> done.markets["profit"].to_list()
     [86.37]
     """
-    books = read(books)
+    orders, books = read(orders), read(books)
+    _refuse_swapped(names_of(orders), names_of(books))
     buckets = width_of(books, width, what="books")
     delay = buckets.micros if latency is None else buckets.steps(to_duration(latency, "latency"), "latency", latency)
     patience = 0 if tolerance is None else to_duration(tolerance, "tolerance")
@@ -169,7 +170,6 @@ def execute(
     table, snapshots = frames.sorted_books(table)
     refuse_no_levels(snapshots)
     buckets.check(snapshots.ts)
-    orders = read(orders)
     given = _orders(orders, delay, buckets, width_beside(orders, order_width, "order_width", "orders", buckets))
     resolved = Payoffs({} if outcomes is None else outcomes, snapshots.tokens)
     place = {token[:2]: (i, i + 1) for i, token in enumerate(snapshots.tokens)}
@@ -188,6 +188,16 @@ def execute(
     _warn_of_unsold(ledgers)
     # The side of an order has other values than the side of a level.
     return _frames(ledgers, fills, resolved, table.without("side"))
+
+
+def _refuse_swapped(orders: Sequence[str], books: Sequence[str]) -> None:
+    """NotTidyError if the columns of books came first and those of orders second."""
+    first, second = ("level" in names or {*LISTS} <= {*names} for names in (orders, books))
+    if first and not second:
+        raise NotTidyError(
+            "The first argument of md.execute is the orders and the second the books; here the first is a frame of "
+            "books, and the second is not. Swap them: md.execute(orders, books, ...)."
+        )
 
 
 def _warn_of_no_book(ledgers: Sequence[Ledger], width: BucketWidth) -> None:

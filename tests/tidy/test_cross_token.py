@@ -133,6 +133,23 @@ def test_how_many_tokens_a_market_has_can_be_said() -> None:
     assert set(md.probabilities(three, tokens=2).filter(market_id="snow")["probability"].is_null()) == {True}
 
 
+@pytest.mark.fault("FR4")
+def test_labels_that_are_no_pair_are_not_all_tokens_of_a_market() -> None:
+    """Two tokens whose labels have a third beside them are no free money, unless ``tokens=`` says that they are all."""
+    books = md.testing.books("polars").with_columns(price=pl.col("price") - 0.05)
+    for first, second, is_known in (
+        ("Yes", "No", True), ("UP", "down", True), ("Home", "Away", True), ("Lakers", "Celtics", True),
+        ("Home", "Draw", False), ("Draw", "Away", False), ("Yes", "Maybe", False), ("Up", "No", False),
+    ):  # fmt: skip
+        named = books.with_columns(pl.col("token_label").cast(pl.String).replace({"Yes": first, "No": second}))
+        for frame in (named, named.to_pandas(), named.reverse()):
+            assert {row[2] for row in rows(md.arbitrage(frame))} == {True if is_known else None}, (first, second)
+            assert {row[2] for row in rows(md.arbitrage(frame, tokens=2))} == {True}
+            assert {row[2] for row in rows(md.arbitrage(frame, tokens=3))} == {None}
+        sums = md.overround(named)["ask_sum"]
+        assert sums.is_null().all() != is_known
+
+
 def test_a_number_of_tokens_that_cannot_be_is_refused() -> None:
     """A market has two tokens or more, and a complement is of two that the frame has."""
     books = md.testing.books("polars")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from reference.columns import ladders
 from reference.fills import MINUTE, as_floats, called, cases, settled_cases, signals_of
 from reference.kinds import fewest, of_kind, rows
+from reference.markets import in_kind
 
 import marketdata as md
 
@@ -146,6 +147,17 @@ def test_times_off_the_grid_are_refused() -> None:
     ):
         with pytest.raises(md.errors.NotTidyError, match=match):
             md.execute(signals, rows_, "1m", fees=0)
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "lazy", "arrow"])
+@pytest.mark.parametrize("nest", [False, True])
+@pytest.mark.parametrize("width", ["1m", None])
+def test_swapped_arguments_are_named(kind: Any, nest: bool, width: str | None) -> None:
+    """The error of books in the place of orders says which argument is which."""
+    books = md.testing.books("polars")
+    first = in_kind(md.nest(books) if nest else books, kind)
+    with pytest.raises(md.errors.NotTidyError, match=r"first argument .* is the orders and the second the"):
+        md.execute(first, in_kind(orders_on(books), kind), width, fees=0)
 
 
 def test_orders_of_weeks_meet_the_books_of_weeks() -> None:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import ast
 import datetime as dt
-import json
 import math
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from reference.bootstrap import studentized
+from reference.studies import Key, code_cells, counted_rows, in_thirds
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "10_from_a_recording_to_a_table.ipynb"
+NOTEBOOK = "10_from_a_recording_to_a_table.ipynb"
 MINUTE = dt.timedelta(minutes=1)
-Key = tuple[str, str, dt.datetime]
-
-
-def code_cells() -> list[tuple[str, Any]]:
-    """The code of each cell, and the value that is stored as its result."""
-    cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
-    values = []
-    for cell in cells:
-        texts = ["".join(o["data"]["text/plain"]) for o in cell["outputs"] if o["output_type"] == "execute_result"]
-        values.append(ast.literal_eval(texts[0]) if texts else None)
-    return list(zip(("".join(cell["source"]) for cell in cells), values, strict=True))
 
 
 def fee(price: float) -> float:
@@ -69,35 +57,10 @@ def mean_and_interval(rows: list[tuple[str, float | None]]) -> tuple[float, floa
     return sum(total for total, _ in sums) / sum(count for _, count in sums), low, high
 
 
-def in_thirds(signal: dict[Key, float]) -> list[list[Key]]:
-    """The keys of the lowest, middle and highest third; equal values are together."""
-    counts = Counter(signal.values())
-    below, third = 0, {}
-    for value in sorted(counts):
-        third[value] = int((below + counts[value] / 2) / len(signal) * 3)
-        below += counts[value]
-    return [[key for key in signal if third[signal[key]] == number] for number in range(3)]
-
-
-def counted_rows(keys: list[Key], labels: dict[tuple[str, str], str]) -> list[Key]:
-    """The rows that count: of two tokens of a market, Yes where both have a row of one time."""
-    tokens = defaultdict(list)
-    for market, token in sorted(
-        labels, key=lambda ids: (ids[0], labels[ids] not in ("Yes", "Up", "Over"), labels[ids])
-    ):
-        tokens[market].append(token)
-    present = {*keys}
-    return [
-        (market, token, ts)
-        for market, token, ts in keys
-        if len(tokens[market]) != 2 or token == tokens[market][0] or (market, tokens[market][0], ts) not in present
-    ]
-
-
 @pytest.mark.docs
 def test_each_number_of_the_notebook_equals_a_plain_loop() -> None:
     """Counts, means and intervals that the notebook stores come from its file without the package."""
-    (first, _), *cells = code_cells()
+    (first, _), *cells = code_cells(NOTEBOOK)
     space: dict[str, Any] = {}
     exec(first, space)
     frame = pl.read_parquet(space["path"]).with_columns(pl.col("market_id", "token_id", "token_label").cast(pl.String))
@@ -113,7 +76,7 @@ def test_each_number_of_the_notebook_equals_a_plain_loop() -> None:
     results = returns(quotes)
     counted = {key: results[key] for key in counted_rows([*results], labels)}
 
-    stored = [value for _, value in cells]
+    stored: list[Any] = [ast.literal_eval(texts[0]) if texts else None for _, texts in cells]
     assert stored[0] == f"{len({market for market, _ in labels})} markets, {len(frame):,} rows of books"
     assert dict(stored[1]) == Counter(status for status, _, _ in results.values())
     first_token = next(iter(results))[:2]
