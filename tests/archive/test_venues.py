@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +151,17 @@ def test_a_pull_that_broke_and_goes_on_holds_what_the_venue_has(
         assert archive.verify().is_empty()
 
 
-def test_the_moment_of_an_answer_is_no_point_when_later_answers_came_before_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_dated_late", [False, True])
+def test_the_moment_of_an_answer_is_no_point_when_later_answers_came_before_it(
+    tmp_path: Path, is_dated_late: bool
+) -> None:
     """A live market appends a point at now, which is none of a minute, also where that minute has ended since."""
     stub = PolymarketStub(count=1, days=3.0)
 
     def overtaken(ask: Any) -> Any:
         act = stub(ask)
+        if is_dated_late:  # when the next minute has begun
+            return act.with_header("Date", formatdate(stub.now / SECOND + 31, usegmt=True))
         SYSTEM.sleep(61)
         client.tags()  # of another host, whose clock is later then
         return act

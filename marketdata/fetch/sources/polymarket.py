@@ -102,8 +102,8 @@ class Polymarket(Venue):
             ("prices-history",), params, lambda answer: (_history(answer, token), answer.date), counts=report, stop=stop
         )
         present = self._now() // MINUTE * MINUTE
-        if len(ts) and date is not None and ts[-1] // MINUTE == int(date * SECOND) // MINUTE:
-            # Later answers may have come since, so the present of this one may have ended.
+        if len(ts) and date is not None and ts[-1] > int(date * SECOND) - MINUTE:
+            # The minute of the last point may have ended since, or before the answer was dated.
             present = min(present, int(ts[-1]) // MINUTE * MINUTE)
         inside = (ts >= part.start) & (ts < min(part.end, present))
         buckets, place, number = np.unique(ts[inside] // width * width, return_inverse=True, return_counts=True)
