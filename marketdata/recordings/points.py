@@ -91,6 +91,13 @@ def left(rows: pl.DataFrame, kept: pl.Expr | pl.Series, reason: str, batch: Batc
     return remaining
 
 
+def with_prices(rows: pl.DataFrame, names: list[str], batch: Batch) -> pl.DataFrame:
+    """The rows with a price in at least one of these columns, and in none a number that is no price."""
+    rows = rows.with_columns(pl.Series(name, numbers(rows[name])).fill_nan(None) for name in names)
+    rows = left(rows, pl.any_horizontal(pl.col(names).is_not_null()), "without a price", batch)
+    return left(rows, pl.all_horizontal(pl.col(names).is_between(0, 1).fill_null(value=True)), OUTSIDE, batch)
+
+
 def last_of_each(rows: pl.DataFrame, names: tuple[str, ...], batch: Batch) -> pl.DataFrame:
     """The last row of each time and token; the others are counted."""
     last = rows.unique([name for name in names if name in rows.columns], keep="last", maintain_order=True)

@@ -15,8 +15,9 @@ import numpy as np
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Token, Trades
 from marketdata.points.schema import SNAPSHOT_FIELDS
-from marketdata.times import SECOND, parse_iso, to_text, unix_micros
+from marketdata.times import SECOND, unix_micros
 from marketdata.wire.decode import convert, prints
+from marketdata.wire.venues import books_of, renamed
 
 _MARKET_NAMES = {
     "market_slug": "slug", "startDate": "start_date", "endDate": "end_date", "end_date_iso": "end_date",
@@ -28,7 +29,6 @@ _TRADE_NAMES = {
     "asset": "token_id", "conditionId": "condition_id", "outcomeIndex": "outcome_index",
     "transactionHash": "transaction_hash",
 }  # fmt: skip
-_DATES = ("start_date", "end_date", "closed_at", "created_at", "updated_at")
 _NUMBERS = ("volume", "liquidity")  # texts of numbers, which sort as texts
 _SIDES = {"BUY": "buy", "SELL": "sell"}
 _MILLIONTHS = 1_000_000
@@ -124,7 +124,7 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
 
     It has a winner, or ``payoffs`` of a void market, only where the venue says that the market is closed and resolved.
     """
-    out = _renamed(row)
+    out = renamed(row, _MARKET_NAMES, _NUMBERS)
     got = convert(out, _Market, f"The market {row.get('slug') or row.get('id')}")
     number = None if got.id is None else str(got.id)
     if not (name := got.condition_id or number):
@@ -154,7 +154,7 @@ def with_payoffs(record: dict[str, Any], payoffs: Sequence[float] | None) -> dic
 
 def event(row: Mapping[str, Any]) -> dict[str, Any]:
     """The record of an event, or of a series, without its markets."""
-    out = _renamed(row)
+    out = renamed(row, _MARKET_NAMES, _NUMBERS)
     got = convert(out, _Market, f"The event {row.get('slug') or row.get('id')}")
     state = "closed" if got.closed else "active" if got.active is not False else "inactive"
     out |= {"id": None if got.id is None else str(got.id), "status": state, **_parents(got, None)}
@@ -231,34 +231,17 @@ def books(rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str | None] | 
     """The books of an answer, which has the best level last, each at its own time; ``labels`` are by token."""
     got = convert(rows, list[_Book], "The list of books")
     tokens = [Token(book.market, book.asset_id, (labels or {}).get(book.asset_id)) for book in got]
-    sides = [
-        sorted((level.price * sign, level.size) for level in levels if level.size > 0)
-        for book in got
-        for levels, sign in ((book.bids, -1), (book.asks, 1))
-    ]
-    flat = np.array([level for side in sides for level in side], float).reshape(-1, 2)
     values = {
         name: np.array([getattr(book, name) for book in got], object if kind == "text" else float)
         for name, kind in SNAPSHOT_FIELDS.items()
         if any(getattr(book, name) is not None for book in got)
     }
-    ts, counts = (
-        np.array(numbers, np.int64) for numbers in ([unix_micros(b.timestamp) for b in got], [*map(len, sides)])
-    )
-    out = Books.of_levels((), np.zeros(1, np.int64), ts, counts, abs(flat[:, 0]), flat[:, 1], values)
-    return out.grouped(tokens, np.arange(len(tokens))).sort()
+    sides = [(_levels(book.bids), _levels(book.asks)) for book in got]
+    return books_of(tokens, [unix_micros(book.timestamp) for book in got], sides, values)
 
 
-def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row under the names of the records here, times as ISO texts."""
-    out = {_MARKET_NAMES.get(name, name): value for name, value in row.items()}
-    for name in _DATES:
-        with suppress(KeyError, TypeError, ValueError):  # what is no time stays as it came
-            out[name] = to_text(parse_iso(out[name]))
-    for name in _NUMBERS:
-        with suppress(KeyError, TypeError, ValueError):
-            out[name] = float(out[name])
-    return out
+def _levels(side: Sequence[_Level]) -> list[tuple[float, float]]:
+    return [(level.price, level.size) for level in side]
 
 
 def _listed(value: Any, name: str) -> list[Any]:

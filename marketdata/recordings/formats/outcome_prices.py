@@ -8,8 +8,15 @@ import polars as pl
 
 from marketdata.recordings.format import Batch, Format, Table
 from marketdata.recordings.formats.outcome_quotes import proves
-from marketdata.recordings.points import OUTCOMES, OUTSIDE, add_points, last_of_each, left, one_batch, tokens_of_both
-from marketdata.recordings.roles import numbers
+from marketdata.recordings.points import (
+    OUTCOMES,
+    add_points,
+    last_of_each,
+    left,
+    one_batch,
+    tokens_of_both,
+    with_prices,
+)
 
 _PRICES = ("yes_price", "no_price")
 
@@ -21,10 +28,8 @@ def read(table: Table) -> Iterator[Batch]:
         yield batch
         return
     stated = [name for name in _PRICES if name in rows.columns]
-    rows = rows.with_columns(pl.Series(name, numbers(rows[name])).fill_nan(None) for name in stated)
     rows = left(rows, pl.col("market_id").is_not_null(), "without a market_id", batch)
-    rows = left(rows, pl.any_horizontal(pl.col(stated).is_not_null()), "without a price", batch)
-    rows = left(rows, pl.all_horizontal(pl.col(stated).is_between(0, 1).fill_null(value=True)), OUTSIDE, batch)
+    rows = with_prices(rows, stated, batch)
     if "no_price" not in stated:
         rows = rows.with_columns(no_price=(1 - pl.col("yes_price")).round(9))
     rows = last_of_each(rows.with_columns(pl.col("market_id").cast(pl.String)), ("ts", "market_id"), batch)

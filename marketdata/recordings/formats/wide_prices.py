@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from marketdata.recordings.format import Batch, Format, Table
-from marketdata.recordings.points import add_points, last_of_each, left, one_batch
+from marketdata.recordings.points import add_points, last_of_each, one_batch, with_prices
 from marketdata.recordings.roles import is_number, is_time, numbers
 from marketdata.recordings.tables import derived_markets
 
@@ -42,10 +42,7 @@ def read(table: Table) -> Iterator[Batch]:
         yield batch
         return
     market = table.file.path.name.split(".")[0]
-    rows = rows.with_columns(pl.Series(name, numbers(rows[name])).fill_nan(None) for name in names)
-    rows = left(rows, pl.any_horizontal(pl.col(names).is_not_null()), "without a price", batch)
-    is_price = pl.all_horizontal(pl.col(names).is_between(0, 1).fill_null(value=True))
-    rows = last_of_each(left(rows, is_price, "price outside of 0 to 1", batch), ("ts",), batch)
+    rows = last_of_each(with_prices(rows, names, batch), ("ts",), batch)
     labels = {name: table.file.original_name(name) for name in names}
     long = rows.unpivot(names, index="ts", variable_name="column", value_name="price").drop_nulls("price")
     label = pl.col("column").replace(labels)
