@@ -23,7 +23,7 @@ ENOUGH = 10
 UNBOUNDED = (-np.inf, np.inf)
 # Squares that cancel to this share of their terms are 0 but for rounding.
 _CANCELLED = 1e-10
-# A sample whose standard error is below this share of that of all clusters lacks those that decide the mean.
+# Some samples miss the clusters that decide the mean: their standard error is below this share of the whole one.
 _LEAST_SPREAD = 0.1
 # With fewer expected clusters of the rarer sign, favourites that all win look like a certain profit.
 _LEAST_EXPECTED = 3

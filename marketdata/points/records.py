@@ -162,7 +162,7 @@ FLAG_TEXTS: Mapping[str, bool | None] = {
 
 
 def truth(name: str, value: object) -> bool | None:
-    """What a flag of a record says, in any form that files have: truth values, 1 and 0, texts; null is None.
+    """Read a flag of a record: files have truth values, 1 and 0, or texts. A null is None.
 
     NotTidyError for anything else.
     """
