@@ -162,7 +162,7 @@ class Transport:
         stop: threading.Event | None = None,
         counts: Report | None = None,
     ) -> T:
-        """Return what ``decode`` makes of an answer; see `get`. It asks once more for an answer that ``decode`` refuses."""
+        """Return what ``decode`` makes of an answer. An answer that it refuses is requested once more; see `get`."""
         tried = 0
         while True:
             answer = self.get(segments, params, content=content, stop=stop, counts=counts)
