@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -80,6 +81,10 @@ _Metric = msgspec.defstruct("_Metric", [("t", str), *((name, float | None, None)
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _BOOKS = msgspec.json.Decoder(_Page[_SnapshotWithFields])  # type: ignore[valid-type]
 _PRICES = msgspec.json.Decoder(_Page[_Price])
+_METRICS = _Page[_Metric]  # type: ignore[valid-type]
+# While msgspec 0.22 learns a type in one thread, its use in another one ends the process.
+msgspec.json.Decoder(_METRICS)
+_LEARNED, _LEARNING = set[Any](), threading.Lock()
 
 
 def load(body: bytes, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:
@@ -102,6 +107,10 @@ def convert(value: Any, kind: Any, what: str) -> Any:
 
     ContractError with the path of a wrong value.
     """
+    if kind not in _LEARNED:
+        with _LEARNING:
+            msgspec.json.Decoder(kind)
+            _LEARNED.add(kind)
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as problem:
@@ -137,7 +146,7 @@ def decode_page(view: View, body: bytes, *, checked: bool = True) -> Page:
     if view == "metrics":
         top = load(body)
         try:
-            page = msgspec.convert(top, _Page[_Metric])  # type: ignore[valid-type]
+            page = msgspec.convert(top, _METRICS)
         except msgspec.ValidationError as problem:
             _refuse(str(problem))
     else:

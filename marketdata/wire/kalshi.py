@@ -42,19 +42,26 @@ class _Market(msgspec.Struct):
     settlement_value: _Price = None
 
 
-class _Closes(msgspec.Struct):
-    """The prices of one side, or of the trades, of a candle."""
+class _Closes(msgspec.Struct, gc=False):
+    """The prices of one side, or of the trades, of a candle, under both names: `_bare` takes too long for candles."""
 
+    close_dollars: _Price = None
     close: _Price = None
+    mean_dollars: _Price = None
     mean: _Price = None
 
 
-class _Candle(msgspec.Struct):
+_NO_CLOSES = _Closes()
+
+
+class _Candle(msgspec.Struct, gc=False):
     end_period_ts: int
     yes_bid: _Closes | None = None
     yes_ask: _Closes | None = None
     price: _Closes | None = None
+    volume_fp: float | None = None
     volume: float | None = None
+    open_interest_fp: float | None = None
     open_interest: float | None = None
 
 
@@ -181,17 +188,21 @@ def series(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def candles(rows: Sequence[Mapping[str, Any]]) -> Candles:
     """The candles of a market, oldest first. A bid of 0 and an ask of 1 are no quotes: that side is empty."""
-    got = convert([*map(_bare, rows)], list[_Candle], "The list of candles")
+    got: list[_Candle] = convert(rows, list[_Candle], "The list of candles")
     got.sort(key=lambda candle: candle.end_period_ts)
-
-    def prices(of: str, name: str) -> Floats:
-        return np.array([_dollars(getattr(getattr(candle, of), name, None)) for candle in got], float)
-
-    bid, ask = prices("yes_bid", "close"), prices("yes_ask", "close")
-    volume, interest = (np.array([getattr(c, n) for c in got], float) for n in ("volume", "open_interest"))
+    bids, asks, paid = ([getattr(c, name) or _NO_CLOSES for c in got] for name in ("yes_bid", "yes_ask", "price"))
+    bid, ask, last = (_prices([(c.close_dollars, c.close) for c in closes]) for closes in (bids, asks, paid))
+    mean = _prices([(c.mean_dollars, c.mean) for c in paid])
+    volume = np.array([c.volume if c.volume_fp is None else c.volume_fp for c in got], float)
+    interest = np.array([c.open_interest if c.open_interest_fp is None else c.open_interest_fp for c in got], float)
     bid[bid == 0], ask[(ask == 1) | (ask == 0)] = np.nan, np.nan
     end = np.array([candle.end_period_ts for candle in got], np.int64) * SECOND
-    return Candles(end, bid, ask, prices("price", "close"), prices("price", "mean"), volume, interest)
+    return Candles(end, bid, ask, last, mean, volume, interest)
+
+
+def _prices(values: Sequence[tuple[_Price, _Price]]) -> Floats:
+    """Prices from what is given under a name with a suffix, which are dollars, and without it."""
+    return np.array([_dollars(bare if dollars is None else str(dollars)) for dollars, bare in values], float)
 
 
 def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:

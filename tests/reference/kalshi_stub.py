@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -278,6 +279,7 @@ class KalshiStub(VenueStub):
         """Candles as the venue writes them."""
         names = ("_dollars", "_fp") if suffix else ("", "")
 
+        @cache  # the same prices come again and again
         def priced(**cents: float | None) -> dict[str, str]:
             return {f"{n}{names[0]}": f"{c / 100:.4f}" for n, c in cents.items() if c is not None}
 

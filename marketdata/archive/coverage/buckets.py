@@ -17,6 +17,7 @@ from marketdata.errors import ArchiveCorruptError
 _FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
 _BUCKETS = 64  # fixed with the format
 _HINT = "Run archive.verify(repair=True): it makes the coverage again from the points, as unverified."
+_records = msgspec.json.Decoder(dict[str, list[CoverageRecord]]).decode
 
 
 class Coverage:
@@ -104,7 +105,7 @@ class Coverage:
             with errors.parsing(f"The coverage file {name}", _HINT):
                 if zlib.crc32(body[4:]) != int.from_bytes(body[:4], "big"):
                     raise ValueError("it has another checksum than was written")
-                records = msgspec.json.decode(zlib.decompress(body[4:]), type=dict[str, list[CoverageRecord]])
+                records = _records(zlib.decompress(body[4:]))
             self._files[bucket] = stored = number, records
         return stored[1]
 
