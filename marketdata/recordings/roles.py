@@ -19,6 +19,7 @@ from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.recordings.units import TimeUnit
 
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
+_BOOK_EVENTS = ("snapshot", "delta", "update", "change", "add", "modify", "delete", "remove", "cancel")
 _FLAGS = tuple(text for text, means in FLAG_TEXTS.items() if means is not None)
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)
 # JSON, a fraction, a number that a spreadsheet or a float has rounded, or a time.
@@ -64,6 +65,11 @@ def is_side(values: pl.Series) -> bool:
 def is_outcome_side(values: pl.Series) -> bool:
     """Whether most values are Yes and No, as the sides of a trade of a binary market."""
     return is_text(values) and _most(values, ("yes", "no"))
+
+
+def is_book_event(values: pl.Series) -> bool:
+    """Whether most values say what happened to a book: a snapshot, or a change of a level."""
+    return is_text(values) and _most(values, _BOOK_EVENTS)
 
 
 def is_flag(values: pl.Series) -> bool:
@@ -140,7 +146,8 @@ ROLES: dict[str, Role] = {
         "event_ts", "event_ts_ms", "event_time", "timestamp_us", "timestamp_ms", "timestamp_ns", "timestamp_utc",
         "ts_ms", "ts_us", "ts_utc", "time", "t", "snapshot_time", "snapshot_ts", "snapshot_at", "datetime",
         "datetime_utc", "time_utc", "block_timestamp", "match_time", "bucket", "bucket_start", "start_ts",
-        "open_timestamp", "date",
+        "bar_start", "candle_start", "period_start", "interval_start", "bar_time", "candle_time", "open_timestamp",
+        "date",
     ),
     "end_ts": _time("end_period_ts", "end_ts", "period_end", "close_timestamp", "bucket_end"),
     "created_at": _time("created_at", "created_time", "timestamp_created_at", "traded_at", "executed_at", context=True),
@@ -148,7 +155,8 @@ ROLES: dict[str, Role] = {
         "received_at", "timestamp_received", "recv_ts", "recv_ms", "receive_ts", "local_timestamp",
         "local_timestamp_us", "local_timestamp_ms", "ts_recv", "collected_at", "captured_at", "fetched_at",
         "collected_at_utc", "captured_at_utc", "fetched_at_utc", "recorded_at", "ingested_at", "indexed_at",
-        "polled_at", "scraped_at", "local_ts", "recv_ts_ns", "recv_timestamp", "received_ts", "recv_time",
+        "polled_at", "scraped_at", "local_ts", "recv_ts_ms", "recv_ts_us", "recv_ts_ns", "recv_timestamp",
+        "received_ts", "recv_time",
         context=True,
     ),
     "market_id": Role(
@@ -161,15 +169,18 @@ ROLES: dict[str, Role] = {
         is_token, "ids, no words such as btc, no times, and no rounded numbers such as 7.1e+76",
     ),
     "token_label": Role(
-        ("token_label", "token_side", "outcome", "outcome_label", "outcome_name"), is_label, "names", context=True
+        ("token_label", "token_side", "outcome", "outcome_label", "outcome_name", "contract_name", "outcome_index"),
+        is_label, "names", context=True,
     ),
     "token_number": Role(("nonusdc_side",), anything, "token1 or token2"),
     "side": Role(("side", "taker_side", "taker_direction"), is_side, "buy and sell, or bid and ask"),
     "taker_outcome": Role(
         ("taker_side", "taker_outcome_side", "taker_outcome"), is_outcome_side, "yes and no"
     ),
-    "price": _number("price", "p", "trade_price", "last_price", "mid_price", "mid", "midpoint", "probability"),
-    "size": _number("size", "shares_normalized", "amount", "quantity", "qty", "shares", "token_amount"),
+    "price": _number(
+        "price", "p", "trade_price", "price_per_share", "last_price", "mid_price", "mid", "midpoint", "probability"
+    ),
+    "size": _number("size", "shares_normalized", "shares", "token_amount", "quantity", "qty", "amount"),
     "level": _number("level", "level_index", "rank"),
     "best_bid": _number("best_bid", "bid", "bid_price", "best_bid_price", "bid_px"),
     "best_ask": _number("best_ask", "ask", "ask_price", "best_ask_price", "ask_px"),
@@ -193,8 +204,14 @@ ROLES: dict[str, Role] = {
     "liquidity": _number("liquidity", context=True),
     "spread": _number("spread", context=True),
     "open_interest": _number("open_interest", "open_interest_fp", context=True),
-    "bids": _levels("bids", "bid_levels", "buys", "bids_top5", "bids_top10", "bids_top20"),
-    "asks": _levels("asks", "ask_levels", "sells", "asks_top5", "asks_top10", "asks_top20"),
+    "bids": _levels(
+        "bids", "bid_levels", "bids_json", "raw_bids", "bid_book", "bid_depth", "buys", "bids_top5", "bids_top10",
+        "bids_top20",
+    ),
+    "asks": _levels(
+        "asks", "ask_levels", "asks_json", "raw_asks", "ask_book", "ask_depth", "sells", "asks_top5", "asks_top10",
+        "asks_top20",
+    ),
     "book": Role(_BOOKS, is_book, "books"),
     "outcome_book": Role(_BOOKS, is_outcome_book, "books of the bids of yes and no"),
     "yes_levels": _levels("yes_levels", "yes_bids", "yes", "yes_dollars"),
@@ -226,6 +243,9 @@ ROLES: dict[str, Role] = {
     "maker_asset_id": _name("maker_asset_id"),
     "taker_asset_id": _name("taker_asset_id"),
     "is_snapshot": Role(("is_snapshot",), is_flag, "true and false"),
+    # Rows of a book are neither prices nor trades.
+    "size_change": _number("size_change", "size_delta", "delta", "delta_fp", "signed_qty", "signed_size", "qty_change"),
+    "book_event": Role(("type", "event_type", "update_type", "action", "msg_type"), is_book_event, "events of books"),
     "event_type": _name("event_type", "update_type"),
     "message": Role(("data", "payload", "raw", "msg", "message", "json", "raw_text"), is_nested, "JSON"),
     "activity": _name("type", "activity_type", context=True),
@@ -303,7 +323,21 @@ def numbers(column: pl.Series) -> Floats:
         return np.full(len(column), np.nan)
     if column.dtype in _TEXTS:
         column = column.cast(pl.String).str.strip_chars()
+        plain = column.cast(pl.Float64, strict=False)
+        # Few files have signs and separators, so only texts that are no plain numbers are looked at again.
+        if plain.null_count() > column.null_count():
+            plain = plain.fill_null(_written_numbers(column.set(plain.is_not_null(), None)))
+        column = plain
     return column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+
+
+def _written_numbers(texts: pl.Series) -> pl.Series:
+    """Numbers as people write them: ``$0.53``, ``53%`` and ``53¢``, which are 0.53, and ``12,345.50``."""
+    unsigned = texts.str.replace(r"^(-?)\$\s*", "${1}")
+    parts = unsigned.str.extract_groups(r"^(-?\d{1,3}(?:,\d{3})+(?:\.\d+)?|-?\d*\.?\d+)\s*([%¢]?)$")
+    number = parts.struct.field("1").str.replace_all(",", "").cast(pl.Float64, strict=False)
+    in_hundredths = (parts.struct.field("2") != "").fill_null(value=False).to_numpy()
+    return pl.Series(np.where(in_hundredths, np.round(number.to_numpy() / 100, 9), number.to_numpy())).fill_nan(None)
 
 
 def flags(column: pl.Series) -> pl.Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from marketdata.times import SECOND, parse_iso, to_micros
 _FIRST, _LAST = to_micros("2015-01-01", "start"), to_micros("2100-01-01", "end")
 _UNITS = {"s": (SECOND, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 _MOST_WRONG = 0.5
+_OFFSET = re.compile(r"\s+([+-]\d\d:?\d\d|Z)$")
+# Decimal odds are from 1 on, most of a file are small, and few are whole.
+_ODDS, _MOST_WHOLE = 10, 0.75
 
 
 class TimeUnit(NamedTuple):
@@ -115,7 +119,7 @@ def _unit_of(values: Floats, count: int) -> str | None:
 
 def _iso(text: str) -> int | None:
     """The time of an ISO text, of a text that ends in UTC, or of a date; None for another text."""
-    text = text.removesuffix(" UTC").removesuffix(" +0000 UTC")
+    text = _OFFSET.sub(r"\1", text.removesuffix(" UTC"))
     try:
         return parse_iso(text)
     except (ValueError, OverflowError):
@@ -150,6 +154,13 @@ class PriceUnit(NamedTuple):
                 f"{int(above.sum()):,} of {len(known):,} values of {what} are above 1, such as {known[above][0]:g}, "
                 "and they are not all cents from 0 to 100. A price is a probability from 0 to 1: divide the column "
                 "first, or name another one with columns={'price': ...} (--columns price=...)."
+            )
+        is_whole = known == np.rint(known)
+        if is_whole.mean() < _MOST_WHOLE and known.min() >= 1 and np.median(known) < _ODDS:
+            raise ConfigError(
+                f"{what} may be decimal odds or cents: most values are small fractions above 1, such as "
+                f"{known[above][0]:g}. A price is a probability from 0 to 1: write 1 / odds or cents / 100 into "
+                "the column first."
             )
         return cls(100.0)
 

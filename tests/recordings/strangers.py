@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sqlite3
 from collections.abc import Callable
@@ -102,6 +103,41 @@ TEXTS: dict[str, tuple[str, str, int, int]] = {
         f"bid_price_1,bid_size_1,ask_price_1,ask_size_1,timestamp,token_id\n.4,1,.5,2,{S},{T}\n", "books", 1, 0
     ),
 }  # fmt: skip
+# The columns of what is stored, and their values by token and time.
+VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
+    "percent.csv": (
+        f"token_id,time,probability\n{T},{S},53.0%\n{T},{S + 60},0.5%\n{T},{S + 120},100%\n",
+        "prices", ("price",), [(0.53,), (0.005,), (1.0,)],
+    ),
+    "dollars_and_cents.csv": (
+        f"token_id,time,price\n{T},{S},$0.53\n{T},{S + 60},$ .5\n{T},{S + 120},52¢\n",
+        "prices", ("price",), [(0.53,), (0.5,), (0.52,)],
+    ),
+    "thousands.csv": (
+        f'token_id,ts,best_bid,bid_size,best_ask,ask_size\n{T},{S},0.4,"12,345.50",0.5,"1,000"\n',
+        "quotes", ("best_bid", "best_bid_size", "best_ask_size"), [(0.4, 12345.5, 1000.0)],
+    ),
+    "offsets.csv": (
+        f"token_id,time,price\n{T},2026-03-08T01:59-05:00,.4\n{T},2026-03-08T03-04,.41\n{T},2026-03-08 03:01 -0400,.42\n",
+        "prices", ("ts", "price"),
+        [(dt.datetime(2026, 3, 8, 6 + (i > 0), (59, 0, 1)[i], tzinfo=dt.UTC), 0.4 + i / 100) for i in range(3)],
+    ),
+    "winner.csv": (
+        f"Date,Alice,Bob,Other\n{S},53%,41%,6.5%\n", "prices", ("token_label", "price"),
+        [("Alice", 0.53), ("Bob", 0.41), ("Other", 0.065)],
+    ),
+    "by_index.csv": (
+        f"id,market_id,timestamp,outcome_index,price,volume\n1,m,{S},0,.4,1\n2,m,{S},1,.6,1\n",
+        "prices", ("token_label", "price"), [("0", 0.4), ("1", 0.6)],
+    ),
+    "bars.csv": (
+        f"bar_start,token_id,open,high,low,close,volume\n{S},{T},.4,.5,.3,.45,10\n", "prices", ("price",), [(0.45,)]
+    ),
+    "json_in_columns.csv": (
+        f"""token_id,ts,best_bid,best_ask,bids_json,asks_json\n{T},{S},,,"[[0.4, 10], [0.45, 2]]","[[0.5, 3]]"\n""",
+        "books", ("side", "price", "size"), [("bid", 0.45, 2.0), ("bid", 0.4, 10.0), ("ask", 0.5, 3.0)],
+    ),
+}  # fmt: skip
 _TRADE = {
     "side": "BUY", "asset": T, "conditionId": MARKET, "size": 3, "price": 0.4, "timestamp": S, "outcome": "Yes",
     "outcomeIndex": 0, "transactionHash": "0x1",
@@ -118,6 +154,18 @@ REFUSED = {
         r"In the way is proxy_wallet \(account\)",
     ),
     "us_dates.csv": (f"timestamp,token_id,price\n01/02/2026 00:00,{T},0.5\n", "has not times since 2015: 01/02/2026"),
+    "levels_changed.csv": (
+        f"timestamp,price,size,size_change,token_id\n{S},.999,150,25,{T}\n", r"In the way is size_change \("
+    ),
+    "signed.csv": (
+        f"timestamp,ticker,side,price,signed_qty\n{S},{TICKER},0,45,-3\n", r"In the way is signed_qty \(size_change\)"
+    ),
+    "events_of_books.csv": (
+        f"type,ticker,side,price,qty,ts\nsnapshot,{TICKER},buy,45,3,{S}\n", r"In the way is type \(book_event\)"
+    ),
+    "odds.csv": (
+        f"timestamp,token_id,price\n{S},{T},1.91\n{S + 60},{T},2.05\n{S + 120},{T},3\n", "may be decimal odds or cents"
+    ),
     "no_name.csv": ("a,b\n1,2\n", "No column is one that a format needs"),
 }  # fmt: skip
 # The trades of each file: side, price and size.
@@ -131,6 +179,10 @@ TRADES: dict[str, tuple[str, list[tuple[str, float, float]]]] = {
                                 "price": 0.65, "tx_hash": "0x1", "timestamp": S, "user": "0x2", "taker": "0x3"}],
                     "pagination": {"limit": 50}}),
         [("buy", 0.65, 4.995)],
+    ),
+    # Money beside shares is no size.
+    "money.csv": (
+        f"timestamp,token_id,side,price,amount,shares\n{S},{T},BUY,.5,10,20\n", [("buy", 0.5, 20.0)]
     ),
     "dollars.jsonl": (_lines({**_PRINT, "trade_id": "a"}, {**_PRINT, "trade_id": "b"}), [("buy", 0.39, 3.0)] * 2),
 }  # fmt: skip

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recordings.strangers import OTHERS, REFUSED, TEXTS, TRADES, S, T
+from recordings.strangers import OTHERS, REFUSED, TEXTS, TRADES, VALUES, S, T
 
 import marketdata as md
 from marketdata.errors import ConfigError, PartialCoverageWarning, RecordingWarning
@@ -57,6 +57,20 @@ def test_files_of_strangers_are_what_they_are(tmp_path: Path) -> None:
         archive.add_files(write(tmp_path))
         market = archive.markets()["market_id"][0]
         assert archive.prices(str(market))["price"].to_list() == [0.5 if name == "hive" else 0.6]
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.filterwarnings("ignore::marketdata.errors.PartialCoverageWarning")
+def test_values_of_strangers_are_what_they_say(tmp_path: Path, name: str) -> None:
+    """Signs, separators, offsets and nested cells are read as a person reads them."""
+    text, kind, columns, wanted = VALUES[name]
+    (path := tmp_path / name).write_text(text)
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    assert archive.add_files(path)["left_out"].to_list() == [0]
+    rows = getattr(archive, kind)().sort("market_id", "token_id", "ts", maintain_order=True)
+    assert [tuple(row) for row in rows.select(columns).rows()] == [
+        tuple(pytest.approx(v) if isinstance(v, float) else v for v in row) for row in wanted
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::marketdata.errors.RecordingWarning")
