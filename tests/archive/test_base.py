@@ -14,8 +14,7 @@ from archive.source import MARKETS, START
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from reference import foreign
-from reference import loops as plain
+from reference import foreign, tables
 from reference.foreign_cases import close, plain_rows
 
 import marketdata as md
@@ -29,7 +28,6 @@ from marketdata.times import Range
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
 M, SECOND = MARKETS[0], 1_000_000
 WIDTHS = {"1s": 1, "1m": 60, "5m": 300, "1h": 3600}
-VALUES = {"prices": ("price",), "metrics": ("volume", "liquidity", "spread")}
 DRAWN: dict[View, Any] = {
     "books": foreign.books(faults=False, width=1) | foreign.nested(faults=False, width=1),
     "prices": foreign.prices(faults=False, width=1),
@@ -77,7 +75,7 @@ def in_order(rows: Any) -> list[dict[str, Any]]:
 
 @settings(max_examples=6)
 @given(data=st.data())
-def test_every_resolution_is_what_a_loop_makes_of_the_seconds(data: st.DataObject) -> None:
+def test_every_resolution_is_what_a_query_makes_of_the_seconds(data: st.DataObject) -> None:
     """Frames of other makers come back at 1s as they were, and at 1m and coarser as the rules say, by every reader."""
     view: View = data.draw(st.sampled_from(list(DRAWN)))
     drawn = data.draw(DRAWN[view])
@@ -87,12 +85,11 @@ def test_every_resolution_is_what_a_loop_makes_of_the_seconds(data: st.DataObjec
         return
     way = data.draw(st.sampled_from(list(WAYS)))
     resolution = "1m" if way == "sql" else data.draw(st.sampled_from(list(WIDTHS)))
-    width = WIDTHS[resolution]
     got = in_order(WAYS[way](archive, view, resolution))
-    want = plain.resampled_books(drawn.rows, width) if view == "books" else plain.means(drawn.rows, width, VALUES[view])
+    want = plain_rows((tables.last_books if view == "books" else tables.means)(drawn.tidy(), resolution))
     if view == "books":  # not every frame has rows for an empty side
         got, want = ([row for row in rows if row["price"] is not None] for rows in (got, want))
-    names = [c for row in want[:1] for c in row if width > 1 or not c.endswith("_count")]
+    names = [c for row in want[:1] for c in row if resolution != "1s" or not c.endswith("_count")]
     assert len(got) == len(want)
     assert all(close(mine[c], row[c]) for mine, row in zip(got, in_order(want), strict=True) for c in names)
     assert archive.verify().is_empty()

@@ -17,13 +17,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 from hypothesis import strategies as st
+from reference import tables
+from reference.tables import IDS
 
 from marketdata.points.schema import LISTS
 
 __all__ = ["CONTAINERS", "FAULTS", "Foreign", "books", "metrics", "nested", "prices"]
 
 
-IDS = ("market_id", "token_id", "token_label")
 CONTAINERS = ("pandas", "pandas nullable", "pandas pyarrow", "pandas object", "polars", "polars lazy", "arrow")
 # No rule can repair these: such a frame is refused by an error that says what to do.
 FAULTS = (
@@ -73,6 +74,11 @@ class Foreign:
     rows: Rows
     fault: str | None
     how: dict[str, Any] = field(default_factory=dict)
+    view: str = "prices"
+
+    def tidy(self) -> pl.DataFrame:
+        """The rows as a tidy frame; those of nested books are levels."""
+        return tables.tidy(self.rows, _VIEWS["books" if self.view == "nested" else self.view].names)
 
 
 @st.composite
@@ -133,7 +139,7 @@ def made(view: str, seed: int, container: str, fault: str | None, width: int = 6
     frame = _BUILD[container.partition(" ")[0]](table, columns, container, how)
     if fault == "two columns of one name":
         frame = _with_twice(frame)
-    return Foreign(frame, container, rows, fault, how)
+    return Foreign(frame, container, rows, fault, how, view)
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:

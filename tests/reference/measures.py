@@ -1,4 +1,4 @@
-"""Each measure of books as a plain loop over exact levels, with arguments to try it with."""
+"""Each measure of books as a plain loop over exact levels, with arguments to try it with; and fees, exactly."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from hypothesis import strategies as st
+from reference.columns import each_book
+
 Levels = list[tuple[Fraction, Fraction]]
 Loop = Callable[..., dict[str, Any]]
 SLACK = Fraction(1, 10**9)
+amounts = st.one_of(st.integers(1, 10**7), st.floats(0.01, 1e8), st.sampled_from([1e-2, 1.5e3, 12_000_000]))
 
 LOOPS: dict[str, tuple[Loop, tuple[Mapping[str, Any], ...]]] = {}
 
@@ -132,3 +136,30 @@ def sweep(
 @loop()
 def level_count(bids: Levels, asks: Levels) -> dict[str, Any]:
     return {"level_count": len(bids) + len(asks)}
+
+
+def looped(books: Any, measure: Callable[[Levels, Levels], Any]) -> list[tuple[Any, ...]]:
+    """Rows of a measure that is a loop over the exact levels of each book."""
+    out = []
+    for token, ts, *sides in each_book(books):
+        values = measure(*([(Fraction(p), Fraction(s)) for p, s in side] for side in sides))
+        values = values.values() if isinstance(values, dict) else values
+        plain = (float(v) if isinstance(v, int | Fraction) and not isinstance(v, bool) else v for v in values)
+        out.append((ts, *token, *plain))
+    return out
+
+
+def exact(kind: str, rate: float, price: Fraction, shares: Fraction) -> Fraction:
+    """The fee of one trade, unrounded."""
+    return Fraction(rate) * price * shares * (1 - price if kind == "quadratic" else 1)
+
+
+def legs(side: list[Any], wanted: Fraction) -> list[tuple[Fraction, Fraction]]:
+    """Price and shares of each level that is taken, the last one in part."""
+    out = []
+    for price, size in side:
+        if wanted <= 0:
+            break
+        out.append((price, min(size, wanted)))
+        wanted -= size
+    return out

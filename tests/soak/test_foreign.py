@@ -7,10 +7,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from reference import foreign
-from reference import loops as plain
+from reference import foreign, tables
 from reference.foreign_cases import CASES, Case, Rows, judged, plain_rows
-from reference.foreign_study_cases import STUDY_CASES
 
 from marketdata.archive import Archive
 
@@ -29,15 +27,11 @@ def kept(frame: Any, view: str) -> Rows:
         return plain_rows(getattr(archive, view)(markets)) if markets else []
 
 
-ALL_CASES = (
-    CASES
-    | STUDY_CASES
-    | {
-        "archive.add books": Case("books", lambda f: kept(f, "books"), plain.with_markers),
-        "archive.add prices": Case("prices", lambda f: kept(f, "prices"), lambda rows: rows),
-        "archive.add metrics": Case("metrics", lambda f: kept(f, "metrics"), lambda rows: rows),
-    }
-)
+ALL_CASES = CASES | {
+    "archive.add books": Case("books", lambda f: kept(f, "books"), tables.with_sentinels),
+    "archive.add prices": Case("prices", lambda f: kept(f, "prices"), lambda frame: frame),
+    "archive.add metrics": Case("metrics", lambda f: kept(f, "metrics"), lambda frame: frame),
+}
 
 
 @pytest.mark.parametrize("part", range(SLICES))

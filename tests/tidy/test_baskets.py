@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.columns import ladders
-from reference.fees import exact, legs
 from reference.kinds import FRAME_KINDS, close, fewest, of_kind, rows
 from reference.markets import pairs, tops
-from reference.measures import SLACK
+from reference.measures import SLACK, exact, legs
 
 import marketdata as md
 from marketdata.tidy.frames import to_frame

@@ -13,10 +13,8 @@ import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from reference.fees import exact, legs
 from reference.kinds import FRAME_KINDS, close, of_kind, rows
-from reference.measured import amounts, looped
-from reference.measures import SLACK
+from reference.measures import SLACK, amounts, exact, legs, looped
 
 import marketdata as md
 from marketdata.testing.strategies import book_columns

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference.engines import ENGINES, Engine, fetched, ordered
 from reference.kinds import FRAME_KINDS, close, few, fewest, of_kind, rows
-from reference.measured import looped
-from reference.measures import LOOPS, Levels, taken
+from reference.measures import LOOPS, Levels, looped, taken
 from reference.odd_points import rich
 
 import marketdata as md

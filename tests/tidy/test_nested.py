@@ -9,8 +9,7 @@ import narwhals as nw
 import polars as pl
 import pytest
 from hypothesis import given, settings
-from reference import foreign
-from reference import loops as plain
+from reference import foreign, tables
 from reference.foreign_cases import as_levels, plain_rows
 
 import marketdata as md
@@ -30,11 +29,7 @@ def test_nested_books_come_back_from_rows_of_levels(drawn: foreign.Foreign) -> N
     if drawn.container == "polars lazy":  # the rows of each part are in order
         again, once = (sorted({str(row): row for row in rows}.values(), key=str) for rows in (again, once))
     assert again == once
-    want = [
-        {**head, **{name: [level[i] for level in side] for name, (side, i) in zip(LISTS, parts, strict=True)}}
-        for head, bids, asks in plain.snapshots(drawn.rows)
-        for parts in [((bids, 0), (bids, 1), (asks, 0), (asks, 1))]
-    ]
+    want = plain_rows(tables.nested(drawn.tidy()))
     got = [{c: list(v) if c in LISTS else v for c, v in row.items() if c in want[0]} for row in plain_rows(back)]
     assert got == want
 
@@ -44,7 +39,7 @@ def test_nested_books_come_back_from_rows_of_levels(drawn: foreign.Foreign) -> N
 def test_rows_of_levels_come_back_from_nested_books(drawn: foreign.Foreign) -> None:
     """Nested and exploded again they are the same levels in tidy order, a marker row for each empty side."""
     back = plain_rows(md.explode(md.nest(drawn.frame)))
-    want = plain.with_markers(drawn.rows)
+    want = plain_rows(tables.with_sentinels(drawn.tidy()))
     assert [{c: row[c] for c in want[0]} for row in back] == want
 
 
