@@ -187,7 +187,7 @@ class Accessor(_Suggestions, Generic[F]):
     gaps = _method(marketdata.tidy.asof.gaps, *_ANY)
     ohlc = _method(marketdata.tidy.returns.ohlc, *_ANY)
     returns = _method(marketdata.tidy.returns.returns, *_ANY)
-    check = _method(marketdata.tidy.quality.check, *_BOOKS, "prices", "metrics")
+    check = _method(marketdata.tidy.quality.check, *_TOP, "prices", "metrics")
     bbo = _method(marketdata.tidy.book_measures.bbo, *_TOP)
     depth = _method(marketdata.tidy.book_measures.depth, *_BOOKS)
     fill_price = _method(marketdata.tidy.book_measures.fill_price, *_BOOKS)

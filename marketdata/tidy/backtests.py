@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marketdata.adapters.dispatch import read
+from marketdata.adapters import frames
+from marketdata.adapters.dispatch import in_memory, read
 from marketdata.adapters.frame import Native
 from marketdata.adapters.widths import width_of
 from marketdata.errors import ConfigError, NotTidyError
@@ -20,7 +21,8 @@ from marketdata.points.columns import Books, Data, Floats, Token
 from marketdata.points.views import View
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.frames import to_columns
-from marketdata.times import to_datetime
+from marketdata.tidy.measures import TOP_KINDS
+from marketdata.times import to_datetime, to_text
 
 _DEPTH10 = 10
 
@@ -39,7 +41,7 @@ Level = tuple[str, ...]
 
 
 class ReplayEvent(NamedTuple):
-    """One thing that became known; ``data`` is a ``Book``, a price or None, or a dict of metrics."""
+    """One thing that became known; ``data`` is a ``Book``, a price or None, or a dict of metrics or quotes."""
 
     available_at: dt.datetime
     ts: dt.datetime
@@ -51,13 +53,13 @@ class ReplayEvent(NamedTuple):
 
 
 def replay(
-    *, books: Any = None, prices: Any = None, metrics: Any = None, width: Width | None = None
+    *, books: Any = None, quotes: Any = None, prices: Any = None, metrics: Any = None, width: Width | None = None
 ) -> Iterator[ReplayEvent]:
     """Everything that became known, in that order, over all markets and tokens.
 
     Parameters
     ----------
-    books, prices, metrics
+    books, quotes, prices, metrics
         Tidy frames of any kind. Or iterables of them in time order, as from `Client.iter_books`, of which one frame at
         a time is in memory.
     width : str or timedelta, optional
@@ -66,11 +68,12 @@ def replay(
     Yields
     ------
     ReplayEvent
-        By ``available_at``; at equal times books, then prices, then metrics, each in tidy order.
+        By ``available_at``; at equal times books, quotes, prices, metrics, each in tidy order.
 
         - ``available_at``, ``ts``: end and start of the bucket [UTC].
         - ``view market_id token_id token_label``.
-        - ``data``: a ``Book`` of two arrays of (price, size) pairs, a price or None, or a dict of metrics.
+        - ``data``: a ``Book`` of two arrays of (price, size) pairs, a price or None, or a dict of metrics, or of
+          ``best_bid best_bid_size best_ask best_ask_size``.
 
     Raises
     ------
@@ -91,11 +94,13 @@ def replay(
     ... )
     ('books', 60, [[0.39, 100.0], [0.38, 200.0]])
     """
-    given: list[tuple[View, Source]] = [("books", books), ("prices", prices), ("metrics", metrics)]
+    given: list[tuple[View, Source]] = [
+        ("books", books), ("quotes", quotes), ("prices", prices), ("metrics", metrics)
+    ]  # fmt: skip
     common = None if width is None else BucketWidth.of(width, "width")
     streams = [_stream(rank, view, source, common) for rank, (view, source) in enumerate(given) if source is not None]
     if not streams:
-        raise ConfigError("Nothing is given; allowed are books=, prices= and metrics=.")
+        raise ConfigError("Nothing is given; allowed are books=, quotes=, prices= and metrics=.")
     return (
         ReplayEvent(to_datetime(known), to_datetime(ts), view, *token, data)
         for known, _, ts, view, token, data in heapq.merge(*streams, key=lambda item: item[:2])
@@ -145,13 +150,13 @@ def to_nautilus(
     Yields one dictionary per snapshot in time order. ``ts_event`` and ``ts_init`` are the end of the bucket [ns since
     the epoch], when the snapshot was known.
 
-    - ``kind="quotes"``: what ``QuoteTick.from_dict`` takes, only of snapshots with both sides.
+    - ``kind="quotes"``: what ``QuoteTick.from_dict`` takes, only of snapshots with both sides. Best prices are enough.
     - ``kind="depth"``: what ``OrderBookDepth10.from_dict`` takes, of every snapshot. Each side has ten orders, best
       first. The orders of missing levels have no side, and price, size and count are 0.
 
     Parameters
     ----------
-    frame : tidy books of one token, of any kind
+    frame : tidy books, or quotes, of one token, of any kind
     instrument : instrument of nautilus_trader
         Its ``id``, ``price_precision`` and ``size_precision`` are read.
     width : str or timedelta, optional
@@ -160,7 +165,8 @@ def to_nautilus(
     Raises
     ------
     ConfigError
-        The frame has several tokens, or a number has more decimals than the instrument: nothing is rounded.
+        The frame has several tokens, a size is not known, or a number has more decimals than the instrument: nothing
+        is rounded.
 
     Examples
     --------
@@ -173,11 +179,18 @@ def to_nautilus(
     """
     choice("kind", kind, ("quotes", "depth"))
     table = read(frame)
-    rows, books = width_of(table, width, what="the books"), to_columns("books", table)
-    assert isinstance(books, Books)
+    rows = width_of(table, width, what="the books")
+    books = frames.sorted_books(in_memory(table, TOP_KINDS if kind == "quotes" else TOP_KINDS[:2]))[1].sort()
     rows.check(books.ts)
     if len(books.tokens) > 1:
         raise ConfigError("The frame has several tokens, an instrument is one; filter by token_id first.")
+    has_both = (books.bids.counts > 0) & (books.asks.counts > 0)
+    unknown = has_both & np.isnan(books.bids.top[1] + books.asks.top[1])
+    if unknown.any():
+        at = to_text(int(books.ts[unknown][0]))
+        raise ConfigError(
+            f"A size of the best prices at {at} is null, and nautilus_trader needs both sizes; fill them."
+        )
     # Texts of price and size, because nautilus_trader reads texts exactly; the last are those of a missing level.
     columns = zip(("price", "size"), books.levels(), strict=True)
     texts = (_exact(instrument, name, np.append(values, 0.0)) for name, values in columns)
@@ -190,7 +203,6 @@ def to_nautilus(
         values = _depth(bids, asks, no_level) if kind == "depth" else _quote(*bids[0], *asks[0])
         return {"instrument_id": str(instrument.id), **values, "ts_event": at, "ts_init": at}
 
-    has_both = (books.bids.counts > 0) & (books.asks.counts > 0)
     return (record(i) for i in np.argsort(books.ts, kind="stable").tolist() if kind == "depth" or has_both[i])
 
 

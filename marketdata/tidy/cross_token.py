@@ -218,7 +218,7 @@ def event_overround(frame: F, markets: Any) -> F:
         One row per market of the event, those without a book too: ``market_id``, ``token_ids`` (two, Yes first),
         ``event_id`` (or ``event_slug``), and of its event ``exclusive`` and ``open_list`` (the venue's own fields
         ``negRisk`` and ``negRiskAugmented`` are read too), as truth values, 1 and 0, or texts. NotTidyError where
-        records lack them or contradict.
+        records lack them or contradict. Kalshi says ``exclusive`` alone: add ``open_list`` yourself.
 
     Returns
     -------
@@ -352,6 +352,14 @@ def _events(markets: Any) -> tuple[list[Event], set[str]]:
     data = columns_of(markets, ("market_id", "token_ids", *chain(*_EVENT_FIELDS)))
     names = ["market_id", "token_ids"]
     names += [next((name for name in fields if name in data), fields[0]) for fields in _EVENT_FIELDS]
+    if names[3] in data and names[4] not in data:
+        error = NotTidyError(
+            f"markets, a frame of market records, lacks the column {names[4]!r}. It says whether an outcome without a "
+            f"market may win, which {names[3]} does not say; records of kalshi do not tell it.",
+            hint=f"Where you know that the markets of an event are all of its outcomes, add {names[4]}=False.",
+        )
+        error.missing = (names[4],)
+        raise error
     require("markets, a frame of market records,", names, data)
     event_of: dict[str, tuple[dict[str, tuple[str, ...]], set[bool]]] = {}
     recorded: set[str] = set()

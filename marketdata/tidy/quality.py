@@ -1,8 +1,8 @@
-"""Checks of a frame: one report for books, prices and metrics."""
+"""Checks of a frame: one report for books, quotes, prices and metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import isnan
 from typing import Any
 
@@ -16,6 +16,7 @@ from marketdata.points.columns import Floats, Ints, no_probability
 from marketdata.points.order import sorted_by
 from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
+from marketdata.points.views import VIEWS
 from marketdata.resolution import BASES, BucketWidth, Width
 from marketdata.tidy.shapes import explode
 from marketdata.times import to_text
@@ -80,7 +81,7 @@ def check(frame: F, width: Width | None = None) -> F:
     Returns
     -------
     frame
-        One row per check that applies to books, prices or metrics. A lazy frame is computed.
+        One row per check that applies to books, quotes, prices or metrics. A lazy frame is computed.
 
         - ``check``, ``severity``, ``meaning``; the severity is "ok" where the check found nothing.
         - ``n_failed``, ``n_checked``: rows that failed, and rows that the check looked at.
@@ -94,10 +95,11 @@ def check(frame: F, width: Width | None = None) -> F:
     [('gaps', 'warning', 1)]
     """
     frame = read(frame)
-    table = in_memory(frame, ("books", "prices", "metrics"))
+    table = in_memory(frame, ("books", "quotes", "prices", "metrics"))
     view = _View(table if table.kind != "nested" else in_memory(explode(table.native), ["books"]))
     findings = [*_times(view, None if width is None else BucketWidth.of(width, "width"))]
-    findings += [*_levels(view), *_tops(view)] if view.books else _values(view)
+    of_kind = _books if view.books else _quotes if view.frame.kind == "quotes" else _values
+    findings += of_kind(view)
     rows = [np.flatnonzero(rows) if rows.dtype == bool else rows for *_, rows in findings]
     columns: dict[str, Column] = {
         "check": [finding[0] for finding in findings],
@@ -127,7 +129,7 @@ def _times(view: _View, width: BucketWidth | None) -> Iterator[Finding]:
     yield "duplicates", "error", "the same row is here twice", len(view), again
 
 
-def _levels(view: _View) -> Iterator[Finding]:
+def _books(view: _View) -> Iterator[Finding]:
     n, price, size = len(view), view.price, view.size
     is_level = ~np.isnan(price)
     yield "outside_0_1", "error", "a price is no probability", n, no_probability(price)
@@ -136,19 +138,12 @@ def _levels(view: _View) -> Iterator[Finding]:
     worse = np.where(view.ask == 1, rise < 0, rise > 0)
     worse[view.sides] = False
     yield "unsorted_levels", "error", "a level is better than the one before", n, worse
-
-
-def _tops(view: _View) -> Iterator[Finding]:
     rows, n = view.snapshots, len(view.snapshots)
     bid, ask = np.full((2, n), np.nan)
     for side, best in enumerate((bid, ask)):
         at = view.sides[view.ask[view.sides] == side]
         best[np.searchsorted(rows, at, side="right") - 1] = view.price[at]
-    missing = np.isnan(bid).astype(int) + np.isnan(ask)
-    yield "one_sided", "info", "one side of the book is missing", n, rows[missing == 1]
-    yield "empty", "info", "the book has no level", n, rows[missing == 2]
-    yield "locked", "info", "best bid = best ask", n, rows[bid == ask]
-    yield "crossed", "warning", "best bid > best ask", n, rows[bid > ask]
+    yield from _best(view, rows, bid, ask)
     lengths = np.diff(np.append(rows, len(view)))
     # Two books are the same when as many rows have the same numbers.
     before = np.maximum(np.arange(len(view)) - np.repeat(np.roll(lengths, 1), lengths), 0)
@@ -159,7 +154,26 @@ def _tops(view: _View) -> Iterator[Finding]:
     equal[starts] = False
     meaning = f"the book is the same {_STALE_SNAPSHOTS} times and more"
     yield "stale", "warning", meaning, n, rows[_long_runs(equal)]
+
+
+def _best(view: _View, rows: Ints, bid: Floats, ask: Floats) -> Iterator[Finding]:
+    """What the best prices of snapshots show."""
+    n, missing = len(rows), np.isnan(bid).astype(int) + np.isnan(ask)
+    yield "one_sided", "info", "one side of the book is missing", n, rows[missing == 1]
+    yield "empty", "info", "the book has no level", n, rows[missing == 2]
+    yield "locked", "info", "best bid = best ask", n, rows[bid == ask]
+    yield "crossed", "warning", "best bid > best ask", n, rows[bid > ask]
     yield _sums(view, rows, (bid + ask) / 2)
+
+
+def _quotes(view: _View) -> Iterator[Finding]:
+    n, columns = len(view), [view.frame.numbers(name) for name in VIEWS["quotes"].names]
+    bid, bid_size, ask, ask_size = columns
+    yield "outside_0_1", "error", "a price is no probability", n, no_probability(bid) | no_probability(ask)
+    wrong = [~np.isnan(size) & ~(np.isfinite(size) & (size > 0)) for size in (bid_size, ask_size)]
+    yield "bad_size", "error", "a size is not above 0", n, wrong[0] | wrong[1]
+    yield from _best(view, np.arange(n), bid, ask)
+    yield _stale(view, columns)
 
 
 def _long_runs(equal: NDArray[np.bool_]) -> Ints:
@@ -178,9 +192,16 @@ def _values(view: _View) -> Iterator[Finding]:
         yield _sums(view, np.arange(n), price)
     every = np.array([*columns.values()]).reshape(len(columns), n)
     yield "null", "info", "a value is missing", n, np.logical_or.reduce(np.isnan(every))
-    equal = np.logical_and.reduce(np.diff(every, prepend=np.nan) == 0)
+    yield _stale(view, every)
+
+
+def _stale(view: _View, columns: Iterable[Floats]) -> Finding:
+    every = np.array([*columns])
+    before = np.roll(every, 1, axis=-1)
+    equal = ((every == before) | (np.isnan(every) & np.isnan(before))).all(axis=0) & ~np.isnan(every).all(axis=0)
     equal[view.groups] = False
-    yield "stale", "warning", f"all values are the same {_STALE_SNAPSHOTS} times and more", n, _long_runs(equal)
+    meaning = f"all values are the same {_STALE_SNAPSHOTS} times and more"
+    return "stale", "warning", meaning, len(view), _long_runs(equal)
 
 
 def _sums(view: _View, rows: Ints, value: Floats) -> Finding:
