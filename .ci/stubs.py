@@ -51,7 +51,7 @@ def methods(text: str, names: list[str]) -> str:
         f"    {name} = _method({MODULE}.{name}, *{'_TOP' if MEASURES[name].needs == 'top' else '_BOOKS'})\n"
         for name in names
     ]
-    last = "    show = _result(display.show)\n"
+    last = "    show = _result(marketdata.tidy.names.show)\n"
     return text.replace(last, "".join(lines) + last)
 
 

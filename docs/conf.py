@@ -24,6 +24,7 @@ import gallery  # noqa: E402
 import kernel  # noqa: E402
 import nbformat  # noqa: E402
 import record_fields  # noqa: E402
+import search  # noqa: E402
 import typer  # noqa: E402
 from docutils import nodes  # noqa: E402
 from plotly.offline import get_plotlyjs  # noqa: E402
@@ -158,6 +159,7 @@ def _edit(_app: Any, name: str, source: list[str]) -> None:
         source[0] = _link_measures(source[0])
     if name == "reference/index":
         source[0] = re.sub(r"`(md\.(\w+))`", r"{py:obj}`\1 <marketdata.\2>`", source[0])
+    source[0] = search.with_entries(name, source[0])
     if name in _INTERNAL:
         source[0] = f"---\nnosearch: true\n---\n{source[0]}"
 

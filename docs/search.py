@@ -1,7 +1,8 @@
 """Asks the search of the built site what people ask: each question must lead to its page.
 
 ``python docs/search.py docs/_build/html/searchindex.js`` prints the questions that do not, and fails if there is one. A
-page is found as the browser finds it: it has every word of the question, by its stem or as a part of a word.
+page is found as the browser finds it: it has every word of the question, by its stem or as a part of a word. Each of
+`ANSWERS` must be the first result.
 """
 
 from __future__ import annotations
@@ -14,12 +15,28 @@ from typing import Any
 
 from sphinx.search.en import SearchEnglish
 
+# The page and the heading of the answer, which the search lists first. The pages get these entries as they are built;
+# terms of the glossary have theirs.
+ANSWERS = {
+    "order book of a market": ("tour", "## Fetch order books"),
+    "order book history": ("glossary", None),
+    "resample to 5 minutes": ("guides/resample", "# Resample"),
+    "resample 5 minutes": ("guides/resample", "# Resample"),
+    "who won": ("recipes", "## Who won"),
+    "Brier score": ("glossary", None),
+    "backtest net of fees": ("recipes", "## A backtest net of fees"),
+    "backtest fees": ("recipes", "## A backtest net of fees"),
+    "free data": ("guides/free_data", "# Free data"),
+    "own CSV": ("guides/own_data", "## A file"),
+    "Kalshi": ("glossary", None),
+    "Polymarket": ("glossary", None),
+    "Parquet for DuckDB": ("recipes", "## DuckDB on exported Parquet"),
+    "DuckDB Parquet": ("recipes", "## DuckDB on exported Parquet"),
+    "empty or missing": ("guides/archive_gaps", "## Fetched, but empty"),
+}
 QUESTIONS = {
-    "Kalshi": "glossary",
     "Polymarket free data": "guides/services",
     "prices-history": "glossary",
-    "order book history": "glossary",
-    "who won": "recipes",
     "winner payout": "glossary",
     "void": "glossary",
     "dutch book": "recipes",
@@ -33,29 +50,40 @@ QUESTIONS = {
     "calibration curve": "glossary",
     "favourite-longshot bias": "recipes",
     "skill score": "glossary",
-    "brier score": "glossary",
     "order flow imbalance": "glossary",
     "OBI": "glossary",
     "walk the book": "glossary",
     "price impact": "glossary",
     "Up/Down": "recipes",
     "spot price coin": "recipes",
-    "resample 5 minutes": "guides/resample",
-    "own CSV": "guides/first_hour",
     "cents": "guides/first_hour",
     "local time zone": "guides/first_hour",
     "join markets slug": "recipes",
     "shorten ids": "recipes",
-    "DuckDB Parquet": "recipes",
     "export CSV": "recipes",
-    "backtest fees": "guides/backtest",
-    "empty or missing": "guides/archive_gaps",
     "rate limit": "guides/limits",
     "resume download": "guides/errors",
     "slippage": "glossary",
     "look-ahead": "glossary",
     "accessor": "glossary",
 }
+
+
+def with_entries(page: str, text: str) -> str:
+    """The text of a page with an index entry for each question that it answers, below the heading of the answer."""
+    for question, (name, heading) in ANSWERS.items():
+        if name == page and heading is not None:
+            entry = f"{heading}\n\n```{{index}} ! {question}\n```\n"
+            text, count = re.subn(f"^{heading}\n", entry, text, flags=re.MULTILINE)
+            if count != 1:
+                raise ValueError(f"{page} has {count} headings {heading!r}, which answers {question!r}.")
+    return text
+
+
+def first(index: dict[str, Any], question: str) -> set[str]:
+    """The pages that the browser lists first: those with a main entry of the index which is the question."""
+    entries = index["indexentries"].get(question.lower(), [])
+    return {index["docnames"][page] for page, _, is_main in entries if is_main}
 
 
 def found(index: dict[str, Any], question: str) -> set[str]:
@@ -83,6 +111,7 @@ def main() -> int:
     text = Path(sys.argv[1]).read_text("utf-8")
     index = json.loads(text[text.index("{") : text.rindex("}") + 1])
     lost = [(question, page) for question, page in QUESTIONS.items() if page not in found(index, question)]
+    lost += [(question, page) for question, (page, _) in ANSWERS.items() if first(index, question) != {page}]
     sys.stdout.writelines(f"{question!r} does not lead to {page}\n" for question, page in lost)
     return len(lost)
 

@@ -6,7 +6,6 @@ from marketdata.accessor import Accessor as Accessor
 from marketdata.archive import Archive as Archive
 from marketdata.client import Client as Client
 from marketdata.client import read_pages as read_pages
-from marketdata.display import show as show
 from marketdata.errors import MarketDataError as MarketDataError
 from marketdata.fetch.checkpoint import Report as Report
 from marketdata.recordings.rebuild import diff as diff
@@ -50,6 +49,7 @@ from marketdata.tidy.forward import forward_returns as forward_returns
 from marketdata.tidy.measures import features as features
 from marketdata.tidy.measures import measure as measure
 from marketdata.tidy.names import named as named
+from marketdata.tidy.names import show as show
 from marketdata.tidy.outcomes import outcomes as outcomes
 from marketdata.tidy.outcomes import time_to_resolution as time_to_resolution
 from marketdata.tidy.quality import check as check

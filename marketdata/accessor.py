@@ -26,7 +26,7 @@ import marketdata.tidy.scores
 import marketdata.tidy.shapes
 import marketdata.tidy.skill
 import marketdata.tidy.trades
-from marketdata import display, plot, studies
+from marketdata import plot, studies
 from marketdata.adapters.dispatch import F, names_of
 from marketdata.errors import NotTidyError
 from marketdata.points.arguments import P
@@ -198,7 +198,7 @@ class Accessor(_Suggestions, Generic[F]):
     spread = _method(marketdata.tidy.book_measures.spread, *_TOP)
     spread_bps = _method(marketdata.tidy.book_measures.spread_bps, *_TOP)
     sweep = _method(marketdata.tidy.book_measures.sweep, *_BOOKS)
-    show = _result(display.show)
+    show = _result(marketdata.tidy.names.show)
 
     @property
     def report(self) -> Report | None:

@@ -7,21 +7,6 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from marketdata.errors import ConfigError
-
-
-class Shown:
-    """A frame as `show` displays it."""
-
-    def __init__(self, frame: Any) -> None:
-        self._frame = frame
-
-    def __repr__(self) -> str:
-        return repr(self._frame)
-
-    def _repr_html_(self) -> str:
-        return str(self._frame._repr_html_())
-
 
 def described(name: str, values: Iterable[tuple[str, object]]) -> str:
     """Return an object as text: its name, then a line per value. Long values lose their middle."""
@@ -43,29 +28,7 @@ def without_middle(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
 
 
-def show(frame: Any, *, id_width: int | None = 16) -> Shown:
-    """A frame to print or to end a cell with, its long ids shortened.
-
-    Returns an object with the text and HTML of the pandas or polars DataFrame. Ids longer than ``id_width`` characters
-    are shortened, and different ids stay different. ``id_width`` is at least 6. None shortens no id.
-
-    Examples
-    --------
-    >>> prices = md.testing.prices().assign(market_id="0x" + "12" * 32)
-    >>> print(md.show(prices[["market_id", "price"]].head(1), id_width=12))
-          market_id  price
-    0  0x1212…21212    0.4
-    """
-    if _library(frame) not in ("pandas", "polars") or type(frame).__name__ == "LazyFrame":
-        raise ConfigError(
-            f"md.show takes a pandas or polars DataFrame, not {type(frame).__name__}; collect or convert it first."
-        )
-    if id_width is not None and not (type(id_width) is int and id_width >= 6):
-        raise ConfigError("is refused; allowed are None and whole numbers from 6.", argument="id_width", value=id_width)
-    return Shown(shortened(frame, id_width))
-
-
-def _library(frame: object) -> str:
+def library(frame: object) -> str:
     """Return the library of a DataFrame or of a class derived from one, else an empty text."""
     return next((kind.__module__.partition(".")[0] for kind in type(frame).__mro__ if kind.__name__ == "DataFrame"), "")
 
@@ -87,7 +50,7 @@ def shortened(frame: Any, width: int | None) -> Any:
     names = [name for name in frame.columns if isinstance(name, str) and name.endswith(("_id", "_ids"))]
     if width is None:
         return frame
-    if _library(frame) == "pandas":
+    if library(frame) == "pandas":
         return frame.assign(**{name: _in_pandas(frame[name], width) for name in names})
     return frame.with_columns(**{name: _in_polars(frame[name], width) for name in names})
 

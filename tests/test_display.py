@@ -86,3 +86,52 @@ def test_objects_say_what_a_person_wants_to_know(local_client, local_service, lo
     for thing, text in ((local_archive, "books, prices, metrics of"), (fees, "0.04 x price")):
         assert text in repr(thing)
         assert text in thing._repr_html_()
+
+
+def _two_markets(labels: tuple[str, str], ids: tuple[str, str]) -> pl.DataFrame:
+    """Two markets of two tokens with three rows each, sorted as frames are."""
+    rows = [
+        (market, market + token, label, row / 10)
+        for market in ("a", "b")
+        for label, token in zip(labels, ids, strict=True)
+        for row in range(3)
+    ]
+    frame = pl.DataFrame(rows, ["market_id", "token_id", "token_label", "price"], orient="row")
+    return frame.sort("market_id", "token_id", maintain_order=True)
+
+
+@pytest.mark.parametrize("labels", [("Yes", "No"), ("Up", "Down"), ("Brown", "Cyan")])
+def test_what_is_shown_begins_with_yes_whichever_id_is_smaller(labels: tuple[str, str]) -> None:
+    """Of each market the rows of Yes come first, in order and complete; other labels stay, and so does the frame."""
+    for ids in (("1", "2"), ("2", "1")):
+        frame = _two_markets(labels, ids)
+        before = frame.clone()
+        first = labels[0] if labels[0] in ("Yes", "Up") else frame["token_label"][0]
+        for shown in (frame, frame.to_pandas(), frame.with_columns(pl.col("token_label").cast(pl.Categorical))):
+            lines = [line for line in repr(md.show(shown)).split("\n") if any(label in line for label in labels)]
+            assert [first in line for line in lines] == ([True] * 3 + [False] * 3) * 2 or len(lines) < 12
+            assert first in lines[0]
+        assert frame.equals(before)
+
+
+def test_rows_in_an_order_of_a_user_are_shown_in_it() -> None:
+    """Rows by time, without labels or with missing ids are shown as they are."""
+    frame = _two_markets(("Yes", "No"), ("2", "1"))
+    others = (frame.sort("price"), frame.drop("token_label"), frame.with_columns(token_id=None), frame.clear())
+    for shown in (*others, frame.rename({"market_id": "market"})):
+        assert repr(md.show(shown)) == repr(shown)
+        assert repr(md.show(shown.to_pandas())) == repr(shown.to_pandas())
+
+
+def test_charts_and_listings_begin_with_yes(local_client, local_archive) -> None:
+    """Records, listings of tokens and charts have the outcomes in the order of the market, not of the ids."""
+    for markets, tokens in ((local_client.markets(max_rows=5), local_client.tokens), (local_archive.markets(), None)):
+        pairs = markets[markets["token_labels"].map(lambda labels: [*labels] == ["Yes", "No"])]
+        assert len(pairs) > 0
+        if tokens is not None:
+            assert tokens(pairs["slug"].iloc[0])["token_label"].tolist() == ["Yes", "No"]
+    prices = md.testing.prices()
+    record = {"id": "rain", "question": "Rain?", "tokens": [{"id": "12"}, {"id": "11"}]}
+    for markets, first in ((None, "Yes"), (record, "No")):
+        assert md.plot.prices(prices, markets=markets).lines[0].get_label() == first
+        assert md.plot.depth(md.testing.books(), markets=markets).get_ylabel() == f"price of {first}"

@@ -14,6 +14,7 @@ import typer
 
 from marketdata.display import shortened
 from marketdata.errors import ConfigError
+from marketdata.tidy.names import yes_first
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,7 +54,7 @@ def show(
     import polars as pl
 
     if fmt == "table":
-        data, most = data.lazy().collect(), rows or _TABLE_ROWS
+        data, most = yes_first(data.lazy().collect()), rows or _TABLE_ROWS
         count = len(data)
         if count:
             console().print(table(data, most, columns=columns), crop=False)

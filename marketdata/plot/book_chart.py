@@ -175,8 +175,9 @@ def _chosen(frame: Any, token: str | None, markets: Questions) -> tuple[str, Boo
     if (several := len({names[i][2] for i in fitting})) > 1:
         what = "The frame has tokens" if token is None else f"token={token!r} is"
         raise ConfigError(f"{what} of {several} markets, and one is drawn; filter the frame on one market_id.")
-    at = min(fitting, key=lambda i: place_in_market(names[i][1], names[i][0]))
-    return names[at][0], books.part(at, at + 1), market_name(questions_of(markets)[0], names[at][2], 200)
+    questions, recorded = questions_of(markets)
+    at = min(fitting, key=lambda i: place_in_market(names[i][1], names[i][0], recorded.get(names[i][2] or "", ())))
+    return names[at][0], books.part(at, at + 1), market_name(questions, names[at][2], 200)
 
 
 def _moment(books: Books, ts: Any) -> int:

@@ -68,8 +68,8 @@ def questions_of(markets: Questions) -> tuple[dict[str, str], dict[str, list[str
     """
     if (records := _records(markets)) is not None:
         titles = {r["id"]: r.get("question") or r.get("slug") for r in records}
-        firsts = {r["id"]: r["tokens"][0]["id"] for r in records if r.get("tokens")}
-        return {market: text for market, text in titles.items() if text}, firsts
+        recorded = {r["id"]: [str(token["id"]) for token in r["tokens"] or ()] for r in records}
+        return {market: text for market, text in titles.items() if text}, recorded
     if markets is None or isinstance(markets, Mapping):
         return dict(markets or {}), {}
     source = in_memory(markets)

@@ -1,15 +1,19 @@
-"""What people call the markets and tokens of a frame: slugs, questions and labels from market records."""
+"""Frames for people: slugs, questions and labels from market records, short ids, and Yes before No."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from marketdata.adapters import frames
 from marketdata.adapters.dispatch import F, in_memory, is_in_memory, names_of, run
 from marketdata.adapters.frame import Frame, Native, Texts
+from marketdata.display import library, shortened
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points.arguments import texts
+from marketdata.points.mirrors import label_rank
 from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import ID_COLUMNS, Kind, require
 from marketdata.tidy.records import columns_of
@@ -89,3 +93,65 @@ def _labels(data: Mapping[str, list[Any]]) -> dict[str | None, str | None]:
     lists = zip(*(data[name] for name in TOKEN_LISTS), strict=True)
     pairs = (zip(ids, labels, strict=False) for ids, labels in lists if ids is not None and labels is not None)
     return {str(token): label for pair in pairs for token, label in pair}
+
+
+class Shown:
+    """A frame as `show` displays it."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def __repr__(self) -> str:
+        return repr(self._frame)
+
+    def _repr_html_(self) -> str:
+        return str(self._frame._repr_html_())
+
+
+def show(frame: Any, *, id_width: int | None = 16) -> Shown:
+    """A frame to print or to end a cell with, its long ids shortened.
+
+    Returns an object with the text and HTML of the pandas or polars DataFrame. Ids longer than ``id_width`` characters
+    are shortened, and different ids stay different. ``id_width`` is at least 6. None shortens no id. Rows that are
+    sorted by token begin with Yes in each market, whichever id is smaller; the index of pandas stays with its row.
+
+    Examples
+    --------
+    >>> prices = md.testing.prices().assign(market_id="0x" + "12" * 32)
+    >>> print(md.show(prices[["market_id", "price"]].head(1), id_width=12))
+          market_id  price
+    0  0x1212…21212    0.4
+    """
+    if library(frame) not in ("pandas", "polars") or type(frame).__name__ == "LazyFrame":
+        raise ConfigError(
+            f"md.show takes a pandas or polars DataFrame, not {type(frame).__name__}; collect or convert it first."
+        )
+    if id_width is not None and not (type(id_width) is int and id_width >= 6):
+        raise ConfigError("is refused; allowed are None and whole numbers from 6.", argument="id_width", value=id_width)
+    return Shown(shortened(yes_first(frame), id_width))
+
+
+def yes_first(frame: Any) -> Any:
+    """A pandas or polars DataFrame to be shown: of each market the rows of Yes, Up or Home come first.
+
+    Any frame whose rows are not sorted by market and token is given back as it is.
+    """
+    names = [str(name) for name in frame.columns]
+    if not {*ID_COLUMNS} <= {*names} or len(frame) < 2:
+        return frame
+    try:
+        tokens, which = frames.distinct_ids(in_memory(frame), [*ID_COLUMNS])
+    except NotTidyError:  # a frame need not be tidy to be shown
+        return frame
+    starts = np.flatnonzero(np.diff(which, prepend=-1))
+    if len(starts) != len(tokens):
+        return frame
+    markets = [tokens[token][0] for token in which[starts]]
+    place = {market: number for number, market in enumerate(dict.fromkeys(markets))}
+    keys = [(place[tokens[token][0]], label_rank(tokens[token][2])[0]) for token in which[starts]]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    if order == [*range(len(keys))]:
+        return frame
+    ends = [*starts[1:], len(which)]
+    rows = np.concatenate([np.arange(starts[one], ends[one]) for one in order])
+    return frame.iloc[rows] if library(frame) == "pandas" else frame[rows]
