@@ -24,6 +24,7 @@ from marketdata.wire.venues import books_of, renamed
 _OUTCOMES = {"yes": "Yes", "no": "No"}
 _OVER = ("closed", "determined", "disputed", "amended", "finalized", "settled")
 _FINAL = ("finalized", "settled")
+_SHARED = ("scalar", "void")  # results that pay a share to both
 _CENTS = 100
 _DIGITS = 6  # of a price in dollars
 _NAMES = {"ticker": "id", "title": "question", "open_time": "start_date", "close_time": "end_date",
@@ -72,8 +73,8 @@ class _Trade(msgspec.Struct):
     count: float | None = None
     yes_price: _Price = None
     no_price: _Price = None
-    taker_outcome_side: Literal["yes", "no"] | None = None
-    taker_side: Literal["yes", "no"] | None = None
+    taker_outcome_side: Literal["yes", "no", ""] | None = None
+    taker_side: Literal["yes", "no", ""] | None = None
 
 
 class _Change(msgspec.Struct):
@@ -140,6 +141,13 @@ def ticker_of(name: str) -> str:
     """The ticker in a name of a market, which may be the id of one of its tokens."""
     ticker, _, side = name.rpartition(":")
     return ticker if ticker and side in _OUTCOMES else name
+
+
+def ticker_in(row: Mapping[str, Any]) -> str:
+    """The ticker of the market that a row of an answer is about."""
+    if not (found := row.get("market_ticker") or row.get("ticker")):
+        raise ContractError("A row of an answer does not name its market.")
+    return str(found)
 
 
 def market(
@@ -287,7 +295,7 @@ def _payoffs(got: _Market) -> list[float] | None:
     if got.result in _OUTCOMES:
         return [float(got.result == side) for side in _OUTCOMES]
     paid = _dollars(got.settlement_value)
-    return [paid, round(1 - paid, _DIGITS)] if got.result == "scalar" and not np.isnan(paid) else None
+    return [paid, round(1 - paid, _DIGITS)] if got.result in _SHARED and not np.isnan(paid) else None
 
 
 def _paid(trade: _Trade, side: str) -> float:

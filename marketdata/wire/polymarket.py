@@ -105,8 +105,8 @@ class _Book(msgspec.Struct):
     market: str
     asset_id: str
     timestamp: int
-    bids: list[_Level]
-    asks: list[_Level]
+    bids: list[_Level] | None
+    asks: list[_Level] | None
     hash: str | None = None
     tick_size: float | None = None
     last_trade_price: float | None = None
@@ -169,7 +169,8 @@ def markets_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def resolution(row: Mapping[str, Any]) -> tuple[list[float] | None, str | None]:
     """What each outcome paid [USD], None as long as it is not final, and when that was known."""
     got = convert(row, _Resolution, f"The resolution of {row.get('condition_id')}")
-    is_final = got.status == "resolved" and got.payouts and sum(got.payouts) == _MILLIONTHS
+    # Each is rounded, as of a void market of three outcomes.
+    is_final = got.status == "resolved" and got.payouts and abs(sum(got.payouts) - _MILLIONTHS) < len(got.payouts)
     return ([paid / _MILLIONTHS for paid in got.payouts] if is_final else None), got.resolved_at
 
 
@@ -214,9 +215,9 @@ def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
     ]
     got = convert(named, list[_Trade], "The list of trades")
     got = got[::-1] if got and got[0].timestamp > got[-1].timestamp else got
-    labels = [t.outcome if t.outcome and t.outcome_index != _NO_LABEL else None for t in got]
+    labels = {t.token_id: t.outcome for t in got if t.outcome and t.outcome_index != _NO_LABEL}
     return prints(
-        [Token(t.condition_id, t.token_id, label) for t, label in zip(got, labels, strict=True)],
+        [Token(t.condition_id, t.token_id, labels.get(t.token_id)) for t in got],
         [t.timestamp * SECOND for t in got],
         {
             "side": [_SIDES[t.side] for t in got],
@@ -240,8 +241,8 @@ def books(rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str | None] | 
     return books_of(tokens, [unix_micros(book.timestamp) for book in got], sides, values)
 
 
-def _levels(side: Sequence[_Level]) -> list[tuple[float, float]]:
-    return [(level.price, level.size) for level in side]
+def _levels(side: Sequence[_Level] | None) -> list[tuple[float, float]]:
+    return [(level.price, level.size) for level in side or ()]
 
 
 def _listed(value: Any, name: str) -> list[Any]:

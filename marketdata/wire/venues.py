@@ -9,15 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Token
 from marketdata.times import parse_iso, to_text
 
+_NOTHING: tuple[object, ...] = (None, "", "[]", [])
 _DATES = ("start_date", "end_date", "closed_at", "resolved_at", "created_at", "updated_at")
 
 
 def renamed(row: Mapping[str, Any], names: Mapping[str, str], numbers: Iterable[str] = ()) -> dict[str, Any]:
-    """A row under the names of the records here, times as ISO texts, ``numbers`` as numbers; else as it came."""
-    out = {names.get(name, name): value for name, value in row.items()}
+    """A row under the names of the records here, times as ISO texts, ``numbers`` as numbers; else as it came.
+
+    Of two fields that get the same name the one that has something counts.
+    """
+    if not isinstance(row, Mapping):
+        raise ContractError(f"A record is no object: {str(row)[:80]!r}.")
+    out: dict[str, Any] = {}
+    for given, value in row.items():
+        if (name := names.get(given, given)) not in out or value not in _NOTHING:
+            out[name] = value
     for name in _DATES:
         with suppress(KeyError, TypeError, ValueError):
             out[name] = to_text(parse_iso(out[name]))

@@ -12,9 +12,10 @@ from reference.venue_loops import VENUES, is_equal, kalshi_trades, kalshi_views,
 from reference.venues import client_of
 
 import marketdata as md
+from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.columns import joined
-from marketdata.times import DAY, MINUTE, Range, to_datetime, to_text
+from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
 
 NOW = START + 4 * DAY
 HOUR = 60 * MINUTE
@@ -190,3 +191,40 @@ def test_trades_of_200_markets_equal_a_loop(traps: Traps, cutoff: int, page: int
         expected = sorted(row for market in stub.markets for row in kalshi_trades(stub, market, rng))
     assert printed(frame) == expected
     assert frame["trade_id"].is_unique().all()
+
+
+@settings(max_examples=6)
+@given(TRAPS, st.booleans(), st.sampled_from([1.0, 10.0]))
+def test_a_market_that_is_archived_meanwhile_is_found_there(traps: Traps, is_listed: bool, days: float) -> None:
+    """A client that lives for months finds what was live, open or settled, when it asked before."""
+    stub = KalshiStub(count=4, traps=traps, days=days)
+    first, later = (Range(START + k * 2 * HOUR, START + (k + 1) * 2 * HOUR) for k in (1, 2))
+    with client_of(stub, NOW) as client:
+        names = [market.ticker for market in stub.markets]
+        if is_listed:
+            client.markets()
+        for rng in (first, later):
+            for asked in (names, names[1:2]):
+                got = keyed(client.prices(asked, to_datetime(rng.start), to_datetime(rng.end), "1h"), "price")
+                markets = stub.markets if asked == names else stub.markets[1:2]
+                assert is_equal(got, kalshi_views(stub, markets, rng, HOUR)["prices"])
+            trades = client.trades(names, to_text(rng.start), to_text(rng.end))
+            assert printed(trades) == sorted(row for m in stub.markets for row in kalshi_trades(stub, m, rng))
+            SYSTEM.sleep(70 * DAY / SECOND)
+            stub.cutoff = START + 20 * DAY
+
+
+@settings(max_examples=6)
+@given(TRAPS, st.integers(0, 3))
+def test_a_cutoff_that_has_just_moved_hides_nothing(traps: Traps, days: int) -> None:
+    """What was archived since the cutoff was read is found: the other tier is asked too."""
+    stub = KalshiStub(count=5, traps=traps, days=1.0)
+    rng = Range(START + 6 * HOUR, START + 12 * HOUR)
+    names, span = [market.ticker for market in stub.markets], (to_text(rng.start), to_text(rng.end))
+    with client_of(stub, NOW) as client:
+        for _ in range(2):
+            trades = client.trades(names, *span)
+            assert printed(trades) == sorted(row for m in stub.markets for row in kalshi_trades(stub, m, rng))
+            got = keyed(client.prices(names, *span, "1h"), "price")
+            assert is_equal(got, kalshi_views(stub, stub.markets, rng, HOUR)["prices"])
+            stub.cutoff = START + days * DAY

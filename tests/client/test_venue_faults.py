@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import polars as pl
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.dialects import DIALECTS
-from reference.kalshi_stub import START
+from reference.kalshi_stub import START, KalshiStub
+from reference.polymarket_stub import PolymarketStub
 from reference.venue_loops import VENUES, is_equal, keyed, printed
 from reference.venues import FAULTS, NOW, ODD_FAULTS, client_of, refused
 
@@ -18,6 +20,7 @@ from marketdata.errors import (
     ContractError,
     NetworkError,
     NotFoundError,
+    PaginationStalledError,
     PlanError,
     RateLimitError,
     RequestError,
@@ -177,3 +180,238 @@ def not_of(name: str, stub: Any, ask: Any) -> bool:
     """Whether a request is not about a market."""
     tokens = next((m.tokens for m in stub.markets if hasattr(m, "tokens") and m.slug == name), ())
     return not any(one in ask.target for one in (name, *tokens))
+
+
+def rewritten(stub: Any, path: str, change: Any) -> None:
+    """Let a stub answer requests for paths with a part otherwise: ``change`` takes the JSON of an answer."""
+    answer = stub.answer
+
+    def other(ask: Any) -> Any:
+        act = answer(ask)
+        if path not in ask.path or act.status != 200:
+            return act
+        return refused(200, change(json.loads(act.body)))
+
+    stub.answer = other
+
+
+def set_last(*names: str, **fields: Any) -> Any:
+    """A change of the object below these names in an answer, or of each of a list."""
+
+    def change(top: Any) -> Any:
+        inner = top
+        for name in names:
+            inner = inner[name]
+        for one in inner if isinstance(inner, list) else [inner]:
+            one.update({name: value for name, value in fields.items() if one.get(name) is None})
+        return top
+
+    return change
+
+
+@pytest.mark.parametrize("venue", [*VENUES])
+@pytest.mark.parametrize("body", [{"message": "Too Many Requests"}, {"error": "Too Many Requests"}])
+def test_throttling_inside_of_200_is_waited_out(venue: str, body: dict[str, str]) -> None:
+    """Whether it is called error or message, of any request: it is no answer, and the next one is."""
+    case = VENUES[venue]
+    stub = case.stub()
+    answer, seen = stub.answer, set[str]()
+
+    def throttled(ask: Any) -> Any:
+        is_new = ask.path not in seen
+        seen.add(ask.path)
+        return refused(200, body) if is_new else answer(ask)
+
+    stub.answer = throttled
+    rng = Range(START, START + DAY)
+    with client_of(stub) as client:
+        names = [case.name(market) for market in stub.markets[:2]]
+        got = keyed(client.prices(names, *span(rng), "1h"), "price")
+        assert is_equal(got, case.prices(stub, stub.markets[:2], rng, 60 * MINUTE))
+        assert printed(client.trades(names[1], *span(rng))) == case.trades(stub, stub.markets[1], rng)
+        assert len(client.markets()) == 6
+        assert client.health()["status"] == "ok"
+        assert [*client.live_columns("books", [token["id"] for token in client.market(names[0])["tokens"]])]
+
+
+@pytest.mark.parametrize("venue", [*VENUES])
+@pytest.mark.parametrize("status", [520, 522, 524, 500, 503])
+def test_a_page_of_html_with_a_status_of_a_proxy_is_tried_again(venue: str, status: int) -> None:
+    """A proxy before the venue answers in HTML, and with a status of its own."""
+    case = VENUES[venue]
+    stub = case.stub()
+    down = refused(status, {}).with_header("Content-Type", "text/html")
+    answer, left = stub.answer, iter([down, down])
+    stub.answer = lambda ask: next(left, None) or answer(ask)
+    with client_of(stub) as client:
+        assert len(client.markets()) == 6
+
+
+@pytest.mark.parametrize("body", [None, [], {}])
+def test_nothing_in_place_of_a_record_is_an_unknown_market(body: Any) -> None:
+    """A venue may say 404, or 200 with nothing."""
+    for venue, case in VENUES.items():
+        stub = case.stub()
+        name = case.name(stub.markets[0])
+        nothing = body if venue == "polymarket" else {"market": body}
+        answer = stub.answer
+        stub.answer = lambda ask, answer=answer, name=name, nothing=nothing: (
+            refused(200, nothing) if ask.path.endswith(name) else answer(ask)
+        )
+        with client_of(stub) as client, pytest.raises(NotFoundError, match=name):
+            client.market(name)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("markets", {"clobTokenIds": None}),
+        ("markets", {"clobTokenIds": "[]", "umaResolutionStatus": ""}),
+        ("markets", {"positionIds": [], "resolutionStatus": None}),
+        ("markets", {"positionIds": None, "events": None, "tags": None, "series": []}),
+    ],
+)
+def test_fields_of_both_versions_of_a_market_may_be_there(path: str, fields: dict[str, Any]) -> None:
+    """A record of Polymarket has the empty fields of the other version beside its own, in any order."""
+    stub = PolymarketStub(count=12)
+    one, many = set_last(**fields), set_last("markets", **fields)
+    rewritten(stub, path, lambda top: many(top) if "markets" in top else one(top))
+    with client_of(stub) as client:
+        frame = client.markets()
+        assert dict(zip(frame["slug"], frame["token_ids"].to_list(), strict=True)) == {
+            market.slug: [*market.tokens] for market in stub.markets
+        }
+        assert dict(zip(frame["slug"], frame["payoffs"].to_list(), strict=True)) == {
+            market.slug: market.payoffs for market in stub.markets
+        }
+
+
+def test_resolutions_come_in_pages_or_not_at_all() -> None:
+    """A page of the Data API may be short, and one about unknown markets a 404; the record counts then."""
+    stub = PolymarketStub(count=60)
+    tell = stub.answer
+
+    def paged(ask: Any) -> Any:
+        if not ask.path.endswith("/resolutions"):
+            return tell(ask)
+        rows = json.loads(tell(ask).body)["data"]
+        first = int(ask.params.get("cursor", 0))
+        more = first + 7 < len(rows)
+        head = {"limit": 7, "has_more": more, "next_cursor": str(first + 7)}  # a cursor also at the end
+        return (
+            refused(200, {"data": rows[first : first + 7], "pagination": head})
+            if first < len(rows)
+            else refused(400, {})
+        )
+
+    expected = {market.slug: market.payoffs for market in stub.markets}
+    for stub.answer in (paged, lambda ask: refused(404, {"error": "x"}) if "resolutions" in ask.path else tell(ask)):
+        with client_of(stub) as client:
+            frame = client.markets()
+            assert dict(zip(frame["slug"], frame["payoffs"].to_list(), strict=True)) == expected
+            assert client.market(stub.markets[1].slug)["payoffs"] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("page", [1, 2, 1000])
+@pytest.mark.parametrize("order", [1, -1])
+def test_prints_of_polymarket_may_come_in_any_order_and_pages(page: int, order: int) -> None:
+    """Oldest first or newest first, a fill a page, an outcome without a label: each fill once, each token one label."""
+    stub = PolymarketStub(count=2, days=0.5)
+    market, every = stub.markets[1], stub.prints
+
+    def prints(one: Any) -> Any:
+        rows = [dict(row) for row in every(one)]
+        for row in rows[::4]:
+            row["outcome_index"] = 999
+        return rows
+
+    stub.prints = prints
+    answer = stub.answer
+
+    def paged(ask: Any) -> Any:
+        if not ask.path.endswith("/trades"):
+            return answer(ask)
+        rows, first = prints(market)[::order], int(ask.params.get("cursor", 0))
+        head = {"has_more": first + page < len(rows), "next_cursor": str(first + page)}
+        return refused(200, {"data": rows[first : first + page], "pagination": head})
+
+    stub.answer = paged
+    rng = Range(market.opened + 3 * 60 * MINUTE, market.opened + 9 * 60 * MINUTE)
+    with client_of(stub) as client:
+        frame = client.trades(market.slug, *span(rng))
+    assert printed(frame) == VENUES["polymarket"].trades(stub, market, rng)
+    assert frame.group_by("token_id").agg(pl.col("token_label").n_unique())["token_label"].to_list() == [1, 1]
+
+
+@pytest.mark.parametrize("path", ["series", "tags", "public-search", "keyset"])
+def test_a_listing_that_does_not_go_on_ends_in_an_error(path: str) -> None:
+    """A host that ignores offsets, pages or cursors is no endless loop."""
+    stub = PolymarketStub()
+    row = {"id": "1", "slug": "same", "conditionId": "0x1"}
+    bodies = {
+        "public-search": {"events": [row], "pagination": {"hasMore": True}},
+        "keyset": {"markets": [row], "next_cursor": "x"},
+    }
+    answer = stub.answer
+    stub.answer = lambda ask: refused(200, bodies.get(path, [row])) if path in ask.path else answer(ask)
+    with client_of(stub) as client:
+        ask = {"series": client.series, "tags": client.tags, "keyset": client.markets}.get(
+            path, lambda: client.markets(search="same")
+        )
+        with pytest.raises(PaginationStalledError):
+            ask()
+    assert sum(stub.paths.values()) < 20
+
+
+@pytest.mark.parametrize("how", [{"search": "rain"}, {"event_slug": "weather-0"}, {}])
+def test_open_markets_are_open_however_they_are_found(how: dict[str, str]) -> None:
+    """include_closed=False leaves out closed markets of an event and of a search too."""
+    stub = PolymarketStub(count=6)
+    with client_of(stub) as client:
+        for is_open in (True, False):
+            wanted = {
+                m.slug
+                for m in stub.markets
+                if (m.k < 3 or "event_slug" not in how) and (not is_open or m.closed is None)
+            }
+            frame = client.markets(**how, include_closed=not is_open)
+            assert {*frame["slug"]} == wanted
+
+
+def test_answers_of_kalshi_in_other_shapes() -> None:
+    """Books by another name, an event without markets of its own, one that is not there, a void, series in pages."""
+    stub = KalshiStub(count=6)
+    tell = stub.answer
+
+    def other(ask: Any) -> Any:
+        act = tell(ask)
+        top = json.loads(act.body)
+        if ask.path.endswith("/orderbooks"):
+            top = {"orderbooks": [{"market_ticker": one.pop("ticker"), **one} for one in top["orderbooks"]]}
+        if ask.path.endswith("/events/KXRAIN-0"):
+            top["event"]["markets"] = None
+        if ask.path.endswith("/events/KXRAIN-1"):
+            return refused(404, {"error": {"code": "not_found"}})
+        if ask.path.endswith("/series"):
+            first = "cursor" not in ask.params
+            top = {"series": top["series"] if not first else [{"ticker": "KXSNOW"}], "cursor": "2" if first else ""}
+        for row in [top["market"]] if "market" in top else top.get("markets") or []:
+            if row.get("result") == "scalar":
+                row.update(result="void", settlement_value_dollars="0.5000")
+        return refused(act.status, top)
+
+    stub.answer = other
+    with client_of(stub) as client:
+        assert {*client.series()["slug"]} == {"KXSNOW", "KXRAIN"}
+        assert len(client.markets(event_slug="KXRAIN-0")) == 3
+        record = client.market(stub.markets[4].ticker)
+        assert (record["id"], record.get("series_id")) == (stub.markets[4].ticker, None)
+        void = client.market(stub.markets[3].ticker)
+        assert (void["payoffs"], void["resolved_token_id"]) == ([0.5, 0.5], None)
+        tokens = [f"{m.ticker}:{side}" for m in stub.markets for side in ("yes", "no")]
+        books = [part for part in client.live_columns("books", tokens) if len(part)]
+        assert {token.token_id.partition(":")[0] for part in books for token in part.tokens} == {
+            m.ticker for m in stub.markets if m.state == "active"
+        }
+        with pytest.raises(ContractError, match="series"):
+            client.prices(stub.markets[4].ticker, to_text(START), to_text(START + DAY), "1h")

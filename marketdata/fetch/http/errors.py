@@ -30,7 +30,8 @@ from marketdata.fetch.http.auth import SECRET_LENGTH, redact
 from marketdata.fetch.http.connection import BUNDLE_VARIABLES, PROXY_VARIABLES
 from marketdata.vendors import read_limits, read_plan
 
-RETRYABLE_STATUSES = frozenset({408, 500, 502, 503, 504})
+# From 520 on: of a proxy in front of the service that got no answer of it.
+RETRYABLE_STATUSES = frozenset({408, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
 _BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
     "soon": (0.1, 0.8),
@@ -40,6 +41,14 @@ _BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
 _MAX_SHOWN_CHARACTERS = 2048
 _LONGEST_REFUSAL = 4096  # bytes
 _TEXT_FIELDS = ("detail", "message", "error")
+# Of a refusal of a venue with status 200.
+_REFUSAL_FIELDS = {*_TEXT_FIELDS, "code", "details", "parameter", "retryable", "service", "status", "trace_id", "type"}
+_STATUS_BY_WORDS = (
+    (429, r"too many|rate.?limit|throttl"),
+    (404, r"not.found"),
+    (503, r'"retryable": true|"(internal|request_timeout|dependency_unavailable)"'),
+    (400, ""),
+)
 # The first row with this status and a matching detail counts.
 _ERRORS_BY_DETAIL: tuple[tuple[int, str, type[RequestError]], ...] = (
     (400, r"limit too small", LimitTooSmallError),
@@ -127,12 +136,13 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
 
 def refusal_inside(body: bytes) -> int | None:
     """The status that a venue means by an answer with 200 that has nothing but an error; None for another answer."""
-    if b'"error"' not in body[:_LONGEST_REFUSAL] or len(body) > _LONGEST_REFUSAL:
+    if len(body) > _LONGEST_REFUSAL or not any(b'"%s"' % name in body for name in (b"error", b"message")):
         return None
     with suppress(ValueError, RecursionError):
         top = json.loads(body)
-        if isinstance(top, dict) and top.get("error"):
-            return 429 if re.search(r"too many|rate", str(top["error"]), re.IGNORECASE) else 400
+        if isinstance(top, dict) and (top.get("error") or (top.get("message") and top.keys() <= _REFUSAL_FIELDS)):
+            said = json.dumps(top)
+            return next(status for status, words in _STATUS_BY_WORDS if re.search(words, said, re.IGNORECASE))
     return None
 
 

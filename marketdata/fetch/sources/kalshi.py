@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, get_args
 
 from marketdata.errors import AuthenticationError, BadRequestError, ConfigError, ContractError, NotFoundError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.sources import venue
 from marketdata.fetch.sources.venue import Host, Rows, Venue
-from marketdata.fetch.windows import Group, IdKind, Window
+from marketdata.fetch.windows import Group, Window
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series, Token, Trades
-from marketdata.points.views import View
-from marketdata.times import MINUTE, SECOND, Range, first_time, parse_iso
+from marketdata.times import DAY, MINUTE, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import KalshiPrice, Service
 from marketdata.wire import kalshi as wire
 
@@ -37,6 +37,7 @@ _TRADES, _EVENTS, _MARKETS = 1_000, 200, 1_000
 _PARLAYS = "KXMVE"  # what their tickers begin with
 _LIVE, _ARCHIVE = (), ("historical",)
 _CUTOFF_HOLDS = 3600 * SECOND
+_MOVES = 7 * DAY  # more than the cutoff moves in that time
 
 
 class Kalshi(Venue):
@@ -47,10 +48,11 @@ class Kalshi(Venue):
     def __init__(self, hosts: Mapping[str, str], *, allow_insecure: bool = False, price: KalshiPrice = "mid") -> None:
         self._price = choice("price", price, get_args(KalshiPrice), "'mid', 'last' and 'mean'")
         super().__init__(hosts, "kalshi", allow_insecure=allow_insecure, price=price)
+        self._since = self._now()
         self._cutoffs: tuple[int, tuple[int, int]] | None = None  # when they were read, and what they are
         self._facts: dict[tuple[str, str], dict[str, Any]] = {}  # of events and series by their ticker
         self._rows: dict[str, dict[str, Any]] = {}  # of markets by their ticker, as they came
-        self._tiers: dict[str, tuple[str, ...]] = {}  # where a market was found, if it must be there
+        self._archived: set[str] = set()  # markets that were found there, where they stay
         self._has_batch_of_books = True
 
     def _tokens(self, name: str) -> tuple[str, list[Token]]:
@@ -91,7 +93,7 @@ class Kalshi(Venue):
                 rows = read(("markets", "candlesticks"), "markets", market_tickers=",".join(live)) if live else []
             except (NotFoundError, BadRequestError):  # about one of them, so each is asked alone
                 rows = []
-            return {str(row.get("market_ticker")): candles(row.get("candlesticks") or []) for row in rows}
+            return {wire.ticker_in(row): candles(row.get("candlesticks") or []) for row in rows}
 
         def of_one() -> wire.Candles:
             def ask(tier: tuple[str, ...]) -> Rows:
@@ -113,12 +115,14 @@ class Kalshi(Venue):
 
     def _tier(self, ticker: str) -> tuple[tuple[str, ...], bool]:
         """Where a market should be found, and whether it cannot be elsewhere."""
-        if ticker in self._tiers:
-            return self._tiers[ticker], True
+        if ticker in self._archived:
+            return _ARCHIVE, True
         row = self._rows.get(ticker, {})
         settled = first_time(row, "settlement_ts")
-        is_old = settled is not None and settled < self._cutoff()[0]
-        return (_ARCHIVE if is_old else _LIVE), bool(row) and not wire.is_final(row)
+        if settled is not None and settled < self._cutoff()[0]:
+            return _ARCHIVE, False
+        # What was open when it was read is archived only after the cutoff has passed that time.
+        return _LIVE, bool(row) and not wire.is_final(row) and self._cutoff()[0] <= self._since
 
     def _from_tiers(self, ticker: str, ask: Callable[[tuple[str, ...]], Rows], without: object = None) -> Rows:
         """Rows from the tier where a market should be; the other tier is tried once, because the cutoff moves."""
@@ -134,8 +138,8 @@ class Kalshi(Venue):
             except NotFoundError as error:
                 missing.append(error)
                 continue
-            if rows:
-                self._tiers[ticker] = tier
+            if rows and tier:
+                self._archived.add(ticker)
             if rows or is_sure:
                 return rows
         if len(missing) == 2:
@@ -163,7 +167,7 @@ class Kalshi(Venue):
                 )
             except NotFoundError:
                 continue
-            self._tiers |= {ticker: tier} if tier else {}
+            self._archived |= {ticker} if tier else set()
             return row
         raise venue.unknown_market(name or ticker)
 
@@ -175,7 +179,7 @@ class Kalshi(Venue):
                 for rows in self._listed("kalshi", (*tier, "markets"), "markets", "ticker", query):
                     found = {row["ticker"]: row for row in rows if row.get("ticker") in some}
                     self._rows |= found
-                    self._tiers |= dict.fromkeys(found, tier) if tier else {}
+                    self._archived |= found.keys() if tier else set()
 
     def _with_facts(self, row: Mapping[str, Any]) -> dict[str, Any]:
         event = self._fact("event", row.get("event_ticker"))
@@ -185,7 +189,9 @@ class Kalshi(Venue):
         """The answer about an event or a series; the one about a series has the fees."""
         if ticker and (kind, ticker) not in self._facts:
             path = ("events" if kind == "event" else kind, str(ticker))
-            found = self.to["kalshi"].get_json(path, None, lambda top: venue.member(top, kind))
+            found: dict[str, Any] = {}
+            with suppress(NotFoundError):  # as the events of parlays
+                found = self.to["kalshi"].get_json(path, None, lambda top: venue.member(top, kind))
             self._facts[kind, str(ticker)] = found
         return self._facts.get((kind, str(ticker)), {})
 
@@ -211,9 +217,9 @@ class Kalshi(Venue):
         return venue.distinct((row for row in rows if venue.passes(row, given)), max_rows)
 
     def _all_series(self, given: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        for row in self._read("kalshi", ("series",), "series", given).data:
-            self._facts["series", str(row.get("ticker"))] = row
-            yield wire.series(row)
+        for rows in self._listed("kalshi", ("series",), "series", "ticker", given):
+            self._facts |= {("series", str(row.get("ticker"))): row for row in rows}
+            yield from map(wire.series, rows)
 
     def _members(self, kind: str, given: Mapping[str, str], size: int) -> Iterator[dict[str, Any]]:
         """Events, or their markets: live ones first, then those that are archived."""
@@ -246,7 +252,8 @@ class Kalshi(Venue):
         params: dict[str, Any] = {"with_nested_markets": "true"}
         if name is not None:
             top: Any = self.to["kalshi"].get_json(("events", name), params)
-            pages = iter([[{"markets": top.get("markets"), **venue.member(top, "event")}]])
+            found = venue.member(top, "event")
+            pages = iter([[found | {"markets": found.get("markets") or top.get("markets")}]])
         else:
             params |= {"series_ticker": series, "status": "open" if is_open else None, "limit": size}
             if (closes := given.get("end_date_min")) is not None:
@@ -264,14 +271,14 @@ class Kalshi(Venue):
 
     # Trades, and the present
 
-    def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
-        """Prints of a market or a token; older ones are archived."""
+    def _prints(self, market: str, rng: Range) -> Iterator[Trades]:
+        """Prints of a market; older ones are archived."""
         ticker, rows, missing = wire.ticker_of(market), dict[str, dict[str, Any]](), list[NotFoundError]()
-        asked = [(("markets", "trades"), rng.end)]
-        if rng.start < (cut := min(rng.end, self._cutoff()[1])):
-            asked.append(((*_ARCHIVE, "trades"), cut))
-        for path, end in asked:
-            params = {"ticker": ticker, "min_ts": rng.start // SECOND, "max_ts": -(-end // SECOND), "limit": _TRADES}
+        asked = [("markets", "trades")]
+        if rng.start < self._cutoff()[1] + _MOVES:
+            asked.append((*_ARCHIVE, "trades"))
+        params = {"ticker": ticker, "min_ts": rng.start // SECOND, "max_ts": -(-rng.end // SECOND), "limit": _TRADES}
+        for path in asked:
             try:
                 for page in self._listed("kalshi", path, "trades", "trade_id", params):
                     rows |= {str(row.get("trade_id")): row for row in page}
@@ -279,13 +286,10 @@ class Kalshi(Venue):
                 missing.append(error)
         if not rows and self._known(market)["status"] != "resolved" and len(missing) == len(asked):
             raise missing[0]
-        columns = wire.trades([*rows.values()]).between(*rng)
-        yield columns if kind == "market" else venue.of_tokens(columns, (market,))
+        yield wire.trades([*rows.values()])
 
-    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Books]:
-        """The books of tokens, a hundred markets a request; a market that is no longer traded has none."""
-        if view not in SERVICE.live:
-            raise ConfigError(f"kalshi has no {view} of this moment; it has books.", argument="view")
+    def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
+        """A hundred markets a request, if the venue does it."""
         for some in venue.parts([*dict.fromkeys(map(wire.ticker_of, tokens))], _BATCH):
             for ticker, answer in self._order_books(some):
                 yield venue.of_tokens(wire.books(answer, ticker, self._now()), tokens)
@@ -297,7 +301,7 @@ class Kalshi(Venue):
             except (NotFoundError, AuthenticationError, ContractError):
                 self._has_batch_of_books = False
             else:
-                yield from ((str(row.get("ticker")), row) for row in rows)
+                yield from ((wire.ticker_in(row), row) for row in rows)
                 return
         for ticker in tickers:
             try:

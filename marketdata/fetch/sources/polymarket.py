@@ -6,7 +6,8 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, product
+from contextlib import suppress
+from itertools import product
 from typing import Any, get_args
 
 import numpy as np
@@ -14,25 +15,16 @@ import numpy as np
 from marketdata.errors import ConfigError, ContractError, ExpiredError, NotFoundError, ServiceOddityWarning, warn
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.transport import Answer
-from marketdata.fetch.sources.venue import (
-    Host,
-    Venue,
-    distinct,
-    listing,
-    of_tokens,
-    parts,
-    refuse_filters,
-    unknown_market,
-)
-from marketdata.fetch.windows import IdKind, Window
+from marketdata.fetch.sources import venue
+from marketdata.fetch.sources.venue import Host, Rows, Venue
+from marketdata.fetch.windows import Window
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series, Token, Trades
-from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
 from marketdata.vendors import PolymarketRoute, Service
 from marketdata.wire import polymarket as wire
-from marketdata.wire.decode import load
+from marketdata.wire.decode import convert, load
 
 RATES = {
     "gamma": Host("https://gamma-api.polymarket.com", 600),
@@ -52,6 +44,7 @@ _KEPT_DAYS = ((5 * MINUTE, 7), (30 * MINUTE, 60), (180 * MINUTE, 90))  # widths 
 _POINTS, _TRADES, _BOOKS, _CONDITIONS, _LISTED = 10_000, 1000, 500, 20, 100  # of one answer
 _NAMES = 25  # of one request, whose address may have 8,000 characters
 _NOTHING = wire.History(np.empty(0, np.int64), np.empty(0))
+_OVER = ("closed", "resolved")  # states of a record
 _LONGEST_NUMBER = 18  # digits of a number of Gamma; ids of tokens are longer
 
 
@@ -133,19 +126,17 @@ class Polymarket(Venue):
 
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market by its slug, condition id or number, or by one of its tokens."""
-        gamma = self.to["gamma"]
-        try:
-            if market.isdigit() and len(market) <= _LONGEST_NUMBER:
-                found = [gamma.get_json(("markets", market), None, wire.market)]
-            elif market.isdigit() or market.startswith("0x"):
-                found = [*islice(self._named([market]), 1)]
+        is_number = market.isdigit() and len(market) <= _LONGEST_NUMBER
+        found: dict[str, Any] | None = None
+        with suppress(NotFoundError):
+            if not is_number and (market.isdigit() or market.startswith("0x")):
+                found = next(self._named([market]), None)
             else:
-                found = [gamma.get_json(("markets", "slug", market), None, wire.market)]
-        except NotFoundError:
-            found = []
-        if not found:
-            raise unknown_market(market)
-        return self._keep(self._resolved(found[:1])[0], market)
+                path = ("markets", market) if is_number else ("markets", "slug", market)
+                found = self.to["gamma"].get_json(path, None, lambda top: wire.market(venue.member(top)))
+        if found is None:
+            raise venue.unknown_market(market)
+        return self._keep(self._resolved([found])[0], market)
 
     def records(
         self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
@@ -153,49 +144,41 @@ class Polymarket(Venue):
         """Records of a listing: open ones, then closed ones unless ``include_closed`` is false."""
         given = {name: value for name, value in filters.items() if value is not None}
         size = max(1, min(page_size or _LISTED, _LISTED if max_rows is None else max_rows, _LISTED))
-        rows = distinct(self._rows(kind, given, size), max_rows)
+        rows = venue.distinct(self._rows(kind, given, size), max_rows)
         return [self._keep(row) for row in self._resolved(rows)] if kind == "markets" else rows
 
     def _rows(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
         if kind == "series":
-            refuse_filters(given, (), kind, "polymarket")
-            yield from self._by_offset("series", 50)
+            venue.refuse_filters(given, (), kind, "polymarket")
+            yield from map(wire.event, self._by_offset("series", 50))
             return
         if "names" in given:
             yield from self._named(given["names"].split(","))
             return
-        states = {"false": ("false",)}.get(given.pop("include_closed", "true"), ("false", "true"))
-        events = self._named_events(given, states)
+        is_open = given.pop("include_closed", "true") == "false"
+        events = self._named_events(given, is_open=is_open)
         if events is None:
-            params = self._params(kind, given) | {"limit": str(size)}
-            for closed in states:
-                read = wire.event if kind == "events" else wire.market
+            params, read = self._params(kind, given) | {"limit": size}, wire.event if kind == "events" else wire.market
+            for closed in ("false",) if is_open else ("false", "true"):
                 for rows in self._keyset(kind, {**params, "closed": closed}):
                     yield from map(read, rows)
             return
         for event in events:
-            yield from [wire.event(event)] if kind == "events" else wire.markets_of(event)
+            found = [wire.event(event)] if kind == "events" else wire.markets_of(event)
+            yield from (row for row in found if not (is_open and row["status"] in _OVER))
 
-    def _named_events(self, given: dict[str, str], states: Sequence[str]) -> Iterator[Any] | None:
+    def _named_events(self, given: dict[str, str], *, is_open: bool) -> Iterator[dict[str, Any]] | None:
         """The events that an id, a slug or a search names; None for a listing of all."""
-        gamma = self.to["gamma"]
         if (one := given.get("event_slug") or given.get("event_id")) is not None:
-            refuse_filters(given, ("event_slug", "event_id"), "events by name", "polymarket")
+            venue.refuse_filters(given, ("event_slug", "event_id"), "events by name", "polymarket")
             path = ("events", "slug", one) if "event_slug" in given else ("events", one)
-            return iter([gamma.get_json(path)])
+            return iter([self.to["gamma"].get_json(path, None, venue.member)])
         if "search" not in given:
             return None
-        refuse_filters(given, ("search",), "search", "polymarket")
-        return self._found(given["search"], states)
-
-    def _found(self, text: str, states: Sequence[str]) -> Iterator[Any]:
-        params = {"q": text, "limit_per_type": 50, "events_status": "active" if "true" not in states else None}
-        page, more = 1, True
-        while more:
-            top: Any = self.to["gamma"].get_json(("public-search",), {**params, "page": page})
-            events = top.get("events") or []
-            yield from events
-            more, page = bool(events) and bool((top.get("pagination") or {}).get("hasMore")), page + 1
+        venue.refuse_filters(given, ("search",), "search", "polymarket")
+        params = {"q": given["search"], "limit_per_type": 50, "events_status": "active" if is_open else None}
+        pages = self._numbered("gamma", ("public-search",), "events", params, "page", 1)
+        return (event for events in pages for event in events)
 
     def _params(self, kind: str, given: dict[str, str]) -> dict[str, Any]:
         """Filters in the words of the venue; further parameters are passed as they are."""
@@ -205,8 +188,11 @@ class Polymarket(Venue):
         }
         out: dict[str, Any] = {names.get(name, name): value for name, value in given.items()}
         if (tags := out.pop("tags", None)) is not None:
-            ids: list[Any] = [self.to["gamma"].get_json(("tags", "slug", tag))["id"] for tag in tags.split(",")]
-            out["tag_id"] = ids[0] if len(ids) == 1 else ids
+            ids = [self._tag(slug) for slug in tags.split(",")]
+            if kind == "events" and len(ids) > 1:
+                hint = "Ask for each of them, or for markets."
+                raise ConfigError("are several; a listing of events takes one tag.", argument="tags", hint=hint)
+            out["tag_id"] = ids
         if (slug := out.pop("series_slug", None)) is not None:
             found = [row["id"] for row in self._by_offset("series", 50) if row.get("slug") == slug]
             if not found:
@@ -214,17 +200,20 @@ class Polymarket(Venue):
             out["series_id"] = found[0]
         return out
 
+    def _tag(self, slug: str) -> str:
+        """The id of a tag."""
+        found = self.to["gamma"].get_json(("tags", "slug", slug), None, venue.member).get("id")
+        if found is None:
+            raise ContractError(f"The tag {slug} has no id.")
+        return str(found)
+
     def tags(self) -> list[str]:
         """The slug of every tag."""
-        return [str(row["slug"]) for row in self._by_offset("tags", 100)]
+        return [str(row["slug"]) for row in self._by_offset("tags", 100) if row.get("slug")]
 
     def _by_offset(self, kind: str, size: int) -> Iterator[dict[str, Any]]:
-        rows: list[Any] = [None]
-        offset = 0
-        while rows:
-            rows = self.to["gamma"].get_json((kind,), {"limit": size, "offset": offset})
-            yield from map(wire.event, rows)
-            offset += len(rows)
+        pages = self._numbered("gamma", (kind,), kind, {"limit": size}, "offset", 0)
+        return (row for rows in pages for row in rows)
 
     def _named(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Markets by their slugs, condition ids, numbers or tokens, many a request, in any order."""
@@ -235,21 +224,23 @@ class Polymarket(Venue):
             for one in text if not is_number else ("id",) if is_short else ("clob_token_ids", "position_ids"):
                 by_filter[one].append(name)
         for (one, every), closed in product(by_filter.items(), ("true", "false")):
-            for some in parts(every, _NAMES):
+            for some in venue.parts(every, _NAMES):
                 for rows in self._keyset("markets", {one: some, "closed": closed}):
                     yield from map(wire.market, rows)
 
-    def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[Rows]:
         query = {"limit": _LISTED, **params}
         return self._listed("gamma", (kind, "keyset"), kind, "id", query, cursor="after_cursor")
 
     def _resolved(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Records of markets with what closed ones paid, as the venue's resolutions say it, whatever a record says."""
         said: dict[str, dict[str, Any]] = {}
-        closed = [row["id"] for row in rows if row["status"] in ("closed", "resolved") and row["id"].startswith("0x")]
-        for some in parts(closed, _CONDITIONS):
-            top: Any = self.to["data"].get_json(("v2", "resolutions"), {"condition": ",".join(some)})
-            said |= {str(row.get("condition_id")): row for row in listing(top, "data").data}
+        closed = [row["id"] for row in rows if row["status"] in _OVER and row["id"].startswith("0x")]
+        for some in venue.parts(closed, _CONDITIONS):
+            query = {"condition": ",".join(some)}
+            with suppress(NotFoundError):  # of conditions that it does not know
+                for page in self._listed("data", ("v2", "resolutions"), "data", "condition_id", query):
+                    said |= {str(row.get("condition_id")): row for row in page}
         out = [wire.resolved(row, said.get(row["id"], {})) for row in rows]
         pairs = zip(rows, out, strict=True)
         others = [old["id"] for old, new in pairs if old["payoffs"] and old["payoffs"] != new["payoffs"]]
@@ -258,24 +249,20 @@ class Polymarket(Venue):
             warn(what + ", ".join(others[:5]) + (", ..." if len(others) > 5 else "."), ServiceOddityWarning)
         return out
 
-    def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
-        """Prints of a market or a token, each fill once, read from the newest back to the start of the range."""
-        condition = self._known(market)["id"]
-
-        params = {"condition": condition, "taker_only": "true", "limit": _TRADES}
-        rows: list[dict[str, Any]] = []
-        for page in self._listed("data", ("v2", "trades"), "data", "transaction_hash", params):
+    def _prints(self, market: str, rng: Range) -> Iterator[Trades]:
+        """Prints of a market, read back to the start of the range if the newest come first."""
+        params = {"condition": self._known(market)["id"], "taker_only": "true", "limit": _TRADES}
+        rows: Rows = []
+        for page in self._listed("data", ("v2", "trades"), "data", "", params):
             rows += page
-            if page and int(page[-1]["timestamp"]) * SECOND < rng.start:
+            times = convert([row.get("timestamp") for row in page], list[int], "The list of times of trades")
+            if times and times[0] > times[-1] and times[-1] * SECOND < rng.start:
                 break
-        columns = wire.trades(rows).between(*rng)
-        yield columns if kind == "market" else of_tokens(columns, (market,))
+        yield wire.trades(rows)
 
-    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Books]:
-        """The books of tokens, up to 500 a request; a token that is no longer traded has none."""
-        if view not in SERVICE.live:
-            raise ConfigError(f"polymarket has no {view} of this moment; it has books.", argument="view")
-        for some in parts(tokens, _BOOKS):
+    def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
+        """Up to 500 a request."""
+        for some in venue.parts(tokens, _BOOKS):
             content = [{"token_id": token} for token in some]
             yield self.to["clob"].read(("books",), None, lambda answer: wire.books(load(answer.body)), content=content)
 

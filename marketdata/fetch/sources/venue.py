@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,7 +29,7 @@ Rows = list[dict[str, Any]]
 T = TypeVar("T")
 # Filters of records that `passes` knows.
 LOCAL_FILTERS = ("category", "tags", "start_date_min", "start_date_max", "end_date_min", "end_date_max")
-_CURSORS = ("cursor", "next_cursor")
+_CURSORS, _MORE = ("cursor", "next_cursor"), ("has_more", "hasMore")
 _PRICES = ("price", "best_bid", "best_ask")
 
 
@@ -41,10 +41,11 @@ class Host(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A page of records."""
+    """A page of records; ``is_last`` where it says that none follows."""
 
-    data: list[dict[str, Any]]
+    data: Rows
     next_cursor: str | None
+    is_last: bool = False
 
 
 class Venue:
@@ -175,13 +176,28 @@ class Venue:
         """No tags, unless the venue has them."""
         return []
 
-    def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:  # noqa: ARG002 see `Source`
-        """No trades, unless the venue has them."""
-        raise self.service.lacks("trades")
+    def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
+        """Prints of a market or a token, each fill once."""
+        if not self.service.has_trades:
+            raise self.service.lacks("trades")
+        for columns in self._prints(market, rng):
+            inside = columns.between(*rng)
+            yield inside if kind == "market" else of_tokens(inside, (market,))
 
-    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:  # noqa: ARG002 see `Source`
-        """Nothing of this moment, unless the venue has it."""
-        raise self.service.lacks(view)
+    def _prints(self, market: str, rng: Range) -> Iterator[Trades]:
+        """Prints of a market, at least those of a range, if the venue has trades."""
+        raise NotImplementedError
+
+    def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
+        """The books of tokens; a token that is no longer traded has none."""
+        if view not in self.service.live:
+            what = f"{self.service.name} has no {view} of this moment; it has {', '.join(self.service.live)}."
+            raise ConfigError(what, argument="view")
+        return self._books(tokens)
+
+    def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
+        """The books of tokens at this moment, if the venue has them."""
+        raise NotImplementedError
 
     def _keep(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
         """Remember a record under its names."""
@@ -224,25 +240,50 @@ class Venue:
         def ask(at: str | None) -> Listing:
             return self._read(host, path, name, {**params, cursor: at}, *counts)
 
+        return self._pages(ask, name, key)
+
+    def _numbered(
+        self, host: str, path: Sequence[str], name: str, params: Mapping[str, Any], number: str, first: int
+    ) -> Iterator[Rows]:
+        """The rows ``name`` of each page of a listing by the ``number`` of a page or an offset, to an empty one."""
+
+        def ask(at: str | None) -> Listing:
+            place = first if at is None else int(at)
+            page = self._read(host, path, name, {**params, number: place})
+            following = place + (len(page.data) if number == "offset" else 1)
+            return page._replace(next_cursor=str(following) if page.data and not page.is_last else None)
+
+        return self._pages(ask, name, "id")
+
+    def _pages(self, ask: Callable[[str | None], Listing], name: str, key: str) -> Iterator[Rows]:
+        """Rows page by page, told apart by their ``key``, or as a whole."""
         what = f"the {name} of {self.service.name}"
-        for page in paginate(ask, lambda page: (str(row.get(key)) for row in page.data), what):
+        for page in paginate(ask, lambda page: (str(row.get(key, row)) for row in page.data), what):
             yield page.data
 
 
-def member(top: Any, name: str) -> dict[str, Any]:
-    """The object of an answer by its name."""
-    if isinstance(top, dict) and isinstance(found := top.get(name), dict):
+def member(top: Any, name: str | None = None) -> dict[str, Any]:
+    """The object that is an answer, or that it has by a name; NotFoundError for nothing in its place."""
+    found = top if name is None else top.get(name, "") if isinstance(top, dict) else ""
+    if found in (None, [], {}):
+        raise NotFoundError("The venue answered with nothing.", status=404)
+    if isinstance(found, dict):
         return found
-    raise ContractError(f"An answer has no object {name!r}.")
+    raise ContractError(f"An answer has no object {name or ''!r}.")
 
 
 def listing(top: Any, name: str) -> Listing:
-    """The rows of an answer by their name, null for none, and its cursor, if another page follows."""
-    rows = (top.get(name) or []) if isinstance(top, dict) and name in top else top
+    """The rows of an answer by their name, null for none, and its cursor, if another page follows.
+
+    A page that says how pages go on may have no rows.
+    """
+    rows = (top.get(name) or []) if isinstance(top, dict) and (name in top or "pagination" in top) else top
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ContractError(f"An answer has no list {name!r} of objects.")
     places = [top, top.get("pagination") or {}] if isinstance(top, dict) else []
-    return Listing(rows, next((place[one] for place in places for one in _CURSORS if place.get(one)), None))
+    is_last = any(str(place.get(one)).lower() == "false" for place in places for one in _MORE)
+    cursors = (str(place[one]) for place in places for one in _CURSORS if place.get(one) and not is_last)
+    return Listing(rows, next(cursors, None), is_last)
 
 
 def of_tokens(columns: D, ids: Collection[str | None]) -> D:
