@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import defaultdict
 from email.utils import formatdate
 from pathlib import Path
@@ -72,6 +73,10 @@ def stored(archive: Any, views: Any) -> Points:
         for key in zip(*keys, values, strict=True):
             out[view, *key[:2]] = key[2] if len(key[2]) > 1 else key[2][0]
     return out
+
+
+def since(start: int, points: Points) -> Points:
+    return {key: value for key, value in points.items() if key[2] >= start}
 
 
 def about(points: Points) -> Points:
@@ -201,6 +206,55 @@ def test_a_market_may_be_named_in_any_way(tmp_path: Path) -> None:
         with pytest.raises(NotFoundError, match="will-it-snow"):
             archive.pull(client, [*names, "will-it-snow"], **what)
         assert archive.prices()["market_id"].n_unique() == 60
+        asked = sum(stub.paths.values())
+        for market in stub.markets[:6]:
+            by_id, others = archive.prices(market.condition), (market.slug, str(1000 + market.k))
+            for name in others:
+                assert_frame_equal(archive.prices(name), by_id)
+                assert archive.pull(client, name, **what).is_empty()
+        assert sum(stub.paths.values()) == asked
+        with pytest.raises(md.errors.NotArchivedError, match=r"token of market .*0xa"):
+            archive.prices(stub.markets[0].tokens[0])
+
+
+@pytest.mark.parametrize("hours", [-5, 30])
+@pytest.mark.parametrize("kind", [PolymarketStub, KalshiStub])
+def test_a_clock_of_this_machine_that_is_wrong_by_hours_costs_nothing(tmp_path: Path, kind: Any, hours: int) -> None:
+    """Nothing is final too early or invented, the venue's time is known, and once the clock is right all is there."""
+    stub, first = kind(count=2, days=30.0), NOW - DAY // 4
+    local, offset = SYSTEM.time, hours * 3600.0
+    with client_of(stub, NOW) as client, pytest.MonkeyPatch.context() as patch:
+        archive = md.Archive(tmp_path, frame="polars")
+
+        def pull() -> None:
+            began = stub.now
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", md.errors.ServiceOddityWarning)
+                archive.pull(client, names_of(stub), start=to_datetime(first), progress=False)
+            at = client.server_time()
+            assert at is not None
+            assert abs(at.timestamp() - stub.now / SECOND) < 3
+            points, held = since(first, points_of(stub, MINUTE, stub.now)), stored(archive, client.views)
+            assert held == about({key: points[key] for key in held})
+            final = archive.coverage().filter(state="final")
+            settled = to_datetime(began - 599 * SECOND)
+            assert final.is_empty() or final["end"].max() <= settled
+            assert lacking(archive, stub, {key: v for key, v in points.items() if key[2] < began - MINUTE}) == {}
+
+        # The clock jumps between two requests, while the client lives, and later back.
+        client.server_time()
+        patch.setattr(type(stub), "now", property(lambda _: int(local() * SECOND)))
+        patch.setattr(SYSTEM, "time", lambda: local() + offset)
+        pull()
+        SYSTEM.sleep(3600)
+        pull()
+        patch.setattr(SYSTEM, "time", local)
+        SYSTEM.sleep(3600)
+        pull()
+        until = NOW + 100 * MINUTE
+        points = since(first, points_of(stub, MINUTE, until))
+        prices = archive.prices(names_of(stub), to_datetime(first), to_datetime(until))
+        assert prices.height == sum(view == "prices" for view, *_ in points)
 
 
 @pytest.mark.parametrize("kind", [PolymarketStub, KalshiStub])
