@@ -140,7 +140,7 @@ class Client(Generic[Frame]):
         back for years; "data" takes the buckets of its Data API, which keeps minutes for seven days.
     price : {"mid", "last", "mean"}, optional
         Which price of a candle of Kalshi: by default the mid of the last quotes, else the last or the mean trade of the
-        bucket, null where none traded.
+        bucket, null where none traded. The mid of an hour is that at its end; minutes that are resampled give a mean.
 
     Examples
     --------

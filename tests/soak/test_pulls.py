@@ -12,8 +12,8 @@ from soak.pulls import run_pull
     ("venue", "markets", "days", "killed_at"),
     [
         ("polymarket", 6, 2.0, 5),
-        pytest.param("polymarket", 300, 30.0, 500, marks=pytest.mark.soak),
-        pytest.param("kalshi", 300, 30.0, 500, marks=pytest.mark.soak),
+        pytest.param("polymarket", 300, 30.0, 100, marks=pytest.mark.soak),
+        pytest.param("kalshi", 300, 30.0, 100, marks=pytest.mark.soak),
     ],
 )
 def test_a_killed_pull_goes_on_at_the_pace_of_the_venue(
