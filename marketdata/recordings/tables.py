@@ -75,11 +75,14 @@ def add_books(frame: pl.DataFrame, batch: Batch, books: Sequence[Sides | None]) 
 
 def add_levels(frame: pl.DataFrame, batch: Batch, is_snapshot: pl.Series | None = None) -> None:
     """Add a level for each row; without ``is_snapshot`` all rows are of snapshots."""
-    event = np.full(len(frame), SNAPSHOT, np.int8) if is_snapshot is None else np.where(is_snapshot, SNAPSHOT, CHANGE)
-    is_level = ~(np.isnan(numbers(frame["price"])) & _said(frame["price"]))
-    batch.left_out["whose price is no number"] += int((~is_level).sum())
-    left = frame.drop("best_bid", "best_ask", strict=False).filter(is_level)
-    batch.changes = changes_of(left, batch, event[is_level].astype(np.int8))
+    of_snapshot = pl.Series(np.ones(len(frame), bool)) if is_snapshot is None else is_snapshot
+    is_level = ~pl.Series(np.isnan(numbers(frame["price"])) & _said(frame["price"]))
+    rows = frame.select(pl.struct(pl.exclude("__row"))).to_series()
+    is_copy = is_level & of_snapshot & ~rows.is_last_distinct()
+    batch.left_out += Counter({"whose price is no number": (~is_level).sum(), "equal to another row": is_copy.sum()})
+    kept = is_level & ~is_copy
+    left = frame.drop("best_bid", "best_ask", strict=False).filter(kept)
+    batch.changes = changes_of(left, batch, np.where(of_snapshot.filter(kept), SNAPSHOT, CHANGE).astype(np.int8))
     batch.markets = market_records(frame)
 
 
