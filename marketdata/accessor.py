@@ -148,7 +148,7 @@ class Accessor(_Suggestions, Generic[F]):
         methods = {name: getattr(Accessor, name) for name in dir(Accessor) if not name.startswith("_")}
         return [name for name, method in methods.items() if _fits(names, getattr(method, "kinds", ()))]
 
-    # Each public function whose first argument is a frame has its line; `make stubs` writes those of measures.
+    # Each public function that takes a frame first has a line here; `make stubs` writes the lines of measures.
     align = _method(marketdata.tidy.resample.align, "series")
     resample = _method(marketdata.tidy.resample.resample, *_SAMPLED)
     features = _method(marketdata.tidy.measures.features, *_TOP)

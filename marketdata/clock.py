@@ -7,7 +7,7 @@ import time
 
 
 class Clock:
-    """A steady time, the time of day, and sleep; in testing mode (`no_waiting`) it ``is_virtual``: sleep moves it."""
+    """A steady time, the time of day, and sleep. In testing mode (`no_waiting`) it ``is_virtual``: sleep moves it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

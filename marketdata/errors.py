@@ -149,8 +149,8 @@ class PlanError(RequestError):
     """403: the plan of the key does not allow this data, resolution or range.
 
     ``minimum_resolution`` is the finest that the plan allows ("10m"), ``view`` the view that it lacks ("books"),
-    ``history_days`` how far back it reaches, ``earliest`` the first time that it allows [UTC datetime]. What the text
-    of the service does not say is None.
+    ``history_days`` how far back it reaches, ``earliest`` the first time that it allows [UTC datetime]. None stands for
+    what the text of the service does not say.
     """
 
     minimum_resolution: str | None = None
@@ -240,7 +240,7 @@ class NotTidyError(MarketDataError, ValueError):
 
 
 class GridError(ConfigError, NotTidyError):
-    """The times of rows are of no buckets of the width that they are said to have; ``argument`` is the one to give."""
+    """The times of rows do not fit the stated width; ``argument`` names the width to give."""
 
 
 class ArchiveError(MarketDataError):

@@ -278,7 +278,7 @@ class _Trades(NamedTuple):
         return _Table(rows, p_value, given, without_book)
 
     def _row(self, sample: _Sample, chosen: NDArray[np.bool_], part: Ints | None = None) -> _Row:
-        """The row of chosen trades; with ``part`` of the mean of part 0 less that of part 1."""
+        """The row of chosen trades; with ``part`` the row of the mean of part 0 minus the mean of part 1."""
         inside = np.flatnonzero(chosen)
         place, values = sample.place[inside], sample.values[inside]
         no_entry, no_exit = (np.isnan(self.column(name, place)) for name in ("entry", "net"))
@@ -314,13 +314,13 @@ class _Trades(NamedTuple):
         return _Row(counts, means, intervals)
 
     def _decided(self, place: Ints) -> Floats:
-        """What trades earned before costs that the outcome of their market decided, NaN for others."""
+        """The earnings before costs of trades that the outcome of their market decided, NaN for other trades."""
         settled = self.column("settled", place) == 1
         move = self.column("move", place) * (-1 if self.side == "sell" else 1)
         return np.where(settled, move, np.nan)
 
     def _possible(self, name: str, place: Ints, part: Ints) -> tuple[float, float]:
-        """What a mean of these trades can be: a share is worth 0 to 1 in the end, less what its trades cost."""
+        """The range of a mean of these trades: a share is worth 0 to 1 in the end, minus the cost of its trades."""
         if part.any():
             return -2.0, 2.0
         entry, exits, net = (self.column(column, place) for column in ("entry", "exit", "net"))

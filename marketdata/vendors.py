@@ -1,4 +1,4 @@
-"""What is known about the services that answer the interface; everything else is learned from their answers."""
+"""Known facts about the services that answer the interface; everything else is learned from their answers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Service(NamedTuple):
         return ConfigError(f"{self.name} has no {what} of the past; it has {has}, and the {what} of now.", hint=hint)
 
 
-# Where a venue has several answers to one question: the host of prices, and the price of a candle.
+# Choices where a venue has several answers: the host of prices, and the price of a candle.
 PolymarketRoute = Literal["clob", "data"]
 KalshiPrice = Literal["mid", "last", "mean"]
 # The resolutions of the interface (2.1).
@@ -122,7 +122,7 @@ def service_at(base_url: str) -> Service:
 
 
 def default_address(environ: Mapping[str, str]) -> str | None:
-    """The address by the environment: ours, else that of the one vendor whose key is set."""
+    """The address by the environment: MARKETDATA_BASE_URL, else the address of the one vendor whose key is set."""
     if environ.get(BASE_URL) or environ.get(API_KEY):
         return environ.get(BASE_URL)
     vendors = [vendor for vendor in VENDORS if environ.get(str(vendor.key_variable))]

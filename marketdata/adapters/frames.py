@@ -84,7 +84,7 @@ def sorted_rows(frame: Frame, keys: Sequence[str] = (), same: Sequence[str] = ()
 
 
 def _starts(frame: Frame) -> Ints:
-    """Where the rows of each token begin."""
+    """The first row of each token."""
     return group_starts(*frame.read(*frame.keys))
 
 

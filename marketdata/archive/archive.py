@@ -126,7 +126,7 @@ class Archive(Generic[Frame]):
 
     @property
     def _reading(self) -> Reading:
-        """What reads frames from the store."""
+        """Reads frames from the store."""
         return Reading(self._store, self._frame, self._pull)
 
     @with_flags("replace", "complete")
@@ -285,8 +285,8 @@ class Archive(Generic[Frame]):
         Ranges without points near now are fetched again after an hour, a day and a week.
 
         A view that the plan lacks is left out, with a warning. Its rows in the report, and ranges that ``clamp`` leaves
-        out, have the state ``not_allowed``. What the venue no longer keeps is left out with a warning, ``expired``, and
-        not asked for again.
+        out, have the state ``not_allowed``. Ranges that the venue no longer keeps are ``expired``: left out with a
+        warning, and not asked for again.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ _LEVELS_PER_WRITE = 3_000_000
 _KEPT_CHANGES, _SORTED_CHANGES = 4_000_000, 16_000_000
 IMPORTED_BEFORE = "imported before"
 _SUPERSEDED = "superseded in its bucket"
-# Ids of so many digits are of one token, whatever its market is called.
+# An id with this many digits names one token, whatever its market is called.
 _LONG_ID = 20
 OTHER_SUFFIX = f"of another kind; names that end in these are read: {SUFFIXES}"
 _ORDER: tuple[FileKind, ...] = ("series", "events", "markets", *VIEWS)
@@ -211,7 +211,7 @@ class ImportedFile:
         self._tally = run.feed.tally = rule.Tally()
         # Books that are to be added together, and how many levels they have.
         self._books, self._levels = list[Books](), 0
-        # The tokens of no known market, and the tokens and times of what is stored.
+        # The tokens whose market is unknown, and the tokens and times that are stored.
         self._nameless = set[str]()
         self._stored_tokens, self._stored_times = set[tuple[str, str | None]](), list[int]()
 

@@ -30,7 +30,7 @@ from marketdata.points.views import View
 from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, SECOND, Range, TimeLike, to_datetime, to_micros, to_range, to_text
 
-# A commit is worth its time, and little is lost in a crash: one per so many levels, or after this time [s].
+# One commit per this many levels, or after this time [s]: few commits, and little is lost in a crash.
 _BATCH_LEVELS = 2_000_000
 _BATCH_SECONDS = 3.0
 
@@ -144,7 +144,7 @@ class Pull:
             self._leave_out(self._missing(stored, ranges), refusal)
 
     def record_now(self, markets: Sequence[str], views: Sequence[View]) -> None:
-        """Store the points of this moment in the present bucket, for views of which a venue has no history.
+        """Store the points of this moment in the present bucket, for views without a history at the venue.
 
         A bucket that lacks a token is ``recorded``, not final. A moment without an answer leaves a gap for ever.
         """
@@ -163,7 +163,7 @@ class Pull:
                     self._record(view, joined(parts), Range(start, start + self.width), tokens, at)
 
     def _record(self, view: View, points: Data, bucket: Range, tokens: Mapping[str, Token], at: int) -> None:
-        """Store points that arrived at one time in the bucket of that time."""
+        """Store points that arrived together in the bucket of their arrival."""
         named = [tokens[str(one.token_id)] for one in points.tokens]
         points = replace(points.with_tokens(named, points.bounds), ts=np.full(len(points), bucket.start)).sort()
         expected = Counter(token.market_id for token in tokens.values())

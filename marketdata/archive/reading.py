@@ -1,7 +1,7 @@
 """Reads of an archive.
 
-`Reading` gives frames: eager, lazy, by SQL and into files; what is missing is said once. `Reader` gives columns and
-records as they are stored, for a service and for tests.
+`Reading` gives frames, eager, lazy, by SQL and into files. One warning names everything that is missing. `Reader` gives
+columns and records as they are stored, for a service and for tests.
 """
 
 from __future__ import annotations

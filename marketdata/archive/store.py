@@ -66,7 +66,7 @@ After = Callable[[str, Sequence[CoverageRecord], Change], Sequence[CoverageRecor
 
 
 class Write(NamedTuple):
-    """What a write does to the points of a view.
+    """A write to the points of a view.
 
     - ``columns``: the new points at the base, in tidy order; they replace those of equal token and bucket
     - ``ranges``: where points and coverage may change, by market
@@ -84,7 +84,7 @@ class Write(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """What a write does to stored rows: the files that lose some, what remains of these, and the points that go."""
+    """The effect of a write on stored rows: the files that lose some, their remaining rows, and the points that go."""
 
     drops: Sequence[DataFile]
     remains: Sequence[pa.Table]
@@ -126,7 +126,7 @@ class ArchiveStore:
 
     @property
     def base(self) -> BucketWidth:
-        """Width of the stored points, or of those that a new archive will have; ConfigError if another was given."""
+        """Width of the points, also of a new archive before its first write; ConfigError if another was given."""
         base = self.stored_base or self.given_base or BucketWidth.of("1m")
         if self.given_base not in (None, base):
             raise ConfigError(
@@ -172,7 +172,7 @@ class ArchiveStore:
     def records(
         self, view: View, markets: Iterable[str] | None, version: Version | None = None
     ) -> dict[str, list[CoverageRecord]]:
-        """Coverage of these markets, or (None) of all: of quotes also that of the books that stand for them."""
+        """Coverage of these markets, or (None) of all. For quotes it includes the books that stand for them."""
         version = version or self.points[view].version()
         records = self.coverage[view].of(markets, version)
         if view == "quotes":
@@ -201,7 +201,7 @@ class ArchiveStore:
         return self.write(Write(view, columns, ranges, after, is_fetch=True))
 
     def record(self, view: View, columns: Data, bucket: Range, tokens: Mapping[str, int], now: int) -> int:
-        """Add points of one bucket, final for each market of which so many ``tokens`` have one, else ``recorded``.
+        """Add points of one bucket, ``final`` for markets with points of all their ``tokens``, ``recorded`` for others.
 
         Returns by how many points there are more.
         """
@@ -299,8 +299,8 @@ class ArchiveStore:
     ) -> dict[str, list[CoverageRecord]]:
         """Records with the numbers of their points.
 
-        What remains of a record that a write cuts is unverified if the record had another number of points than it
-        says: another program changed them.
+        A write may cut a record. The rest is unverified if the record did not have as many points as it says, because
+        another program changed them.
         """
         uncounted = {m: [r.range for r in records if r.rows is None] for m, records in after.items()}
         outside = {m: subtract(cut_off, ranges[m]) for m, cut_off in uncounted.items() if cut_off}

@@ -62,7 +62,7 @@ C = TypeVar("C", bound="Client[Any]")
 ApiKey = str | Callable[[], str] | KeyProvider
 Markets = str | Iterable[str]
 Span = tuple[Optional[TimeLike], Optional[TimeLike]]  # noqa: UP045 a name in quotes has no |
-# A fetch without times that takes more is asked for in so many words.
+# A fetch without times that takes more requests needs ``all=True``.
 _MOST_REQUESTS = 50
 
 
@@ -466,7 +466,7 @@ class Client(Generic[Frame]):
     def live_columns(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
         """The points of a ``view`` of ``tokens`` (ids) at this moment, for writing; for errors see `books`.
 
-        Yields parts as they arrive. Times are those of the source. A token that is not traded has no points.
+        Yields parts as they arrive. Times are as the source states them. A token that is not traded has no points.
         """
         return self._source.now(view, tokens)
 
@@ -589,8 +589,8 @@ class Client(Generic[Frame]):
     ) -> Frame:
         """Tradable questions inside an event, of one event (``event_slug`` or ``event_id``) or all; see `series`.
 
-        ``series_slug`` is for those of all events of a series: one request for each event where a service has no such
-        filter.
+        ``series_slug`` selects the markets of all events of a series, by one request per event if the service has no
+        such filter.
 
         One row per market: ``market_id slug question status start_date end_date`` [UTC] ``token_ids token_labels``
         (lists) and further fields, as `Archive.add` takes them.
@@ -659,7 +659,7 @@ class Client(Generic[Frame]):
     def tokens(self, id_or_slug: str) -> Frame:
         """One row per token of a market, ``market_id token_id token_label`` and further fields; see `market`.
 
-        Where the winner is known, ``winner`` says whether it is this token.
+        If the winner is known, ``winner`` says whether it is this token.
         """
         market = self.market(id_or_slug)
         won = market.get("resolved_token_id")
@@ -778,7 +778,7 @@ class Client(Generic[Frame]):
     def _span_of(
         self, view: View, ids: Any, span: Span, resolution: str | None, *, every_page: bool
     ) -> tuple[TimeLike, TimeLike]:
-        """The times of a fetch; where it names none, those of its markets, as far as the plan reaches."""
+        """The times of a fetch. Without them it takes the active range of its markets, as far as the plan reaches."""
         flag("all", every_page)
         start, end = span
         if start is not None and end is not None:
@@ -845,7 +845,7 @@ class Client(Generic[Frame]):
         return self._to_frame(kind, rows)
 
     def _records(self, kind: str, query: dict[str, str], max_rows: int | None, size: int) -> list[dict[str, Any]]:
-        """Records of a listing, those of a series event by event where the service has no such filter."""
+        """Records of a listing. A series is listed event by event if the service cannot filter by it."""
         if kind != "markets" or "series_slug" not in query or "series_slug" in (self._source.service.filters or ()):
             return self._source.records(kind, query, max_rows, size)
         if "event_slug" in query or "event_id" in query:

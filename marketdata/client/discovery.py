@@ -27,7 +27,7 @@ class Record(dict[str, Any]):
         return html_table(self._shown().items())
 
     def _shown(self) -> dict[str, Any]:
-        """The fields, those of a field too, with a label and a short id for each token."""
+        """The fields and their inner fields, with a label and a short id for each token."""
         tokens = [
             f"{token.get('label')} {without_middle(str(token.get('id')), 16)}"
             for token in self.get("tokens") or ()

@@ -85,7 +85,7 @@ def _explain(error: MarketDataError, *, has_rows: bool) -> None:
 
 
 class History:
-    """Fetches windows and yields what they contain; the options are those of `Client`."""
+    """Fetches windows and yields what they contain, with the options of `Client`."""
 
     def __init__(self, source: Source, *, strict: bool, progress: bool | None) -> None:
         self.markets = Markets(source)

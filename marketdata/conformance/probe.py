@@ -76,7 +76,7 @@ def _raw_page(source: Interface, window: Window, cursor: str | None = None) -> P
 
 
 def _limit(source: Source, market: str, prices: list[Pair]) -> Finding:
-    """What the limit of a page counts."""
+    """Whether the limit of a page counts points or times."""
     if not isinstance(source, Interface):
         return Finding("limit", None, f"{source.service.name} has no such limit")
     if not prices:

@@ -142,7 +142,7 @@ class Received:
         return len(page.columns) + max(1, len(page.labels)) > limit
 
     def again(self) -> list[Window] | None:
-        """What to request by time if a cursor fails: the rest, or where no order is proven, both halves."""
+        """The ranges to request by time if a cursor fails: the rest, or both halves if no order is proven."""
         (start, end), width = self.window.rng, self.window.resolution.micros
         if (at := self.proven) > start:
             return [self.window.within(at, end)] if at < end else []
@@ -174,8 +174,8 @@ def fetch(
 ) -> Iterator[Fetched]:
     """The points of a window in parts that follow each other in time; after an error the rest is missing.
 
-    ``on_page`` may move the end of the window, and returns whether all has arrived. Where a cursor fails, or is empty,
-    the rest is requested by time: from the last bucket on if pages are in order, else in halves. After an empty cursor
+    ``on_page`` may move the end of the window, and returns whether all has arrived. If a cursor fails or is empty, the
+    rest is requested by time: from the last bucket on if pages are in order, else in halves. After an empty cursor
     nothing shows that all arrived, so the points are not ``complete``.
     """
     todo, useless = [window], 0

@@ -56,7 +56,7 @@ def read_usage(usage: Any) -> PlanLimits:
 
 
 def usage_fields(usage: Any) -> dict[str, Any]:
-    """All fields that an answer of ``usage`` has, those of its ``limits`` too."""
+    """All fields of an answer of ``usage`` and of its ``limits``."""
     if not isinstance(usage, Mapping):
         return {}
     limits = usage.get("limits")

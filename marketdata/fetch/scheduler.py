@@ -103,7 +103,7 @@ class Stream:
         """Move the frontier by so many pages, less a margin for chance; to the end if hardly a page would remain."""
         (_, end), width = self.window.rng, self.window.resolution.micros
         missing = max(0.0, 1 - self._density / self._labels)
-        # Where nobody knows how many points come, a cut costs half a page.
+        # If the number of points is unknown, a cut costs half a page.
         pages = max(pages, 2 if missing < 0.2 and self.total < 20 else min(MAX_PAGES, self.total / 4))
         if pages + 0.5 < self.remaining:
             pages -= 0.2 * math.sqrt(missing * pages)

@@ -1,4 +1,4 @@
-"""What a venue has to offer, so that client, archive, plans, pacing and resume work with it."""
+"""The members of a venue with which client, archive, plans, pacing and resume work."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from marketdata.vendors import Service
 class Source(Protocol):
     """A venue that can be asked for records and histories.
 
-    All requests go through ``pacer`` and are retried inside. Errors are those of `marketdata.errors`. What the venue
-    lacks is a ConfigError before anything is sent. A source can be pickled.
+    All requests go through ``pacer`` and are retried inside. Errors are classes of `marketdata.errors`. A request for
+    something that the venue lacks is a ConfigError before anything is sent. A source can be pickled.
     """
 
     @property
@@ -37,7 +37,7 @@ class Source(Protocol):
 
     @property
     def pacer(self) -> Pacer:
-        """What spaces its requests."""
+        """Spaces its requests."""
 
     @property
     def latency(self) -> float | None:

@@ -87,7 +87,7 @@ class Group:
             return self._beside[(*span, most)].get(window.id, (window.id,))
 
     def once(self, key: Hashable, ids: Iterable[str], resolution: BucketWidth, ask: Callable[[], T]) -> T:
-        """What ``ask`` gives for a key: asked by the first window of these ids, forgotten after the last of them."""
+        """The answer of ``ask`` for a key. The first window of these ids asks, and the last one forgets it."""
         with self._lock:
             shared = self._shared.setdefault(key, _Shared(sum(self._uses[one, resolution] for one in ids)))
             while len(self._shared) > _MOST_SHARED:

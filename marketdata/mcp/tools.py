@@ -177,7 +177,7 @@ class Tools:
         self, market: Market, start: Start, end: End, resolution: Width = "1h", outcome: Outcome = None,
         rows: Rows = 500, as_of: AsOf = None,
     ) -> Answer:  # fmt: skip
-        """Best bid and ask of a market through time: the last quote of each bucket; sizes are null where unknown.
+        """Best bid and ask of a market through time, the last quote of each bucket; sizes are null where unknown.
 
         One row per outcome and bucket that has a quote.
         """

@@ -181,7 +181,7 @@ def _chosen(frame: Any, token: str | None, markets: Questions) -> tuple[str, Boo
 
 
 def _moment(books: Books, ts: Any) -> int:
-    """The time asked for, else that of the last snapshot with bids and asks, else of the last one."""
+    """The time asked for, else the last snapshot with bids and asks, else the last snapshot."""
     if ts is not None:
         return to_micros(ts, "ts")
     two_sided = books.ts[~np.isnan(books.mid)]

@@ -110,7 +110,7 @@ class Heat(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Rectangles: ``x`` has the rows of their starts and ends, ``y`` those of their lower and upper edges."""
+    """Rectangles: ``x`` has a row of starts and a row of ends, ``y`` a row of lower and a row of upper edges."""
 
     x: Array
     y: Array

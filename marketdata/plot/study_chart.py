@@ -110,7 +110,7 @@ def calibration(
 def study(table: Any, ax: Any = None, **look: Unpack[Look]) -> Any:
     """Draw the mean return of each quantile with its interval [probability per share]. Returns the chart."""
     rows = in_memory(table)
-    # The row of the difference is of no quantile.
+    # The row of the difference belongs to no quantile.
     shown = np.flatnonzero(~np.isnan(rows.numbers("quantile")))
     quantile, count = (rows.numbers(name)[shown] for name in ("quantile", "rows"))
     panel = Panel("forward return [probability per share]", "quantile of the signal", time=False)

@@ -58,8 +58,8 @@ def prices(
     Returns matplotlib Axes or a plotly Figure. y is ``price``, or ``mid`` of `marketdata.mid` and `marketdata.bbo`
     [probability]. x is the start of the bucket [UTC].
 
-    - Several markets have a panel each on one scale, at most 60 and the earliest first. The Axes are those of the first
-      panel, and ``ax.figure.axes`` has all.
+    - Several markets have a panel each on one scale, at most 60 and the earliest first. Returns the Axes of the first
+    panel; ``ax.figure.axes`` has all.
     - A gap of the data is a gap of the line. A point without neighbours is a dot.
     - A market with more than six tokens has colours for the six with the highest last value.
 
@@ -207,7 +207,7 @@ def outcomes(frame: Any, ax: Any = None, *, markets: Questions = None, **look: U
 def _by_market(
     tokens: Iterable[TokenSeries], recorded: Mapping[str, Sequence[str]]
 ) -> list[tuple[str, list[TokenSeries]]]:
-    """The tokens of each market, those of its record in their order; the earliest market first."""
+    """The tokens of each market in the order of its record; the earliest market first."""
     by_market: dict[str, list[TokenSeries]] = {}
     for token in sorted(tokens, key=lambda t: place_in_market(t.token_id, t.label, recorded.get(t.market_id, ()))):
         by_market.setdefault(token.market_id, []).append(token)

@@ -152,7 +152,7 @@ class Trades(Columns):
     def of(
         cls, tokens: Sequence[Token], token: NDArray[np.integer], ts: Ints, values: Mapping[str, NDArray[Any]]
     ) -> Trades:
-        """Prints in tidy order, those of one time in the order given; print i is of ``tokens[token[i]]``.
+        """Prints in tidy order, or at one time in the order given; ``tokens[token[i]]`` is the token of print i.
 
         A token has the newest of its labels.
         """

@@ -37,9 +37,9 @@ class Event(NamedTuple):
 
 
 class Sets:
-    """Entries by the group of their token, a market or an event, and by time; a set is those of one group and time.
+    """Entries by the group of their token, a market or an event, and by time; a set has one group and one time.
 
-    ``group`` and ``ts`` are those of each set, and ``sizes`` the number of values that complete it, 0 if none does.
+    Each set has a ``group``, a ``ts``, and in ``sizes`` the number of values that complete it, 0 if none does.
     """
 
     def __init__(self, columns: Columns, group: Ints, sizes: Ints) -> None:
@@ -120,7 +120,7 @@ def by_market(columns: Columns, counts: Counts) -> Sets:
 
 
 def by_event(columns: Columns, events: Sequence[Event], recorded: Container[str]) -> tuple[Sets, Ints]:
-    """The entries by event and time, and whether each is of `YES`, `NO` or `NONE`; only a basket is complete.
+    """The entries by event and time, and the outcome of each: `YES`, `NO` or `NONE`. Only a basket is complete.
 
     A market without a record may be one of any event, so that none is known to be complete.
     """

@@ -187,8 +187,8 @@ class Schedule:
     def kalshi(cls, multiplier: float = 1) -> Self:
         """Kalshi's fee of takers: 0.07 * multiplier * contracts * price * (1 - price), an order rounded up to the cent.
 
-        The cent is of the whole order, not of each level of the book. Where no size of an order is given, as without
-        ``size=``, a result is per share and not rounded. ``multiplier`` is the ``fee_multiplier`` of the series.
+        The whole order is rounded to the cent, not each level of the book. Without the size of an order a result is per
+        share and not rounded. ``multiplier`` is the ``fee_multiplier`` of the series.
 
         Examples
         --------

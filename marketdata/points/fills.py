@@ -79,7 +79,7 @@ class Ledger:
         if self.position and np.isnan(payoff) and len(self.books):
             at_last_bid = self.position * float(np.nan_to_num(self.books.bids.best[-1]))
         profit, money = received - paid - fees + settled, (paid, received, fees)
-        # What is not of the position was sold; shares of one token cost the same, on average.
+        # Shares that are not in the position were sold. All shares of a token count at their average cost.
         cost = paid + sum(fill.fee for fill in self.fills if fill.side == "buy")
         held = settled - cost * self.position / self.bought if self.position else 0.0
         sold = received - paid - fees + (cost * self.position / self.bought if self.position else 0.0)

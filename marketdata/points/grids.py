@@ -21,7 +21,7 @@ from marketdata.times import to_text
 
 # The service aggregates to no finer width, so means on this grid must be its own.
 COARSE = Resolution.M10.micros
-# One in so many frames of random times is on a coarser grid by chance.
+# By chance, one frame of random times in this many is on a coarser grid.
 _LIKELY, _CERTAIN = 4**3, 10**5
 
 
@@ -38,7 +38,7 @@ class RowWidth:
     """The bucket width of rows, the argument that says it, and what the rows are, for messages.
 
     ``carried`` is the width that the frame carries, if any; ``is_carried`` says that no argument was given.
-    ``otherwise`` is a further hint for rows that were chosen from those of the width.
+    ``otherwise`` is a further hint, for rows that were chosen from a frame of this width.
     """
 
     width: BucketWidth
@@ -77,7 +77,7 @@ class RowWidth:
         return np.where(start == known, start - self.micros, start)
 
     def check(self, ts: Ints) -> None:
-        """GridError if rows with these times are of no buckets of the width.
+        """GridError if these times do not fit the width.
 
         That is so if a time is no start of a bucket, or if all times are on a coarser grid: certainly, or because the
         frame carries it. CoarseGridWarning if chance may explain the grid.

@@ -106,7 +106,7 @@ class Sums(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The mean of the first part, less that of the second one, if any."""
+        """The mean of the first part, minus the mean of the second part if there is one."""
         return float(_difference(self.means))
 
     @property
@@ -116,7 +116,7 @@ class Sums(NamedTuple):
 
     @property
     def residuals(self) -> Floats:
-        """What each cluster adds to the statistic beyond its share of the means."""
+        """The contribution of each cluster to the statistic, beyond its share of the means."""
         sums = self.weight.sum(axis=1)
         parts = (self.total - self.means[:, None] * self.weight) / sums[:, None]
         return np.asarray(_difference(parts))
@@ -128,13 +128,13 @@ def effective(weight: Floats) -> float:
 
 
 def interval(ways: Sequence[Sums], sampling: Sampling, common: Sums | None = None) -> Interval:
-    """The studentized bootstrap interval of a mean, or of a difference of two means, not within that of Student.
+    """The studentized bootstrap interval of a mean or a difference of two means, at least as wide as Student's.
 
     Student's t has as many degrees of freedom as clusters that carry the variance, see `_freedom`. Samples of a few
     clusters that jump say too little of how far the mean may be.
 
-    ``ways`` has the sums by clusters. Of two ways to cluster, ``common`` has those by their pairs: the error is that of
-    both ways together (Cameron, Gelbach, Miller 2011), and the samples draw clusters of the way that has fewer.
+    ``ways`` has the sums by clusters. With two ways to cluster, ``common`` has the clusters by pairs. The error is then
+    two-way (Cameron, Gelbach, Miller 2011), and the samples draw clusters of the way that has fewer.
     """
     fewest = min(ways, key=lambda sums: sums.clusters)
     known = min(sums.effective for sums in ways)
@@ -170,7 +170,7 @@ def of_rows(
     bounds: tuple[float, float] = UNBOUNDED,
     signs: Floats | None = None,
 ) -> Interval:
-    """The interval of the weighted mean of rows, or with ``part`` of the mean of part 0 less that of part 1.
+    """The interval of the weighted mean of rows, or with ``part`` of the mean of part 0 minus the mean of part 1.
 
     ``clusters`` has a line for each of one or two ways to cluster the rows; ``bounds`` are what a mean can be.
     ``signs``, where given, are numbers whose signs say how the outcomes of markets decided the rows, NaN for others:
@@ -196,7 +196,7 @@ def _error(ways: Sequence[Sums], common: Sums | None) -> float:
     squares = [_jackknife(sums) for sums in ways]
     if common is None:
         return float(np.sqrt(squares[0]))
-    # The variance of both ways may come out below that of one of them, where it is too small.
+    # The two-way variance may be below the variance of one way; it is too small then.
     return float(np.sqrt(max(sum(squares) - _jackknife(common), *squares)))
 
 
@@ -212,7 +212,7 @@ def _jackknife(sums: Sums) -> float:
 
 
 def _pivots(sums: Sums, sampling: Sampling, error: float) -> Iterator[Floats]:
-    """How far the statistic of each sample of clusters is from that of all, in its own standard errors.
+    """The statistic of each sample of clusters minus the statistic of all, in standard errors of the sample.
 
     It is infinite where a sample has no spread, and NaN where a part of it has no rows.
     """

@@ -36,7 +36,7 @@ class _Pair(NamedTuple):
 
 
 def label_rank(label: str | None) -> tuple[int, str]:
-    """The place of a label among those of a market: Yes before No, Up before Down, others by the alphabet."""
+    """The place of a label among the labels of a market: Yes before No, Up before Down, others by the alphabet."""
     text = (label or "").casefold()
     return (text in _LAST_LABELS) - (text in _FIRST_LABELS), text
 
@@ -49,7 +49,7 @@ def has_a_third(labels: Sequence[str | None]) -> bool:
 
 
 def place_in_market(token: str | None, label: str | None, record: Sequence[str] = ()) -> tuple[Any, ...]:
-    """The place of a token among those of its market: by the ids of the market's record, else by its label."""
+    """The place of a token in its market: by the ids of the market's record, else by its label."""
     place = record.index(token) if token in record else len(record)
     return place, *label_rank(label), token or ""
 

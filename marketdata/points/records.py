@@ -144,7 +144,7 @@ _LEAKING_WORDS = {"outcome", "outcomes", "payoff", "payoffs", "payout", "resolve
 
 
 def searched_text(record: Mapping[str, object]) -> str:
-    """What a search for words looks into, without case."""
+    """The texts in which a search looks for words, without case."""
     return " ".join(str(record[name]) for name in _SEARCHED if record.get(name) is not None).casefold()
 
 

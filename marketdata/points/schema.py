@@ -113,7 +113,7 @@ def lacking(what: str, missing: Iterable[str], present: Iterable[str]) -> NotTid
 
 
 def frame_name(columns: Iterable[str]) -> str:
-    """What a frame of ours with these columns is called; an empty text for one of another's."""
+    """The name of the kind of frame with these columns; an empty text for a frame of another library."""
     names = {*columns}
     needed: dict[str, Iterable[str]] = {
         "nested books": COLUMNS["nested"], "best prices": QUOTES, "prices": COLUMNS["prices"],

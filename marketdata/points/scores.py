@@ -57,7 +57,7 @@ class Forecasts(NamedTuple):
 
     @property
     def rarer(self) -> float:
-        """The number of clusters with a market that paid, or of those with one that did not, whichever is less."""
+        """The number of clusters with a market that paid, or with a market that did not, whichever is less."""
         return min(
             len(np.unique(way[has_outcome]))
             for way in self.clusters
@@ -90,13 +90,13 @@ def parts(forecasts: Forecasts, loss: Loss) -> Parts:
 def bin_summary(forecasts: Forecasts, sampling: Sampling | None) -> list[float]:
     """Points of a bin, their mean price and payoff, with a ``sampling`` the markets and the interval of the payoff.
 
-    The last number is that of forecasts left out.
+    The last number counts forecasts that were left out.
     """
     _, p, paid, points, left_out, clusters = forecasts
     means = [points.sum(), forecasts.mean(p), forecasts.mean(paid)]
     if sampling is None:
         return [*means, left_out.sum()]
-    # Of two ways to cluster the one with fewer clusters decides.
+    # With two ways to cluster, the way with fewer clusters decides.
     which = min((np.unique(way, return_inverse=True)[1] for way in clusters), key=lambda codes: codes.max(initial=0))
     count = int(which.max(initial=-1)) + 1
     won, weight = (group_sums(which, values, count) for values in (points * paid, points))

@@ -12,7 +12,7 @@ def group_sums(group: NDArray[np.integer], values: Floats, count: int) -> Floats
     """The sum of the values of each group, 0 for one without any; groups are numbered from 0.
 
     `np.bincount` adds one value after the other: the sum of a million equal ones is off by 1e-11. Here they are added
-    in pairs, of which the error is that of a few additions.
+    in pairs, which has the error of a few additions only.
     """
     out = np.zeros(count)
     if not len(values):

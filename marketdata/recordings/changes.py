@@ -118,7 +118,7 @@ def first_rows(changes: Changes) -> Changes:
 
 
 def out_of_order(changes: Changes, latest: dict[Token, int]) -> tuple[int, int]:
-    """The number of entries earlier than an entry before them of their token, and of those too early for clock errors.
+    """How many entries are earlier than a previous one of their token, and how many are too early for clock errors.
 
     ``latest`` has the latest time of each token in the parts before, and is updated.
     """
@@ -297,8 +297,8 @@ def _count_rows(row: Ints) -> int:
 class _Part:
     """Rows in runs without a gap, and the edges of buckets from which on, and before which, each level stays.
 
-    Row i is of run ``of[i]`` and of a ``bucket``. A run begins in ``starts``, is a book if it begins with one, and has
-    a number of ``edges``: the ends of the buckets that its book fills. ``last_row`` has for each edge the last row
+    Row i belongs to run ``of[i]`` and to a ``bucket``. A run begins in ``starts``, is a book if it begins with one, and
+    has a number of ``edges``: the ends of the buckets that its book fills. ``last_row`` has for each edge the last row
     before it, -1 if that is in an earlier bucket. Levels are by run, side and price; ``row`` set one.
     """
 
@@ -343,7 +343,7 @@ class _Part:
         self._find_levels(place, np.flatnonzero(has_book[self.of] & ~np.isnan(rows.price)))
 
     def _find_levels(self, place: Ints, setting: Ints) -> None:
-        """Where the levels of the ``setting`` rows stay; ``place`` is the number of the edge of each row in its run."""
+        """Find where the levels of the ``setting`` rows stay; ``place`` numbers the edge of each row in its run."""
         self.ends = np.cumsum(self.edges)
         fills = self.edges[self.of]
         in_a_bucket = np.flatnonzero(place < fills)
@@ -358,7 +358,7 @@ class _Part:
         self.stop[is_last] = self.ends[self.of[self.last_of_level]]
 
     def books(self, width: BucketWidth, *, unchanged: bool) -> Iterator[Books]:
-        """The books at the edges, those of whole runs together."""
+        """The books at the edges, in parts of whole runs."""
         rows, ends = self.rows, self.ends
         run = np.repeat(np.arange(len(ends)), self.edges)
         if unchanged:

@@ -1,4 +1,4 @@
-"""What an import would make of a file: roles of its columns, their evidence, units, and the first rows as stored."""
+"""Explains what an import would make of a file: roles of columns, their evidence, units, and the first rows."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _LINE = "a line of {}; write one JSON value a line"
 # The clock of files that are one answer, without a time inside.
 MODIFIED = "modified"
 _SAMPLE_ROWS = 300
-# What names of files and folders say: a pair, or an id that nothing else looks like.
+# Values in names of files and folders: a pair, or a text that can only be an id.
 _SAID = re.compile(r"([A-Za-z_]+)=([^=/\\\\]+)")
 _IDS_IN_NAMES = {
     "token_id": re.compile(r"(?<!\d)\d{20,}(?!\d)"), "market_id": re.compile(r"0x[0-9a-fA-F]{64}"),
@@ -126,10 +126,10 @@ class ReadOptions:
 class RecordingFile:
     """A file, or a table of an SQLite file, with its columns under their common names.
 
-    Names are lower case with underscores: ``clobTokenIds`` is ``clob_token_ids``, ``Best Bid`` is ``best_bid``. What
-    the names of the file and its folders say, such as ``token_id=7``, are columns too, where the file has no such
-    column. ``damage`` says why the rest of a damaged file is missing, once the rows before it were read; ``torn``
-    counts lines that are no rows.
+    Names are lower case with underscores: ``clobTokenIds`` is ``clob_token_ids``, ``Best Bid`` is ``best_bid``. Pairs
+    such as ``token_id=7`` in the names of the file and its folders are columns too, unless the file has them.
+    ``damage`` says why the rest of a damaged file is missing, once the rows before it were read; ``torn`` counts lines
+    that are no rows.
     """
 
     path: Path
@@ -173,7 +173,7 @@ class RecordingFile:
 
     @cached_property
     def said_by_names(self) -> dict[str, str]:
-        """What the names of the file and its folders say: ``token_id=7``, and ids that nothing else can be."""
+        """Values from the names of the file and its folders: ``token_id=7``, and texts that can only be ids."""
         parts = [part.split(".")[0] if part == self.path.name else part for part in self.path.parts]
         said: dict[str, str] = {}
         for part in reversed(parts):

@@ -265,7 +265,7 @@ def format_of(table: Table) -> Format:
 
 
 def _nearest(table: Table) -> str:
-    """What the table looks most like, what is missing or in the way, and the option that decides."""
+    """The most similar format, the column that is missing or in the way, and the option that decides."""
 
     def distance(one: Format) -> float:
         needs = min(one.needs, key=lambda text: len(table.lacks([set(n.split("/")) for n in text.split()])))

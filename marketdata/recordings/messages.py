@@ -117,7 +117,7 @@ class Message(NamedTuple):
         return self.said(names) if self.envelope else None
 
     def said(self, names: Iterable[str]) -> str | None:
-        """What the envelope says first."""
+        """Fields of the envelope, which come first."""
         return next((text for name in names if (text := self.envelope.get(name))), None)
 
     def values(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class _Part:
     def add(
         self, cells: list[Any], prices: list[_Text], sizes: list[_Text], kept: Sequence[Sequence[_Text]] = ()
     ) -> None:
-        """Add the cells of one row after the other, and levels, those of a book bids first.
+        """Add the cells of one row after the other, and levels; in a book bids come first.
 
         A row without a level has an entry without one.
         """
@@ -174,7 +174,7 @@ class _Part:
         return _Columns(*(self.cells[at::width] for at in range(width)))
 
     def changes(self, tokens: Sequence[Token]) -> tuple[Changes, int]:
-        """The rows as changes, without those of messages that have something unreadable, and how many these are."""
+        """The rows of readable messages as changes, and how many rows were left out."""
         columns = self.columns()
         event, number = np.array(columns.event, np.int8), np.array(columns.number, np.int64)
         levels, bids = np.array(columns.levels, np.int64), np.array(columns.bids, np.int64)
@@ -273,7 +273,7 @@ class MessageReader:
             self._batch.left_out[kind] += 1
 
     def _times(self, message: Message) -> tuple[str | None, str | None]:
-        """The time of the chosen clock, and that of arrival; the venue's time may be in the envelope."""
+        """The time by the chosen clock, and the time of arrival; the venue's time may be in the envelope."""
         fields, clock = message.fields, self._options.clock
         venue = message.text(_VENUE_TIME)
         seen = message.said(_ARRIVAL) if message.envelope else None

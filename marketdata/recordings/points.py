@@ -180,7 +180,7 @@ def _is_name(column: str) -> bool:
 
 
 def refuse_damage(file: RecordingFile) -> None:
-    """ConfigError for a damaged file, of which no part may be stored as if it were the whole."""
+    """ConfigError for a damaged file: a part of it may not be stored as if it were the whole."""
     if file.damage:
         raise ConfigError(file.damage)
 

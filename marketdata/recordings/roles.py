@@ -1,4 +1,4 @@
-"""What the columns of a file mean: a role has names that publishers give it, and values that prove or deny it."""
+"""Meanings of the columns of a file: a role has names that publishers use, and values that prove or deny it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _some_texts(values: pl.Series) -> list[str]:
 
 
 class Role(NamedTuple):
-    """What a column may mean: its names, the first that a file has counts, and what its values must be.
+    """A meaning that a column may have: its names, of which the first in a file counts, and a rule for its values.
 
     A ``context`` role says more about a row, and does not decide what a file is.
     """
@@ -261,7 +261,7 @@ TEXT_ROLES = ("market_id", "token_id", "token_label", "side", "slug", "event_slu
 
 
 class Meaning(NamedTuple):
-    """What a column was taken for, or why it was not."""
+    """The role that a column has, or why it has none."""
 
     column: str
     role: str
@@ -270,9 +270,9 @@ class Meaning(NamedTuple):
 
 
 def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = ()) -> list[Meaning]:
-    """What the columns of the sample mean: for each role the first of its names whose values do not deny it.
+    """The column of each role in the sample: the first of its names whose values do not deny it.
 
-    A ``chosen`` role is the column of that name, whatever its values.
+    A ``chosen`` role takes the named column, whatever its values.
     """
     found: list[Meaning] = []
     chosen = set(chosen)
@@ -367,7 +367,7 @@ def tokens(frame: pl.DataFrame) -> tuple[tuple[Token, ...], Codes]:
 
 
 def sides(column: pl.Series) -> NDArray[np.int8]:
-    """Sides as numbers: bids, asks, and -1 for another text; a missing one is of the bids."""
+    """Sides as numbers: bids, asks, and -1 for another text. A missing side counts as bids."""
     codes_of = dict.fromkeys(BID_TEXTS, BIDS) | dict.fromkeys(ASK_TEXTS, ASKS)
     texts = column.cast(pl.String).str.strip_chars().str.to_lowercase().replace("", None)
     codes = texts.replace_strict(codes_of, default=-1, return_dtype=pl.Int8)

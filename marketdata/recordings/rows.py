@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
 
 
 def converted(rows: Sequence[Row], read: Callable[[Sequence[Row]], Found]) -> tuple[list[Found], int]:
-    """What ``read`` makes of the rows, in parts around those that it refuses, and how many it refuses."""
+    """The results of ``read`` for the rows, in parts around refused rows, and the number of refused rows."""
     if not rows:
         return [], 0
     try:

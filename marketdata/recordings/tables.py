@@ -74,7 +74,7 @@ def add_books(frame: pl.DataFrame, batch: Batch, books: Sequence[Sides | None]) 
 
 
 def add_levels(frame: pl.DataFrame, batch: Batch, is_snapshot: pl.Series | None = None) -> None:
-    """Add a level for each row; without ``is_snapshot`` all rows are of snapshots."""
+    """Add a level for each row; without ``is_snapshot`` all rows belong to snapshots."""
     of_snapshot = pl.Series(np.ones(len(frame), bool)) if is_snapshot is None else is_snapshot
     is_level = ~pl.Series(np.isnan(numbers(frame["price"])) & _said(frame["price"]))
     rows = frame.select(pl.struct(pl.exclude("__row"))).to_series()

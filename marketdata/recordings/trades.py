@@ -20,7 +20,7 @@ from marketdata.tidy.frames import FrameKind, frame_kind
 
 TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}
 _TEXTS = ("side", "transaction_hash", "trade_id", "maker", "taker", "trader_side")
-# What two recordings of one print have in common.
+# Two recordings of one print agree in these columns.
 _PRINT = ("transaction_hash", "trade_id", "market_id", "token_id", "side", "price", "size", "maker", "taker",
           "trader_side")  # fmt: skip
 _WRONG = "price outside of 0 to 1, or no size"

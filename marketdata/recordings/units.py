@@ -55,7 +55,7 @@ class TimeUnit(NamedTuple):
 
     @property
     def note(self) -> str | None:
-        """What the report says about a unit that is not the one that the file states."""
+        """The note of the report on a unit that differs from the one that the file states."""
         return self.labelled and f"times are labelled {self.labelled} and are {self.name}: all values prove it"
 
     def micros(self, values: pl.Series) -> pl.Series:
@@ -133,7 +133,7 @@ class PriceUnit(NamedTuple):
 
     @property
     def note(self) -> str | None:
-        """What the report says about cents."""
+        """The note of the report on cents."""
         return "prices are cents: all values prove it" if self.scale != 1 else None
 
     @classmethod

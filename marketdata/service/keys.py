@@ -129,7 +129,7 @@ class KeyStore:
     def find(self, key: bytes) -> tuple[KeyEntry, AccessPlan] | None:
         """The entry of a key and its plan; None if it is unknown, expired or revoked in any of its entries.
 
-        The comparison is of hashes, so its time tells nothing about a key that is nearly right.
+        Hashes are compared, so the time that it takes tells nothing about a key that is nearly right.
         """
         keys, hashed, now = self._current[1], digest(key), self._clock()
         entries = [entry for entry in keys.keys if entry.hash == hashed]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 _TEXTS = (*get_args(SortField), "question", "category", "series_id", "series_slug", "event_id", "event_slug")
 _DATES = {"start_date": "start", "end_date": "end", "closed_at": "closed"}
-# What records are chosen and sorted by; ids may be too long for a cursor, so each has a short mark.
+# Columns by which records are chosen and sorted. Each id has a short mark, because it may be too long for a cursor.
 _SCHEMA: dict[str, Any] = {
     **dict.fromkeys((*_TEXTS, "mark", "searched"), pl.String),
     **dict.fromkeys(_DATES.values(), pl.Int64),

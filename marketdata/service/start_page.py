@@ -65,7 +65,7 @@ def create_router(state: State) -> APIRouter:
     def get_coverage(query: Annotated[CoverageQuery, Query()], context: Context) -> Response:
         """Markets of a page of the listing with the ranges of each view; the first page also has totals.
 
-        Of one ``market`` also the last price of each token, as far as the plan reaches.
+        With one ``market`` also the last price of each token, as far as the plan reaches.
         """
         _, key, plan = context
         ranges = stored(*map(state.archive.version, INTERFACE_VIEWS))

@@ -150,7 +150,7 @@ def price_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 20) -> Ser
 
 @st.composite
 def quote_columns(draw: st.DrawFn, *, step: int = MINUTE, most: int = 14) -> Series:
-    """Strategy of Series of quotes: one-sided, empty and crossed, sizes unknown; parameters as for `book_frames`."""
+    """Strategy of Series of one-sided, empty and crossed quotes without sizes; parameters as for `book_frames`."""
     quotes = quotes_of(draw(book_columns(step=step, most=most)))
     unknown = np.array([draw(st.booleans()) for _ in quotes.ts], bool)
     sizes = {name: np.where(unknown, np.nan, quotes.values[name]) for name in ("best_bid_size", "best_ask_size")}

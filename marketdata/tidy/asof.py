@@ -47,7 +47,7 @@ def available_at(frame: F, width: Width | None = None) -> F:
 
     ``ts`` is the start of a bucket, and the row covers what happened until its end. Using it at ``ts`` looks ahead.
     Returns the tidy frame, rows as they were, with the column ``available_at`` [UTC] = ``ts`` + ``width``, the bucket
-    width of the rows, by default the one that the frame carries. GridError if the times are of no such buckets.
+    width of the rows, by default the one that the frame carries. GridError if the times do not fit it.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def gaps(frame: F, width: Width | None = None) -> F:
 
     One row per gap of a token (market): ids and ``start end missing``, the half-open range [start, end) [UTC] and its
     number of buckets. A row off the grid counts for the bucket that contains it. ``width`` is by default the one that
-    the frame carries. GridError if all times are of wider buckets.
+    the frame carries. GridError if all times fit wider buckets.
 
     Examples
     --------

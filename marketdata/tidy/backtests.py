@@ -191,7 +191,7 @@ def to_nautilus(
         raise ConfigError(
             f"A size of the best prices at {at} is null, and nautilus_trader needs both sizes; fill them."
         )
-    # Texts of price and size, because nautilus_trader reads texts exactly; the last are those of a missing level.
+    # Texts of price and size, because nautilus_trader reads texts exactly; the last pair stands for a missing level.
     columns = zip(("price", "size"), books.levels(), strict=True)
     texts = (_exact(instrument, name, np.append(values, 0.0)) for name, values in columns)
     *levels, no_level = zip(*texts, strict=True)

@@ -37,8 +37,8 @@ def cluster_mean(
 ) -> F:
     """The mean of a column, with an interval for rows that depend on each other within a market.
 
-    Rows of one market, or of one event, share their luck, so the bootstrap draws whole clusters. Where both tokens of a
-    market have a row of one ``ts``, one of them counts, because Yes and No cancel each other. It is the first of the
+    Rows of one market, or of one event, share their luck, so the bootstrap draws whole clusters. If both tokens of a
+    market have a row of one ``ts``, only one row counts, because Yes and No cancel each other. It is the first of the
     record of the market in ``markets``, else the one whose label is first: Yes before No, Up before Down, others by the
     alphabet. Markets of three tokens count all.
 
@@ -144,7 +144,7 @@ def cluster_mean(
 
 
 def means(values: Floats, group: Ints, count: int, clusters: Ints) -> dict[str, Any]:
-    """Number of values, effective number of clusters, and mean, of each group; a row of no group has -1."""
+    """The number of values, the effective number of clusters and the mean of each group; -1 is no group."""
     inside = np.flatnonzero(group >= 0)
     points = np.bincount(group[inside], minlength=count)
     with np.errstate(invalid="ignore"):
@@ -158,7 +158,7 @@ def _effective(clusters: Ints) -> float:
 
 
 def _bounds(given: tuple[float, float] | None, values: Floats) -> tuple[float, float]:
-    """What a mean can be: from -1 to 1 if nothing else is said and no value is outside."""
+    """The range of a mean: -1 to 1 if nothing else is said and no value is outside."""
     if given is None:
         return (-1.0, 1.0) if not (np.abs(values) > 1).any() else UNBOUNDED
     try:
@@ -173,7 +173,7 @@ def _bounds(given: tuple[float, float] | None, values: Floats) -> tuple[float, f
 
 
 def _decided(table: Frame, values: Floats) -> Floats:
-    """The values whose signs outcomes decided: all, but of forward returns those of trades that were settled."""
+    """The values whose signs outcomes decided: settled trades among forward returns, else all."""
     if not {"status", "horizon"} <= {*table.names}:
         return values
     return np.where(is_settled(table), values, np.nan)

@@ -191,7 +191,7 @@ def execute(
 
 
 def _refuse_swapped(orders: Sequence[str], books: Sequence[str]) -> None:
-    """NotTidyError if the columns of books came first and those of orders second."""
+    """NotTidyError if books came first and orders second."""
     first, second = ("level" in names or {*LISTS} <= {*names} for names in (orders, books))
     if first and not second:
         raise NotTidyError(

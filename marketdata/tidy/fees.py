@@ -68,7 +68,7 @@ class Fees(Schedule):
         The rate of a market is ``rate`` (or ``r``) of its ``feeSchedule`` (also ``fee_schedule``, ``fd``: a dict, or
         its JSON). It is 0 where ``feesEnabled`` (``fees_enabled``) is false, also as 0 or text. A market without these
         fields has no known fee. Neither the field ``fee_rate_bps`` of trades nor the path ``/fee-rate`` of the venue is
-        that rate. An ``exponent`` is that of `quadratic`. Records of Kalshi have ``fee_type`` and ``fee_multiplier``,
+        that rate. For ``exponent`` see `quadratic`. Records of Kalshi have ``fee_type`` and ``fee_multiplier``,
         as its series do. NotTidyError for another formula, and for a switch that is neither on nor off.
 
         Records have the rates of today. ``traded`` is the time of the first trade: ConfigError if it is before the

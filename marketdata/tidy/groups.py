@@ -34,7 +34,7 @@ class Records(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """What rows are grouped and clustered by: names of columns, and the records that have those their frame lacks."""
+    """Columns to group and cluster rows by, and the records that have the columns that the frame lacks."""
 
     by: list[str]
     cluster: list[str]
@@ -132,7 +132,7 @@ def codes_of(rows: Frame, name: str, *, nullable: bool = True) -> Ints:
 
 
 def numbers_of_distinct(codes: Ints, group: Ints, count: int) -> Ints:
-    """How many different codes each of the groups has; a row of no group has -1."""
+    """How many different codes each group has; -1 marks rows without a group."""
     first, _ = combined([group, codes])
     owners = group[first]
     return np.bincount(owners[owners >= 0], minlength=count)

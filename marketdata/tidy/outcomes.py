@@ -35,7 +35,7 @@ _COLUMNS_READ = (*ID_COLUMNS, *_RECORD_COLUMNS[1:], *_OUTCOME_COLUMNS, "payoff",
 def outcomes(markets: F) -> F:
     """The payoff of each token of resolved markets, and when its market ended.
 
-    Functions that need the time of resolution use ``resolved_at``. Where it is null they use ``closed_at`` of a market
+    Functions that need the time of resolution use ``resolved_at``. If it is null, they use ``closed_at`` of a market
     with payoffs.
 
     Parameters
@@ -178,7 +178,7 @@ def _resolved(data: Mapping[str, list[Any]]) -> dict[str, int]:
 
 
 def _rows(data: Mapping[str, list[Any]], names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    """Rows of columns, None of those that are not there."""
+    """The rows of some columns; None stands for a column that is not there."""
     none = [None] * len(data["market_id"])
     return zip(*(data.get(name, none) for name in names), strict=True)
 

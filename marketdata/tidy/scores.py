@@ -46,10 +46,10 @@ def brier(
 ) -> F:
     """Mean squared error of prices (of books or bbo: mids) as forecasts of the outcomes.
 
-    Null prices are no forecasts. Where both tokens of a market have a price at one time, these are the same forecast,
-    so one of them counts, except with ``of="token"``. It is the first token of the market's record, else the one whose
-    label is first: Yes before No, Up before Down, others by the alphabet. Markets of three tokens count all. Markets
-    that are open, or not among the outcomes, are left out.
+    Null prices are no forecasts. If both tokens of a market have a price at one time, these are one forecast, so only
+    one counts, except with ``of="token"``. It is the first token of the market's record, else the one whose label is
+    first: Yes before No, Up before Down, others by the alphabet. Markets of three tokens count all. Markets that are
+    open, or not among the outcomes, are left out.
 
     The score is miscalibration - discrimination + uncertainty. Miscalibration is what the best rising function of the
     prices would gain. Discrimination is what that function gains over the base rate. Uncertainty is the score of the

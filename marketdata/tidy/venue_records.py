@@ -57,7 +57,7 @@ def _with_results(data: dict[str, list[Any]], rows: list[dict[str, Any]]) -> dic
 
 
 def _payoffs(row: Mapping[str, Any]) -> list[float] | None:
-    """What the tokens of a market paid, by a resolution or by final prices."""
+    """The payoffs of the tokens of a market, by a resolution or by final prices."""
     if "payouts" in row:
         return polymarket.resolution(row)[0]
     if any(name in row for name in _PRICES):

@@ -245,7 +245,7 @@ def _levels(snapshots: list[_Snapshot], notes: Counter[str]) -> tuple[Ints, Floa
 
 
 def _fields(snapshots: list[_Snapshot]) -> dict[str, NDArray[Any]]:
-    """The fields of snapshots that some snapshot has, where all are of their type."""
+    """The fields that some snapshot has, if all their values have the right type."""
     fields: dict[str, NDArray[Any]] = {}
     for name, kind in SNAPSHOT_FIELDS.items():
         values = list(map(attrgetter(name), snapshots))

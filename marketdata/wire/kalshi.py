@@ -1,8 +1,8 @@
-"""What answers of Kalshi mean: records, candles, trades and order books.
+"""Meanings of answers of Kalshi: records, candles, trades and order books.
 
 The functions take decoded JSON, of a live answer or of a file. Prices are dollars as texts, under names with or without
-a suffix, of which the one with it counts; whole numbers without it, as older files have them, are cents. The tokens of
-a market are ``TICKER:yes`` and ``TICKER:no``.
+a suffix; the name with it counts first. Whole numbers under a name without it, as in older files, are cents. The tokens
+of a market are ``TICKER:yes`` and ``TICKER:no``.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Change(msgspec.Struct):
 
 
 class Candles(NamedTuple):
-    """The ends of the periods [microseconds UTC] of a market's candles, and what they closed with; NaN: nothing.
+    """The ends of the periods [microseconds UTC] of a market's candles, and their closing values, NaN for none.
 
     ``bid`` and ``ask`` are quotes of Yes, ``last`` and ``mean`` prices of its trades, volumes are contracts.
     """
@@ -103,7 +103,7 @@ class Candles(NamedTuple):
         return self.prices(ticker, width, price) if view == "prices" else views[view](ticker, width)
 
     def between(self, first: int, last: int) -> Candles:
-        """Those that end from the first to the last time [microseconds UTC]."""
+        """Only candles that end from the first to the last time [microseconds UTC]."""
         inside = (self.end >= first) & (self.end <= last)
         return Candles(*(values[inside] for values in self))  # type: ignore[arg-type]
 
@@ -138,7 +138,7 @@ def tokens_of(ticker: str) -> list[Token]:
 
 
 def ticker_of(name: str) -> str:
-    """The ticker in a name of a market, which may be the id of one of its tokens."""
+    """The ticker in the name of a market; the name may be the id of a token."""
     ticker, _, side = name.rpartition(":")
     return ticker if ticker and side in _OUTCOMES else name
 
@@ -171,7 +171,7 @@ def market(
 
 
 def is_final(row: Mapping[str, Any]) -> bool:
-    """Whether a market, as it came, has settled."""
+    """Whether the answer says that a market has settled."""
     return row.get("status") in _FINAL
 
 
@@ -214,7 +214,7 @@ def _prices(values: Sequence[tuple[_Price, _Price]]) -> Floats:
 
 
 def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
-    """Prints, newest first or oldest first: what the taker bought, Yes or No. Without a side they are of Yes."""
+    """Prints, newest first or oldest first: what the taker bought, Yes or No. Without a side they are prices of Yes."""
     got = convert([*map(_bare, rows)], list[_Trade], "The list of trades")
     times = [_time(trade.created_time) for trade in got]
     if times and times[0] > times[-1]:
@@ -268,7 +268,7 @@ def cutoff(answer: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _group_facts(event: Mapping[str, Any] | None, series: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What is known of a market by its event and series."""
+    """The fields of a market that its event and series tell."""
     facts = {name: (series or {}).get(name) for name in ("fee_type", "fee_multiplier", "tags")}
     facts["series_ticker"] = (series or {}).get("ticker")
     facts |= {name: (event or {}).get(name) for name in ("series_ticker", "mutually_exclusive", "category") if event}
@@ -289,7 +289,7 @@ def _bare(value: Any) -> Any:
 
 
 def _payoffs(got: _Market) -> list[float] | None:
-    """What Yes and No paid [USD], None while that is not final."""
+    """The payoffs of Yes and No [USD], None until they are final."""
     if got.status not in _FINAL:
         return None
     if got.result in _OUTCOMES:
@@ -299,7 +299,7 @@ def _payoffs(got: _Market) -> list[float] | None:
 
 
 def _paid(trade: _Trade, side: str) -> float:
-    """The price of the side that was bought, by that of the other side where only that is known."""
+    """The price of the side that was bought; it follows from the price of the other side if only that is known."""
     yes, no = _dollars(trade.yes_price), _dollars(trade.no_price)
     price, other = (yes, no) if side == "yes" else (no, yes)
     return round(1 - other, _DIGITS) if np.isnan(price) else price

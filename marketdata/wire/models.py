@@ -68,7 +68,7 @@ class ListingMetadata(Body):
 
 
 class Listing(Body):
-    """One page of a discovery listing (readings: discovery listing); records stay dicts."""
+    """One page of a discovery listing; records stay dicts."""
 
     data: list[dict[str, Any]]
     metadata: ListingMetadata = Field(default_factory=ListingMetadata)

@@ -1,4 +1,4 @@
-"""What answers of Polymarket mean: records, price histories, trades, books and resolutions.
+"""Meanings of answers of Polymarket: records, price histories, trades, books and resolutions.
 
 The functions take decoded JSON, of a live answer or of a file. A market is named by its condition id.
 """
@@ -51,7 +51,7 @@ class _ClobToken(msgspec.Struct):
 
 
 class _Market(msgspec.Struct):
-    """What is read of a market; ``events``, ``tags`` and ``series`` are of an event as well."""
+    """Fields that are read of a market; an event has ``events``, ``tags`` and ``series`` as well."""
 
     id: str | int | None = None
     condition_id: str | None = None
@@ -144,7 +144,7 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
 
 
 def with_payoffs(record: dict[str, Any], payoffs: Sequence[float] | None) -> dict[str, Any]:
-    """The record with what each of its tokens paid, and the winner if one token paid all; None: not resolved."""
+    """The record with the payoff of each token, and the winner if one token paid all; None if it is not resolved."""
     known = payoffs if payoffs is not None and len(payoffs) == len(record["tokens"]) else ()
     won = record["tokens"][known.index(1.0)] if 1.0 in known else {}
     names = {"resolved_token_id": won.get("id"), "resolved_token_label": won.get("label")}
@@ -167,7 +167,7 @@ def markets_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def resolution(row: Mapping[str, Any]) -> tuple[list[float] | None, str | None]:
-    """What each outcome paid [USD], None as long as it is not final, and when that was known."""
+    """The payoff of each outcome [USD], None until it is final, and when it was known."""
     got = convert(row, _Resolution, f"The resolution of {row.get('condition_id')}")
     # Each is rounded, as of a void market of three outcomes.
     is_final = got.status == "resolved" and got.payouts and abs(sum(got.payouts) - _MILLIONTHS) < len(got.payouts)
@@ -177,7 +177,7 @@ def resolution(row: Mapping[str, Any]) -> tuple[list[float] | None, str | None]:
 def resolved(record: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a market with what its resolution says that it paid, nothing as long as that is not final.
 
-    Where the row lacks the status, or the payouts of a resolved market, what the record says stays.
+    If the row lacks the status, or the payouts of a resolved market, the record keeps its own.
     """
     paid, at = resolution(row)
     if paid is not None or row.get("status") not in (None, "resolved"):
@@ -186,10 +186,10 @@ def resolved(record: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def prices(answer: Any, token_id: str | None = None) -> dict[str | None, History]:
-    """The histories of an answer by token, which a list does not name: that one is of ``token_id``.
+    """The histories of an answer by token. A list names no token: it is the history of ``token_id``.
 
-    Single ticks and the payout at the end of a history, which are no buckets, are left out. Of points of equal times
-    the last one counts; null is a history without points.
+    Single ticks and the payout at the end of a history, which are no buckets, are left out. The last point of each time
+    counts; null is a history without points.
     """
     top = answer.get("data", answer.get("history", answer)) if isinstance(answer, Mapping) else answer
     histories = top if isinstance(top, Mapping) else {token_id: top}
@@ -271,7 +271,7 @@ def _parents(got: _Market, event: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _payoffs(got: _Market, name: str) -> list[float] | None:
-    """What each token of a market paid, None while that is not final: prices alone prove nothing."""
+    """The payoff of each token of a market, None until it is final: prices alone prove nothing."""
     if got.tokens is not None:
         won = [float(token.winner is True) for token in got.tokens]
         return won if got.closed and sum(won) == 1 else None

@@ -1,4 +1,4 @@
-"""What the answers of all venues have in common: names of other records, and books of two sides."""
+"""The common part of the answers of all venues: names of other records, and books of two sides."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DATES = ("start_date", "end_date", "closed_at", "resolved_at", "created_at", "u
 
 
 def renamed(row: Mapping[str, Any], names: Mapping[str, str], numbers: Iterable[str] = ()) -> dict[str, Any]:
-    """A row under the names of the records here, times as ISO texts, ``numbers`` as numbers; else as it came.
+    """A row under the names of our records: times as ISO texts, ``numbers`` as numbers, and the rest unchanged.
 
-    Of two fields that get the same name the one that has something counts.
+    If two fields get the same name, the last one with a value counts.
     """
     if not isinstance(row, Mapping):
         raise ContractError(f"A record is no object: {str(row)[:80]!r}.")

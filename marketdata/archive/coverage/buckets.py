@@ -71,7 +71,7 @@ class Coverage:
         return {_transaction_name(bucket): number for bucket, number in numbers.items()}
 
     def damaged(self, version: Version) -> dict[int, str]:
-        """What is wrong with each bucket whose file cannot be read."""
+        """The problem of each bucket whose file cannot be read."""
         problems = {}
         for bucket in range(_BUCKETS):
             self._files.pop(bucket, None)

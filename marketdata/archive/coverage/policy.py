@@ -177,9 +177,10 @@ def coverage_after(
     An hour or more without a point is observed empty, as an answer without points is: near now a source may only be
     late. Long ago such a hole between two points is fetched again once, after a week. A hole that reaches an end of the
     range is judged with what lies ``beside`` it, and without that is observed empty, however short. Holes with few
-    points between are one record, provisional as it has points. ``complete``: whether the pages are known to be;
-    ``tries``: empty answers before. ``is_traded``: an answer without any point is asked for again, however old it is.
-    ``is_sparse``: the service has no point of a bucket in which nothing changed, so between points nothing is lacking.
+    points between are one record, provisional as it has points. ``complete`` says whether the pages are known to be
+    complete, ``tries`` how many answers were empty before. ``is_traded``: an answer without any point is asked for
+    again, however old it is. ``is_sparse``: the service has no point of a bucket in which nothing changed, so between
+    points nothing is lacking.
     """
     cut = min(max(clock.final_before, done.start), done.end)
     state = CoverageState.PROVISIONAL if complete else CoverageState.UNVERIFIED

@@ -26,7 +26,7 @@ FORMAT = b"4"
 _FORMAT_KEY = b"marketdata.format"
 # After an error the mark of a commit, a random number under this key, tells whether it was made.
 _MARK = "marketdata"
-# What other engines may do to a table, so that its files alone do not tell its rows.
+# Features that other engines may switch on, with which the files alone do not tell the rows.
 _DELETION_VECTORS, _MAPPING = "deletionVectors", "delta.columnMapping.mode"
 _LOG, COVERAGE = "_delta_log", "_coverage"
 # A commit is given up after this many refusals.
@@ -112,7 +112,7 @@ class Table:
             return self._version
 
     def _refuse_unreadable(self, handle: Any) -> None:
-        """ArchiveError for a table of another format, or one whose rows are not those of its files.
+        """ArchiveError for a table of another format, or if its files alone do not tell its rows.
 
         Other engines may mark rows as deleted, map columns to other names, or keep a column in the names of folders.
         Files that are read without that have other rows, and nobody would see it.

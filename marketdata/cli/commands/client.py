@@ -174,7 +174,7 @@ def fetch(
     try:
         frame = getattr(source, view)(*wanted, **how)
     except NotFoundError as problem:
-        # Of several markets those that exist are shown.
+        # Of several markets it shows the ones that exist.
         frame, missing = problem.partial, problem
         if frame is None or not len(frame):
             raise

@@ -127,8 +127,8 @@ class Transport:
         """The answer to ``GET <segments>?<params>`` below the version, or to a POST of ``content`` as JSON.
 
         The ids and slugs of ``segments`` are passed as they are; parameters that are None are left out. ``once`` allows
-        no retry; ``stop`` ends waits; ``counts`` is filled in. RequestError if the service refuses; NetworkError if no
-        complete answer comes; ContractError if it is no JSON with status 200.
+        no retry, ``stop`` ends waits, and ``counts`` is filled in. RequestError if the service refuses; NetworkError if
+        no complete answer comes; ContractError if it is no JSON with status 200.
         """
         path = target(segments, params, self.service.prefix)
         if self.requests >= _UNPACED and not self.pacer.known:
@@ -183,7 +183,7 @@ class Transport:
         params: Mapping[str, object] | None = None,
         check: Callable[[Any], T] = lambda top: top,
     ) -> T:
-        """What ``check`` makes of the JSON of an answer; for errors see `read`."""
+        """The result of ``check`` for the JSON of an answer; for errors see `read`."""
         return self.read(segments, params, lambda answer: check(load(answer.body)))
 
     def redacted(self, error: E) -> E:

@@ -26,7 +26,7 @@ def connect(
 ) -> Source:
     """The source with a name, or at the address of a service; by default the one that the environment names.
 
-    ``options`` are those of a venue, None where they are not given.
+    ``options`` are the arguments of a venue, None if they are not given.
     """
     api_key = veiled(api_key)
     given = {name: value for name, value in options.items() if value is not None}

@@ -1,7 +1,7 @@
 """How to ask Kalshi: records, candles as prices, quotes and metrics, trades, and the books of this moment.
 
-What settled two months ago or earlier is archived: its candles and trades have other paths, and a listing finds its
-markets by their event or series alone.
+Markets that settled two months ago or earlier are archived: their candles and trades have other paths, and a listing
+finds them by their event or series alone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOVES = 7 * DAY  # more than the cutoff moves in that time
 
 
 class Kalshi(Venue):
-    """Candles and trades; ``price`` says which price of a candle counts; see `Source`."""
+    """Candles and trades. ``price`` says which price of a candle counts; see `Source`."""
 
     service, rates = SERVICE, RATES
 
@@ -114,7 +114,7 @@ class Kalshi(Venue):
     # Tiers
 
     def _tier(self, ticker: str) -> tuple[tuple[str, ...], bool]:
-        """Where a market should be found, and whether it cannot be elsewhere."""
+        """The listing in which a market should be, and whether it cannot be elsewhere."""
         if ticker in self._archived:
             return _ARCHIVE, True
         row = self._rows.get(ticker, {})

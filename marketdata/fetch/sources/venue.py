@@ -1,4 +1,4 @@
-"""What the public interfaces of venues have in common: no key, no plan, a rate for each host, and listings."""
+"""The common part of public interfaces of venues: no key, no plan, a rate for each host, and listings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Listing(NamedTuple):
 
 
 class Venue:
-    """A venue with some hosts, of which ``main`` has its histories; see `Source`. All sources share a host's pacer.
+    """A venue with some hosts; ``main`` has its histories. See `Source`. All sources share a host's pacer.
 
     ``options`` are what a subclass was made with. It has `_tokens`, `_columns` and `_buckets`, from which `pages` is
     made.
@@ -123,11 +123,11 @@ class Venue:
         return Range(begin, max(begin, end))
 
     def _record_of(self, window: Window) -> dict[str, Any]:
-        """What is known of the market of a window."""
+        """The record of the market of a window."""
         return self._known(window.id)
 
     def _tokens(self, name: str) -> tuple[str, list[Token]]:
-        """The id of the market with a name, which may be that of a token, and all of its tokens."""
+        """The id and all tokens of the market with a name; the name may be the id of a token."""
         raise NotImplementedError
 
     def _columns(

@@ -1,4 +1,4 @@
-"""Answers of Polymarket's Data API: trades, and activities of accounts, of which trades are a part."""
+"""Answers of Polymarket's Data API: trades, and activities of accounts, which include trades."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def read(table: Table) -> Iterator[Batch]:
         unit = 1 if any(texts.str.contains(r"[.eE]").any() for texts in amounts) else 1e6
         rows = frame.with_columns(pl.Series(texts.name, numbers(texts) / unit) for texts in amounts)
         if "token_id" in rows.columns:
-            # The side column is of the maker's order; a role of sides has no numbers.
+            # The side column tells the side of the maker's order; the role of sides takes no numbers.
             maker_pays = pl.col(_side_column(rows)).cast(pl.String).str.to_uppercase().is_in(["0", "BUY"])
             taker_pays = ~maker_pays
             token = pl.col("token_id").cast(pl.String)

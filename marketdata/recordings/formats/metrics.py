@@ -15,7 +15,7 @@ def read(table: Table) -> Iterator[Batch]:
 
 
 def proves(table: Table) -> int:
-    """Records of markets have a volume too, and candles, which are of tokens."""
+    """Records of markets have a volume too, and so have candles of tokens."""
     return 0 if table.columns.keys() & {"state", "token_ids", "open", "high", "low", "token_label"} else UNDECIDED
 
 

@@ -9,7 +9,7 @@ from marketdata.recordings.points import read_points
 
 
 def proves(table: Table) -> int:
-    """With ids of a market alone a price is of an unknown token, so a label is needed; ids of fills mean trades."""
+    """Without a token id a label is needed: the id of a market leaves the token unknown. Ids of fills mean trades."""
     return 0 if table.columns.keys() & {"open", "high", "low"} and "close" in table.columns else UNDECIDED
 
 

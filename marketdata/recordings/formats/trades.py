@@ -7,7 +7,7 @@ from marketdata.recordings.trades import add_trades
 
 
 def proves(table: Table) -> int:
-    """Sides of a book are bids and asks; those of trades are mostly buys and sells."""
+    """Sides of a book are bids and asks, sides of trades mostly buys and sells."""
     if "side" not in table.columns or "trade_id" in table.columns or "transaction_hash" in table.columns:
         return UNDECIDED
     sides = table.file.sample[table.columns["side"]].drop_nulls()

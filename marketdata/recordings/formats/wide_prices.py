@@ -22,7 +22,7 @@ def outcomes(table: Table) -> list[str]:
 
 
 def proves(table: Table) -> int:
-    """Of outcomes that exclude each other most rows add up to about 1; other numbers do not."""
+    """Prices of outcomes that exclude each other add up to about 1 in most rows; other numbers do not."""
     names = outcomes(table)
     if "ts" not in table.columns or table.decisive or len(names) < 2:
         return 0
