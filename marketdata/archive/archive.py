@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
 
 from marketdata.archive import ingest, listings, maintenance, query, writing
+from marketdata.archive.feed import Feed
 from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
 from marketdata.archive.query import Missing, checked_views
 from marketdata.archive.reading import Reading
@@ -259,7 +260,7 @@ class Archive(Generic[Frame]):
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")
     def pull(
         self,
-        client: Any,
+        client: Feed,
         markets: Markets | None = None,
         *,
         event_slug: str | None = None,
@@ -342,7 +343,7 @@ class Archive(Generic[Frame]):
     @with_flags("all_markets", "clamp")
     def follow(
         self,
-        client: Any,
+        client: Feed,
         markets: Markets | None = None,
         *,
         event_slug: str | None = None,
@@ -495,7 +496,7 @@ class Archive(Generic[Frame]):
         return cast("Frame", self._reading.frame("quotes", market, start, end, resolution, on_missing))
 
     @with_flags("clamp", "progress")
-    def attach(self, client: Any, *, progress: bool | None = None, clamp: bool = False) -> Self:
+    def attach(self, client: Feed, *, progress: bool | None = None, clamp: bool = False) -> Self:
         """The same archive with a client for reads with ``on_missing="fetch"``; its frames follow the client.
 
         Returns an archive; ``progress`` shows a bar for its fetches, and ``clamp`` starts them as in `pull`.
@@ -507,7 +508,7 @@ class Archive(Generic[Frame]):
         True
         """
         attached = copy.copy(self)
-        attached._frame = getattr(client, "frame", self._frame)  # noqa: SLF001
+        attached._frame = client.frame or self._frame  # noqa: SLF001
         attached._pull = partial(Pull, self._store, client, clamp=clamp, progress=progress, must_have_views=True)  # noqa: SLF001
         return attached
 

@@ -19,6 +19,7 @@ from marketdata import errors
 from marketdata.archive.coverage import policy
 from marketdata.archive.coverage.intervals import CoverageRecord, CoverageState, within
 from marketdata.archive.coverage.policy import MINUTE, Gap, ServerTime
+from marketdata.archive.feed import Feed
 from marketdata.archive.query import ALL_TIME
 from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
@@ -80,7 +81,7 @@ class Pull:
     """One run over some markets and views, with the options of `Archive.pull`."""
 
     store: ArchiveStore
-    client: Any
+    client: Feed
     resolution: str | None = None
     clamp: bool = False
     dry_run: bool = False
@@ -126,7 +127,11 @@ class Pull:
         return markets
 
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
-        """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out."""
+        """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out.
+
+        Only refusals say what a plan allows: ``usage`` names no view, its texts differ, and the plan may change meanwhile.
+        Each takes something from what is asked for, so that there are few.
+        """
         stored = list(filter(self.is_stored, markets))
         allowed = dict.fromkeys(views, wanted)
         refused: list[tuple[dict[View, Range], PlanError]] = []
@@ -318,7 +323,7 @@ class Pull:
         ]
         for one in answers:
             beside += policy.answered(one.rng, one.times, self.width) if one.complete else []
-        is_traded, is_sparse = self._is_traded(market), getattr(self.client, "is_sparse", False)
+        is_traded, is_sparse = self._is_traded(market), self.client.is_sparse
         for one in answers:
             judged = partial(policy.coverage_after, complete=one.complete, tries=one.of[2].tries, is_sparse=is_sparse)
             for entry in judged(one.rng, one.times, self.clock, beside=beside, is_traded=is_traded):
@@ -350,7 +355,7 @@ class Pull:
         here = round(SYSTEM.time() * SECOND)
         try:
             # The Date of an answer is the server's clock; the timestamp of health may be older.
-            date = self.client.server_time() if hasattr(self.client, "server_time") else None
+            date = self.client.server_time()
             there = to_micros(self.client.health()["timestamp"] if date is None else date, "timestamp")
         except (MarketDataError, KeyError, TypeError):
             return ServerTime(here, width=self.width, is_known=False)
@@ -402,7 +407,7 @@ def rounds(
     """One report per round ``every`` [microseconds] until it is stopped; raises what waiting cannot cure."""
     markets: list[str] = []
     listed: int | None = None
-    live = [view for view in views if view in getattr(pull.client, "live_views", ())]
+    live = [view for view in views if view in pull.client.live_views]
     while not stop.is_set():
         began, run, error, at = SYSTEM.monotonic(), replace(pull, stop=stop), None, None
         there = round(SYSTEM.time() * SECOND)

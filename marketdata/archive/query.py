@@ -16,6 +16,7 @@ import pyarrow as pa
 from marketdata.archive.arrow import dictionary_of, from_tables, tokens_of
 from marketdata.archive.coverage.buckets import Coverage
 from marketdata.archive.coverage.intervals import STATES, CoverageRecord, CoverageState, covered, gaps, union, within
+from marketdata.archive.feed import Feed
 from marketdata.archive.records import active_times
 from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import LAST_NAME, DataFile, cuts, holding, hull
@@ -24,7 +25,7 @@ from marketdata.errors import NotArchivedError, PartialCoverageWarning, warn
 from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Data, Series, Token, joined
 from marketdata.points.schema import is_count
-from marketdata.points.views import INTERFACE_VIEWS, VIEWS, View, empty, quotes_of
+from marketdata.points.views import VIEWS, View, empty, quotes_of
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range, to_datetime, to_micros, to_range
 from marketdata.typing import FrameKind
@@ -295,10 +296,10 @@ def _show(ranges: list[Range]) -> str:
     return ", ".join(map(str, ranges[:3])) + more
 
 
-def checked_views(views: object, client: object) -> list[View]:
+def checked_views(views: object, client: Feed) -> list[View]:
     """The ``views`` argument, one or several, by default those that the client's source has; else a ConfigError."""
     if views is None:
-        return list(getattr(client, "views", INTERFACE_VIEWS))
+        views = client.views
     several = views if isinstance(views, Iterable) and not isinstance(views, str) else [views]
     return [choice("view", view, VIEWS) for view in several]
 

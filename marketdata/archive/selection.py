@@ -9,6 +9,7 @@ from typing import Any
 
 from marketdata.adapters.names import names
 from marketdata.archive import records
+from marketdata.archive.feed import Feed
 from marketdata.archive.store import ArchiveStore
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.records import RecordKind, names_of
@@ -20,7 +21,7 @@ class Selection:
     The ways are the arguments of `Archive.pull`; None for those that were not chosen.
     """
 
-    def __init__(self, store: ArchiveStore, client: Any, **ways: Any) -> None:
+    def __init__(self, store: ArchiveStore, client: Feed, **ways: Any) -> None:
         if not hasattr(client, "iter_columns"):
             raise ConfigError(f"client is {type(client).__name__}; pass md.Client(base_url, api_key).")
         given = {way: value for way, value in ways.items() if value is not None}

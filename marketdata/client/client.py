@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from copy import copy
 from datetime import datetime
@@ -363,7 +363,7 @@ class Client(Generic[Frame]):
         resolution: str = "1m",
         *,
         progress: Callable[[int], object] | None = None,
-    ) -> Iterator[tuple[int, Range, Data, bool]]:
+    ) -> Generator[tuple[int, Range, Data, bool], None, None]:
         """Parts of any number of ranges in the order in which they arrive, for writing; for errors see `books`.
 
         ``requests`` has (view, id or slug, Range [microseconds UTC]). Yields (index of the request, Range that is

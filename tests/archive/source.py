@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import numpy as np
 from reference.columns import coded_books, coded_series, levels_of
 
+from marketdata.archive.feed import Feed
 from marketdata.points.columns import Books, Data, Series, Token
 from marketdata.points.views import View, empty
 from marketdata.times import Range, to_text
@@ -23,7 +24,7 @@ class CutError(Exception):
     """The connection is gone."""
 
 
-class Source:
+class Source(Feed):
     """What ``Archive.pull`` asks of a client, answered from a dict of points.
 
     A point is a price, or (volume, liquidity), or (bids, asks) with a list of levels each.
@@ -60,7 +61,7 @@ class Source:
 
     def iter_columns(
         self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m", *, progress: Any = None
-    ) -> Iterator[tuple[int, Range, Data, bool]]:
+    ) -> Generator[tuple[int, Range, Data, bool], None, None]:
         assert resolution == "1m"
         pages = 0
         for k, (view, market, rng) in enumerate(asked):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import pytest
@@ -39,7 +39,7 @@ class Planned(Source):
 
     def iter_columns(
         self, asked: Iterable[tuple[View, str, Range]], resolution: str = "1m", *, progress: Any = None
-    ) -> Iterator[tuple[int, Range, Data, bool]]:
+    ) -> Generator[tuple[int, Range, Data, bool], None, None]:
         width = BucketWidth.of(resolution)
         for k, (view, market, rng) in enumerate(asked):
             problem = self.refusal("Your plan does not allow this.", status=403)
