@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -40,6 +40,9 @@ _LINE = "a line of {}; write one JSON value a line"
 # The clock of files that are one answer, without a time inside.
 MODIFIED = "modified"
 _SAMPLE_ROWS = 300
+_MOST_COMMENTS = 100
+# A number or an ISO time, which is the name of no first column.
+_VALUE = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\d{4}-\d\d-\d\d[T ].*|0x[0-9a-fA-F]{16,}")
 # Values in names of files and folders: a pair, or a text that can only be an id.
 _SAID = re.compile(r"([A-Za-z_]+)=([^=/\\\\]+)")
 _IDS_IN_NAMES = {
@@ -58,8 +61,11 @@ _IDS_AROUND = {
 _PAGING = _IDS_AROUND | {
     "next_cursor", "cursor", "limit", "count", "offset", "next", "previous", "has_more", "pagination", "total",
     "page", "page_size", "per_page", "status", "success", "meta", "metadata", "error", "message", "interval",
-    "fidelity", "start", "end", "start_ts", "end_ts", "fetched_at", "total_count", "next_page",
+    "fidelity", "start", "end", "start_ts", "end_ts", "fetched_at", "exported_at", "generated_at", "total_count",
+    "next_page", "version", "schema", "source", "venue", "exchange", "platform",
 }  # fmt: skip
+# Unix seconds of 2001.
+_LEAST_TIME = 10**9
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _LIST = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _DECODERS: dict[bytes, Any] = {b"{": _OBJECT, b"[": _LIST}
@@ -211,11 +217,17 @@ class RecordingFile:
             # Before they are split: names take many times the bytes of the line.
             self._refuse_more_columns(self._header.count(self._separator) + 1)
             try:
-                return tuple(next(csv.reader([self._header], delimiter=self._separator), ())) or self._refuse_empty()
+                names = tuple(next(csv.reader([self._header], delimiter=self._separator), ())) or self._refuse_empty()
             except csv.Error as problem:
                 raise ConfigError(
                     f"{self.name!r} has no line of column names at its start: {problem}. Put one there."
                 ) from problem
+            if len(names) > 1 and _VALUE.fullmatch(names[0].strip()):
+                raise ConfigError(
+                    f"{self.name!r} has no line of column names: its first line has values, such as {names[0]!r}. "
+                    "Put a line such as ts,token_id,price before it."
+                )
+            return names
         first = next(self._parts(None, _SAMPLE_ROWS), None)
         return () if first is None else tuple(first.columns)
 
@@ -242,7 +254,16 @@ class RecordingFile:
                 line = text.readline(_MOST_BYTES // 2 + 1)
                 self._refuse_more_bytes(2 * len(line), _LINE)
                 return line.rstrip("\r\n")
-        return next(self.lines(), b"").decode("utf-8", "replace").rstrip("\r\n")
+        lines = islice(self.lines(), self._comments, None)
+        return next(lines, b"").decode("utf-8", "replace").rstrip("\r\n")
+
+    @cached_property
+    def _comments(self) -> int:
+        """The lines before the names of columns: those that begin with #, and the separator that Excel writes."""
+        if self._encoding != "utf-8-sig":
+            return 0
+        some = islice(self.lines(), _MOST_COMMENTS)
+        return sum(1 for _ in takewhile(lambda line: line.startswith((b"# ", b"##", b"sep=")), some))
 
     @cached_property
     def _separator(self) -> str:
@@ -302,7 +323,7 @@ class RecordingFile:
     def rows(self) -> Iterator[Any]:
         """The rows of JSON values: of lists their entries, of an object whose only list is its content that list."""
         for value in self.values():
-            yield from map(json_value, content(value))
+            yield from map(_of_ticker, map(json_value, content(value)))
 
     def frames(self, columns: Sequence[str] | None = None, json_rows: int = _PART_ROWS) -> Iterator[pl.DataFrame]:
         """Rows in parts, under common names: CSV as texts, Parquet with these ``columns`` only, JSON its objects."""
@@ -381,7 +402,7 @@ class RecordingFile:
             return "skip"
 
         # One thread counts the rows for messages.
-        blocks = ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
+        blocks = ReadOptions(block_size=_CSV_BLOCK, use_threads=False, skip_rows=self._comments)
         parse = ParseOptions(delimiter=self._separator, newlines_in_values=True, invalid_row_handler=torn)
         with self._utf8() as stream:
             for batch in open_csv(stream, blocks, parse, texts):
@@ -470,6 +491,9 @@ def content(value: bytes) -> Iterator[bytes]:
     """
     fields = fields_of(value)
     if isinstance(fields, list):
+        if _are_pairs(fields):
+            yield from map(_point_of, fields)
+            return
         for entry in fields:
             yield from content(bytes(entry))
     elif fields is None or not MESSAGE_KEYS.isdisjoint(fields):
@@ -478,10 +502,32 @@ def content(value: bytes) -> Iterator[bytes]:
         yield from _content_of_object(value, fields)
 
 
+def _are_pairs(entries: Sequence[msgspec.Raw]) -> bool:
+    """Whether entries are pairs of a Unix time and a price, as charts have them; levels have no times."""
+    if not entries or bytes(entries[0])[:1] != b"[":
+        return False
+    pair = json_value(bytes(entries[0]))
+    return len(pair) == 2 and all(isinstance(n, int | float) for n in pair) and pair[0] > _LEAST_TIME >= pair[1]
+
+
+def _point_of(entry: msgspec.Raw) -> bytes:
+    pair = json_value(bytes(entry))
+    is_pair = isinstance(pair, list) and len(pair) == 2
+    return msgspec.json.encode(dict(zip("tp", pair, strict=True))) if is_pair else bytes(entry)
+
+
+def _lists_of_outcomes(value: msgspec.Raw) -> dict[str, msgspec.Raw] | None:
+    """The lists of a mapping from outcomes or tokens to lists of objects; None for another value."""
+    fields = fields_of(bytes(value))
+    if not isinstance(fields, dict) or not fields or not all(bytes(v)[:1] == b"[" for v in fields.values()):
+        return None
+    return fields if MESSAGE_KEYS.isdisjoint(fields) and all(map(_are_objects, fields.values())) else None
+
+
 def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw]) -> Iterator[bytes]:
     kinds = {name: bytes(inner)[:1] for name, inner in fields.items()}
     lists = [name for name, kind in kinds.items() if kind == b"["]
-    around = [name for name in fields if name not in lists]
+    around = [name for name in fields if name not in lists and not name.startswith("$")]
     if fields.keys() == {"event", "markets"} and kinds["event"] == b"{":  # one event, and its markets beside it
         yield _with({"markets": fields["markets"]}, bytes(fields["event"]))
         return
@@ -493,6 +539,13 @@ def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw]) -> Itera
         for key, entries in fields.items():
             for row in content(bytes(entries)):
                 yield _with({"token_id": msgspec.Raw(msgspec.json.encode(key))}, row)
+    elif fields and {*kinds.values()} == {b"{"} and all(by_outcome := [*map(_lists_of_outcomes, fields.values())]):
+        for market, lists_of in zip(fields, by_outcome, strict=True):
+            for key, entries in (lists_of or {}).items():
+                name = "token_id" if _ID_KEY.fullmatch(key) else "outcome"
+                said = {"market": market, name: key}
+                for row in content(bytes(entries)):
+                    yield _with({n: msgspec.Raw(msgspec.json.encode(text)) for n, text in said.items()}, row)
     elif fields and {*kinds.values()} == {b"{"} and (len(fields) == 1 or all(map(_ID_KEY.fullmatch, fields))):
         names_ids = all(map(_ID_KEY.fullmatch, fields))
         for key, inner in fields.items():
@@ -504,6 +557,13 @@ def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw]) -> Itera
                 yield from content(bytes(inner))
     else:
         yield value
+
+
+def _of_ticker(row: Any) -> Any:
+    """The quote in a message of Kalshi's ticker, as a row beside what its envelope says."""
+    if not isinstance(row, dict) or row.get("type") != "ticker" or not isinstance(row.get("msg"), dict):
+        return row
+    return {name: value for name, value in row.items() if name not in ("type", "sid", "seq", "msg")} | row["msg"]
 
 
 def fields_of(value: bytes) -> dict[str, msgspec.Raw] | list[msgspec.Raw] | None:
@@ -551,7 +611,10 @@ def _with_points(name: str) -> pl.Expr:
     """Numbers with a decimal comma with a point."""
     texts = pl.col(name)
     return (
-        pl.when(texts.str.contains(r"^\s*-?\d*,\d+\s*$")).then(texts.str.replace(",", ".")).otherwise(texts).alias(name)
+        pl.when(texts.str.contains(r"^\s*-?(?:\d*|\d{1,3}(?:\.\d{3})+),\d+\s*$"))
+        .then(texts.str.replace_all(".", "", literal=True).str.replace(",", "."))
+        .otherwise(texts)
+        .alias(name)
     )
 
 

@@ -7,7 +7,7 @@ import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -180,7 +180,7 @@ class Table:
                 *(pl.col(column).alias(name) for name, column in chosen.items() if name != "ts"),
                 *(pl.col(c).alias(name) for c, name in others.items() if c in frame.columns and c not in chosen),
                 pl.col("__row").cast(pl.Int64),
-            ).with_columns(arrivals)  # fmt: skip
+            ).with_columns(*arrivals, *(pl.col(n).str.strip_prefix("'") for n in self._marked_ids))  # fmt: skip
             timed = rows.filter(pl.all_horizontal(pl.col("ts", "__seen").is_not_null()))
             scaled = [
                 pl.Series(n, unit.of_file(numbers(timed[n]))) for n in prices if n in timed.columns and unit.scale != 1
@@ -197,6 +197,13 @@ class Table:
                 timed.clear() if count else pl.DataFrame(),
                 Batch(rows=file.torn, left_out=Counter({"with another number of columns": file.torn})),
             )
+
+    @cached_property
+    def _marked_ids(self) -> list[str]:
+        """The roles of ids that a spreadsheet has marked as texts with an apostrophe."""
+        sample = self.file.sample
+        ids = [(n, self.columns[n]) for n in ("market_id", "token_id") if self.columns.get(n) in sample.columns]
+        return [n for n, c in ids if sample[c].dtype == pl.String and sample[c].str.starts_with("'").any()]
 
     def _micros(self, frame: pl.DataFrame, column: str) -> pl.Series:
         if column not in self.units:
@@ -281,6 +288,9 @@ def _nearest(table: Table) -> str:
     missing, in_the_way = nearest.missing(table), nearest.in_the_way(table)
     for name in missing[:1]:
         denied = [f" ({m.column} has not {m.evidence})" for m in table.meanings if m.role == name and not m.taken]
+        if name == "ts" and denied:
+            lines.append(f"It lacks ts{denied[0]}: write them as 2026-03-04T12:00:00Z, in UTC, or as Unix times.")
+            break
         theirs = "when" if name == "ts" else "theirs"
         options = {
             "token_id": ", or the token with token_id= (--token-id)",

@@ -23,6 +23,9 @@ OUTCOMES = ("Yes", "No")
 _A_TICKER = r"^KX|^[A-Z0-9]+-"
 _TEXTS = {*TEXT_ROLES, *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 _PRICES = ("price", "best_bid", "best_ask")
+_FEW_QUOTES = 3
+# A second key of a table has few values, and most rows that repeat a time and a token differ by it.
+_MOST_KEYS, _REPEATED = 20, 0.25
 
 
 def read_points(
@@ -63,13 +66,37 @@ def read_points(
     if numbers_of and not extra:
         is_priced = pl.any_horizontal(pl.col(numbers_of).is_not_null())
         points = left(points, is_priced, f"without a {' or '.join(numbers_of)}", whole)
+    _refuse_second_key(rows, points, table)
     yield add_points(whole, kind, points)
+
+
+def _refuse_second_key(rows: pl.DataFrame, points: pl.DataFrame, table: Table) -> None:
+    """ConfigError for a table in which many times of a token come again, once for each value of another column."""
+    keys = [name for name in ("ts", "market_id", "slug", "token_id") if name in points.columns]
+    distinct = points.drop("__row").unique()
+    again = len(distinct) - distinct.select(keys).n_unique()
+    if again < len(points) * _REPEATED:
+        return
+    for name in (n for n in table.others if n in rows.columns and not rows[n].dtype.is_nested()):
+        values = rows[name].drop_nulls().unique().sort()
+        if not 1 < len(values) <= _MOST_KEYS or values.dtype.is_float():
+            continue
+        named = points.join(rows.select("__row", __key=name), on="__row")
+        kept = named.drop("__row").unique()
+        if (len(kept) - kept.select(*keys, "__key").n_unique()) * 10 < again:
+            few = ", ".join(map(str, values.head(4).to_list()))
+            raise ConfigError(
+                f"{table.file.name!r} has several rows for a token and a time, which differ by {name} ({few}). Keep "
+                "the rows of one of them, or make a file of each."
+            )
 
 
 def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame) -> Batch:
     """The batch with points of a kind, without impossible prices and copies of rows; a NaN is null."""
     prices = [pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in _PRICES if n in points.columns]
     possible = left(points, pl.all_horizontal(prices), OUTSIDE, batch) if prices else points
+    if kind == "quotes":
+        possible = _without_empty_sides(possible)
     timed = possible.drop("__row", strict=False).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
     points = distinct = timed.unique(maintain_order=True)
     batch.left_out["equal to another row"] += len(possible) - len(distinct)
@@ -78,6 +105,19 @@ def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame) -> Batch:
     batch.left_out = +batch.left_out
     batch.frames[kind] = points
     return batch
+
+
+def _without_empty_sides(quotes: pl.DataFrame) -> pl.DataFrame:
+    """Quotes in which a bid of 0, and an ask of 0 or 1, mean that nobody is there."""
+    bid, ask = pl.col("best_bid"), pl.col("best_ask")
+    crossed = quotes.filter(bid > ask, ask > 0)
+    both = quotes.filter(bid > 0, ask > 0)
+    if len(both) >= _FEW_QUOTES and len(crossed) * 2 > len(both):
+        raise ConfigError(
+            f"best_bid is above best_ask in {len(crossed):,} of {len(both):,} rows. If the columns are called the "
+            "other way round, name them with columns={'best_bid': ...} (--columns best_bid=...,best_ask=...)."
+        )
+    return quotes.with_columns(pl.when(bid > 0).then(bid), pl.when((ask > 0) & (ask < 1)).then(ask))
 
 
 def left(rows: pl.DataFrame, kept: pl.Expr | pl.Series, reason: str, batch: Batch) -> pl.DataFrame:

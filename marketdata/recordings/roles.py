@@ -38,8 +38,8 @@ def is_number(values: pl.Series) -> bool:
 
 
 def is_text(values: pl.Series) -> bool:
-    """Whether values can be names: neither lists nor objects."""
-    return not values.dtype.is_nested()
+    """Whether values can be names: neither lists nor objects, nor bytes."""
+    return not values.dtype.is_nested() and is_readable(values)
 
 
 def is_id(values: pl.Series) -> bool:
@@ -104,8 +104,19 @@ def _most(values: pl.Series, words: Sequence[str]) -> bool:
     return sum(text.lower() in words for text in texts) * 2 >= len(texts)
 
 
+def is_readable(values: pl.Series) -> bool:
+    """Whether values can be read as texts: bytes that are no UTF-8 cannot."""
+    if values.dtype != pl.Binary:
+        return True
+    try:
+        values.head(200).cast(pl.String)
+    except pl.exceptions.PolarsError:
+        return False
+    return True
+
+
 def _some_texts(values: pl.Series) -> list[str]:
-    if values.dtype.is_nested():
+    if values.dtype.is_nested() or not is_readable(values):
         return ["[]"]
     return values.head(200).cast(pl.String, strict=False).str.strip_chars().replace("", None).drop_nulls().to_list()
 
@@ -160,7 +171,8 @@ ROLES: dict[str, Role] = {
         context=True,
     ),
     "market_id": Role(
-        ("market_id", "condition_id", "market", "ticker", "market_ticker", "market_slug", "slug"),
+        # Beside a ticker of Kalshi, its market_id is a number that nothing else has.
+        ("market_ticker", "market_id", "condition_id", "market", "ticker", "market_slug", "slug"),
         is_id, "ids, no times, fractions or rounded numbers", context=True,
     ),
     "token_id": Role(
@@ -186,10 +198,10 @@ ROLES: dict[str, Role] = {
     "best_ask": _number("best_ask", "ask", "ask_price", "best_ask_price", "ask_px"),
     "best_bid_size": _number("best_bid_size", "bid_size", "bid_volume", "bid_qty", "bid_sz", context=True),
     "best_ask_size": _number("best_ask_size", "ask_size", "ask_volume", "ask_qty", "ask_sz", context=True),
-    "yes_bid": _number("yes_best_bid", "yes_bid", "yes_bid_close", "yes_bid_dollars"),
-    "yes_ask": _number("yes_best_ask", "yes_ask", "yes_ask_close", "yes_ask_dollars"),
-    "no_bid": _number("no_best_bid", "no_bid", "no_bid_dollars"),
-    "no_ask": _number("no_best_ask", "no_ask", "no_ask_dollars"),
+    "yes_bid": _number("yes_best_bid", "yes_bid_dollars", "yes_bid", "yes_bid_close"),
+    "yes_ask": _number("yes_best_ask", "yes_ask_dollars", "yes_ask", "yes_ask_close"),
+    "no_bid": _number("no_best_bid", "no_bid_dollars", "no_bid"),
+    "no_ask": _number("no_best_ask", "no_ask_dollars", "no_ask"),
     "yes_price": _number("yes_price", "yes_price_dollars"),
     "no_price": _number("no_price", "no_price_dollars"),
     "count": _number("count", "count_fp"),
@@ -319,7 +331,7 @@ def renamed_columns(columns: Any) -> dict[str, str]:
 
 def numbers(column: pl.Series) -> Floats:
     """A column of numbers, decimals or texts as floats, NaN where it has none."""
-    if column.dtype.is_nested():
+    if column.dtype.is_nested() or not is_readable(column):
         return np.full(len(column), np.nan)
     if column.dtype in _TEXTS:
         column = column.cast(pl.String).str.strip_chars()

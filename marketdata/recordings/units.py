@@ -17,8 +17,11 @@ _FIRST, _LAST = to_micros("2015-01-01", "start"), to_micros("2100-01-01", "end")
 _UNITS = {"s": (SECOND, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 _MOST_WRONG = 0.5
 _OFFSET = re.compile(r"\s+([+-]\d\d:?\d\d|Z)$")
+# With dots the day is first everywhere; with slashes it depends on the country.
+_DOTTED = re.compile(r"^(\d\d)\.(\d\d)\.(\d{4})\b")
 # Decimal odds are from 1 on, most of a file are small, and few are whole.
 _ODDS, _MOST_WHOLE = 10, 0.75
+_FEW = 0.1
 
 
 class TimeUnit(NamedTuple):
@@ -119,11 +122,24 @@ def _unit_of(values: Floats, count: int) -> str | None:
 
 def _iso(text: str) -> int | None:
     """The time of an ISO text, of a text that ends in UTC, or of a date; None for another text."""
-    text = _OFFSET.sub(r"\1", text.removesuffix(" UTC"))
+    text = _DOTTED.sub(r"\3-\2-\1", _OFFSET.sub(r"\1", text.removesuffix(" UTC")))
     try:
         return parse_iso(text)
     except (ValueError, OverflowError):
         return None
+
+
+def _are_small_cents(prices: Floats, what: str) -> bool:
+    """Whether whole numbers are cents of which few are above 1; ConfigError if they may be of prices 0 and 1 too."""
+    above = (prices > 1) & (prices <= 100)
+    if not above.any() or (prices != np.rint(prices)).any():
+        return False
+    if above.sum() >= len(prices) * _FEW:
+        return True
+    raise ConfigError(
+        f"{what} may be cents or prices of 0 and 1 with wrong rows: all are whole numbers, and {int(above.sum()):,} of "
+        f"{len(prices):,} are above 1, such as {prices[above][0]:g}. Divide the column by 100, or take these rows out."
+    )
 
 
 class PriceUnit(NamedTuple):
@@ -144,7 +160,7 @@ class PriceUnit(NamedTuple):
         """
         known = prices[np.isfinite(prices)]
         above = known > 1
-        if above.sum() <= len(known) * _MOST_WRONG:
+        if above.sum() <= len(known) * _MOST_WRONG and not _are_small_cents(known, what):
             return cls()
         possible = (known >= 0) & (known <= 100)
         fractions = (known > 0) & (known < 1)

@@ -30,6 +30,10 @@ _GAMMA = (
 _BAD = f"x,{T},.5\n{S + 9999},{T},n/a\n{S + 9998},{T},1.7\n{S},{T},.5,9,9\n"
 
 
+def _at(minute: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(S + 60 * minute, dt.UTC)
+
+
 def _lines(*values: Any) -> str:
     return "".join(json.dumps(value) + "\n" for value in values)
 
@@ -118,7 +122,7 @@ VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
         "quotes", ("best_bid", "best_bid_size", "best_ask_size"), [(0.4, 12345.5, 1000.0)],
     ),
     "offsets.csv": (
-        f"token_id,time,price\n{T},2026-03-08T01:59-05:00,.4\n{T},2026-03-08T03-04,.41\n{T},2026-03-08 03:01 -0400,.42\n",
+        f"token_id,time,price\n{T},2026-03-08T01:59-05,.4\n{T},2026-03-08T03-04,.41\n{T},2026-03-08 03:01 -0400,.42\n",
         "prices", ("ts", "price"),
         [(dt.datetime(2026, 3, 8, 6 + (i > 0), (59, 0, 1)[i], tzinfo=dt.UTC), 0.4 + i / 100) for i in range(3)],
     ),
@@ -137,10 +141,59 @@ VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
         f"""token_id,ts,best_bid,best_ask,bids_json,asks_json\n{T},{S},,,"[[0.4, 10], [0.45, 2]]","[[0.5, 3]]"\n""",
         "books", ("side", "price", "size"), [("bid", 0.45, 2.0), ("bid", 0.4, 10.0), ("ask", 0.5, 3.0)],
     ),
+    "by_columns.csv": (
+        f"timestamp,{T},{T2}\n{S},.4,.6\n{S + 60},.9,\n", "prices", ("token_id", "price"),
+        [(T, 0.4), (T, 0.9), (T2, 0.6)],
+    ),
+    "ticker.jsonl": (
+        _lines({"type": "ticker", "sid": 1, "msg": {
+            "market_id": "9b0f-4ef2", "market_ticker": TICKER, "price": 1, "yes_bid": 1, "yes_ask": 2,
+            "yes_bid_dollars": "0.0100", "yes_ask_dollars": "0.0200", "ts": S,
+        }}),
+        "quotes", ("token_id", "best_bid", "best_ask"), [(f"{TICKER}:no", 0.98, 0.99), (f"{TICKER}:yes", 0.01, 0.02)],
+    ),
+    "page.json": (
+        json.dumps({"$schema": "x", "exported_at": S, "prices": [{"t": S, "p": 0.5, "token_id": T}], "cursor": "a"}),
+        "prices", ("price",), [(0.5,)],
+    ),
+    "by_slug.json": (
+        json.dumps({slug: {"Yes": [{"t": S, "p": p}], "No": [{"t": S, "p": 1 - p}]} for slug, p in (("a-b", 0.25),
+                                                                                            ("c-d", 0.5))}),
+        "prices", ("market_id", "token_label", "price"),
+        [("a-b", "No", 0.75), ("a-b", "Yes", 0.25), ("c-d", "No", 0.5), ("c-d", "Yes", 0.5)],
+    ),
+    f"chart_{T}.json": (
+        json.dumps([[S * 1000, 0.5], [S * 1000 + 60_000, 0.51]]), "prices", ("price",), [(0.5,), (0.51,)]
+    ),
+    "german.csv": (
+        f"time;token_id;price;volume\n04.03.2026 12:00;{T};0,534;1.234,50\n", "prices", ("ts", "price"),
+        [(dt.datetime(2026, 3, 4, 12, tzinfo=dt.UTC), 0.534)],
+    ),
+    "comments.csv": (
+        f"# exported\n# unit: probability\nts,token_id,price\n{S},{T},.5\n", "prices", ("price",), [(0.5,)]
+    ),
+    "excel.csv": (f"sep=;\nts;token_id;price\n{S};'{T};,5\n", "prices", ("token_id", "price"), [(T, 0.5)]),
+    "penny.csv": (
+        f"ts,ticker,yes_bid,yes_ask\n{S},{TICKER},0,1\n{S + 60},{TICKER},1,2\n",
+        "quotes", ("best_bid", "best_ask"), [(0.99, None), (0.98, 0.99), (None, 0.01), (0.01, 0.02)],
+    ),
+    "empty_sides.csv": (
+        f"ts,token_id,best_bid,best_ask\n{S},{T},.97,0\n{S + 60},{T},0,.03\n",
+        "quotes", ("best_bid", "best_ask"), [(0.97, None), (None, 0.03)],
+    ),
+    "ends.csv": (
+        f"token_id,period_end,close\n{T},{S + 60},.4\n{T},{S + 180},.5\n{T2},{S + 60},.6\n{T2},{S + 120},.5\n",
+        "prices", ("ts", "price"), [(_at(0), 0.4), (_at(2), 0.5), (_at(0), 0.6), (_at(1), 0.5)],
+    ),
 }  # fmt: skip
 _TRADE = {
     "side": "BUY", "asset": T, "conditionId": MARKET, "size": 3, "price": 0.4, "timestamp": S, "outcome": "Yes",
     "outcomeIndex": 0, "transactionHash": "0x1",
+}  # fmt: skip
+_TWO = (("bid", 0.4), ("ask", 0.6))
+_FILL = {
+    "ticker": TICKER, "count": 3, "created_time": "2026-01-01T00:00:01Z", "yes_price": 60, "no_price": 40,
+    "side": "yes", "action": "buy", "order_id": "o",
 }  # fmt: skip
 _PRINT = {
     "ticker": TICKER, "count_fp": "3.00", "created_time": "2026-01-01T00:00:01Z", "yes_price_dollars": "0.6100",
@@ -166,6 +219,23 @@ REFUSED = {
     "odds.csv": (
         f"timestamp,token_id,price\n{S},{T},1.91\n{S + 60},{T},2.05\n{S + 120},{T},3\n", "may be decimal odds or cents"
     ),
+    "headerless.csv": (f"{S},{T},.5\n{S + 60},{T},.5\n", "has no line of column names: .* '1767225600'. Put a line"),
+    "zone.csv": (f"time,token_id,price\n2026-03-04 07:00:00 EST,{T},.5\n", "EST.: write them as 2026-03-04T12:00:00Z"),
+    "swapped.csv": (
+        "ts,token_id,best_bid,best_ask\n" + "".join(f"{S + i},{T},.6,.4\n" for i in range(3)),
+        "above best_ask in 3 of 3",
+    ),
+    "two_widths.csv": (
+        f"token_id,ts,interval,close\n{T},{S},1m,.4\n{T},{S + 60},1h,.5\n", "several widths, by interval: 1h, 1m"
+    ),
+    "two_prices.csv": (
+        "ts,token_id,price_type,price\n" + "".join(f"{S + i},{T},{n},{p}\n" for i in range(2) for n, p in _TWO),
+        r"several rows for a token and a time, which differ by price_type \(ask, bid\)",
+    ),
+    "cents_or_not.csv": (
+        "ts,token_id,price\n" + "".join(f"{S + i},{T},{2 if i == 9 else i % 2}\n" for i in range(20)),
+        "may be cents or prices of 0 and 1",
+    ),
     "no_name.csv": ("a,b\n1,2\n", "No column is one that a format needs"),
 }  # fmt: skip
 # The trades of each file: side, price and size.
@@ -179,6 +249,16 @@ TRADES: dict[str, tuple[str, list[tuple[str, float, float]]]] = {
                                 "price": 0.65, "tx_hash": "0x1", "timestamp": S, "user": "0x2", "taker": "0x3"}],
                     "pagination": {"limit": 50}}),
         [("buy", 0.65, 4.995)],
+    ),
+    # The taker of an own fill as a maker did the opposite.
+    "fills.json": (
+        json.dumps({"fills": [{**_FILL, "trade_id": str(taker), "is_taker": taker} for taker in (True, False)]}),
+        [("buy", 0.4, 3.0), ("buy", 0.6, 3.0)],
+    ),
+    "of_both_assets.csv": (
+        "block_timestamp,tx_hash,asset_id,maker_asset_id,taker_asset_id,amount_usd,shares,price_per_share\n"
+        + "".join(f"{S},0x{gives},{T},{gives},{takes},4,10,.4\n" for gives, takes in ((T, 0), (0, T))),
+        [("buy", 0.4, 10.0), ("sell", 0.4, 10.0)],
     ),
     # Money beside shares is no size.
     "money.csv": (

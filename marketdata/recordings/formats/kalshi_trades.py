@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from marketdata.recordings.format import Batch, Format, Table
-from marketdata.recordings.roles import numbers
+from marketdata.recordings.format import DENIED, Batch, Format, Table
+from marketdata.recordings.roles import flags, numbers
 from marketdata.recordings.rows import converted
 from marketdata.recordings.trades import add_prints
 from marketdata.wire import kalshi
@@ -19,7 +19,8 @@ _PRICES = ("yes_price", "no_price")
 def read(table: Table) -> Iterator[Batch]:
     """The prints as trades of the Yes and No tokens."""
     cents = {name: _is_cents(table, name) for name in _PRICES if name in table.columns}
-    for frame, batch in table.rows():
+    for rows_of, batch in table.rows():
+        frame = rows_of if "taker_outcome" in rows_of.columns else _with_taker(rows_of)
         prices = {
             f"{name}_dollars": pl.Series(numbers(frame[name]) / (100 if in_cents else 1)).fill_nan(None)
             for name, in_cents in cents.items()
@@ -38,6 +39,17 @@ def read(table: Table) -> Iterator[Batch]:
         batch.left_out["damaged"] += bad
         add_prints(parts, batch)
         yield batch
+
+
+def _with_taker(frame: pl.DataFrame) -> pl.DataFrame:
+    """What the taker bought, from own fills: their outcome, whether it was bought, and whether they were the taker."""
+    outcome = f"side{DENIED}"
+    if not {outcome, "action", "is_taker"} <= set(frame.columns):
+        return frame
+    texts = [frame[name].cast(pl.String).str.to_lowercase() for name in (outcome, "action")]
+    takes_yes = ((texts[0] == "yes") == (texts[1] == "buy")) == flags(frame["is_taker"])
+    named = takes_yes.replace_strict({True: "yes", False: "no"}, return_dtype=pl.String)
+    return frame.with_columns(named.alias("taker_outcome"))
 
 
 def _is_cents(table: Table, name: str) -> bool:

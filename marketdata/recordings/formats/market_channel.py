@@ -10,8 +10,12 @@ _OF_KALSHI = {"orderbook_snapshot", "orderbook_delta", "subscribed", "trade", "t
 
 
 def proves(table: Table) -> int:
-    """More than tables have columns, if the first messages say their kind, or are books in an envelope."""
-    return 40 if any(map(_is_of_channel, first_messages(table))) else 0
+    """More than tables have columns, if the first messages say their kind, or are books in an envelope.
+
+    Tickers alone are quotes.
+    """
+    messages = first_messages(table)
+    return 40 if any(m.kind != "ticker" for m in messages) and any(map(_is_of_channel, messages)) else 0
 
 
 def _is_of_channel(message: Message) -> bool:

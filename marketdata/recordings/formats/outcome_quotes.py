@@ -41,10 +41,6 @@ def read(table: Table) -> Iterator[Batch]:
                     best_bid=f"{label.lower()}_bid", best_ask=f"{label.lower()}_ask")
         for label, token in zip(OUTCOMES, names, strict=True)
     ])  # fmt: skip
-    # A bid of 0 and an ask of 1 mean that nobody is there.
-    both = both.with_columns(
-        pl.when(pl.col("best_bid") > 0).then("best_bid"), pl.when(pl.col("best_ask") < 1).then("best_ask")
-    )
     batch.frames = add_points(Batch(), "quotes", both).frames
     yield batch
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from marketdata.recordings.format import UNDECIDED, Format, Table, by_parts
+import polars as pl
+
+from marketdata.recordings.format import UNDECIDED, Batch, Format, Table, by_parts
 from marketdata.recordings.trades import add_trades
+
+_ASSETS = ("maker_asset_id", "taker_asset_id")
 
 
 def proves(table: Table) -> int:
@@ -15,12 +19,22 @@ def proves(table: Table) -> int:
     return 0 if texts and texts <= {"bid", "bids", "ask", "asks", "a", "offer"} else UNDECIDED
 
 
+def add(frame: pl.DataFrame, batch: Batch) -> None:
+    """Add the trades; where no column is a side, the taker buys the token that the maker gives."""
+    if "side" not in frame.columns and {"token_id", *_ASSETS} <= set(frame.columns):
+        gives, takes = (pl.col(asset).cast(pl.String) == pl.col("token_id").cast(pl.String) for asset in _ASSETS)
+        side = pl.when(gives & ~takes).then(pl.lit("buy")).when(takes & ~gives).then(pl.lit("sell"))
+        frame = frame.with_columns(side.alias("side"))
+    add_trades(frame, batch)
+
+
 FORMAT = Format(
     name="trades",
     kind="trades",
     description="a table of trades; for `md.read_trades`, as an archive has none",
     needs=("ts token_id price size", "ts market_id token_label price size", "ts market_id token_number price size"),
-    takes="side transaction_hash maker taker account trader_side trade_id token_id best_bid best_ask",
-    read=by_parts(add_trades, "price"),
+    takes="side transaction_hash maker taker account trader_side trade_id token_id best_bid best_ask maker_asset_id "
+    "taker_asset_id",
+    read=by_parts(add, "price"),
     proves=proves,
 )

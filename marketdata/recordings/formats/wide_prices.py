@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,6 +13,7 @@ from marketdata.recordings.points import add_points, last_of_each, one_batch, wi
 from marketdata.recordings.roles import is_number, is_time, numbers
 from marketdata.recordings.tables import derived_markets
 
+_TOKEN = re.compile(r"\d{20,}|0x[0-9a-fA-F]{64}")
 _NEAR_ONE = (0.8, 1.2)
 
 
@@ -22,20 +24,24 @@ def outcomes(table: Table) -> list[str]:
 
 
 def proves(table: Table) -> int:
-    """Prices of outcomes that exclude each other add up to about 1 in most rows; other numbers do not."""
+    """Columns are called as tokens; or most rows add up to about 1, as those of outcomes that exclude each other."""
     names = outcomes(table)
-    if "ts" not in table.columns or table.decisive or len(names) < 2:
+    if "ts" not in table.columns or table.decisive or (len(names) < 2 and not _are_tokens(names)):
         return 0
     prices = np.stack([numbers(table.file.sample[name]) for name in names])
     sums = prices.sum(axis=0)  # NaN of a row that lacks a price
     sums = sums[~np.isnan(sums)]
     near = (sums > _NEAR_ONE[0]) & (sums < _NEAR_ONE[1])
     is_price = bool(np.all(np.isnan(prices) | ((prices >= 0) & (prices <= 1))))
-    return len(names) + 1 if is_price and near.sum() * 2 > len(sums) else 0
+    return len(names) + 1 if is_price and (_are_tokens(names) or near.sum() * 2 > len(sums)) else 0
+
+
+def _are_tokens(names: list[str]) -> bool:
+    return bool(names) and all(map(_TOKEN.fullmatch, names))
 
 
 def read(table: Table) -> Iterator[Batch]:
-    """A price for each column of a row; the market is called as the file, the outcomes as their columns."""
+    """A price for each column of a row: its token, or an outcome of a market that is called as the file."""
     names = outcomes(table)
     rows, batch = one_batch(table, tuple(names))
     if not len(rows):
@@ -45,6 +51,11 @@ def read(table: Table) -> Iterator[Batch]:
     rows = last_of_each(with_prices(rows, names, batch), ("ts",), batch)
     labels = {name: table.file.original_name(name) for name in names}
     long = rows.unpivot(names, index="ts", variable_name="column", value_name="price").drop_nulls("price")
+    if _are_tokens(names):
+        points = long.select("ts", "price", pl.col("column").alias("token_id"))
+        batch.frames = add_points(Batch(), "prices", points).frames
+        yield batch
+        return
     label = pl.col("column").replace(labels)
     points = long.select(
         "ts", "price", market_id=pl.lit(market), token_id=pl.format("{}:{}", pl.lit(market), label), token_label=label
@@ -58,7 +69,7 @@ def read(table: Table) -> Iterator[Batch]:
 FORMAT = Format(
     name="wide-prices",
     kind="prices",
-    description="a table of prices with a column for each outcome of an event, which add up to about 1",
+    description="a table of prices with a column for each token, or for each outcome of an event, which add up to 1",
     needs=("ts one-column-per-outcome",),
     read=read,
     proves=proves,
