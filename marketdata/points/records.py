@@ -116,15 +116,18 @@ def names_of(market: Mapping[str, Any]) -> set[str]:
 def with_winner(market: Mapping[str, Any]) -> dict[str, Any]:
     """The record with ``resolved_token_id`` and ``resolved_token_label``, however its service names the winner.
 
-    Services name it by either field, by ``winner`` or ``winning_outcome`` (a label or an id), or by ``winner`` of each
-    token. They stay as they are where the record names no token, or two.
+    Services name it by either field, by ``winner`` or ``winning_outcome`` (a label in any case, or an id), by
+    ``winning_asset_id``, or by ``winner`` of each token. They stay as they are where the record names no token, or two.
     """
     record = dict(market)
     tokens = [token for token in record.get("tokens") or () if isinstance(token, Mapping)]
     named = {record.get(name) for name in _WINNER_FIELDS if isinstance(record.get(name), str)}
     if record.get("resolved_token_id") is not None:
         named = {record["resolved_token_id"]}
-    won = [t for t in tokens if _is_winner(t) or not named.isdisjoint((t.get("id"), t.get("label")))]
+    named = {str(name).casefold() for name in named}
+    won = [
+        t for t in tokens if _is_winner(t) or not named.isdisjoint(str(t.get(n)).casefold() for n in ("id", "label"))
+    ]
     if len(won) == 1 and truth("is_resolved", record.get("is_resolved")) is not False:
         record |= {"resolved_token_id": won[0].get("id"), "resolved_token_label": won[0].get("label")}
     return record
@@ -135,7 +138,7 @@ def _is_winner(token: Mapping[str, Any]) -> bool:
     return FLAG_TEXTS.get(str(token.get("winner")).strip().lower()) is True
 
 
-_WINNER_FIELDS = ("resolved_token_label", "winner", "winning_outcome")
+_WINNER_FIELDS = ("resolved_token_label", "winner", "winning_outcome", "winning_asset_id")
 _POST_RESOLUTION_COLUMNS = {field.name for _, field in _ALL if field.leaks} | {
     "ends_at", "time_to_resolution", "exit", "move", "net", "net_low",
 }  # fmt: skip

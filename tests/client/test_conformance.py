@@ -24,6 +24,7 @@ import marketdata as md
 from marketdata.errors import ConfigError, NotFoundError
 from marketdata.points.records import COLUMNS
 from marketdata.points.views import VIEWS
+from marketdata.resolution import BucketWidth
 from marketdata.times import DAY, MINUTE, Range, to_datetime, to_text
 
 HOUR = 60 * MINUTE
@@ -68,7 +69,7 @@ def venue(name: str) -> Iterator[Case]:
     case = VENUES[name]
     stub = case.stub()
     opened = stub.markets[2].opened // HOUR * HOUR + HOUR
-    with client_of(stub) as client:
+    with client_of(stub, **case.options) as client:
         names = [case.name(market) for market in stub.markets[1:3]]
         yield Case(client, names, Range(opened, opened + 6 * HOUR), lambda: sum(stub.paths.values()))
 
@@ -111,9 +112,10 @@ def test_the_time_before_and_after_a_market_costs_no_request(name: str) -> None:
     case = VENUES[name]
     stub = case.stub(days=2.0)
     market, rng = stub.markets[1], Range(START - 60 * DAY, START + 60 * DAY)
-    with client_of(stub, START + 70 * DAY) as client:
-        frame = client.prices(case.name(market), to_datetime(rng.start), to_datetime(rng.end), "1m", all=True)
-        assert is_equal(keyed(frame, "price"), case.prices(stub, [market], rng, MINUTE))
+    with client_of(stub, START + 70 * DAY, **case.options) as client:
+        frame = client.prices(case.name(market), to_datetime(rng.start), to_datetime(rng.end), case.kept, all=True)
+        width = BucketWidth.of(case.kept).micros
+        assert is_equal(keyed(frame, "price"), case.prices(stub, [market], rng, width))
     assert sum(stub.paths.values()) <= 10
 
 

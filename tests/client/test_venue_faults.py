@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 from reference.dialects import DIALECTS
 from reference.kalshi_stub import START, KalshiStub
 from reference.polymarket_stub import PolymarketStub
-from reference.venue_loops import VENUES, is_equal, keyed, printed
+from reference.venue_loops import VENUES, is_equal, kalshi_views, keyed, printed
 from reference.venues import FAULTS, NOW, ODD_FAULTS, client_of, refused
 
 from marketdata.errors import (
@@ -53,7 +56,7 @@ def test_rows_are_exact_or_the_error_has_a_part_and_the_rest_can_be_resumed(
     markets = [stub.markets[k] for k in data.draw(st.sets(st.integers(0, 5), min_size=1, max_size=3))]
     begin = data.draw(st.integers(0, 20))
     outage = Range(NOW + begin * SECOND // 5, NOW + data.draw(st.integers(0, 400)) * SECOND)
-    with client_of(stub) as client:
+    with client_of(stub, **case.options) as client:
         stub.faults, stub.outages = iter(faults), (outage,)
         stub.outage = data.draw(st.sampled_from(["503", "500", "refused", "reset", "429", "429 with a wait"]))
         frames = []
@@ -107,7 +110,7 @@ def test_a_client_depends_on_no_detail_of_an_answer(
     case = VENUES[venue]
     stub = case.stub(traps=data.draw(case.any_traps), dialect=dialect, largest_page=data.draw(st.integers(2, 100)))
     names = [case.name(market) for market in stub.markets]
-    with client_of(stub) as client:
+    with client_of(stub, **case.options) as client:
         markets = stub.markets[: data.draw(st.integers(1, 6))]
         frame = client.prices(names[: len(markets)], *span(rng), width)
         assert is_equal(keyed(frame, "price"), case.prices(stub, markets, rng, WIDTHS[width]))
@@ -149,7 +152,7 @@ def test_a_refusal_says_what_it_means(venue: str, act: Any, kind: type[Exception
     stub = case.stub()
     names = [case.name(market) for market in stub.markets[:2]]
     rng = to_text(START), to_text(START + DAY)
-    with client_of(stub) as client:
+    with client_of(stub, **case.options) as client:
         arrived = client.prices(names[0], *rng, "1h")
         answer, stub.answer = stub.answer, lambda ask: act
         for ask in (
@@ -224,7 +227,7 @@ def test_throttling_inside_of_200_is_waited_out(venue: str, body: dict[str, str]
 
     stub.answer = throttled
     rng = Range(START, START + DAY)
-    with client_of(stub) as client:
+    with client_of(stub, **case.options) as client:
         names = [case.name(market) for market in stub.markets[:2]]
         got = keyed(client.prices(names, *span(rng), "1h"), "price")
         assert is_equal(got, case.prices(stub, stub.markets[:2], rng, 60 * MINUTE))
@@ -250,10 +253,10 @@ def test_a_page_of_html_with_a_status_of_a_proxy_is_tried_again(venue: str, stat
 @pytest.mark.parametrize("body", [None, [], {}])
 def test_nothing_in_place_of_a_record_is_an_unknown_market(body: Any) -> None:
     """A venue may say 404, or 200 with nothing."""
-    for venue, case in VENUES.items():
+    for case in VENUES.values():
         stub = case.stub()
         name = case.name(stub.markets[0])
-        nothing = body if venue == "polymarket" else {"market": body}
+        nothing = {"market": body} if stub.venue == "kalshi" else body
         answer = stub.answer
         stub.answer = lambda ask, answer=answer, name=name, nothing=nothing: (
             refused(200, nothing) if ask.path.endswith(name) else answer(ask)
@@ -415,3 +418,56 @@ def test_answers_of_kalshi_in_other_shapes() -> None:
         }
         with pytest.raises(ContractError, match="series"):
             client.prices(stub.markets[4].ticker, to_text(START), to_text(START + DAY), "1h")
+
+
+@pytest.mark.parametrize(
+    ("venue", "count"),
+    [*((venue, 5) for venue in VENUES), *(pytest.param(venue, 200, marks=pytest.mark.soak) for venue in VENUES)],
+)
+@settings(max_examples=3)
+@given(st.data(), st.integers(0, 1 << 30), st.integers(2, 100), SPAN, st.sampled_from([*WIDTHS]))
+def test_many_markets_equal_plain_loops_through_faults_and_outages(
+    venue: str, count: int, data: Any, seed: int, page: int, rng: Range, width: str
+) -> None:
+    """Prices, trades and records at any page, with a fault in one of ten requests and an outage of some minutes."""
+    case = VENUES[venue]
+    stub = case.stub(count=count, days=0.5, traps=data.draw(case.any_traps), largest_page=page)
+    names, tally, draw = [case.name(market) for market in stub.markets], Counter[str](), random.Random(seed)
+    rng = Range(rng.start, min(rng.end, rng.start + 8 * 60 * MINUTE))
+
+    def asked(ask: Any) -> Any:
+        """The frame of a request, which is repeated, or resumed where it can be, until it is whole."""
+        parts = []
+        for _ in range(40):
+            try:
+                return pl.concat([*parts, ask()])
+            except TRANSIENT as error:
+                tally[type(error).__name__] += 1
+                if (resume := getattr(error, "resume", None)) is not None:
+                    parts.append(error.partial)
+                    ask = partial(client.resume, resume)
+        raise AssertionError("it never ends")
+
+    with client_of(stub, **case.options) as client:
+        stub.faults = iter(lambda: draw.choice(FAULTS) if draw.random() < 0.1 else None, 0)
+        first = NOW + draw.randrange(30) * SECOND
+        stub.outages = (Range(first, first + draw.randrange(200) * SECOND),)
+        stub.outage = draw.choice(["503", "refused", "429", "429 with a wait"])
+        frame = asked(lambda: client.prices(names, *span(rng), width))
+        assert is_equal(keyed(frame, "price"), case.prices(stub, stub.markets, rng, WIDTHS[width]))
+        tally["prices"] = len(frame)
+        if "quotes" in client.views:
+            views = kalshi_views(stub, stub.markets, rng, WIDTHS[width])
+            quotes = asked(lambda: client.quotes(names, *span(rng), width))
+            assert is_equal(keyed(quotes, "best_bid", "best_ask"), views["quotes"])
+            metrics = asked(lambda: client.metrics(names, *span(rng), width))
+            assert is_equal(keyed(metrics, "volume", "open_interest", "spread"), views["metrics"])
+            tally |= {"quotes": len(quotes), "metrics": len(metrics)}
+        trades = asked(lambda: client.trades(names, *span(rng)))
+        assert printed(trades) == sorted(row for market in stub.markets for row in case.trades(stub, market, rng))
+        tally["trades"] = len(trades)
+        records = asked(client.markets)
+        paid = dict(zip(records["slug"], records["payoffs"].to_list(), strict=True))
+        assert paid == {case.name(market): market.payoffs for market in stub.markets}
+        tally |= {"records": len(records), "requests": sum(stub.paths.values())}
+    print(venue, count, page, width, dict(tally))

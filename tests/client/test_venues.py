@@ -20,7 +20,7 @@ from reference.venues import FAULTS, NOW, client_of
 import marketdata as md
 from marketdata.errors import ConfigError, NotFoundError, PlanError, RequestError, ServiceOddityWarning
 from marketdata.resolution import BucketWidth
-from marketdata.times import DAY, MINUTE, SECOND, Range, to_datetime, to_text
+from marketdata.times import DAY, MINUTE, SECOND, Range, parse_iso, to_datetime, to_text
 
 START = polymarket_stub.START
 pytestmark = pytest.mark.filterwarnings("ignore::marketdata.errors.EmptyRangeWarning")
@@ -232,7 +232,7 @@ def test_a_market_has_many_names_and_a_source_can_be_pickled() -> None:
         assert len(client.markets(search="day 7")) == 3
         assert len(client.token_prices(stub.markets[1].tokens[1], to_text(START), to_text(START + DAY), "1d")) == 1
         again = pickle.loads(pickle.dumps(client))
-        assert again.tags() == ["weather"]
+        assert again.tags() == [*polymarket_stub.TAGS]
         with pytest.raises(NotFoundError, match="will-it-rain-1"):
             client.market("will-it-rain-x1")
         with pytest.raises(ConfigError, match="has prices"):
@@ -283,3 +283,48 @@ def test_refusals_of_a_venue_say_what_they_mean() -> None:
     stub.answer = lambda ask: polymarket_stub.refused(451, {"error": "unavailable"})  # type: ignore[method-assign]
     with client_of(stub) as client, pytest.raises(RequestError, match="country"):
         client.market("will-it-rain-1")
+
+
+TIMES = st.none() | st.integers(-60, 60 * 24).map(lambda m: to_text(START + m * MINUTE))
+
+
+@settings(max_examples=15)
+@given(
+    st.fixed_dictionaries(
+        dict.fromkeys(("start_date_min", "start_date_max", "end_date_min", "end_date_max"), TIMES)
+    ),
+    st.none() | st.integers(0, 2_000),
+    st.none() | st.sets(st.sampled_from([*polymarket_stub.TAGS]), min_size=1),
+    st.none() | st.sampled_from(["any", "all"]),
+    st.booleans(),
+    st.integers(1, 100),
+)
+def test_filters_of_polymarket_are_those_of_its_markets(
+    dates: Any, liquidity: Any, tags: Any, match: Any, are_closed: bool, page: int
+) -> None:
+    """Dates, liquidity and tags go to the venue in its words, at any page; by default any of the tags is enough."""
+    stub = PolymarketStub(count=30, largest_page=page)
+
+    def has(market: Any) -> bool:
+        ends = {"start_date": market.opened, "end_date": market.opened + DAY // 2}
+        limits = [(ends[name[:-4]], name[-3:], parse_iso(at)) for name, at in dates.items() if at is not None]
+        of_market = {*polymarket_stub.tags_of(market.k // 3)}
+        return (
+            all(at >= limit if end == "min" else at <= limit for at, end, limit in limits)
+            and (liquidity is None or 100 * market.k >= liquidity)
+            and (tags is None or (tags <= of_market if match == "all" else not tags.isdisjoint(of_market)))
+            and (are_closed or market.closed is None)
+        )
+
+    how = {"min_liquidity": liquidity, "tags": sorted(tags) if tags else None, "tags_match": match, **dates}
+    with client_of(stub) as client:
+        frame = client.markets(include_closed=are_closed, **how)
+        assert sorted(frame["slug"]) == sorted(market.slug for market in stub.markets if has(market))
+        assert client.tags() == [*polymarket_stub.TAGS]
+        assert len(client.series()) == 5
+        assert len(client.markets(search="rain")) == 30
+        assert len(client.events(tags="rain")) == 5
+        with pytest.raises(ConfigError, match="one tag"):
+            client.events(tags=["rain", "wind"])
+        with pytest.raises(NotFoundError, match="tag"):
+            client.markets(tags="no-such-tag")

@@ -68,8 +68,9 @@ def _with(ask: Ask, **params: str) -> Ask:
 
 def _wider(ask: Ask) -> Ask:
     """A request for three periods more on both sides, where that stays below the limits of the venue."""
-    given, step = ask.params, 60 * int(ask.params.get("period_interval", 1))
-    for first, last in (("start_ts", "end_ts"), ("startTs", "endTs")):
+    given = ask.params
+    step = int(given.get("bucket_seconds", 60 * int(given.get("period_interval", 1))))
+    for first, last in (("start_ts", "end_ts"), ("startTs", "endTs"), ("start", "end")):
         if first in given and last in given and int(given[last]) - int(given[first]) < 50 * step:
             return _with(ask, **{first: str(int(given[first]) - 3 * step), last: str(int(given[last]) + 3 * step)})
     return ask

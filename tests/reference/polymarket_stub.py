@@ -17,7 +17,13 @@ START = parse_iso("2026-01-05T00:00:00Z")
 LONGEST = 1_296_000  # seconds of one answer
 MISSING_EVERY = 11  # one minute in so many has no point
 KEPT = ((60, 7), (300, 60), (1800, 90))  # days that steps [s] are kept
+TAGS = {"weather": "1", "rain": "2", "wind": "3"}
 STATES = ("live", "yes", "no", "proposed", "void", "disputed")
+
+
+def tags_of(event: int) -> list[str]:
+    """The tags of an event, by its number."""
+    return ["weather", *["rain"] * (event % 2), *["wind"] * (event % 3 == 0)]
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class PolymarketStub(VenueStub):
     count: int = 6
     days: float = 2.0
     traps: Traps = field(default_factory=Traps)
-    largest_page: int = 100
+    largest_page: int = 100  # of records; ten times as many trades, a hundred times as many points
 
     def __post_init__(self) -> None:
         self.markets = [Market(k, self.days) for k in range(self.count)]
@@ -147,13 +153,11 @@ class PolymarketStub(VenueStub):
                 known = {key: e for e in map(self.event, range(-(-self.count // 3))) for key in (e["id"], e["slug"])}
                 return ok(known[name]) if name in known else refused(404, {"error": "event not found"})
             case ["series"]:
-                return ok(self.series()[int(ask.params.get("offset", 0)) :][: int(ask.params.get("limit", 50))])
+                return ok(self.by_offset(self.series(), ask.params, 50))
             case ["tags"]:
-                return ok(
-                    [{"id": "1", "label": "Weather", "slug": "weather"}] if ask.params.get("offset", "0") == "0" else []
-                )
+                return ok(self.by_offset([self.tag(slug) for slug in TAGS], ask.params, 100))
             case ["tags", "slug", slug]:
-                return ok({"id": "1", "label": "Weather", "slug": slug})
+                return ok(self.tag(slug)) if slug in TAGS else refused(404, {"error": "tag not found"})
             case ["public-search"]:
                 return self.search(ask.params)
             case ["time"]:
@@ -188,7 +192,7 @@ class PolymarketStub(VenueStub):
             "endDate": to_text(market.opened + DAY // 2),  # a deadline, not the end
             "closedTime": to_text(market.closed)[:19].replace("T", " ") + "+00" if is_over else None,
             "outcomes": text(["Yes", "No"]), "outcomePrices": text([f"{price:g}" for price in prices]),
-            "volume": str(volume) if self.traps.numbers_as_text else volume,
+            "volume": str(volume) if self.traps.numbers_as_text else volume, "liquidityNum": 100.0 * market.k,
             "events": [
                 {"id": str(market.k // 3), "slug": f"weather-{market.k // 3}", "seriesSlug": f"rain-{market.k // 6}"}
             ],
@@ -204,14 +208,22 @@ class PolymarketStub(VenueStub):
 
     def event(self, number: int) -> dict[str, Any]:
         members = [self.record(m) for m in self.markets if m.k // 3 == number]
-        topic = {"id": "1", "slug": "weather", "label": "Weather"}
-        head = {"id": str(number), "slug": f"weather-{number}", "title": f"Weather {number}", "tags": [topic]}
+        topics = [self.tag(slug) for slug in tags_of(number)]
+        head = {"id": str(number), "slug": f"weather-{number}", "title": f"Weather {number}", "tags": topics}
         is_over = all(member["closed"] for member in members)
         return head | {
             "closed": is_over,
             "series": [{"id": str(number // 2), "slug": f"rain-{number // 2}"}],
             "markets": members,
         }
+
+    def by_offset(self, rows: list[Any], params: dict[str, str], most: int) -> list[Any]:
+        """A page by limit and offset, of at most so many rows."""
+        limit = min(int(params.get("limit", most)), most, self.largest_page)
+        return rows[int(params.get("offset", 0)) :][:limit]
+
+    def tag(self, slug: str) -> dict[str, Any]:
+        return {"id": TAGS[slug], "label": slug.title(), "slug": slug}
 
     def series(self) -> list[dict[str, Any]]:
         return [{"id": str(n), "slug": f"rain-{n}", "title": "Rain"} for n in range(-(-self.count // 6))]
@@ -230,8 +242,18 @@ class PolymarketStub(VenueStub):
             rows = [row for row in rows if row["series"][0]["id"] in params["series_id"]]
         for name in ("clob_token_ids", "position_ids"):
             rows = [row for row in rows if name not in params or any(t in json.dumps(row) for t in params[name])]
-        for name, column in (("start_date_min", "startDate"), ("end_date_min", "endDate")):
-            rows = [row for row in rows if name not in params or row[column] >= params[name][0]]
+        for name, column in (("start_date", "startDate"), ("end_date", "endDate")):
+            first, last = (params.get(f"{name}_{end}") for end in ("min", "max"))
+            rows = [row for row in rows if first is None or parse_iso(row[column]) >= parse_iso(first[0])]
+            rows = [row for row in rows if last is None or parse_iso(row[column]) <= parse_iso(last[0])]
+        # Parameters of the other listing, and those by the slug of a tag of markets, are ignored.
+        if kind == "markets" and "liquidity_num_min" in params:
+            rows = [row for row in rows if row["liquidityNum"] >= float(params["liquidity_num_min"][0])]
+        if "tag_id" in params:
+            is_all = kind == "markets" and params.get("tag_match") == ["all"]
+            of_row = {row["id"]: {TAGS[slug] for slug in tags_of(self.number_of(kind, row))} for row in rows}
+            wanted = {*params["tag_id"]}
+            rows = [r for r in rows if (wanted <= of_row[r["id"]] if is_all else wanted & of_row[r["id"]])]
         if ask.path.endswith("/keyset"):
             flat = {name: values[0] for name, values in params.items()}
             some, cursor = page(rows, flat, self.largest_page, "after_cursor", sticky=self.traps.sticky_cursor)
@@ -241,6 +263,10 @@ class PolymarketStub(VenueStub):
             words = "offset too large, use /markets/keyset for deeper pagination"
             return refused(422, {"type": "validation error", "error": words})
         return ok(rows[offset:][: min(int(params.get("limit", ["20"])[0]), self.largest_page)])
+
+    def number_of(self, kind: str, row: dict[str, Any]) -> int:
+        """The number of the event of a row."""
+        return int(row["id"]) if kind == "events" else (int(row["id"]) - 1000) // 3
 
     def one(self, is_it: Any) -> Act:
         found = next((self.record(m) for m in self.markets if is_it(m)), None)
@@ -260,7 +286,7 @@ class PolymarketStub(VenueStub):
         events = [
             e for e in map(self.event, range(-(-self.count // 3))) if params["q"].lower() in json.dumps(e).lower()
         ]
-        limit, number = int(params.get("limit_per_type", 10)), int(params.get("page", 1))
+        limit, number = min(int(params.get("limit_per_type", 10)), self.largest_page), int(params.get("page", 1))
         some = events[(number - 1) * limit : number * limit]
         more = {"hasMore": number * limit < len(events), "totalResults": len(events)}
         return ok({"pagination": more, **({"events": some} if some else {})})
@@ -305,7 +331,7 @@ class PolymarketStub(VenueStub):
         if self.traps.settlement_point and market.payoffs and points and (market.closed or 0) <= self.now:
             last = min(points[-1]["timestamp"] + step, end - 1)
             points.append({"timestamp": last, "price": market.payoffs[token], "resolution_seconds": 0})
-        some, cursor = page(points, params, 10_000, "cursor", sticky=False)
+        some, cursor = page(points, params, 100 * self.largest_page, "cursor", sticky=False)
         return ok(
             {"data": some, "pagination": {"limit": 10_000, "has_more": bool(cursor), "next_cursor": cursor or None}}
         )
@@ -341,7 +367,7 @@ class PolymarketStub(VenueStub):
             return refused(400, {"error": "offset is not supported", "code": "invalid_request"})
         rows = [row for name in listed(params["condition"]) for row in self.prints(self.by_condition[name])]
         rows.sort(key=lambda row: -row["timestamp"])
-        some, cursor = page(rows, params, 1000, "cursor", sticky=False)
+        some, cursor = page(rows, params, 10 * self.largest_page, "cursor", sticky=False)
         return ok({"data": some, "pagination": {"has_more": bool(cursor), "next_cursor": cursor or None}})
 
     def books(self, wanted: list[dict[str, str]]) -> Act:

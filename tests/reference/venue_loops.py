@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
@@ -52,6 +52,16 @@ def polymarket_prices(stub: PolymarketStub, markets: Sequence[Any], rng: Range, 
     return {key: (sum(group) / len(group),) for key, group in values.items()}
 
 
+def polymarket_buckets(stub: PolymarketStub, markets: Sequence[Any], rng: Range, width: int) -> Rows:
+    """The last price of each bucket, as the Data API has them."""
+    first, last, out = rng.start // width * width, -(-rng.end // width) * width, {}
+    for market in markets:
+        for i, token in enumerate(market.tokens):
+            for ts, price in stub.minute_prices(market, i, first, last):
+                out[token, ts // width * width] = (price,)
+    return out
+
+
 def polymarket_trades(stub: PolymarketStub, market: Any, rng: Range) -> Prints:
     rows = stub.prints(market)
     every = [(r["timestamp"] * SECOND, r["token_id"], r["price"], r["size"], r["side"].lower()) for r in rows]
@@ -85,13 +95,15 @@ def kalshi_trades(stub: KalshiStub, market: Any, rng: Range) -> Prints:
 
 @dataclass(frozen=True)
 class Venue:
-    """A stub, and what it is to answer: of markets, a range and a width, or of a market and a range."""
+    """A stub, what it is to answer (of markets, a range and a width, or a market and a range), and client options."""
 
     stub: Callable[..., Any]
     traps: Callable[..., Any]
     name: Callable[[Any], str]
     prices: Callable[[Any, Sequence[Any], Range, int], Rows]
     trades: Callable[[Any, Any, Range], Prints]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    kept: str = "1m"  # the finest width that it keeps for ever
 
     @property
     def any_traps(self) -> st.SearchStrategy[Any]:
@@ -103,6 +115,15 @@ class Venue:
 VENUES = {
     "polymarket": Venue(
         PolymarketStub, polymarket_stub.Traps, lambda m: str(m.slug), polymarket_prices, polymarket_trades
+    ),
+    "polymarket by the data api": Venue(
+        PolymarketStub,
+        polymarket_stub.Traps,
+        lambda m: str(m.slug),
+        polymarket_buckets,
+        polymarket_trades,
+        {"route": "data"},
+        "3h",
     ),
     "kalshi": Venue(
         KalshiStub, kalshi_stub.Traps, lambda m: str(m.ticker), lambda *a: kalshi_views(*a)["prices"], kalshi_trades

@@ -111,7 +111,8 @@ class Polymarket(Venue):
         pages = self._listed("data", ("v2", "prices-history"), "data", "timestamp", params, *counts)
         points = [point for rows in pages for point in rows]
         ts, price = wire.prices({"data": points}, token)[token]
-        inside = (ts % width == 0) & (ts >= part.start) & (ts < part.end)  # the last point of a live range is off
+        # The last point of a live range is off the grid, or the very moment of the answer.
+        inside = (ts % width == 0) & (ts >= part.start) & (ts < min(part.end, self._now()))
         ts, price = ts[inside], price[inside]
         days = next((days for below, days in _KEPT_DAYS if width < below), None)
         earliest = None if days is None else self._now() - days * DAY
