@@ -17,3 +17,18 @@ function paintCharts() {
 }
 new MutationObserver(paintCharts).observe(document.documentElement, { attributeFilter: ["data-theme"] });
 addEventListener("load", paintCharts);
+
+// Cells say their column, for a phone; the first cell of a row is its name.
+for (const table of document.querySelectorAll(".bd-article table.table")) {
+  const names = [...(table.tHead?.rows[0]?.cells ?? [])].map((cell) => cell.textContent.trim());
+  for (const cell of table.querySelectorAll("tbody td")) {
+    if (cell.cellIndex > 0 && names[cell.cellIndex] && cell.textContent.trim()) {
+      cell.dataset.column = names[cell.cellIndex];
+    }
+  }
+}
+
+// Names of columns of frames may break behind an underscore.
+for (const cell of document.querySelectorAll("table.dataframe th")) {
+  cell.replaceChildren(...cell.textContent.split(/(?<=_)/).flatMap((part) => [part, document.createElement("wbr")]));
+}
