@@ -71,11 +71,13 @@ def test_completion_lists_what_fits_the_columns() -> None:
 
 
 def test_a_shell_completes_methods_and_charts(local_archive: md.Archive) -> None:
-    """IPython completes the methods and charts of a frame of an archive, and those of a lazy frame."""
+    """IPython as installed completes the methods and charts of a frame of an archive, of polars, and of a lazy one."""
     core = pytest.importorskip("IPython.core.completer", reason="IPython comes with make docs")
     books = local_archive.prices(local_archive.records("markets")[0]["id"])
-    frames = {"books": books, "lazy": md.testing.books("polars").lazy(), "md": md}
-    wanted = {"books.md.res": "resample", "books.md.plot.can": "candles", "lazy.md.dep": "depth", "md.sim": "simulate"}
+    frame = md.testing.books("polars")
+    frames = {"books": books, "frame": frame, "lazy": frame.lazy(), "md": md}
+    wanted = {"books.md.res": "resample", "books.md.plot.can": "candles", "md.sim": "simulate"}
+    wanted |= {"frame.md.": "depth", "frame.md.plot.": "ladder", "lazy.md.dep": "depth", "lazy.md.plot.": "depth"}
     completer = core.IPCompleter(namespace=frames)
     with core.provisionalcompleter():
         for text, name in wanted.items():

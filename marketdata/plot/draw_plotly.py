@@ -34,6 +34,9 @@ _PIXELS_PER_INCH = 88
 _PIXELS_PER_TEXT_ROW = 14
 # The width of the page is not known here, and a title must fit a phone.
 _MOST_TITLE_LETTERS, _INCHES = 52, 7
+# A phone has room for as many letters over each of two columns, in as many lines.
+_COLUMN_LETTERS, _COLUMN_LINES = 23, 3
+_MOST_TICK_LETTERS = 22
 
 
 def draw(chart: Chart) -> go.Figure:
@@ -47,7 +50,7 @@ def draw(chart: Chart) -> go.Figure:
         row_heights=chart.heights and list(chart.heights),
         column_widths=chart.widths and list(chart.widths),
         vertical_spacing=min(68 / height, 1 / len(chart.rows)),
-        horizontal_spacing=0.015 if chart.widths else 0.07,
+        horizontal_spacing=0.015 if chart.widths else 0.13 if _has_labels_inside(chart) else 0.07,
     )
     in_legend: set[str] = set()
     text_rows = 0
@@ -88,7 +91,8 @@ def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set
     if panel.title:
         title: dict[str, Any] = {"xanchor": "right" if is_narrow else "left", "yanchor": "bottom"}
         title["yshift"] = text_rows * _PIXELS_PER_TEXT_ROW
-        figure.add_annotation(text=_wrapped(panel.title, 60), x=int(is_narrow), y=1, **title, **inside)
+        text = "<br>".join(_title_lines(panel, chart))
+        figure.add_annotation(text=text, x=int(is_narrow), y=1, align="left", **title, **inside)
     if not panel.marks:
         figure.add_annotation(text=panel.empty, x=0.5, y=0.5, font={"color": FAINT}, **inside)
     x_title = {"text": panel.x_label, "font": {"size": 11, "color": FAINT}, "standoff": 4}
@@ -110,12 +114,23 @@ def _fill(figure: go.Figure, panel: Panel, place: dict[str, int], in_legend: set
         x_axis.update(tickvals=places, ticktext=names)
     if panel.y_ticks:
         places, names = zip(*panel.y_ticks, strict=True)
-        y_axis.update(
-            tickvals=_y(np.array(places), panel), ticktext=[_plain(without_middle(name, 30)) for name in names]
-        )
+        texts = [_plain(without_middle(name, _MOST_TICK_LETTERS)) for name in names]
+        y_axis.update(tickvals=_y(np.array(places), panel), ticktext=texts)
     if not panel.marks or (panel.time and not panel.x_label):
         x_axis.showticklabels = False
     return text_rows
+
+
+def _title_lines(panel: Panel, chart: Chart) -> list[str]:
+    """The title of a panel in lines that fit its column on a phone."""
+    if len(chart.rows[0]) == 1 or chart.widths is not None:
+        return _lines(panel.title, 60)
+    return _lines(without_middle(panel.title, 54), _COLUMN_LETTERS, _COLUMN_LINES)
+
+
+def _has_labels_inside(chart: Chart) -> bool:
+    """Whether a panel beside another one has a label of its own."""
+    return any(panel is not None and panel.y_label for panels in chart.rows for panel in panels[1:])
 
 
 def _line(mark: Line, panel: Panel, in_legend: set[str], theme: Theme) -> go.Scatter:
@@ -212,11 +227,14 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int, text
     # A box for all lines at a time, if it is not so long that it hides them.
     is_unified = panels[0].time and all(len(m) <= 8 and all(isinstance(one, Line) for one in m) for m in marks)
     first, _, second = chart.title.partition("\n")
-    lines = [_wrapped(first, _MOST_TITLE_LETTERS)] if first else []
-    lines += [f"<span style='font-size:12px'>{_wrapped(second, _MOST_TITLE_LETTERS)}</span>"] if second else []
+    lines = ["<br>".join(_lines(first, _MOST_TITLE_LETTERS))] if first else []
+    if second:
+        lines.append(f"<span style='font-size:12px'>{'<br>'.join(_lines(second, _MOST_TITLE_LETTERS))}</span>")
     lines += [f"<span style='color:{ASK};font-size:12px'>simulated data</span>"] if chart.simulated else []
     title = "<br>".join(lines)
-    top = 24 + (22 * (title.count("<br>") + 1) if title else 0) + (18 if any(p.title for p in panels) else 0)
+    top = 24 + (22 * (title.count("<br>") + 1) if title else 0)
+    lines_above = max(len(_title_lines(panel, chart)) for panel in panels)
+    top += 4 + 14 * lines_above if lines_above else 0
     top += text_rows * _PIXELS_PER_TEXT_ROW
     bottom = 62
     legend: dict[str, Any] = {"orientation": "h", "y": -bottom / height, "yanchor": "top", "x": 0, "xanchor": "left"}
@@ -267,5 +285,5 @@ def _plain(text: str) -> str:
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
-def _wrapped(text: str, width: int) -> str:
-    return "<br>".join(_plain(part) for part in wrap(text, width))
+def _lines(text: str, width: int, most: int | None = None) -> list[str]:
+    return [_plain(part) for part in wrap(text, width, max_lines=most, placeholder="…")]

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import marketdata as md
 from marketdata import plot, testing
@@ -805,3 +807,15 @@ def test_coverage_names_a_market_whole() -> None:
         "end": [pd.Timestamp("2026-01-02", tz="UTC")], "state": ["final"],
     })  # fmt: skip
     assert any(question in text for text in texts(plot.coverage(frame, markets={"m": question})))
+
+
+@settings(max_examples=20)
+@given(st.text(st.sampled_from("ab -?"), min_size=1, max_size=200).filter(str.strip), st.integers(2, 5))
+def test_titles_of_plotly_panels_fit_their_columns_on_a_phone(question: str, count: int) -> None:
+    """Panels side by side have titles of at most three lines of 23 letters."""
+    frames = [testing.prices().assign(market_id=f"{number}") for number in range(count)]
+    prices = pd.concat([frame.assign(token_id=frame["market_id"] + frame["token_id"].astype(str)) for frame in frames])
+    figure = plot.prices(prices, markets={str(number): question for number in range(count)}, backend="plotly")
+    titles = [note.text.split("<br>") for note in figure.layout.annotations]
+    assert len(titles) == count
+    assert all(len(lines) <= 3 and max(map(len, lines)) <= 23 for lines in titles)
