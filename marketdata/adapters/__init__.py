@@ -1,1 +1,1 @@
-"""Data of others as points and back: the only modules that know a library or a format by name."""
+"""Converts data of others to points and back; only these modules know a library or a format by name."""

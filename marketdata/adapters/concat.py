@@ -15,7 +15,7 @@ from marketdata.points.schema import ID_COLUMNS, check_names
 
 
 def checked_names(frame: Any, place: int) -> list[str]:
-    """The names of the columns; ConfigError for what is no frame, NotTidyError for names that are twice."""
+    """The names of the columns; ConfigError for an object that is no frame, NotTidyError for a repeated name."""
     if not is_a(frame, "pandas.DataFrame", "polars.DataFrame", "polars.LazyFrame", "pyarrow.Table"):
         raise ConfigError(f"frames[{place}] is a {type(frame).__name__}; allowed are pandas, polars and Arrow frames.")
     types = _types(frame)
@@ -38,7 +38,7 @@ def _types(frame: Any) -> list[tuple[str, str]]:
 
 
 def below_each_other(frames: Sequence[Any]) -> Any:
-    """The rows of all frames of one library, columns that one lacks null, times as UTC."""
+    """The rows of all frames of one library; missing columns are null, and times are UTC."""
     kinds = sorted({f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}" for frame in frames})
     if len(kinds) > 1:
         raise ConfigError(f"frames are of several libraries ({', '.join(kinds)}); convert them to one.")

@@ -96,7 +96,7 @@ def _streamed(
     kinds: Sequence[Kind],
     finish: Callable[[Frame], Native | None],
 ) -> pl.LazyFrame:
-    """A query whose parts are reduced as they stream and then finished; what cannot be finished is called whole."""
+    """A query that reduces parts as they stream, then finishes them; without ``finish`` the function gets all rows."""
 
     def finished(parts: pl.DataFrame) -> pl.DataFrame:
         result = finish(in_memory(parts, kinds))
@@ -129,7 +129,7 @@ def _put_in_order(frame: F) -> F:
 def in_query(
     frame: pl.LazyFrame, function: Callable[..., Any], *others: pl.LazyFrame, streamable: bool = False
 ) -> pl.LazyFrame:
-    """The function of one or several frames as one step of a polars query; on no rows it shows its columns."""
+    """The function of one or several frames as one step of a polars query; empty frames tell its columns."""
     nothing = function(*(pl.DataFrame(schema=f.collect_schema()) for f in (frame, *others)))
     # A filter of the result is no filter of the rows that the function sees; polars 1 would push it down.
     after = dict.fromkeys(("predicate_pushdown", "projection_pushdown", "slice_pushdown"), False)
@@ -141,7 +141,7 @@ def in_query(
 
 @contextmanager
 def missing_in_index_named(frame: Frame) -> Iterator[None]:
-    """An error about a missing column also says that it is the index of a pandas frame."""
+    """The error about a missing column; it says if the column is the index of a pandas frame."""
     try:
         yield
     except NotTidyError as problem:
@@ -185,7 +185,7 @@ def collected(native: Native) -> Native:
 
 
 def distinct_rows(native: Native, names: Sequence[str]) -> Native:
-    """The distinct rows of some columns, computed where the lazy frame or the engine is."""
+    """The distinct rows of some columns, computed by polars or the engine."""
     chosen = selected(native, names)
     if is_dask(native):
         return chosen.drop_duplicates()
@@ -248,7 +248,7 @@ def is_in_memory(frame: object) -> bool:
 
 
 def as_frame_of(native: Native, build: Callable[[Frame], Native]) -> Native:
-    """The frame that ``build`` makes like a frame in memory: lazy for a lazy one, of polars for one of an engine."""
+    """The frame that ``build`` makes, like another frame: lazy for a lazy one, polars for an engine's."""
     library = frames.library_of(native)
     out = build(frames.new("polars") if library is None else library.of(native))
     return out.lazy() if is_lazy(native) else out

@@ -1,8 +1,8 @@
 """Frames of Spark and DuckDB: the engine gives whole tokens as Arrow batches, to which a function in memory is applied.
 
-The engine sorts and spills; here are the rows of a few tokens at a time. Spark calls the function in its workers when
-the result is computed. DuckDB cannot run one query of a connection inside another, so a relation is computed when the
-function is called, and its result is a relation of Arrow rows.
+The engine sorts and spills; this process holds the rows of a few tokens at a time. Spark calls the function in its
+workers when the result is computed. DuckDB cannot run one query of a connection inside another, so a relation is
+computed when the function is called, and its result is a relation of Arrow rows.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def in_order_of(frame: Native, names: Sequence[str]) -> Native:
 
 
 def plain_types(schema: pa.Schema) -> pa.Schema:
-    """Types that every engine has: plain texts and lists instead of views and categories."""
+    """The rows in types that every engine has: plain texts and lists instead of views and categories."""
     import pyarrow as pa
 
     def plain(kind: pa.DataType) -> pa.DataType:
@@ -196,7 +196,7 @@ def _applied(
 
 
 def _in_order(frame: Native, keys: Sequence[str]) -> Native:
-    """The rows by keys, then in tidy order, so that a frame in it needs no sort in memory."""
+    """The rows sorted by keys, then in tidy order, so that no frame in memory needs a sort."""
     names = [*keys, *(c for c in ("token_id", "ts", "side", "level") if c in frame.columns and c not in keys)]
     texts = [_as_text(frame, c) if c in ID_COLUMNS else _quoted(frame, c) for c in names]
     if not is_spark(frame):

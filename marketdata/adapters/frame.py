@@ -106,7 +106,7 @@ class Frame:
 
     @abstractmethod
     def build(self, columns: Mapping[str, Column], height: int) -> Native:
-        """A native frame; texts of a column that this one has come in its type."""
+        """A native frame; texts take the type that this frame has for the column."""
 
     # Methods that follow from these
 
@@ -142,7 +142,7 @@ class Frame:
         )
 
     def without(self, name: str) -> Self:
-        """The same without a column, whose type is none for what is made."""
+        """The same without a column, so that a made column does not take its type."""
         return replace(self, names=tuple(c for c in self.names if c != name))
 
     def can_pass_on(self, name: str) -> bool:
@@ -154,7 +154,7 @@ class Frame:
         return self.read(name)[0] if name == "ts" else normalization.micros(self.raw(name), name)
 
     def codes(self, name: str, *, nullable: bool = False) -> NDArray[np.integer]:
-        """A column as integers, equal where its texts are; -1 where one is missing, or NotTidyError but for a label."""
+        """A column as integers, equal for equal texts. A missing label is -1; any other missing text is refused."""
         values = self.read(name)[0] if name in ID_COLUMNS else normalization.codes(self.raw(name), name)
         if not nullable and name != "token_label" and values.min(initial=0) < 0:
             count = int((values < 0).sum())
@@ -184,11 +184,11 @@ class Frame:
         return normalization.is_number(self.raw(name))
 
     def check_numbers(self) -> None:
-        """NotTidyError where a column that tidy frames have as numbers has texts."""
+        """NotTidyError if a column that is numbers in tidy frames has texts."""
         self.read(*(name for name in self.names if name in _NUMBERS))
 
     def comparable(self, name: str) -> NDArray[Any]:
-        """A column of any type as an array; two of its values are equal where the rows are equal."""
+        """A column of any type as an array whose values are equal if the rows are equal."""
         if name in normalization.RULES and (self.kind == "books" or name not in ("side", "level")):
             return self.read(name)[0]
         raw = self.raw(name)

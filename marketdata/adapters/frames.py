@@ -31,9 +31,9 @@ from marketdata.points.schema import ASK, BID, COLUMNS, ID_COLUMNS, LISTS, QUOTE
 
 
 class Rows(NamedTuple):
-    """Level rows in tidy order: an entry a row, and their levels.
+    """Level rows in tidy order, an entry per row, and their levels.
 
-    ``edges``: where the bids and the asks of each snapshot begin, and behind them the number of rows.
+    ``edges`` are the first rows of the bids and the asks of each snapshot, and at the end the number of rows.
     """
 
     entries: Columns
@@ -55,7 +55,7 @@ def is_a(native: object, *names: str) -> bool:
 
 
 def library_of(native: object) -> type[Frame] | None:
-    """The class for a native frame in memory; None for a frame of an engine, and for what is no frame."""
+    """The class for a native frame in memory; None for a frame of an engine and for other objects."""
     return next((library for name, library in LIBRARIES.items() if is_a(native, name)), None)
 
 
@@ -148,7 +148,7 @@ def sorted_snapshots(frame: Frame, *, all_levels: bool) -> tuple[Frame, Columns,
 
 
 def sorted_level_rows(frame: Frame) -> tuple[Frame, Rows]:
-    """The frame in order, and its rows by token, time, side and level; of nested books those that they would have."""
+    """The frame in order, and its rows by token, time, side and level; nested books as rows of levels."""
     frame, snapshot_books = sorted_books(frame)
     if frame.kind == "nested":
         return frame, expanded(snapshot_books)
@@ -159,7 +159,7 @@ def sorted_level_rows(frame: Frame) -> tuple[Frame, Rows]:
 
 
 def _identified(frame: Frame, starts: Ints) -> tuple[Frame, Columns] | None:
-    """The rows as they are, of tokens that begin at these positions, and their entries; None if the ids do not rise.
+    """The rows as they are, with tokens that begin at these positions, and their entries; None if the ids do not rise.
 
     NotTidyError if an id is missing, unless labels identify tokens: then ids are looked up later.
     """
@@ -187,7 +187,7 @@ def _identified(frame: Frame, starts: Ints) -> tuple[Frame, Columns] | None:
 
 
 def _sorted(frame: Frame, keys: Sequence[str], same: Sequence[str]) -> tuple[Frame, Columns]:
-    """The rows after they were put in tidy order; of equal ``keys`` one stays, if there are any."""
+    """The rows in tidy order; with ``keys``, one row per equal keys."""
     by = [*(ranks(frame, c) for c in frame.keys), frame.times("ts")]
     if "level" in keys:
         side, level = frame.read("side", "level")
@@ -224,7 +224,7 @@ def ranks(frame: Frame, name: str) -> NDArray[np.integer]:
 
 
 def _kept(ordered: Frame, keys: Sequence[str], values: Iterable[str]) -> Ints:
-    """The first of the rows that are equal, of sorted ones; NotTidyError if values differ, or times beyond a digit."""
+    """The first of equal sorted rows; NotTidyError if values differ, or times in digits that are cut."""
     keys, values = [*ordered.keys, *keys], list(values)
     same = order.same_as_before(*(ordered.comparable(c) for c in keys))
     exact = ordered.nanoseconds()
@@ -262,7 +262,7 @@ def _sides_of_lists(frame: Frame, snapshots: Columns, *, all_levels: bool) -> tu
         sides.append(Side(np.cumsum(counts) - counts, counts, price, size))
     bids, asks = sides
     if not (_is_sound(bids, -1, all_levels=all_levels) and _is_sound(asks, 1, all_levels=all_levels)):
-        # The error of the rule that is broken; a list of one null is an empty side.
+        # The error for the broken rule; a list of one null is an empty side.
         rows = expanded(Books(snapshots.tokens, snapshots.bounds, snapshots.ts, bids, asks))
         sides_in_order = order.snapshots(rows.levels, rows.entries.starts, all_levels=all_levels)
         if sides_in_order is not None and len(sides_in_order.wrong):
@@ -335,7 +335,7 @@ def to_frame(
 
 
 def entry_columns(columns: Columns, names: Sequence[str]) -> dict[str, Column]:
-    """The columns of times and ids among ``names``, a row an entry."""
+    """The columns of times and ids among ``names``, one row per entry."""
     lengths, codes = np.diff(columns.bounds), np.arange(len(columns.tokens))
     out: dict[str, Column] = {"ts": columns.ts.view("M8[us]")} if "ts" in names else {}
     ids = ((i, c) for i, c in enumerate(ID_COLUMNS) if c in names)
@@ -345,7 +345,7 @@ def entry_columns(columns: Columns, names: Sequence[str]) -> dict[str, Column]:
 def rows_to_frame(
     frame: Frame, rows: Ints | None, values: Mapping[str, Column] | None = None, names: Sequence[str] | None = None
 ) -> Native:
-    """A native frame of some rows of another one as they are, with values beside or in place."""
+    """Some rows of a native frame, unchanged but for ``values``, which add or replace columns."""
     values = values or {}
     height = len(frame) if rows is None else len(rows)
     if frame.rows is not None:
@@ -356,7 +356,7 @@ def rows_to_frame(
 
 
 def with_columns(frame: Frame, values: Mapping[str, Column]) -> Native:
-    """The native frame with values in place or as its last columns, each row (with its index in pandas) as it was."""
+    """The native frame with added or replaced columns; its rows, and in pandas its index, stay."""
     out = rows_to_frame(frame, None, values)
     if isinstance(frame, PandasFrame):
         out.index = frame.native.index  # by which pandas assigns columns

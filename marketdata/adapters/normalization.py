@@ -1,7 +1,7 @@
 """One rule for each column of a frame: any type of times, ids, sides, levels and numbers becomes the tidy type.
 
-A column is a polars Series, or a list of Python objects where its library has no type for it. One that has its tidy
-type is returned without a copy; NotTidyError if it cannot be read.
+A column is a polars Series, or a list of Python objects where its library has no type for it. A column of its tidy type
+is returned without a copy; NotTidyError if a column cannot be read.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def sides(raw: Raw, name: str) -> NDArray[np.int8]:
     if not raw.null_count():
         bid, ask = pl.Series([BID, ASK]).cast(raw.dtype, strict=False).to_physical()
         whole: Any = raw.to_physical()
-        # numpy compares numbers faster than polars, which does so with texts.
+        # numpy is faster at comparing numbers, polars at comparing texts.
         whole = whole if whole.dtype == pl.String else whole.to_numpy()
         is_ask = np.asarray(whole == ask)
         if np.count_nonzero(is_ask) + (whole == bid).sum() == len(raw):
@@ -152,7 +152,7 @@ def _list(value: Any, name: str) -> list[float]:
 
 
 def is_number(raw: Raw) -> bool:
-    """Whether `numbers` takes a column; of objects the present ones decide, and there must be one."""
+    """Whether `numbers` takes a column. In a column of objects the values that are not null decide."""
     if not isinstance(raw, list):
         return bool(raw.dtype.is_numeric())
     present = [v for v in raw if not is_missing(v)]

@@ -21,7 +21,7 @@ _GAP = "\x1f"
 def apply(
     frame: Native, function: Callable[[Native], Native], keys: Sequence[str], *, all_rows: bool = False
 ) -> Native:
-    """A function of pandas frames on each partition; ``keys`` brings equal ones together, ``all_rows`` all."""
+    """Apply a function of pandas frames to each partition; ``keys`` brings equal ones together, ``all_rows`` all."""
     frame = frame.repartition(npartitions=1) if all_rows else _brought_together(frame, keys)
     meta = _whole(function, frame._meta)  # noqa: SLF001 as Dask itself reads it
     is_home = frame.known_divisions and _home_keys(frame.index) is not None
@@ -29,7 +29,7 @@ def apply(
 
 
 def home(keys: Sequence[str], number: int, count: int) -> Native:
-    """The index of a partition: of rows whose equal keys are in no other one."""
+    """The index of a partition that shares no keys with another one."""
     import numpy as np
     import pandas as pd
 
@@ -43,7 +43,7 @@ def _home_keys(index: Native) -> list[str] | None:
 
 
 def _brought_together(frame: Native, keys: Sequence[str]) -> Native:
-    """Rows of equal keys in one partition; over the partitions the keys rise."""
+    """Each key in one partition, with keys that rise over the partitions."""
     import numpy as np
 
     count, home_keys = frame.npartitions, _home_keys(frame.index)
@@ -56,7 +56,7 @@ def _brought_together(frame: Native, keys: Sequence[str]) -> Native:
     every = names.drop_duplicates(split_out=1)
 
     def homed(part: Native, every: Any) -> Native:
-        """Neighbouring names share a home, 0 to count - 1."""
+        """A partition, 0 to count - 1, for each name; neighbouring names share one."""
         ordered = np.sort(np.asarray(every.unique(), dtype=object))
         place = np.searchsorted(ordered, np.asarray(_names(part, present), dtype=object))
         return part.assign(**{_HOME: place * count // max(len(ordered), 1)})
@@ -70,7 +70,7 @@ def _brought_together(frame: Native, keys: Sequence[str]) -> Native:
 
 
 def _names(part: Native, keys: list[str]) -> Native:
-    """One text per row that is equal where the keys are, and sorts as they do: a null is last."""
+    """One text per row that is equal for equal keys, and sorts as they do, a null last."""
     import pandas as pd
 
     out = pd.Series("", index=part.index, dtype="str", name=_HOME)

@@ -46,7 +46,7 @@ class PolarsFrame(Frame):
         return column.to_list() if column.dtype == pl.Object else column
 
     def is_tidy(self, name: str) -> bool:
-        """See `Frame`; of numbers NaN becomes null, and of lists null becomes an empty one."""
+        """See `Frame`; NaN becomes null in numbers, and null becomes an empty list in lists."""
         column = self.native[name]
         if name in ID_COLUMNS:
             return isinstance(column.dtype, pl.String | pl.Categorical | pl.Enum)
@@ -86,7 +86,7 @@ def signed(rows: pa.Table) -> pa.Table:
 
 
 def made(name: str, column: Column, wanted: pl.DataType | None = None) -> pl.Series:
-    """A column of polars; texts in the wanted type, if they can be of it."""
+    """A column of polars; texts in the wanted type if it can hold them."""
     if isinstance(column, pl.Series):
         return column
     if isinstance(column, Passed):
@@ -177,7 +177,7 @@ def from_arrow(table: Any) -> pl.DataFrame:
 
 
 def write_file(rows: pl.LazyFrame, path: Path) -> None:
-    """Write rows in the format of the suffix, whole or not at all; ConfigError for another suffix.
+    """Write rows in the format of the suffix, completely or not at all; ConfigError for another suffix.
 
     The file gets its name when it is whole. Categories are written as texts, because pyarrow before version 23 cannot
     read categories of polars into a pandas frame.

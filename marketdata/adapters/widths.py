@@ -1,7 +1,7 @@
 """The bucket width that a frame carries: plain data in pandas and Arrow, an attribute in polars, nothing in engines.
 
-Nothing depends on it alone. A copy may lose it, and then ``width=`` is asked for; where it no longer holds, the times
-of the rows contradict it.
+Nothing depends on it alone. A copy may lose it; then ``width=`` is needed. If it no longer holds, the times of the rows
+contradict it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POLARS = ("polars.DataFrame", "polars.LazyFrame")
 
 
 def with_width(frame: Any, width: BucketWidth | None) -> Any:
-    """The frame, which carries this width of its buckets from now on, or none; an engine's frame carries none."""
+    """The frame, which now carries this width of its buckets or none; a frame of an engine carries none."""
     text = None if width is None else str(width)
     if frames.is_a(frame, "pandas.DataFrame"):
         frame.attrs = {name: value for name, value in frame.attrs.items() if name != _NAME}
@@ -87,7 +87,7 @@ def optional_width(frame: Native, width: Width | None) -> RowWidth | None:
 
 
 def width_beside(frame: Native, width: Width | None, argument: str, what: str, books: RowWidth) -> RowWidth:
-    """`width_of` for rows that are read beside books, whose width they have where nothing says another."""
+    """`width_of` for rows that are read beside books: by default they have the width of the books."""
     chosen = (
         f"If they are some of the rows of buckets of {books}, say when each was known in a column available_at, which "
         "is ts plus that width."

@@ -361,9 +361,9 @@ class Archive(Generic[Frame]):
     ) -> Iterator[Round]:
         """Yield one report per round of `pull`, from ``start`` to now every so often, until stopped.
 
-        Without ``start`` it begins now. A view that the service has of the present alone, such as the books of
-        "polymarket", is recorded: each round stores the points of its moment for its bucket. Buckets during which this
-        did not run stay missing.
+        Without ``start`` it begins now. A view without a history at the service, such as the books of "polymarket", is
+        recorded: each round stores the points of its moment in the present bucket. Buckets stay missing if this did not
+        run meanwhile.
 
         A report has ``at markets ranges points error``: the server's time [UTC], the number of markets, fetched ranges
         and new points, and the error that the next round repairs, or None. Leaving the loop or setting ``stop`` loses
@@ -484,8 +484,8 @@ class Archive(Generic[Frame]):
         """Best bid and ask: one row per token and bucket with its last quote, as `books`.
 
         Columns: ``ts market_id token_id token_label best_bid best_bid_size best_ask best_ask_size mid spread``, as
-        `marketdata.bbo`. Prices are null where a side is missing, sizes also where they are not known. For a market
-        that has books and no quotes it is the top of its books.
+        `marketdata.bbo`. Prices are null where a side is missing, sizes also where they are not known. A market with
+        books and no quotes has the top of its books.
 
         Examples
         --------
@@ -679,8 +679,8 @@ class Archive(Generic[Frame]):
     ) -> None:
         """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file; parameters and errors as for `books`.
 
-        The suffix of ``path`` sets the format: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Without ``market``
-        it is all of the view. Rows are streamed in bounded memory.
+        The suffix of ``path`` sets the format: ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Without ``market`` it
+        writes all of the view. Rows are streamed in bounded memory.
 
         Examples
         --------
@@ -737,10 +737,10 @@ class Archive(Generic[Frame]):
         """Damage: one row per file or range that is not as it was written, and no row if all is well.
 
         Columns: ``view market_id start end problem``. All files are read, with the checksums of their pages, and the
-        number of rows of each range is compared with the coverage. So deletes, appends and restores of other programs
-        are found; files that another program wrote are named. With ``repair``, what can be read of damaged files stays,
-        and ranges that differ become ``unverified``, for the next pull to fetch. ArchiveError if the storage fails,
-        which says nothing about the data: nothing is changed.
+        number of rows of each range is compared with the coverage. This finds deletes, appends and restores by other
+        programs, and names the files that they wrote. With ``repair``, readable parts of damaged files stay, and ranges
+        that differ become ``unverified``, so that the next pull fetches them. ArchiveError if the storage fails, which
+        says nothing about the data: nothing is changed.
 
         Examples
         --------

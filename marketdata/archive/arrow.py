@@ -125,7 +125,7 @@ def tokens_of(view: View, batches: Iterable[pa.RecordBatch]) -> tuple[tuple[Toke
 
 
 def dictionary_of(array: pa.Array) -> tuple[Any, list[str | None]]:
-    """Codes and names; a null has the last name, which is None."""
+    """Codes and names. The code of a null is the last one, and its name is None."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     codes = encoded.indices.fill_null(len(names)) if encoded.null_count else encoded.indices

@@ -1,4 +1,4 @@
-"""Level rows of nested books in the words of each engine; of columns they are made by `adapters.frames.expanded`.
+"""Level rows of nested books as a query of each engine; `adapters.frames.expanded` makes them from columns.
 
 A snapshot has a row per level, bids first and the best level first. An empty side has a sentinel row: level, price and
 size are null. ``tests/archive/test_scan_engines.py`` compares the engines.

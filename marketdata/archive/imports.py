@@ -92,7 +92,7 @@ class Import:
     def add_recordings(
         self, files: Sequence[tuple[Table, Format]], named: Mapping[Path, bool], *, progress: bool | None
     ) -> Iterator[dict[str, Any]]:
-        """Add recordings in this order; one that cannot be read is an error if it was ``named``, else said of it."""
+        """Add recordings in this order. An unreadable one is an error if it was ``named``, else the report says so."""
         prints = [self._fingerprint(table.file, chosen) for table, chosen in files]
         new = [i for i, file in enumerate(prints) if file not in self._journal.files and file not in prints[:i]]
         read: list[str] = []
@@ -128,7 +128,7 @@ class Import:
             yield row
 
     def _fingerprint(self, file: RecordingFile, chosen: Format) -> str:
-        """A text that is the same for equal files that are read with equal options."""
+        """A text that is equal for equal files and options."""
         options = f"{self._key} {chosen.name} {file.table or ''}".encode()
         if file.path.is_dir():  # a Delta table; its log names its files
             logs = sorted(file.path.glob("_delta_log/*.json"))
@@ -137,7 +137,7 @@ class Import:
             return hashlib.file_digest(stream, partial(hashlib.blake2b, options, digest_size=16)).hexdigest()
 
     def place(self, token: Token) -> Token:
-        """The token in the market that a record tells, else that the file names, else one called as the token.
+        """The token in the market of a record, else in the one that the file names, else in one with the token's id.
 
         Its label is kept apart, because rows of one token may have one or none.
         """
@@ -147,7 +147,7 @@ class Import:
         return Token(*placed)
 
     def _recorded(self, token: Token) -> tuple[str, str | None]:
-        """The ids of the token; one that is called by its market and label has the id that a record names."""
+        """The ids of the token; a record gives the id of a token that is named by market and label."""
         market, name, label = token
         if label and name == f"{market}:{label}" and (record := self.store.catalog["markets"].find(market)):
             ids = (t["id"] for t in record["tokens"] if str(t.get("label")).lower() == label.lower())
@@ -160,7 +160,7 @@ class Import:
         return books.grouped(tokens, books.token)
 
     def place_all(self, tokens: Sequence[Token]) -> list[Token]:
-        """The tokens in their markets; those whose market a row names come first, as other rows may not name it."""
+        """The tokens in their markets, first those whose market a row names, because other rows may not name it."""
         placed = {token: self.place(token) for token in sorted(tokens, key=lambda token: not token.market_id)}
         return [placed[token] for token in tokens]
 
@@ -188,7 +188,7 @@ class Import:
         return self._placed[key]
 
     def add_records(self, kind: FileKind, records: Any) -> None:
-        """Add records that a file has; one whose ids are derived says nothing about a market that is known."""
+        """Add records of a file; a record with derived ids changes nothing of a known market."""
         if kind == "markets":
             find = self.store.catalog["markets"].find
             derived = [row for row in records if row.get("ids_are_derived")]
@@ -307,7 +307,7 @@ class ImportedFile:
                 raise NotTidyError(f"{self._file.name!r}: {problem}") from problem
 
     def _placed_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows with the market of each token, or with that which has the slug."""
+        """The rows with the market of each token or slug."""
         names = [name for name in ("market_id", "token_id") if name in frame.columns]
         if "token_id" not in names:
             if "market_id" not in names:
@@ -445,7 +445,7 @@ class ImportedFile:
         self.keep(books)
 
     def keep(self, parts: Iterable[Books]) -> None:
-        """Keep books that are to be added, not too many."""
+        """Keep books for the next add, and add them before they are too many."""
         for part in parts:
             self._books.append(part)
             self._levels += len(part.bids.price)
@@ -487,7 +487,7 @@ def _naming(file: RecordingFile, problem: ConfigError) -> ConfigError:
 
 
 def _without_gaps(books: Books, most: int, gaps: Ints) -> Iterator[Books]:
-    """The books of all markets up to their first gap, then those up to the second, and so on.
+    """The books of all markets up to their first gap, then up to their second gap, and so on.
 
     A gap is a distance above ``most`` [microseconds], or one of these times. No range of the archive may have one.
     """

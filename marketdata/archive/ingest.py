@@ -1,4 +1,4 @@
-"""Adding: frames of any kind become base points with whole ids, records go into the catalog."""
+"""Adds to an archive: frames of any kind become base points with whole ids, records go into the catalog."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, se
 def add_points(
     store: ArchiveStore, view: View, data: Any, *, replace: bool = False, complete: bool = False
 ) -> tuple[Data, int]:
-    """Add points of a view as `Archive.add` does; those stored at the base, and by how many there are more."""
+    """Add points of a view as `Archive.add` does; returns the points at the base, and how many are new."""
     markets, base = store.catalog["markets"], store.base
     columns = identified(view, _columns(view, data, markets), markets)
     _check_values(view, columns)
@@ -77,7 +77,7 @@ def add_points(
 
 
 def _check_values(view: View, columns: Data) -> None:
-    """NotTidyError naming the row of the first time too far, price that is no probability, or size below 0."""
+    """NotTidyError for the first row whose time is too far, price is no probability, or size is negative."""
     far = np.flatnonzero(columns.ts >= TOO_FAR)
     if len(far):
         raise NotTidyError(
@@ -146,7 +146,7 @@ def _check_width(store: ArchiveStore, view: View, columns: Data, width: Resoluti
 
 
 def _distinct(view: View, columns: Data) -> Data:
-    """Sorted columns with equal points of one token and time as one; an infinite value is missing, as NaN is.
+    """Sorted columns, where equal points of one token and time are one. An infinite value is missing, like NaN.
 
     A missing side of a quote has no size, also where a program writes 0.
     """
@@ -232,7 +232,7 @@ def identified(view: View, columns: Data, markets: Catalog) -> Data:
 
 
 def _with_ids(view: View, token: Token, markets: Catalog) -> Token:
-    """The token with the market and the id that the archive knows, where it has none."""
+    """The token; a missing market or id is the one that the archive knows."""
     market_id, token_id, label = token
     if not VIEWS[view].has_tokens:
         if not market_id:

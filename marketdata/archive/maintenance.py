@@ -56,7 +56,7 @@ def compact(store: ArchiveStore) -> int:
 
 
 def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
-    """Remove files of ours that no version of the last hours, by the storage's clock, names; returns their names."""
+    """Remove our files that no version of the last hours names, by the clock of the storage; returns their names."""
     thousand_years = 24 * 365 * 1000
     hours = math.ceil(min(number("retention_hours", retention_hours, least=0), thousand_years))
     removed = list[str]()
@@ -79,7 +79,7 @@ def vacuum(store: ArchiveStore, retention_hours: Any) -> list[str]:
 
 
 def verify(store: ArchiveStore) -> list[Damage]:
-    """All that differs from what was written; ArchiveError if the storage failed."""
+    """All differences from the written state; ArchiveError if the storage failed."""
     damage = [
         Damage(kind, "", None, None, str(rows))
         for kind in RECORD_KINDS
@@ -181,7 +181,7 @@ def _salvage(table: Table, file: DataFile) -> None:
 
 
 def _add_records(store: ArchiveStore, kind: RecordKind) -> None:
-    """Add what points, and records of markets, know of records that are lost; a pull knows the remaining ones."""
+    """Restore lost records as far as points and records of markets tell; a pull restores the rest."""
     markets = store.catalog["markets"]
     if kind != "markets":
         every = markets.records()
@@ -193,7 +193,7 @@ def _add_records(store: ArchiveStore, kind: RecordKind) -> None:
 
 
 def _recover(store: ArchiveStore, view: View) -> None:
-    """Record ranges that have other points than their coverage says as unverified, those without a point not at all."""
+    """Record ranges as unverified if their points differ from their coverage, and drop ranges without a point."""
     table, coverage, now = store.points[view], store.coverage[view], time.time_ns() // 1000
 
     def plan(version: Version) -> Plan | None:

@@ -42,7 +42,7 @@ LISTED_AGAIN = 600 * SECOND
 
 
 class FetchedRange(NamedTuple):
-    """A range [microseconds] that was, or with ``dry_run`` would be, fetched, or that the plan refused."""
+    """A range [microseconds] that was fetched (with ``dry_run``: would be fetched), or that the plan refused."""
 
     view: View
     market_id: str
@@ -90,7 +90,7 @@ class Pull:
     stop: threading.Event | None = None
     must_have_views: bool = False
     fetched: list[FetchedRange] = field(default_factory=list, init=False)
-    # Points by which the archive has grown: others were fetched again.
+    # New points of the archive; other points were fetched again.
     added: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -119,7 +119,7 @@ class Pull:
         return self.store.catalog["markets"].find(market) is not None
 
     def run(self, selection: Selection, views: Sequence[View], start: TimeLike, end: TimeLike | None) -> list[str]:
-        """Fill the gaps of these markets, then NotFoundError for those that the service does not know."""
+        """Fill the gaps of these markets, then raise NotFoundError if the service does not know some."""
         wanted = wanted_range(start, end)
         markets = selection.ids()
         self.fill(markets, views, wanted)
@@ -159,7 +159,7 @@ class Pull:
             arrived, at = defaultdict[int, list[Data]](list), 0
             try:
                 for part in self.client.live_columns(view, list(tokens)):
-                    # By the venue's clock once it has come: a book is never in a bucket that ended before it.
+                    # By the clock of the venue after the answer, so that no book is in a bucket that ended before it.
                     clock = self._read_clock()
                     at = clock.now + clock.ahead
                     arrived[at // self.width * self.width].append(part)
@@ -212,7 +212,7 @@ class Pull:
         return FetchedRange(view, market, *rng, state, rows, self.store.base.text)
 
     def _finest_allowed(self, problem: PlanError) -> BucketWidth | None:
-        """The base for a new archive after a refused resolution; another archive gets a hint in the error."""
+        """The base for a new archive after a refused resolution; an existing archive gives the error a hint."""
         if problem.minimum_resolution is None:
             return None
         finest = BucketWidth.of(problem.minimum_resolution)
@@ -312,7 +312,7 @@ class Pull:
             self.fetched += fetched
 
     def _coverage_after(self, view: View, market: str, answers: list[_Window]) -> Iterator[tuple[CoverageRecord, int]]:
-        """The ranges that the answers about a market establish, and how many points each range has."""
+        """The ranges of a market for which there is an answer, and how many points each range has."""
         first, last = min(one.rng.start for one in answers), max(one.rng.end for one in answers)
         near = Range(first - 2 * policy.SHORTEST_GAP, last + 2 * policy.SHORTEST_GAP)
         # Stored records near the fetched ranges, and outside them.
@@ -338,7 +338,7 @@ class Pull:
         return policy.gaps_to_fetch(records, wanted, self.clock, refresh=self.refresh)
 
     def _is_traded(self, market: str) -> bool:
-        """Whether the market has a volume, or points of any view: such a market is not believed to be empty."""
+        """Whether the market has a volume, or points of any view, so that an empty answer is not believed."""
         volume = (self.store.catalog["markets"].find(market) or {}).get("volume")
         with contextlib.suppress(TypeError, ValueError, OverflowError):  # a number of 400 digits tells nothing
             if float(volume or 0) > 0:
@@ -351,7 +351,7 @@ class Pull:
         return self._read_clock()
 
     def _read_clock(self) -> ServerTime:
-        """The server's time, or the local one if earlier; without the server's nothing of the last day is final."""
+        """The server's time, or the local time if earlier; without a server's time nothing of the last day is final."""
         here = round(SYSTEM.time() * SECOND)
         try:
             # The Date of an answer is the server's clock; the timestamp of health may be older.
@@ -377,7 +377,7 @@ def _give_hint(problem: PlanError, hint: str) -> None:
 
 
 def _together(windows: Iterable[_Window]) -> Iterator[_Window]:
-    """Sorted windows, those that touch as one: their edge means nothing to the service."""
+    """Sorted windows. Touching ones are joined, because their edge means nothing to the service."""
     runs: list[list[_Window]] = []
     for window in windows:
         if not runs or runs[-1][-1][:2] != window[:2] or runs[-1][-1].rng.end != window.rng.start:

@@ -49,12 +49,12 @@ _MINUTES = BucketWidth.of("1m")
 
 @dataclass(frozen=True)
 class Query:
-    """Points of one ``version`` of a table at a resolution: what frames, scans of every engine and pages are made of.
+    """Points of one ``version`` of a table at a resolution, for frames, scans of every engine, and pages.
 
     ``markets`` are sorted; None stands for all that are ``between`` two names. ``wanted`` selects base points before
     aggregation, and ``ranges`` narrows it for single markets. ``counts`` adds the number of points to means. With
-    ``nested``, rows of books are snapshots with four lists. ``books`` are those whose top stands for the quotes of the
-    markets that have none.
+    ``nested``, rows of books are snapshots with four lists. ``books`` belong to the markets without quotes: their top
+    stands for these.
     """
 
     view: View
@@ -178,7 +178,7 @@ def _each(made: Callable[[DataFile], list[T]], files: Sequence[DataFile]) -> lis
 
 
 def apart(query: Query, base: BucketWidth) -> tuple[Data, Series | None]:
-    """The points of a query, and the numbers of base points behind its means where frames do not show them.
+    """The points of a query, and the counts of base points behind its means if frames do not show them.
 
     Frames of seconds show them, because nothing else tells their means from points of 1m.
     """
@@ -212,7 +212,7 @@ def covered_ranges(
     on_missing: Missing,
     active: Callable[[str], Range] = lambda _: ALL_TIME,
 ) -> dict[str, Range]:
-    """The range to read of each market, or (None) of all that are stored; NotArchivedError if nothing of any is.
+    """The range to read of each market, or (None) of all stored ones; NotArchivedError if nothing of them is stored.
 
     ``records`` are about the wanted markets, or about all; messages call a market by its entry in ``names``. Nothing
     is missing beside the range in which a market was ``active``. One warning names everything that is missing.

@@ -135,7 +135,7 @@ class Reading:
         is_open: bool,
         keep: str | Iterable[str] = (),
     ) -> Any:
-        """Records of markets; with a time, those that existed then, with what was known."""
+        """Records of markets; with a time, the markets that existed then, with the columns that were known."""
         from marketdata.tidy.records import without_answers
 
         records = listings.listed(self.store.opened().catalog["markets"], search, event_slug=event_slug)

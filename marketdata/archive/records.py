@@ -114,7 +114,7 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
         given = [row.pop(name) for name in called if name in row]
         if given or field.of in ("listing", "archive"):
             value = next((one for one in given if one is not None), None)
-            # A list that all records have is empty; what some have is null where it is not known.
+            # A missing list is empty if all records have the field, and null if only some do.
             nothing: Any = [] if field.type == "texts" and field.of != "some" else None
             out[field.name] = nothing if value is None else _typed(field.type, value, called[0])
     if kind != "markets" and out["id"] is None:
@@ -161,7 +161,7 @@ def derive(
 ) -> list[Record]:
     """The events or series that markets ``new`` name, in that order; each spans all its markets (``every``).
 
-    Ids of known ``groups`` are used. Events have the tags of their markets, and their state if it is one.
+    Ids of known ``groups`` are used. Events have the tags of their markets, and their state if all agree.
     """
     what = ID_NAMES[kind].removesuffix("_id")
     copied = {"slug": f"{what}_slug", "title": f"{what}_title", **{name: name for name in names(kind, "archive")}}
@@ -207,7 +207,7 @@ class _Stored(NamedTuple):
 
 
 def active_times(record: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """When a market began and closed, by its record [microseconds]; None where it does not say, or is open."""
+    """When a market began and closed, by its record [microseconds]; None if the record does not say, or it is open."""
     # A market that is over and does not say when had its scheduled end.
     is_over = record.get("status") in ("closed", "resolved") or record.get("resolved_token_id") is not None
     closed = first_time(record, "closed_at", "resolved_at", *(("end_date",) if is_over else ()))

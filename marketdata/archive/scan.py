@@ -34,7 +34,7 @@ _PARTITIONS = 64  # of Dask and Spark: few enough that each is worth its start
 
 
 def schema_of(query: Query) -> dict[str, pl.DataType]:
-    """The columns of the rows, of books with lists."""
+    """The columns of the rows; books have lists."""
     import polars as pl
 
     out: dict[str, pl.DataType] = {"ts": pl.Datetime("us", "UTC")} | dict.fromkeys(VIEWS[query.view].ids, pl.String())
@@ -67,7 +67,7 @@ def lazy(query: Query, *, checked: bool = False) -> pl.LazyFrame:
 
 
 def _as_asked(query: Query, rows: Any) -> Any:
-    """The rows, of books that are not asked for nested one per level."""
+    """The rows; books that are not asked for nested have a row per level."""
     return levels_in_polars(rows, _fields(query)) if query.view == "books" and not query.nested else rows
 
 
@@ -80,7 +80,7 @@ def _tops(query: Query, books: pl.LazyFrame) -> Any:
 
 
 def _whole(query: Query, rows: Any) -> Any:
-    """Rows with all columns of a query, in order: what follows from others, and null where they have none."""
+    """Rows with all columns of a query, in order; some follow from others, and missing ones are null."""
     import polars as pl
 
     stored, spec = set(rows.collect_schema()), VIEWS[query.view]

@@ -18,7 +18,7 @@ from marketdata.points.records import RecordKind, names_of
 class Selection:
     """Markets chosen in exactly one way (else a ConfigError), as the service lists them; their records are stored.
 
-    The ways are the arguments of `Archive.pull`; None for those that were not chosen.
+    The ways are the arguments of `Archive.pull`, None if not chosen.
     """
 
     def __init__(self, store: ArchiveStore, client: Feed, **ways: Any) -> None:
@@ -82,7 +82,7 @@ class Selection:
 
 
 def _read(kind: RecordKind, frame: Any, **known: str | None) -> list[records.Record]:
-    """Records of a listing, with what is ``known`` of all where they do not say it."""
+    """Records of a listing; ``known`` fields of all fill in what they lack."""
     rows = [records.read(kind, row) for row in records.rows_of(frame)]
     return [{**row, **{name: row.get(name) or value for name, value in known.items()}} for row in rows]
 

@@ -61,7 +61,7 @@ def relation(query: Query) -> Any:
 
 
 class _Stream:
-    """The rows of a query, as Arrow hands them over: computed each time that they are read."""
+    """The rows of a query as Arrow batches, computed at each read."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -121,7 +121,7 @@ def _dataset(query: Query) -> Any:
 
 
 def define(connection: Any, queries: Iterable[Query], records: Mapping[str, pa.Table]) -> list[Any]:
-    """Create the tables by which statements name rows; returns what has to live as long as they are used."""
+    """Create the tables that statements name; returns the objects that must live as long as the tables are used."""
     made: list[Any] = []
     for query in queries:
         rows = _points(connection, query)
@@ -185,7 +185,7 @@ def _interrupted(connection: Any, stop: threading.Event) -> Iterator[None]:
 
 
 def _check_types(rows: Any) -> None:
-    """ConfigError for a column with a type that frames lack, or whose values would arrive changed."""
+    """ConfigError for a column of a type that frames lack, or with which values would change."""
     for name, kind in zip(rows.columns, rows.types, strict=True):
         foreign = _FOREIGN if kind.id == "interval" else {*_FOREIGN, "interval"}
         if not foreign.isdisjoint(_type_names(kind)):

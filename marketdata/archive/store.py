@@ -37,9 +37,9 @@ from marketdata.points.views import VIEWS, View, empty
 from marketdata.resolution import BucketWidth
 from marketdata.times import Range
 
-# In the schema of the tables, so that it is fixed by the commit that creates them.
+# The base is in the schema of the tables, so that the commit that creates them fixes it.
 _BASE = b"marketdata.base"
-# Points of these states may be the user's own: a fetch replaces only those that it brings.
+# Points in these states may be the user's own, so a fetch replaces only points that it brings.
 _ADDED = (CoverageState.RECORDED, CoverageState.UNVERIFIED)
 # A write joins small files once there are this many; small is below these [bytes, rows].
 _MANY_SMALL, _SMALL_BYTES, _SMALL_ROWS = 32, 64_000, 50_000
@@ -54,7 +54,7 @@ Times = Mapping[str, Ints]
 
 
 class Change(NamedTuple):
-    """Sorted times of the points of each market: those written, and those stored in the ranges that stay or go."""
+    """Sorted times of each market's points: the written ones, and the stored ones in its ranges that stay or go."""
 
     new: Times
     stay: Times
@@ -161,7 +161,7 @@ class ArchiveStore:
     def quoted(
         self, markets: Iterable[str] | None, version: Version
     ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-        """The markets, of some or (None) of all, that have quotes, and those whose books stand for them."""
+        """Of some or (None) all markets, the ones that have quotes, and the ones whose books stand for quotes."""
         if version.number < 0:
             return (), None if markets is None else sorted(markets)
         stored = self.coverage["quotes"].of(markets, version)
@@ -235,7 +235,7 @@ class ArchiveStore:
         return self.write(Write(view, columns, ranges, after, whole=whole))
 
     def refuse(self, view: View, ranges: Ranges, state: CoverageState, now: int) -> None:
-        """Record ranges that a service did not give, where nothing is stored."""
+        """Record ranges that a service refused, if nothing is stored there."""
 
         def after(market: str, before: Sequence[CoverageRecord], _: Change) -> list[CoverageRecord]:
             return [CoverageRecord(*free, state, 0, now) for free in subtract(ranges[market], covered(before))]
@@ -317,7 +317,7 @@ class ArchiveStore:
         return {market: [counted(market, record) for record in records] for market, records in after.items()}
 
     def _rows(self, view: View, version: Version, ranges: Ranges) -> Iterator[tuple[DataFile, Series]]:
-        """The tokens and times of the rows in the ranges of each file that has some, with their ``number`` in it."""
+        """For each file with rows in the ranges: the tokens, times and row ``number`` of these rows."""
         table = self.points[view]
         markets = sorted(market for market, wanted in ranges.items() if wanted)
         span = hull(one for wanted in ranges.values() for one in wanted)
@@ -340,14 +340,14 @@ class ArchiveStore:
         return [file for part in parts for file in self.points[view].put(to_table(part))]
 
     def rewritten(self, view: View, parts: Sequence[pa.Table]) -> list[DataFile]:
-        """New files of the rows that remain of others, some at a time."""
+        """New files with the remaining rows of other files, in batches."""
         batches = (parts[first:end] for first, end in cuts(np.array([part.nbytes for part in parts]), _BATCH_BYTES))
         rows = (to_table(from_tables(view, batch).sort()) for batch in batches)
         return [file for table in rows for file in self.points[view].put(table)]
 
 
 class _Attempts:
-    """The plans of a write: one for each version that another commit makes the newest before this one is made."""
+    """The plans of a write: a new one for each version that others commit before it."""
 
     def __init__(self, store: ArchiveStore, write: Write) -> None:
         self._store, self._write = store, write
@@ -371,7 +371,7 @@ class _Attempts:
 
 
 def names_in(root: str) -> set[str] | None:
-    """The visible names in a folder, None without one; of an address none, as only a read can tell."""
+    """The visible names in a folder, None without a folder; no names for an address, because only a read can tell."""
     if is_url(root):
         return set()
     with errors.reading(f"The folder {root!r}"):
@@ -383,12 +383,12 @@ def names_in(root: str) -> set[str] | None:
 
 
 def is_archive(root: str) -> bool:
-    """Whether a folder holds tables of an archive, or the journal of its first import; an address is taken to."""
+    """Whether a folder holds tables of an archive, or the journal of its first import; assumed for an address."""
     return is_url(root) or not {*VIEWS, *RECORD_KINDS, "imports"}.isdisjoint(names_in(root) or ())
 
 
 def check_folder(root: str) -> None:
-    """NotArchivedError where there is no folder, or one of other files; an empty one may become an archive."""
+    """NotArchivedError if there is no folder or it has other files; an empty folder may become an archive."""
     names, hint = names_in(root), "Is the path right? The first add or pull makes an archive there."
     if names is None:
         raise NotArchivedError(f"There is no folder {root!r}. {hint}")
@@ -397,7 +397,7 @@ def check_folder(root: str) -> None:
 
 
 def _is_part(record: CoverageRecord, whole: CoverageRecord) -> bool:
-    """Whether a record is what remains of another one."""
+    """Whether a record is a remaining part of another one."""
     is_alike = record._replace(start=0, end=0, rows=None) == whole._replace(start=0, end=0, rows=None)
     return is_alike and whole.start <= record.start and record.end <= whole.end
 
@@ -422,7 +422,7 @@ def inside(points: Data, ranges: Ranges) -> Bools:
 
 
 def _replaced(rows: Series, columns: Data, width: int, *, whole: bool = False) -> Bools:
-    """True for rows whose token and bucket the columns have; with ``whole`` for all from their first to their last."""
+    """True for rows with a token and bucket of the columns; with ``whole`` also for rows of the token between these."""
 
     def identity(token: Any) -> tuple[str | None, ...]:
         return (token.market_id, token.token_id, None if token.token_id else token.token_label)
@@ -445,7 +445,7 @@ def _occupied(times: Any, where: Sequence[Range], width: int) -> Iterator[Range]
 
 
 def hull_of(times: Ints, width: int) -> Range:
-    """The range of whole buckets, but of minutes at least, from the first time to the last."""
+    """The range of whole buckets, at least of whole minutes, from the first time to the last."""
     step = max(width, MINUTE)
     return Range(int(times.min()) // step * step, int(times.max()) // step * step + step)
 

@@ -1,4 +1,4 @@
-"""Files of others into an archive, or into a temporary one that tells what an import would do."""
+"""Adds files of others to an archive, or to a temporary one that tells what an import would do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RebuildRule(NamedTuple):
-    """How books are rebuilt from messages: the longest gaps [microseconds], and what a bucket without one has."""
+    """Rules for books from messages: longest gaps [microseconds], and whether a bucket without a message has one."""
 
     max_gap: int
     max_age: int

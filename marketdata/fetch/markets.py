@@ -49,14 +49,15 @@ class Markets:
             except (AuthenticationError, RateLimitError, ServerError):
                 raise
             except RequestError as error:
-                # Unknown, no such route, or not for this key: the history request itself will tell which.
+                # The market is unknown, the route is missing, or the key may not use it: the history request will tell
+                # which.
                 self._infos[id_or_slug] = MarketInfo()
                 if isinstance(error, NotFoundError) and error.detail.endswith(f": {id_or_slug}"):
                     self._missing[id_or_slug] = error
         return self._infos[id_or_slug]
 
     def look_up_all(self, ids: Iterable[str]) -> dict[str, MarketInfo]:
-        """The same of many, concurrently; NotFoundError about the first that the service does not have."""
+        """The records of many, concurrently; NotFoundError for the first that the service does not have."""
         names = list(dict.fromkeys(ids))
         unknown = [name for name in names if name not in self._infos]
         if (by := self._source.service.names_filter) is not None and len(unknown) > 1:
@@ -95,7 +96,7 @@ def _info(record: Any) -> MarketInfo:
         ids = tuple(str(token["id"]) for token in fields.get("tokens") or ())
     except (KeyError, TypeError):
         ids = ()
-    # A date of the end is a deadline: while a market is traded, it goes on behind it.
+    # The end date is a deadline, and a market may be traded after it.
     is_traded = fields.get("closed_at") is None and fields.get("status") == "active"
     ends = [] if is_traded else [first_time(fields, name) for name in ("end_date", "closed_at")]
     end = max((one for one in ends if one is not None), default=None)

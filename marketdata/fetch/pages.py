@@ -44,8 +44,9 @@ class Fetched(NamedTuple):
 class Received:
     """The pages of a window so far. Its end may be set to an earlier time while pages come.
 
-    Nothing says in which order a venue sends its points, and only points in order of time tell up to where all have
-    arrived. Two pages prove the order, or one that begins with the window and ends with two tokens at once.
+    A venue may send its points in any order. Only in order of time does a page tell that all points before its last one
+    have arrived. Two pages prove the order, and so does one page that begins with the window and ends with two tokens
+    at one time.
     """
 
     window: Window
@@ -109,18 +110,18 @@ class Received:
 
     @property
     def proven(self) -> int:
-        """The same where pages show that they are in order; else the start."""
+        """That time if the pages prove their order; else the start."""
         is_proven = self.is_trusted or self.follow_each_other or self._is_first_part
         return self.reached if is_proven and self.is_ordered else self.window.rng.start
 
     @property
     def follow_each_other(self) -> bool:
-        """Whether two pages or more, each with tokens of the one before, come one after the other in time."""
+        """Whether there are two pages or more, in order of time, each with tokens of the one before."""
         return self._filled > 1 and self._side_by_side == self._filled - 1
 
     @property
     def _is_first_part(self) -> bool:
-        """Whether the only page has all of its tokens both at its begin, the window's, and at its end."""
+        """Whether the only page begins with the window, and has all of its tokens at its begin and at its end."""
         if self._filled != 1 or not self._begins_at_start:
             return False
         columns = joined([page.columns for page in self.pages])
@@ -136,7 +137,7 @@ class Received:
 
     @property
     def may_lack(self) -> bool:
-        """Whether the last page is as long as a page can be, so that others may follow whatever its cursor says."""
+        """Whether the last page is full, so that others may follow whatever its cursor says."""
         page = self.pages[-1]
         limit = min(self.window.limit, page.limit or self.window.limit)
         return len(page.columns) + max(1, len(page.labels)) > limit

@@ -122,7 +122,7 @@ def make_plan(
 ) -> Plan:
     """The cost of uncut windows, by the tokens and active range of each market and the plan of the key.
 
-    ``requests_of`` says how many requests a window of so many tokens takes.
+    ``requests_of`` gives the requests that a window takes, by its number of tokens.
     """
     requests = points = memory = 0
     refused: list[str] = []

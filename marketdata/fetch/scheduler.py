@@ -1,6 +1,6 @@
 """Request windows of any number of markets concurrently under one pacer.
 
-A range is handed out from its start, each time as much as a free thread should take: nothing is cut that runs.
+A free thread takes the next part of a range, from its start on; a running part is never cut.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Order:
 
     @property
     def is_known(self) -> bool:
-        """Whether a page alone tells up to where all points have arrived."""
+        """Whether one page proves that all points before its end have arrived."""
         return self.is_kept and self.is_proven
 
     def see(self, received: Received) -> None:
@@ -44,7 +44,7 @@ class Order:
 
 
 class Part:
-    """A part of a range that a thread requests, and what has come of it."""
+    """A part of a range that a thread requests, and its pages so far."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
@@ -54,7 +54,7 @@ class Part:
         self.is_over = False
 
     def keep(self, report: Report, *, is_trusted: bool) -> None:
-        """Take what pages in order have brought so far."""
+        """Take the points of pages in order so far."""
         received, self.received = self.received, None
         if received is None:
             return
@@ -66,7 +66,7 @@ class Part:
 
 
 class Stream:
-    """The range of one market or token: ``parts`` that are requested, and from ``frontier`` on what nobody requests.
+    """The range of one market or token: the requested ``parts``, and from ``frontier`` on what is not requested yet.
 
     The first part is all of it; once its first page tells how dense the points are, others take their share.
     """
@@ -100,7 +100,7 @@ class Stream:
         self._weight = min(self._weight + buckets, 16 * self._page / max(self._density, 1e-9))
 
     def hand_out(self, pages: float) -> int:
-        """Move the frontier by so many pages, less a margin for chance; to the end if hardly a page would remain."""
+        """Move the frontier by this many pages, minus a margin for chance; to the end if hardly a page would remain."""
         (_, end), width = self.window.rng, self.window.resolution.micros
         missing = max(0.0, 1 - self._density / self._labels)
         # If the number of points is unknown, a cut costs half a page.
@@ -196,7 +196,7 @@ class Scheduler:
         self._stop.set()
 
     def stop(self) -> tuple[list[Fetched], Resume]:
-        """Send nothing more; return what arrived but was not yielded, and what remains to request."""
+        """Send nothing more; return points that were not yielded, and windows that remain to request."""
         self.close()
         with self._change:
             for part in [part for stream in self._begun for part in stream.parts]:
@@ -260,7 +260,7 @@ class Scheduler:
         return min(MAX_PAGES, math.ceil(remaining / self._workers))
 
     def _release(self) -> None:
-        """Let what is complete be yielded, in order up to the first gap."""
+        """Release complete parts to be yielded, in order up to the first gap."""
         for stream in list(self._begun):
             while stream.parts:
                 for fetched in stream.parts[0].fetched:

@@ -52,12 +52,12 @@ class Source(Protocol):
     ) -> Iterator[Page]:
         """All points of a window, page after page, in any order; points beyond the window are allowed.
 
-        ``ts`` is the start of a bucket of the window's resolution. ``next_cursor`` is None on the last page alone, and
-        empty where nothing says whether a page follows. PaginationStalledError: the rest is requested by time.
+        ``ts`` is the start of a bucket of the window's resolution. ``next_cursor`` is None on the last page only, and
+        empty if nothing says whether a page follows. PaginationStalledError: the rest is requested by time.
         """
 
     def requests(self, window: Window, tokens: int) -> int:
-        """The requests that a window takes if each bucket has the points of so many tokens."""
+        """The requests that a window takes if each bucket has the points of this many tokens."""
 
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market by its id or slug, in the fields of the interface."""
@@ -80,7 +80,7 @@ class Source(Protocol):
         """Plan of the key and what is left of it; fills ``limits`` and tells the pacer."""
 
     def learn_limits(self) -> None:
-        """The same if it is not known yet, and never an error."""
+        """Calls ``usage`` if the limits are unknown; never raises an error."""
 
     def health(self) -> dict[str, Any]:
         """``status`` and ``timestamp`` of the venue."""

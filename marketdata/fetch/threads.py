@@ -35,7 +35,7 @@ def start_thread(work: Callable[[], object]) -> threading.Thread:
 
 @atexit.register
 def _let_threads_end() -> None:
-    """Wait a moment for threads at exit: one that is within numpy when the interpreter ends would abort the process."""
+    """Wait a moment for threads at exit, because a thread within numpy would abort the process."""
     until = time.monotonic() + _LAST_WAIT
     for thread in list(_RUNNING):
         thread.join(max(0.0, until - time.monotonic()))

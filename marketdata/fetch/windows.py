@@ -67,7 +67,7 @@ class Window:
 
 
 class Group:
-    """The windows of a fetch, for a source that answers several by one request; what it keeps lives as long."""
+    """The windows of a fetch, for a source that answers several by one request. Answers are kept as long."""
 
     def __init__(self, windows: Sequence[Window] = ()) -> None:
         self.windows = [replace(window, group=self) for window in windows]
@@ -77,7 +77,7 @@ class Group:
         self._shared: dict[Hashable, _Shared] = {}
 
     def beside(self, window: Window, most: int) -> tuple[str, ...]:
-        """The ids, at most so many, whose windows have the same range and resolution, that of the window too."""
+        """Ids of windows with the same range and resolution, including this window's, up to a number."""
         span = window.rng, window.resolution
         with self._lock:
             if (*span, most) not in self._beside:

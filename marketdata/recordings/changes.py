@@ -29,7 +29,7 @@ CHANGE, SNAPSHOT, GAP = range(len(EVENTS))
 BIDS, ASKS = 0, 1
 # Millionths tell prices apart, because the finest tick of a venue is a ten-thousandth.
 _TICKS, _TICK_BITS = 1_000_000, 20
-# Parts of so many rows and tokens are fast, because they stay in the processor's cache. More levels need much memory.
+# Parts of this many rows and tokens are fast, because they stay in the processor's cache. More levels need much memory.
 _PART_ROWS, _PART_TOKENS, _PART_LEVELS = 1 << 18, 256, 1 << 21
 _CLOCK_ERROR_MICROS = 30 * 10**6
 _NEVER = 1 << 62
@@ -96,7 +96,7 @@ def concatenated(parts: list[Changes]) -> Changes:
 
 
 def in_last_bucket(changes: Changes, width: BucketWidth) -> Bools:
-    """Entries at the end of their token, which are together, that are in its last bucket."""
+    """True for entries in the last bucket of their token; entries of a token are adjacent."""
     if not len(changes):
         return np.zeros(0, bool)
     bucket, place = width.floor(changes.ts), np.arange(len(changes))
@@ -169,7 +169,7 @@ class Tally:
         return f"{count} do not have the best prices that are stated. The first is of {self.first}"
 
     def books_of(self, parts: list[Books]) -> Books:
-        """One book per token and bucket, the later of two; counts those whose best prices are not the stated ones."""
+        """One book per token and bucket, the later of two; counts books whose best prices are not as stated."""
         books: Books = joined(parts) if parts else empty("books")  # type: ignore[assignment]
         order = np.lexsort((books.ts, books.token))
         token, ts = books.token[order], books.ts[order]
@@ -210,7 +210,7 @@ class Rebuilder:
     unchanged: bool = True
     open: Changes = field(default_factory=no_changes)
     last_seen: int | None = None
-    # The last time before the current file, whether a token open then was met since, and the holes of this file.
+    # The last time before this file, whether this file has a token that was open then, and its holes.
     last_seen_before: int | None = None
     met_open_token: bool = False
     holes: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
@@ -278,7 +278,7 @@ class Rebuilder:
         self.tally.applied += _count_rows(np.concatenate(applied))
 
     def valid_until(self, ts: Ints, seen: Ints) -> tuple[Ints, Bools]:
-        """Until when the books of these last rows are valid, and for which of them that time has passed."""
+        """The end of validity of the books of these last rows, and whether it has passed."""
         last_seen = seen if self.last_seen is None else np.maximum(self.last_seen, seen)
         limit, over = last_seen, np.zeros(len(ts), bool)
         if self.last_seen_before is not None and not self.met_open_token:
@@ -378,7 +378,7 @@ class _Part:
                 continue
             here = slice(*np.searchsorted(of, [a, b]))
             lengths = stop[here] - begin[here]
-            # The edge of each level, with its place in the lower half: few bytes, sorted as numbers.
+            # The edge of each level in the upper half and its place in the lower half, because numbers are sorted fast.
             packed = ranges(begin[here] - low, lengths) << 32
             packed |= np.repeat(np.arange(here.stop - here.start), lengths)
             packed.sort()
@@ -416,7 +416,7 @@ class _Part:
 
 
 def ticks(price: Floats) -> Ints:
-    """Prices as whole numbers in their order: millionths, or where those are not enough their rank."""
+    """Prices as whole numbers in their order: millionths, or ranks if millionths are too coarse."""
     scaled = price * _TICKS
     whole = np.rint(scaled)
     scaled -= whole
@@ -428,7 +428,7 @@ def ticks(price: Floats) -> Ints:
 
 
 def _order(run: Ints, side: NDArray[np.int8], tick: Ints) -> tuple[Ints, Bools]:
-    """The order by run, side (bids first), price (best first) and place; and which is the last one of its level."""
+    """The order by run, side (bids first), price (best first) and place, and whether each is the last of its level."""
     most = int(tick.max(initial=0))
     key = run << 1
     key |= side
@@ -458,7 +458,7 @@ def rebuild(
 
 
 def snapshots(changes: Changes, width: BucketWidth) -> tuple[list[Books], Ints]:
-    """The last snapshot of each token and bucket, and the numbers of the rows that these are made of.
+    """The last snapshot of each token and bucket, and the numbers of its rows.
 
     Entries are by token and time. Each snapshot, from a SNAPSHOT to the next one, is the book of its own moment.
     """
@@ -470,7 +470,7 @@ def snapshots(changes: Changes, width: BucketWidth) -> tuple[list[Books], Ints]:
 
 
 def diff(books: Books, width: BucketWidth) -> Changes:
-    """The changes between books of this width, in tidy order: what `rebuild` makes the same books of.
+    """The changes between books of this width, in tidy order; `rebuild` makes the same books from them.
 
     The first book of a token, and a book after a missing bucket, is a snapshot in all of its rows. A gap marks the end
     of the bucket before it. A book that equals the one before is a row without a level.
@@ -518,10 +518,10 @@ def _moved_levels(books: Books, follows: Bools) -> tuple[Ints, NDArray[np.int8],
 
 
 def cleaned(changes: Changes) -> tuple[Changes, int, int]:
-    """Entries without levels that cannot be: prices outside of 0 to 1, sizes below 0 or infinite.
+    """Entries without impossible levels: prices outside of 0 to 1, sizes below 0 or infinite.
 
-    A snapshot with no other level says nothing, so its book is unknown: it becomes a gap, and is no empty book. Also
-    the number of these levels, and of rows that had no other level.
+    A snapshot with no other level becomes a gap, because its book is unknown and not empty. Also returns the number of
+    these levels, and of rows that had no other level.
     """
     with np.errstate(invalid="ignore"):
         possible = ~no_probability(changes.price) & (changes.size >= 0) & np.isfinite(changes.size)

@@ -1,4 +1,4 @@
-"""Files that others wrote: those that paths name, and their JSON, CSV or Parquet, plain or compressed, part by part."""
+"""Finds files that others wrote, and reads their JSON, CSV or Parquet, plain or compressed, part by part."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _is_delta(path: Path) -> bool:
 
 
 def _by_numbers(path: Path) -> list[tuple[int, str]]:
-    """The order of names in which numbers count by their value."""
+    """Sorts names so that numbers in them are in the order of their values."""
     return [(int(p), "") if p.isdigit() else (0, p) for p in re.split(r"([0-9]+)", str(path))]
 
 
@@ -195,10 +195,10 @@ class RecordingFile:
         ours = {column: name for name, column in renamed.items()}
         words = {name: re.sub(r"[\s()/-]+", "_", name.strip()).rstrip("_") for name in present}
         lower = {name: re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower() for name, text in words.items()}
-        # A name that was given, or that is so in the file, comes before one that is made.
+        # A given name, or a name of the file, precedes a derived one.
         taken = {*renamed, *present}
         common = {name: ours.get(name) or (lower[name] if lower[name] not in taken else name) for name in present}
-        # A column that has one of our names and was not chosen for it gives way.
+        # A column that has one of our names, but was not chosen for it, loses the name.
         common |= {name: f"{name} of the file" for name in renamed if name in present and name not in ours}
         names = list(common.values())
         return {name: new if names.count(new) == 1 else name for name, new in common.items()}
@@ -214,7 +214,7 @@ class RecordingFile:
             self._refuse_more_columns(len(names))
             return tuple(names)
         if self.form == "csv":
-            # Before they are split: names take many times the bytes of the line.
+            # Checked before the split, because names take many times the bytes of the line.
             self._refuse_more_columns(self._header.count(self._separator) + 1)
             try:
                 names = tuple(next(csv.reader([self._header], delimiter=self._separator), ())) or self._refuse_empty()
@@ -312,7 +312,7 @@ class RecordingFile:
         yield from lines
 
     def _text(self) -> bytes:
-        """All lines, or the first ones that are more than is held at once."""
+        """All lines, or the first ones up to the limit of memory."""
         text = bytearray()
         for line in self.lines():
             text += line
@@ -321,7 +321,7 @@ class RecordingFile:
         return bytes(text)
 
     def rows(self) -> Iterator[Any]:
-        """The rows of JSON values: of lists their entries, of an object whose only list is its content that list."""
+        """The rows of JSON values: the entries of lists, and the list of an object whose content is one list."""
         for value in self.values():
             yield from map(_of_ticker, map(json_value, content(value)))
 
@@ -348,7 +348,7 @@ class RecordingFile:
             )
 
     def _with_said(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with what names say, and the token that was given, where the file has no such column."""
+        """The rows with the values of names and the given token, unless the file has such a column."""
         token = {} if self.options.token_id is None else {"token_id": self.options.token_id}
         if self.options.clock == MODIFIED:
             moment = dt.datetime.fromtimestamp(self.path.stat().st_mtime, dt.UTC)

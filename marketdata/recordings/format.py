@@ -26,7 +26,7 @@ from marketdata.recordings.units import PriceUnit, TimeUnit
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
 # The whole file is read for its unit of prices up to this number of rows.
 _PROVING_ROWS = 5_000_000
-# The end of the name of a column that is not what its name says.
+# Appended to the name of a column that does not mean what its name says.
 DENIED = " of the file"
 _TIMES = ("ts", "end_ts", "created_at", "received_at")
 

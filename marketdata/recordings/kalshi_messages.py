@@ -19,8 +19,8 @@ Levels = dict[float, float]
 class Feed:
     """The bids of each market, from messages in their order.
 
-    A snapshot without a time has the time of the next message of its market, as it was known then. A number of the
-    sequence that is missing makes the books unknown until their next snapshot.
+    A snapshot without a time takes the time of the next message of its market, when it was surely known. A number of
+    the sequence that is missing makes the books unknown until their next snapshot.
     """
 
     def __init__(self) -> None:

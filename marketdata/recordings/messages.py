@@ -109,7 +109,7 @@ class Message(NamedTuple):
         return "price_change" if {"price_changes", "changes"} & fields.keys() else "unknown"
 
     def text(self, names: Iterable[str]) -> str | None:
-        """The first of the fields that says something, else of the envelope."""
+        """The first of these fields that is not empty, else the first of the envelope."""
         fields = self.fields
         for name in names:
             if name in fields and (found := _text(fields[name])):
@@ -129,7 +129,7 @@ _NO_MESSAGE = Message({"event_type": Raw(msgspec.json.encode(_DAMAGED))}, {})
 
 
 class _Columns(NamedTuple):
-    """Columns of rows, each a book or a changed level, which has at least one entry for its levels.
+    """Columns of rows, each a book or a changed level, with at least one level each.
 
     ``bids`` is the number of levels that are bids, or `_NO_SIDE`. ``ts`` and ``seen`` are texts of times.
     """

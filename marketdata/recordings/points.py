@@ -37,7 +37,7 @@ def read_points(
     optional: tuple[str, ...] = (),
     extra: bool = False,
 ) -> Iterator[Batch]:
-    """The points of a table; rows without a needed value, outside of 0 to 1, and copies of rows, are left out.
+    """The points of a table, without copies of rows and rows that lack a needed value or have prices outside of 0 to 1.
 
     The columns ``numbers_of`` have a number or nothing in each row. With ``extra``, which tidy tables have, a row of
     nothing is a missing value and stays, and so do further columns of numbers.
@@ -121,7 +121,7 @@ def _without_empty_sides(quotes: pl.DataFrame) -> pl.DataFrame:
 
 
 def left(rows: pl.DataFrame, kept: pl.Expr | pl.Series, reason: str, batch: Batch) -> pl.DataFrame:
-    """The rows that are kept; the others are counted, and the first of them are named by their number in the file."""
+    """The kept rows. Others are counted, and the first ones named by their number in the file."""
     remaining = rows.filter(kept)
     if count := len(rows) - len(remaining):
         batch.left_out[reason] += count
@@ -132,7 +132,7 @@ def left(rows: pl.DataFrame, kept: pl.Expr | pl.Series, reason: str, batch: Batc
 
 
 def with_prices(rows: pl.DataFrame, names: list[str], batch: Batch) -> pl.DataFrame:
-    """The rows with a price in at least one of these columns, and in none a number that is no price."""
+    """The rows with a price in at least one of these columns, and with no other number in any of them."""
     rows = rows.with_columns(pl.Series(name, numbers(rows[name])).fill_nan(None) for name in names)
     rows = left(rows, pl.any_horizontal(pl.col(names).is_not_null()), "without a price", batch)
     return left(rows, pl.all_horizontal(pl.col(names).is_between(0, 1).fill_null(value=True)), OUTSIDE, batch)
@@ -195,7 +195,7 @@ def read_tidy_books(table: Table, names: list[str]) -> Iterator[Batch]:
 
 
 def _with_ids(points: pl.DataFrame) -> pl.DataFrame:
-    """The rows with ids of tokens; a token that has none is called by its market and label."""
+    """The rows with ids of tokens; a token without an id is named by its market and label."""
     if "token_id" in points.columns:
         return points
     ids = identified(points)

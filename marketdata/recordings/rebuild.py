@@ -120,7 +120,7 @@ def rebuild(
 
 
 def diff(books: Any, *, width: Width | None = None) -> Any:
-    """The changes from each book to the next: what `rebuild` makes the same books of.
+    """The changes from each book to the next; `rebuild` makes the same books from them.
 
     Books are tidy or nested, of any kind, their buckets ``width`` wide, by default as they carry. One row per changed
     level: ``ts market_id token_id token_label event side price size`` with the new size [shares], 0 where the level is

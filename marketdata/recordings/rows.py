@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def typed_rows(file: RecordingFile) -> tuple[list[Row], int]:
-    """The rows as JSON has them, texts of a table with the types that they show; and how many are no rows."""
+    """The rows as JSON values, with texts of a table in the types that they show, and the number of invalid rows."""
     if file.form == "json":
         values = list(file.rows())
         refuse_damage(file)

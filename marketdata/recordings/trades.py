@@ -181,7 +181,7 @@ def _prints_of(file: RecordingFile) -> Iterator[Batch]:
 
 
 def _once(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows, a print that was recorded twice once: its hash or id tells, with all else that both have."""
+    """The rows, each print once. Two rows are one print if its hash or id and all columns that both have agree."""
     has_id = pl.any_horizontal(pl.col("transaction_hash", "trade_id").is_not_null())
     numbered = rows.with_row_index("number")
     return numbered.filter(~has_id | (pl.col("number") == pl.col("number").first().over(_PRINT))).drop("number")

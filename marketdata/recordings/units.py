@@ -27,7 +27,7 @@ _FEW = 0.1
 class TimeUnit(NamedTuple):
     """The unit of a column of times: "iso", or the unit of Unix times.
 
-    ``labelled`` is the unit that the type of a column says where the values prove another one.
+    ``labelled`` is the unit of the column's type, if the values prove another unit.
     """
 
     name: str
@@ -88,7 +88,7 @@ class TimeUnit(NamedTuple):
 
 
 def moments(texts: pl.Series) -> pl.Series:
-    """Times of messages as microseconds, each in the unit of its magnitude; null for none, or one before 2015."""
+    """Times of messages as microseconds, the unit of each by its magnitude; null if missing or before 2015."""
     whole = texts.cast(pl.Int64, strict=False)
     found = _by_magnitude(whole, whole // 1000)
     rest = texts.filter(whole.is_null() & texts.is_not_null())

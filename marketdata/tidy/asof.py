@@ -1,4 +1,4 @@
-"""Time without looking ahead: when a bucket is known, joins as of then, and what is missing."""
+"""Time without looking ahead: when a bucket is known, joins as of then, and gaps."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class _Join(NamedTuple):
 
 
 def _join_in_engine(left: Native, right: Native, how: _Join) -> Native:
-    """Join token by token; data about no market is read into memory."""
+    """Join token by token; data without a market is read into memory."""
     keys, ids = _keys(names_of(left), names_of(right), how), [c for c in ID_COLUMNS[:2] if c in names_of(left)]
     if keys:
         out = apply_to_both(left, right, partial(_join, how=how), keys)
@@ -168,7 +168,7 @@ def _join_in_engine(left: Native, right: Native, how: _Join) -> Native:
 
 
 def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str, ...]:
-    """The columns to match; errors where a frame lacks a column."""
+    """The columns to match; an error if a frame lacks one."""
     check_names(names)
     check_names(others)
     require("The left frame", [how.on], names)
@@ -187,7 +187,7 @@ def _keys(names: Sequence[str], others: Sequence[str], how: _Join) -> tuple[str,
 
 
 def _added(left: Sequence[str], right: Sequence[str], keys: tuple[str, ...], suffix: str) -> dict[str, str]:
-    """The columns of ``right`` by the names they get; ConfigError if one would be in the result twice."""
+    """The columns of ``right`` by their names in the result; ConfigError if one would be there twice."""
     added = [c for c in right if c not in left or c not in (*keys, *ID_COLUMNS)]
     # A time of another frame is never called ts: a later function would take it for the time of the row.
     names = [c + suffix if c in left or c == "ts" else c for c in added]
@@ -201,7 +201,7 @@ def _added(left: Sequence[str], right: Sequence[str], keys: tuple[str, ...], suf
 
 
 def _checked_join(left: Native, right: Native, how: _Join) -> Native:
-    """Join two frames in memory, whose times are all there."""
+    """Join two frames in memory without null times."""
     known_rows = in_memory(right)
     if how.width is not None and "ts" in known_rows.names:
         how.width.check(known_rows.times("ts"))
@@ -240,7 +240,7 @@ def _join(left: Native, right: Native, how: _Join) -> Native:
 
 
 def _codes(left: Frame, right: Frame, keys: tuple[str, ...]) -> tuple[Ints, Ints]:
-    """One integer for each row of both frames, equal where the ids are; a missing id equals none."""
+    """One integer per row of both frames, equal for equal ids; a missing id equals no other."""
     place: dict[tuple[str | None, ...], int] = {}
     out = []
     for none, frame in ((-1, left), (-2, right)):

@@ -55,7 +55,7 @@ class ReplayEvent(NamedTuple):
 def replay(
     *, books: Any = None, quotes: Any = None, prices: Any = None, metrics: Any = None, width: Width | None = None
 ) -> Iterator[ReplayEvent]:
-    """Everything that became known, in that order, over all markets and tokens.
+    """Every row as an event, in the order in which rows became known, over all markets and tokens.
 
     Parameters
     ----------

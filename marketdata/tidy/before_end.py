@@ -33,10 +33,10 @@ def before_end(
     of: Literal["scheduled", "actual"],
     width: Width | None = None,
 ) -> F:
-    """The price of each market at fixed times before its end, from what was known then.
+    """The price of each market at fixed times before its end, from rows that were known then.
 
-    Prices shortly before the actual end look ahead, because nobody knew that end: a question that ends early does so as
-    it is decided. The scheduled end was known.
+    Prices shortly before the actual end look ahead, because nobody knew that end: a question that is decided early ends
+    early. The scheduled end was known.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _last_known(series: Series, token: Ints, moment: Ints, width: int | None) ->
 
 
 def _counted(series: Series, token: Ints, moment: Ints, price: Floats, markets: Any) -> Ints:
-    """The rows that count: of two tokens the first, but the one that has a price if only one has."""
+    """The rows that count: of two tokens the first, or the only one with a price."""
     records, has_price = records_of(markets), ~np.isnan(price)
     market = np.unique([one.market_id for one in series.tokens], return_inverse=True)[1]
     _, place = combined([market[token].astype(np.int64), moment])

@@ -38,9 +38,9 @@ def cluster_mean(
     """The mean of a column, with an interval for rows that depend on each other within a market.
 
     Rows of one market, or of one event, share their luck, so the bootstrap draws whole clusters. If both tokens of a
-    market have a row of one ``ts``, only one row counts, because Yes and No cancel each other. It is the first of the
-    record of the market in ``markets``, else the one whose label is first: Yes before No, Up before Down, others by the
-    alphabet. Markets of three tokens count all.
+    market have a row of one ``ts``, only one row counts, because Yes and No cancel each other. The token that counts is
+    the first in the market's record in ``markets``, else the first by label: Yes before No, Up before Down, others by
+    the alphabet. In markets of three or more tokens every row counts.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def _decided(table: Frame, values: Floats) -> Floats:
 
 
 def _mirrored(rows: Frame, records: Records) -> NDArray[np.bool_]:
-    """The rows of a token that repeat a row of the other token of their market, which stands for it."""
+    """The rows of a token that repeat a row of the other token of their market; only the other one counts."""
     if "token_id" not in rows.names:
         return np.zeros(len(rows), bool)
     tokens, token = frames.distinct_ids(rows, [name for name in ID_COLUMNS if name in rows.names])

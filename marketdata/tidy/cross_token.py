@@ -317,8 +317,8 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
 def event_probabilities(frame: F, markets: Any) -> F:
     """Prices of Yes (of books or bbo: mids) scaled so that the markets of an event sum to 1.
 
-    One row per Yes and time: ts, ids and ``probability`` [0 to 1]. Null where `event_overround` is, which also says
-    what ``markets`` need.
+    One row per Yes and time: ts, ids and ``probability`` [0 to 1]. It is null where `event_overround` is null; for
+    ``markets`` see there.
 
     Examples
     --------

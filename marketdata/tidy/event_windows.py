@@ -21,10 +21,10 @@ from marketdata.times import SECOND, Duration, to_duration
 def around(frame: F, moments: Any, *, before: Duration, after: Duration, width: Width | None = None) -> F:
     """Cut windows around moments out of a frame, with times relative to the moment.
 
-    Returns the rows with moment - before <= ts < moment + after, once for each such moment, with the further columns of
-    ``moments``, ``moment`` [UTC] and ``offset`` = ts - moment [s]. By moment as in ``moments``, then in tidy order. The
-    row at offset 0 contains what happened after the moment; the last one known by then is at minus one bucket.
-    MacKinlay (1997), "Event studies in economics and finance".
+    Returns the rows with moment - before <= ts < moment + after, once for each such moment. They have the further
+    columns of ``moments``, ``moment`` [UTC] and ``offset`` = ts - moment [s]. They are sorted by moment as in
+    ``moments``, then in tidy order. The row at offset 0 covers the time after the moment; the last row that was known
+    by then is one bucket earlier. MacKinlay (1997), "Event studies in economics and finance".
 
     Parameters
     ----------

@@ -66,9 +66,9 @@ def execute(
     """Fill market orders from books, hold what was bought until it is sold or resolves, and compute profit and loss.
 
     This is the last step of a study, not a backtester. Orders take shares of one snapshot, best level first, in the
-    order of ``orders``. They do not move later books. Only shares that were bought before are sold. A bucket without a
-    book fills no order, so carry books on with ``md.resample(books, "1m", fill="forward")``. A bucket that begins at or
-    after ``resolved_at`` fills no order.
+    order of ``orders``. They do not change later books. Only shares that were bought before are sold. A bucket without
+    a book fills no order, so carry books on with ``md.resample(books, "1m", fill="forward")``. A bucket that begins at
+    or after ``resolved_at`` fills no order.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def sides_of(table: Frame, what: str) -> NDArray[np.object_]:
 
 
 def refuse_rows(what: str, name: str, values: Sequence[object], good: NDArray[np.bool_], allowed: str) -> None:
-    """NotTidyError for the first row that is not good, with its value."""
+    """NotTidyError for the first row that is not valid, with its value."""
     if not good.all():
         row = int(np.argmin(good))
         raise NotTidyError(f"{name} is {allowed} in a frame of {what}; row {row} has {values[row]!r}.")
@@ -403,13 +403,13 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
 
 
 def _tokens(fills: Native, quotes: dict[Key, Quotes], resolved: Payoffs, rows: RowWidth) -> dict[Key, rules.Holding]:
-    """The fills of each token, and when it pays what."""
+    """The fills of each token, and the time and amount of its payoff."""
     table = series_of(fills, "A frame of fills", _FILL_COLUMNS)
     ts, (shares, notional, fee) = table.times("ts"), (table.numbers(c) for c in ("shares", "notional", "fee"))
     rows.check_starts(ts)
     buys = sides_of(table, "fills") == "buy"
     for name, values, least in (("shares", shares, 0.0), ("notional", notional, 0.0), ("fee", fee, -np.inf)):
-        # An order that was not filled has no shares, and need not say what they cost.
+        # An order that was not filled has no shares, and needs no cost.
         good = (shares == 0) | (np.isfinite(values) & (values >= least))
         refuse_rows("fills", name, values.tolist(), good, "a finite number" if least else "a number from 0")
     rows_of_token = defaultdict(list)

@@ -49,14 +49,14 @@ def to_frame(columns: Data, frame: FrameKind | Frame = "pandas", *, width: Bucke
 
 
 def carry_counts(frame: Native, counts: Series | None) -> Native:
-    """The frame, whose means weigh as much as these counts say; copies of the frame carry none."""
+    """The frame, which now carries these counts as weights of its means; copies of it carry none."""
     # pandas takes other attributes for columns.
     object.__setattr__(frame, _COUNTS, counts)
     return frame
 
 
 def carried_counts(frame: Native, rows: Columns) -> Mapping[str, Floats]:
-    """The counts that a frame carries for its rows; none if these are others than those that it was made with."""
+    """The counts that a frame carries for its rows; none if its rows have changed since they were made."""
     counts: Series | None = getattr(frame, _COUNTS, None)
     is_same = counts is not None and counts.tokens == rows.tokens and np.array_equal(counts.ts, rows.ts)
     return counts.values if counts is not None and is_same and np.array_equal(counts.bounds, rows.bounds) else {}
@@ -65,8 +65,8 @@ def carried_counts(frame: Native, rows: Columns) -> Mapping[str, Floats]:
 def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
     """Columns of a frame of any kind, in tidy order, with further numeric columns; sentinel rows become empty sides.
 
-    Missing id columns stay None, with ``lookup`` missing ids too, to be looked up. NotTidyError if a column is missing
-    or of the wrong type, or rows contradict each other.
+    Missing id columns stay None, and with ``lookup`` so do missing ids, which are looked up later. NotTidyError if a
+    column is missing or of the wrong type, or rows contradict each other.
     """
     table, spec = in_memory(frame), VIEWS[view]
     nest = view == "books" and set(LISTS) <= set(table.names) and "level" not in table.names
@@ -91,7 +91,7 @@ def to_columns(view: View, frame: Native, *, lookup: bool = False) -> Data:
 
 
 def _refuse_other(name: str, series: Series, given: Floats, derived: Floats) -> None:
-    """NotTidyError where a column that follows from the best prices has another value."""
+    """NotTidyError if a column that follows from the best prices has another value."""
     wrong = np.flatnonzero(~((np.abs(given - derived) <= TOLERANCE) | np.isnan(given)))
     if len(wrong):
         at = int(wrong[0])

@@ -53,13 +53,13 @@ class Keys(NamedTuple):
         return cls(groups, clusters, given)
 
     def carried(self, present: Sequence[str]) -> list[str]:
-        """The columns that must come along with the rows of a frame."""
+        """The further columns that the rows of a frame must keep."""
         names = dict.fromkeys([*self.by, *self.cluster])
         return [n for n in names if n in present or (n == DAY and n not in self.records.names)]
 
 
 class Rows:
-    """Rows in memory, with the columns that they are grouped by."""
+    """Rows in memory, with their columns to group by."""
 
     def __init__(self, table: Frame, keys: Keys) -> None:
         self.table, self.keys = table, keys
@@ -89,7 +89,7 @@ class Rows:
         return frames.times(self.table.times("ts")[rows] // _MICROS_OF_DAY * _MICROS_OF_DAY)
 
     def groups(self, names: Sequence[str]) -> tuple[Ints, Ints]:
-        """A row of each group, in the order of its values, and the group of each row; one group without names."""
+        """One row per group, in the order of its values, and the group of each row; without names one group."""
         if not names:
             return np.zeros(1, np.int64), np.zeros(len(self.table), np.int64)
         return combined([self.codes(name) for name in names])
@@ -108,7 +108,7 @@ class Rows:
 
 
 def combined(codes: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """A row of each combination of codes, in their order, and the number of the combination of each row."""
+    """One row per combination of codes, in their order, and the number of the combination of each row."""
     which = np.zeros(len(codes[0]), np.int64)
     for one in codes:
         _, number = distinct(one)
@@ -139,7 +139,7 @@ def numbers_of_distinct(codes: Ints, group: Ints, count: int) -> Ints:
 
 
 def _records(lacking: Mapping[str, list[str]], given: Native | Mapping[str, object], *, has_times: bool) -> Records:
-    """Market records with the columns that a frame lacks; a day is one of its own, where it has times."""
+    """Market records with the columns that a frame lacks; a frame with times has a day itself."""
     names = list(dict.fromkeys(name for wanted in lacking.values() for name in wanted))
     is_frame = given is not None and not isinstance(given, Mapping)
     data = columns_of(given, ["market_id", *names]) if names and is_frame else {}

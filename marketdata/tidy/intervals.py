@@ -1,4 +1,4 @@
-"""Columns of intervals in results, and the warnings where one says little or cannot be given."""
+"""Columns of intervals in results, and warnings about intervals that say little or cannot be given."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ends(name: str, intervals: Sequence[Interval]) -> dict[str, Floats]:
 
 
 def warn_of_intervals(name: str, sampling: Sampling, intervals: Sequence[Interval]) -> None:
-    """FewMarketsWarning for intervals over few clusters, or of a rare outcome, and for those that are null."""
+    """FewMarketsWarning for intervals over few clusters, of a rare outcome, or that are null."""
     count, problems = len(intervals), []
     for what, numbers in (
         ("effective clusters", [one.effective for one in intervals if 0 < one.effective < ENOUGH]),

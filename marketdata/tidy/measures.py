@@ -1,4 +1,4 @@
-"""Measures of books on frames of any kind: one of them, several in one pass, or one of your own."""
+"""Measures of books on frames of any kind: one measure, several in one pass, or your own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str
 
 
 class _Chosen(NamedTuple):
-    """A measure with its arguments; one of its columns alone if that was asked for, and what follows the names."""
+    """A measure with its arguments; ``column`` if only one column was asked for, and the suffix of the names."""
 
     measure: Measure
     arguments: Mapping[str, Any]

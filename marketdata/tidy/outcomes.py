@@ -143,7 +143,7 @@ def ends_of(markets: Native) -> dict[str, Ends]:
 
 
 def records_of(markets: Native) -> dict[str, list[str]]:
-    """By market the ids of its tokens in the order of its record; of rows of tokens nothing, as these have no order."""
+    """By market the ids of its tokens in the order of its record; nothing for rows of tokens, which have no order."""
     data = _read(markets, _ALLOWED_OUTCOMES)
     return _orders(data) if "token_ids" in data else {}
 
@@ -187,8 +187,8 @@ class Payoffs:
     """Payoffs of ``tokens``, (market_id, token_id, token_label) tuples, from any form of ``outcomes=`` (see `brier`).
 
     ``records`` has the tokens of each market, a list of them in the order of its record. ``open`` has the markets that
-    they say have not resolved. NotTidyError if a frame contradicts itself, ConfigError
-    for other keys and values.
+    have not resolved by these outcomes. NotTidyError if a frame contradicts itself, ConfigError for other keys and
+    values.
     """
 
     def __init__(self, given: Outcomes, tokens: Tokens) -> None:
@@ -295,7 +295,7 @@ def _in_range(payoff: Any, market: str) -> float:
 
 
 def _no_outcomes(names: list[str]) -> NotTidyError:
-    """The error for a frame that does not say who won in any way that is known here."""
+    """The error for a frame that does not say who won in any known way."""
     error = NotTidyError(
         f"outcomes has the columns {names}, which do not say who won. Allowed are market records (market_id, "
         "token_ids, token_labels, resolved_token_id), the result of md.outcomes (market_id, token_id, payoff from 0 "
@@ -347,7 +347,7 @@ def _payoffs(market: str, tokens: list[str], won: str | None, shares: Iterable[o
 
 
 def for_tokens(frame: Native, lookup: Callable[[Tokens], T]) -> Callable[[Tokens], T]:
-    """The function ``lookup`` of tokens; of a frame that is not in memory its result for all tokens, looked up here."""
+    """The function ``lookup`` of tokens; for a frame that is not in memory, its result for all tokens."""
     if is_in_memory(frame):
         return lookup
     result = lookup(tokens_of(frame))

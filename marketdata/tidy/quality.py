@@ -52,7 +52,7 @@ class _View:
         """A row as text: time, token, and its first values."""
         frame = self.frame.take(row)
         values = ((c, frame.raw(c)[0]) for c in [c for c in frame.names if c not in {"ts", *ID_COLUMNS}][:4])
-        # A list or an array is no null, and has no one answer to whether it is itself.
+        # A list or an array is no null; comparing it with itself gives several answers.
         shown = [f"{c}={'null' if v is None or (isinstance(v, float) and isnan(v)) else v}" for c, v in values]
         return " ".join([to_text(int(self.ts[row[0]])), *(str(frame.texts(c)[0]) for c in frame.ids[-1:]), *shown])
 
@@ -120,7 +120,7 @@ def _times(view: _View, width: BucketWidth | None) -> Iterator[Finding]:
         commonest = steps[np.argmax(counts)] if len(steps) else 0
         width = next((w for w in map(BucketWidth.of, _USUAL_WIDTHS) if w.micros <= commonest), BASES["1m"])
     wide, close = step > width.micros, (step > 0) & (step < width.micros)
-    # A hole is shown by the row behind it.
+    # A gap is shown by the row after it.
     yield "gaps", "warning", "buckets are missing before this row", n, view.snapshots[wide]
     yield "off_grid", "warning", "ts is no start of a bucket", n, view.snapshots[width.floor(ts) != ts]
     yield "mixed_resolutions", "warning", "a step shorter than the bucket", n, view.snapshots[close]
@@ -145,7 +145,7 @@ def _books(view: _View) -> Iterator[Finding]:
         best[np.searchsorted(rows, at, side="right") - 1] = view.price[at]
     yield from _best(view, rows, bid, ask)
     lengths = np.diff(np.append(rows, len(view)))
-    # Two books are the same when as many rows have the same numbers.
+    # Two books are equal if they have equally many rows with the same numbers.
     before = np.maximum(np.arange(len(view)) - np.repeat(np.roll(lengths, 1), lengths), 0)
     columns = (view.price, view.size, view.ask)
     same = np.logical_and.reduce([(c == c[before]) | (np.isnan(c) & np.isnan(c[before])) for c in columns])
@@ -157,7 +157,7 @@ def _books(view: _View) -> Iterator[Finding]:
 
 
 def _best(view: _View, rows: Ints, bid: Floats, ask: Floats) -> Iterator[Finding]:
-    """What the best prices of snapshots show."""
+    """Findings about the best prices of snapshots."""
     n, missing = len(rows), np.isnan(bid).astype(int) + np.isnan(ask)
     yield "one_sided", "info", "one side of the book is missing", n, rows[missing == 1]
     yield "empty", "info", "the book has no level", n, rows[missing == 2]

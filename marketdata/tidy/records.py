@@ -1,4 +1,4 @@
-"""Discovery records as frames, one row per series, event, market or token, and without what leaks the outcome."""
+"""Discovery records as frames, one row per series, event, market or token, also without what leaks the outcome."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _reduced(frame: Frame, width: BucketWidth) -> Native:
 
 
 def _of_parts(frame: Frame, function: Callable[[Frame], Native]) -> Native | None:
-    """The function for the rows of `_reduced`, whose means weigh by their counts; None if a row may be in two."""
+    """The function for the rows of `_reduced`, which weighs means by counts; None if a row may be in two parts."""
     if frame.kind in _AVERAGED_KINDS:
         frame, rows = frames.sorted_rows(frame)
         last = frame.times(_LAST_TS_COLUMN)
@@ -210,7 +210,7 @@ def _averaged(frame: Frame) -> tuple[Frame, Series, list[str]]:
 def _warn_unweighted(ts: Ints, width: BucketWidth | None) -> None:
     base = BASES["1m"]
     if width is None:
-        # The first times show most finer values, so that few frames need a look at all rows.
+        # The first times show most finer widths, so that few frames need a look at all rows.
         is_coarse = all(np.all(part % COARSE == 0) for part in (ts[:100], ts)) or coarser_grid(ts, base) is not None
     else:
         is_coarse = width.micros > base.micros
@@ -233,7 +233,7 @@ def _check_fill(frame: object, fill: Fill) -> None:
 
 
 def _filled(frame: Frame, width: BucketWidth, fill: Fill) -> Native:
-    """Resampled rows, and marked ones for the buckets between the first and the last row that have none."""
+    """Resampled rows, and marked rows for empty buckets between the first and the last one."""
     if frame.kind == "books":  # a nested book is one row, and a null list explodes to a sentinel row
         snapshots = in_memory(nested(frame, "a book that is filled in repeats one"), ["nested"])
         return exploded(in_memory(_filled(snapshots, width, fill), ["nested"]))

@@ -47,9 +47,9 @@ def brier(
     """Mean squared error of prices (of books or bbo: mids) as forecasts of the outcomes.
 
     Null prices are no forecasts. If both tokens of a market have a price at one time, these are one forecast, so only
-    one counts, except with ``of="token"``. It is the first token of the market's record, else the one whose label is
-    first: Yes before No, Up before Down, others by the alphabet. Markets of three tokens count all. Markets that are
-    open, or not among the outcomes, are left out.
+    one counts, except with ``of="token"``. The token that counts is the first in the market's record, else the first by
+    label: Yes before No, Up before Down, others by the alphabet. In markets of three or more tokens every row counts.
+    Markets that are open, or not among the outcomes, are left out.
 
     The score is miscalibration - discrimination + uncertainty. Miscalibration is what the best rising function of the
     prices would gain. Discrimination is what that function gains over the base rate. Uncertainty is the score of the
@@ -231,7 +231,7 @@ class _Question:
 
     @property
     def carried(self) -> list[str]:
-        """The columns of the frame that come along with its forecasts."""
+        """The further columns of the frame that its forecasts keep."""
         return self.keys.carried(self.present)
 
     def payoffs_in(self, frame: Native, *, pooled: bool) -> Callable[[Tokens], Payoffs]:
@@ -254,7 +254,7 @@ def _scored(frame: F, question: _Question, name: str, loss: scores.Loss) -> F:
 
 
 def _pooled(frame: F, question: _Question, finish: Callable[[Native], Native]) -> F:
-    """The forecasts where the frame is, and what is computed from all of them in one place."""
+    """The forecasts, read by the library of the frame, and the result from all of them in one place."""
     frame = read(frame)
     # A score of a market says nothing of the markets that are open.
     payoffs = question.payoffs_in(frame, pooled=finish.func is not _means)  # type: ignore[attr-defined]
@@ -270,7 +270,7 @@ def _pooled(frame: F, question: _Question, finish: Callable[[Native], Native]) -
 
 
 def _merged(part: Frame, question: _Question, payoffs: Callable[[Tokens], Payoffs]) -> Native:
-    """The forecasts that count with the columns that come along; equal ones of a token are one row and their number."""
+    """The forecasts that count, with further columns; equal forecasts of a token are one row with their number."""
     part, series, value = probability_of(part)
     resolved = payoffs(series.tokens)
     payoff, p = resolved.of(series.tokens)[series.token], series.values[value]

@@ -38,7 +38,7 @@ def skill(
     resamples: int = 1000,
     seed: int = 0,
 ) -> F:
-    """Brier and log score of forecasts minus the scores of a reference forecast, in pairs.
+    """Brier and log score of forecasts beside the scores of a reference forecast, in pairs.
 
     A forecast counts where the reference has one of the same token and time. Both are in memory.
 

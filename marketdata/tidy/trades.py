@@ -1,4 +1,4 @@
-"""Trades as a frame, and what they tell beside books."""
+"""Trades as a frame, and measures of trades and books."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def vwap(trades: F, resolution: Width) -> F:
         price, size = part.numbers("price"), part.numbers("size")
         refuse_cents(price=price)
         refuse_negative(size=size)
-        # A trade counts with both numbers or not at all, else sizes would weigh prices that are not there.
+        # A trade counts only with both numbers, because its size would else weigh a price that is not there.
         has_both = np.flatnonzero(~np.isnan(price) & ~np.isnan(size))
         rows, price, size = every.take(has_both), price[has_both], size[has_both]
         edges = buckets(rows, width)

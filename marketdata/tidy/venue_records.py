@@ -22,7 +22,7 @@ _STATUSES = ("closed", "umaResolutionStatus", "uma_resolution_status", "resoluti
 
 
 def venue_columns(given: Native, data: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The columns of records, with those that a venue says in its own fields."""
+    """The columns of records, completed from the venue's own fields."""
     table = in_memory(given)
     reader = next((read for name, read in _READERS.items() if name in table.names), None)
     if "market_id" not in data and reader is not None:
@@ -44,7 +44,7 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _with_results(data: dict[str, list[Any]], rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The columns with payoffs of fields of the venue, and winners by name, where the record itself has no result."""
+    """The columns, with payoffs and winners from the venue's fields for records without a result of their own."""
     none = [None] * len(rows)
     out = {**data, **{name: [*data.get(name, none)] for name in _RESULT}}
     for i, row in enumerate(rows):

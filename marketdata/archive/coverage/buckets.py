@@ -29,7 +29,7 @@ class Coverage:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        # The file of each bucket that was read last: its number and its content.
+        # The last file that was read of each bucket: its number and its content.
         self._files: dict[int, tuple[int, dict[str, list[CoverageRecord]]]] = {}
 
     def records(self, market: str, version: Version | None = None) -> list[CoverageRecord]:
@@ -44,7 +44,7 @@ class Coverage:
         return {market: self._bucket(_bucket_of(market), version).get(market, []) for market in markets}
 
     def all(self, version: Version | None = None, *, without: Collection[int] = ()) -> dict[str, list[CoverageRecord]]:
-        """Disjoint records of every market that has some, in the order of their ids; ``without`` some buckets."""
+        """Disjoint records by market, in the order of their ids; ``without`` leaves out buckets."""
         version = version or self._table.version()
         buckets = [self._bucket(bucket, version) for bucket in range(_BUCKETS) if bucket not in without]
         return dict(sorted((market, records) for bucket in buckets for market, records in bucket.items() if records))
@@ -82,11 +82,11 @@ class Coverage:
         return problems
 
     def unused_files(self, retained: int, margin: int) -> list[str]:
-        """Coverage files that no version from a time on names, and that are older by a margin [microseconds]."""
+        """Coverage files that no version since a time names, and that are older than it by a margin [microseconds]."""
         if self._table.version().number < 0:
             return []
         store, used, names = self._table.store, set[str](), {_transaction_name(b): b for b in range(_BUCKETS)}
-        # A retained version names young files, written since then, or files that the version of that time named.
+        # A retained version names files written since that time, or files that the version of that time named.
         for moment in (None, retained):
             numbers = self._table.transactions_at(moment, names)
             used |= {f"{COVERAGE}/{names[name]}-{number}" for name, number in numbers.items()}
@@ -111,7 +111,7 @@ class Coverage:
 
 
 def _transaction_name(bucket: int) -> str:
-    """The transaction whose number is in the name of the coverage file of a bucket."""
+    """The name of the transaction of a bucket; its number is part of the name of the coverage file."""
     return f"coverage-{bucket}"
 
 

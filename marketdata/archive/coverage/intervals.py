@@ -82,7 +82,7 @@ class CoverageRecord(NamedTuple):
 
 
 def overlay(newer: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = ()) -> list[CoverageRecord]:
-    """Disjoint records in time order: of overlapping ones the later in ``newer``, and any of it before ``onto``.
+    """Disjoint records in time order. Where records overlap, ``newer`` wins over ``onto``, and later over earlier.
 
     >>> old = CoverageRecord(0, 10, CoverageState.FINAL, 5, 0)
     >>> new = CoverageRecord(4, 6, CoverageState.FINAL, 2, 0)
@@ -100,7 +100,7 @@ def overlay(newer: Iterable[CoverageRecord], onto: Iterable[CoverageRecord] = ()
 
 
 def _part(record: CoverageRecord, part: Range) -> CoverageRecord:
-    """A part of a record: of one without points it has none, of others the points are to be counted."""
+    """A part of a record. It has no points if the record has none; otherwise they are to be counted."""
     rows = record.rows if part == record.range or record.rows == 0 else None
     return record._replace(start=part.start, end=part.end, rows=rows)
 

@@ -116,11 +116,11 @@ class Store:
         return self.files.open_input_file(name)
 
     def written(self, folder: str) -> dict[str, int]:
-        """The names of the files in a folder, and when the storage says that each was written [microseconds]."""
+        """The names of the files in a folder, and the time of each by the storage [microseconds]."""
         from pyarrow.fs import FileSelector
 
         for _ in range(_LISTINGS):
-            # The library fails where a folder is made, or a file goes, while it looks; the next listing is whole.
+            # The library fails if a folder or file comes or goes while it lists; the next listing is whole.
             with contextlib.suppress(FileNotFoundError):
                 entries = self.files.get_file_info(FileSelector(folder, allow_not_found=True))
                 return {entry.base_name: int(entry.mtime_ns or 0) // 1000 for entry in entries if entry.is_file}
@@ -149,7 +149,7 @@ class Store:
 
 
 class DataFile(NamedTuple):
-    """A file that a commit names, with its statistics in the commit, or a row group of one, with those in its footer.
+    """A file with its statistics in the commit, or a row group of a file with its statistics in the footer.
 
     A row group has a ``number``, and ``begin`` and ``size`` say where its bytes are.
     """
@@ -209,7 +209,7 @@ def write_rows(store: Store, table: pa.Table, effort: int) -> Iterator[DataFile]
 
 
 def _encoded(table: pa.Table, identity: str, rows: int, effort: int) -> memoryview:
-    """The bytes of a Parquet file, whose row groups have so many ``rows``."""
+    """The bytes of a Parquet file; ``rows`` are the sizes of its row groups."""
     # Not BytesIO: Python 3.13 may free it before the view of it that the traceback of a failed write holds.
     memory = pa.BufferOutputStream()
     types = {f.name: f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in table.schema}
@@ -267,7 +267,7 @@ def read_footer(store: Store, file: DataFile) -> Footer:
         length = _length(raw)
         if bytes(raw[-4:]) != _MAGIC or length > len(raw):
             raise ValueError("its end is not the end of a Parquet file")
-        # Pages have checksums; the one of the footer, which is unique, is in the name.
+        # Pages have checksums. The checksum of the footer is in the name of the file.
         written = OURS.fullmatch(file.path.rpartition("/")[2])
         if written and f"{zlib.crc32(raw[-length:]):08x}" != written[1]:
             raise ValueError("its footer is not the one that was written")

@@ -162,7 +162,7 @@ class Table:
         """Move a handle to the version of a time; False if there was none yet."""
         handle.load_as_version(to_datetime(as_of))
         number = handle.version()
-        # deltalake takes the first version that is left if none is as old.
+        # If no version is as old, deltalake takes the first one that is left.
         if number and self._has_version(number - 1):
             return True
         committed = self._committed_at(number)
@@ -235,7 +235,7 @@ class Table:
                     raise
 
     def _versions(self) -> Iterator[Version]:
-        """The newest version of the table, which is created if there is none, again while others commit first."""
+        """The newest version of the table. It is created if there is none, repeatedly while others commit first."""
         for n in range(_TRIES):
             self.create()
             yield self.version()

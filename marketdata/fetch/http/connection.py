@@ -54,7 +54,7 @@ class Policy:
 
 
 class _Timed(io.RawIOBase):
-    """Bytes of a socket, each read within what is left of the attempt: a slow server cannot outlive it."""
+    """Bytes of a socket. Each read ends with the attempt, so that a slow server cannot prolong it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -68,7 +68,7 @@ class _Timed(io.RawIOBase):
         left = self._until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the answer took too long")
-        # Closed by http.client while the answer is still read: then the timeout set before stays.
+        # http.client may close the socket while the answer is still read; the earlier timeout stays then.
         with contextlib.suppress(OSError):
             self._sock.settimeout(min(left, self._silence))
         return self._raw.readinto(buffer)
@@ -89,7 +89,7 @@ class _TimedResponse(http.client.HTTPResponse):
         while 101 < self.status < 200:  # http.client passes over 100 alone
             self.headers = self.msg = None  # type: ignore[assignment]
             super().begin()
-        # Behind a line that is none all headers are lost, the length of the body among them.
+        # After an invalid line all headers are lost, also the length of the body.
         if getattr(self.msg, "defects", None):
             raise http.client.HTTPException("the header is malformed")
 
@@ -103,7 +103,7 @@ class _TimedHTTPS(HTTPSConnection):
 
 
 class Adapter(HTTPAdapter):
-    """Connections with a total deadline; any other connection class, as of a recorder, stays."""
+    """Connections with a total deadline. Another connection class, such as a recorder's, stays."""
 
     def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
         """A pool whose connections obey the deadline."""

@@ -30,7 +30,7 @@ from marketdata.fetch.http.auth import SECRET_LENGTH, redact
 from marketdata.fetch.http.connection import BUNDLE_VARIABLES, PROXY_VARIABLES
 from marketdata.vendors import read_limits, read_plan
 
-# From 520 on: of a proxy in front of the service that got no answer of it.
+# From 520 on: a proxy got no answer of the service behind it.
 RETRYABLE_STATUSES = frozenset({408, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 Again = Literal["no", "yes", "soon", "at_once", "once", "throttled", "new_key"]
 _BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
@@ -41,7 +41,7 @@ _BACKOFF_SECONDS: dict[Again, tuple[float, float]] = {
 _MAX_SHOWN_CHARACTERS = 2048
 _LONGEST_REFUSAL = 4096  # bytes
 _TEXT_FIELDS = ("detail", "message", "error")
-# Of a refusal of a venue with status 200.
+# Fields of a refusal by a venue with status 200.
 _REFUSAL_FIELDS = {*_TEXT_FIELDS, "code", "details", "parameter", "retryable", "service", "status", "trace_id", "type"}
 _STATUS_BY_WORDS = (
     (429, r"too many|rate.?limit|throttl"),

@@ -94,7 +94,7 @@ class Pacer:
         return _MINUTE_SECONDS * _GUARD / self.requests_per_minute if self.requests_per_minute else 0.0
 
     def _burst(self) -> int:
-        """Requests that may leave at once when none did for a while, beside the one that is due."""
+        """Requests that may leave at once after a pause, in addition to the one that is due."""
         rate = self.requests_per_minute
         return min(rate - 1, max(4, rate // 12), _LARGEST_BURST) if rate else 0
 

@@ -209,7 +209,7 @@ class Transport:
                 return
             self._usage_requested = True
         with contextlib.suppress(MarketDataError):
-            # Not worth a second try: without an answer the rate is learnt from refusals.
+            # One try is enough, because refusals tell the rate too.
             self.follow(load(self.get(_USAGE, once=True).body))
 
     def follow(self, usage: Any) -> None:
@@ -312,10 +312,10 @@ class Transport:
         return Failure(error)
 
     def __repr__(self) -> str:
-        # A crash report may show one that is only partly made.
+        # A crash report may show a transport that is only partly made.
         return f"Transport({getattr(self, 'base_url', None)!r}, {getattr(self, 'keys', None)!r})"
 
     def __reduce__(self) -> tuple[Callable[..., Transport], tuple[str, KeyProvider | None]]:
-        # The address was allowed when this one was made.
+        # The address was allowed when this transport was made.
         options: dict[str, Any] = {"policy": self.policy, "allow_insecure": True, "service": self.service}
         return partial(Transport, **options), (self.base_url, self.keys)

@@ -109,7 +109,7 @@ class Interface:
             self._check(window, page)
             per_token = np.diff(page.columns.bounds).max(initial=0)
             if page.count not in (page.points, len(np.unique(page.columns.ts)), per_token):
-                # The same answer twice means that the service counts otherwise; another one that points get lost.
+                # If the answer repeats, the service counts differently; if it differs, points get lost.
                 miscounted.append(page.columns)
                 if len(miscounted) < 2 or not _are_same(*miscounted):
                     raise ContractError(f"{window}: metadata.count is {page.count}, not {page.points}.")

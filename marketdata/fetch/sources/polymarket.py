@@ -234,7 +234,7 @@ class Polymarket(Venue):
         return self._listed("gamma", (kind, "keyset"), kind, "id", query, cursor="after_cursor")
 
     def _resolved(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Records of markets with what closed ones paid, as the venue's resolutions say it, whatever a record says."""
+        """Records of markets; the payoffs of closed ones are from the venue's resolutions, whatever a record says."""
         said: dict[str, dict[str, Any]] = {}
         closed = [row["id"] for row in rows if row["status"] in _OVER and row["id"].startswith("0x")]
         for some in venue.parts(closed, _CONDITIONS):

@@ -34,7 +34,7 @@ _PRICES = ("price", "best_bid", "best_ask")
 
 
 class Host(NamedTuple):
-    """An address of a venue, and the requests a minute that are a polite share of what it allows."""
+    """An address of a venue, and a polite share of the requests a minute that it allows."""
 
     address: str
     rate: int
@@ -79,7 +79,7 @@ class Venue:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Its addresses were allowed when this one was made.
+        # Its addresses were allowed when this source was made.
         kind: Any = type(self)
         again = partial(kind, allow_insecure=True, **self._options)
         return again, (self._hosts,)
@@ -108,7 +108,7 @@ class Venue:
             )
 
     def _active_range(self, window: Window) -> Range:
-        """The buckets of a window, if they are many without those a day before its market opened or after it closed."""
+        """The buckets of a window; if they are many, only up to a day before its market opened and after it closed."""
         width = window.resolution.micros
         begin, end = window.first_bucket, -(-window.rng.end // width) * width
         if window.buckets <= self._buckets(width):
@@ -263,7 +263,7 @@ class Venue:
 
 
 def member(top: Any, name: str | None = None) -> dict[str, Any]:
-    """The object that is an answer, or that it has by a name; NotFoundError for nothing in its place."""
+    """The answer itself, or its object with a name; NotFoundError if there is none."""
     found = top if name is None else top.get(name, "") if isinstance(top, dict) else ""
     if found in (None, [], {}):
         raise NotFoundError("The venue answered with nothing.", status=404)
@@ -299,7 +299,7 @@ def unknown_market(name: str) -> NotFoundError:
 
 
 def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The items, some at a time."""
+    """The items in batches."""
     return (items[first : first + size] for first in range(0, len(items), size))
 
 

@@ -33,7 +33,7 @@ _MOMENT = 10_000_000  # [microseconds]
 
 
 def read(table: Table) -> Iterator[Batch]:
-    """The levels; where each has a time of its own, a snapshot goes until a level comes again."""
+    """The levels. If each level has its own time, a snapshot ends when a level repeats."""
     sample = next((frame for frame, _ in table.rows(prices=_PRICES)), pl.DataFrame())
     if "level" not in table.columns or not len(sample) or not _has_times_of_levels(sample):
         yield from by_parts(add_levels, *_PRICES)(table)
@@ -45,7 +45,7 @@ def read(table: Table) -> Iterator[Batch]:
 
 
 def _steps(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows by token in their order, with the number of the run of rising levels of a side."""
+    """The rows by token in their order, with the number of their run of rising levels."""
     ids = identified(rows).select(pl.col("token_id").alias("__token"))
     level = pl.Series("__level", numbers(rows["level"]))
     side = pl.Series("__side", sides(rows["side"]))
@@ -56,7 +56,7 @@ def _steps(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _has_times_of_levels(rows: pl.DataFrame) -> bool:
-    """Whether most levels after the first of their side have another time than the level before, of one moment."""
+    """Whether most levels of a side differ in time from the level before, within a moment."""
     within = _steps(rows).filter("__on")["__step"]
     return len(within) > 0 and int(within.is_between(1, _MOMENT).sum()) * 2 > len(within)
 
