@@ -290,9 +290,7 @@ TIMES = st.none() | st.integers(-60, 60 * 24).map(lambda m: to_text(START + m * 
 
 @settings(max_examples=15)
 @given(
-    st.fixed_dictionaries(
-        dict.fromkeys(("start_date_min", "start_date_max", "end_date_min", "end_date_max"), TIMES)
-    ),
+    st.fixed_dictionaries(dict.fromkeys(("start_date_min", "start_date_max", "end_date_min", "end_date_max"), TIMES)),
     st.none() | st.integers(0, 2_000),
     st.none() | st.sets(st.sampled_from([*polymarket_stub.TAGS]), min_size=1),
     st.none() | st.sampled_from(["any", "all"]),
