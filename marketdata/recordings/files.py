@@ -37,6 +37,9 @@ _PART_ROWS, _CSV_BLOCK = 1 << 15, 1 << 24
 # A short file can hold a line, a value or a table of any size once it is unpacked.
 _MOST_BYTES, _MOST_COLUMNS = 1 << 28, 10_000
 _LINE = "a line of {}; write one JSON value a line"
+# Rows are in lists, envelopes and mappings; each one that is inside another takes the memory of its content again.
+MOST_NESTED = 8
+_NUMBERS = re.compile(rb'\s*\[\s*[^\s\[\]{}"][^\[\]{}"]*\]\s*')
 # The clock of files that are one answer, without a time inside.
 MODIFIED = "modified"
 _SAMPLE_ROWS = 300
@@ -483,31 +486,35 @@ def tables_of(path: Path, options: ReadOptions) -> list[RecordingFile]:
     return [RecordingFile(path, options, name) for (name,) in names]
 
 
-def content(value: bytes) -> Iterator[bytes]:
+def content(value: bytes, depth: int = 0) -> Iterator[bytes]:
     """The rows of a JSON value, each as JSON: entries of lists one by one, and the one list of an answer.
 
     An answer is an object with one list beside cursors and ids, or a mapping from ids to lists or books. Rows of it
-    have its ids.
+    have its ids. What is deeper than `MOST_NESTED` is given whole.
     """
-    fields = fields_of(value)
+    fields = fields_of(value) if depth <= MOST_NESTED else None
     if isinstance(fields, list):
         if _are_pairs(fields):
             yield from map(_point_of, fields)
             return
         for entry in fields:
-            yield from content(bytes(entry))
+            yield from content(bytes(entry), depth + 1)
     elif fields is None or not MESSAGE_KEYS.isdisjoint(fields):
         yield value
     else:
-        yield from _content_of_object(value, fields)
+        yield from _content_of_object(value, fields, depth + 1)
 
 
 def _are_pairs(entries: Sequence[msgspec.Raw]) -> bool:
     """Whether entries are pairs of a Unix time and a price, as charts have them; levels have no times."""
-    if not entries or bytes(entries[0])[:1] != b"[":
-        return False
-    pair = json_value(bytes(entries[0]))
-    return len(pair) == 2 and all(isinstance(n, int | float) for n in pair) and pair[0] > _LEAST_TIME >= pair[1]
+    # Looked at only if it is short: a long list in a list is no pair.
+    pair = json_value(first) if entries and (first := bytes(entries[0]))[:1] == b"[" and len(first) < 100 else None
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and all(isinstance(n, int | float) for n in pair)
+        and pair[0] > _LEAST_TIME >= pair[1]
+    )
 
 
 def _point_of(entry: msgspec.Raw) -> bytes:
@@ -524,37 +531,37 @@ def _lists_of_outcomes(value: msgspec.Raw) -> dict[str, msgspec.Raw] | None:
     return fields if MESSAGE_KEYS.isdisjoint(fields) and all(map(_are_objects, fields.values())) else None
 
 
-def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw]) -> Iterator[bytes]:
+def _content_of_object(value: bytes, fields: Mapping[str, msgspec.Raw], depth: int) -> Iterator[bytes]:
     kinds = {name: bytes(inner)[:1] for name, inner in fields.items()}
     lists = [name for name, kind in kinds.items() if kind == b"["]
-    around = [name for name in fields if name not in lists and not name.startswith("$")]
+    around = [name for name, kind in kinds.items() if kind != b"[" and not name.startswith("$")]
     if fields.keys() == {"event", "markets"} and kinds["event"] == b"{":  # one event, and its markets beside it
         yield _with({"markets": fields["markets"]}, bytes(fields["event"]))
         return
     if len(lists) == 1 and lists[0] not in _LISTS_OF_A_ROW and _PAGING.issuperset(map(_common, around)):
         ids = {n: fields[n] for n in around if _common(n) in _IDS_AROUND and kinds[n] not in b"{n"}
-        for row in content(bytes(fields[lists[0]])):
+        for row in content(bytes(fields[lists[0]]), depth):
             yield _with(ids, row)
     elif fields and len(lists) == len(fields) and all(map(_are_objects, fields.values())):
         for key, entries in fields.items():
-            for row in content(bytes(entries)):
+            for row in content(bytes(entries), depth):
                 yield _with({"token_id": msgspec.Raw(msgspec.json.encode(key))}, row)
     elif fields and {*kinds.values()} == {b"{"} and all(by_outcome := [*map(_lists_of_outcomes, fields.values())]):
         for market, lists_of in zip(fields, by_outcome, strict=True):
             for key, entries in (lists_of or {}).items():
                 name = "token_id" if _ID_KEY.fullmatch(key) else "outcome"
                 said = {"market": market, name: key}
-                for row in content(bytes(entries)):
+                for row in content(bytes(entries), depth):
                     yield _with({n: msgspec.Raw(msgspec.json.encode(text)) for n, text in said.items()}, row)
     elif fields and {*kinds.values()} == {b"{"} and (len(fields) == 1 or all(map(_ID_KEY.fullmatch, fields))):
         names_ids = all(map(_ID_KEY.fullmatch, fields))
         for key, inner in fields.items():
             if names_ids:
-                yield from content(_with({"ticker": msgspec.Raw(msgspec.json.encode(key))}, bytes(inner)))
+                yield from content(_with({"ticker": msgspec.Raw(msgspec.json.encode(key))}, bytes(inner)), depth)
             elif key in ROLES["book"].names:
                 yield value
             else:
-                yield from content(bytes(inner))
+                yield from content(bytes(inner), depth)
     else:
         yield value
 
@@ -567,9 +574,9 @@ def _of_ticker(row: Any) -> Any:
 
 
 def fields_of(value: bytes) -> dict[str, msgspec.Raw] | list[msgspec.Raw] | None:
-    """The fields of a JSON object, or the entries of a list, each as JSON; None for another or a damaged value."""
+    """The fields of a JSON object, or the entries of a list, each as JSON; None for a list of numbers and others."""
     decode = _OBJECT if value.startswith(b"{") else _DECODERS.get(value.lstrip()[:1])
-    if decode is None:
+    if decode is None or (decode is _LIST and _NUMBERS.fullmatch(value)):
         return None
     try:
         return decode(value)

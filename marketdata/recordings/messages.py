@@ -19,7 +19,7 @@ from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import kalshi_messages
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
-from marketdata.recordings.files import MESSAGE_KEYS, ReadOptions, content, fields_of, json_value
+from marketdata.recordings.files import MESSAGE_KEYS, MOST_NESTED, ReadOptions, content, fields_of, json_value
 from marketdata.recordings.format import Batch, Table, no_time
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, first
 from marketdata.recordings.tables import levels_of
@@ -464,27 +464,27 @@ def first_messages(table: Table) -> list[Message]:
 
 def messages_in(value: bytes) -> Iterable[Message]:
     """The messages in a message, a list, an answer or an envelope; a damaged one where there is none."""
-    fields = fields_of(value)
+    fields = fields_of(value) if value.lstrip().startswith(b"{") else None
     if type(fields) is dict and not MESSAGE_KEYS.isdisjoint(fields):
         return (Message(fields, {}),)
-    return (message for row in content(value) for message in _messages(row, {}, is_inner=False))
+    return (message for row in content(value) for message in _messages(row, {}))
 
 
-def _messages(value: bytes, envelope: Mapping[str, str], *, is_inner: bool) -> Iterator[Message]:
+def _messages(value: bytes, envelope: Mapping[str, str], depth: int = 0) -> Iterator[Message]:
     """The messages in a message, a list or an envelope, which may be in another envelope."""
-    fields = fields_of(value)
+    fields = fields_of(value) if depth <= MOST_NESTED else None
     if isinstance(fields, list):
         for entry in fields:
-            yield from _messages(bytes(entry), envelope, is_inner=True)
+            yield from _messages(bytes(entry), envelope, depth + 1)
     elif fields is None:
-        inner = json_value(value) if value[:1] == b'"' else None
+        inner = json_value(value) if value[:1] == b'"' and depth <= MOST_NESTED else None
         is_json = isinstance(inner, str) and inner.lstrip()[:1] in ("{", "[")
-        yield from _messages(str(inner).encode(), envelope, is_inner=True) if is_json else [_NO_MESSAGE]
+        yield from _messages(str(inner).encode(), envelope, depth + 1) if is_json else [_NO_MESSAGE]
     else:
         is_message = {"bids", "asks"} <= fields.keys() or bytes(fields.get("event_type", b"null")) != b"null"
         inner = None if is_message else _inner(fields)
         if inner is None:
-            yield Message(fields, envelope, is_inner)
+            yield Message(fields, envelope, depth > 0)
         else:
             parts = [fields_of(bytes(fields[name])) for name in ("market", "collection") if name in fields]
             named = [fields, *(part for part in parts if isinstance(part, dict))]
@@ -494,7 +494,7 @@ def _messages(value: bytes, envelope: Mapping[str, str], *, is_inner: bool) -> I
                 for n, v in part.items()
                 if n not in _RAW_MESSAGE and (text := _text(v)) is not None
             }
-            yield from _messages(inner, {**envelope, **about}, is_inner=True)
+            yield from _messages(inner, {**envelope, **about}, depth + 1)
 
 
 def _inner(envelope: Mapping[str, Raw]) -> bytes | None:

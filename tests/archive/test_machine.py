@@ -174,7 +174,7 @@ def run(examples: int, steps: int, where: Callable[[], tuple[str, dict[str, str]
     run_state_machine_as_test(lambda: ArchiveMachine(*(where() if where else ())), settings=bounds)
 
 
-@pytest.mark.parametrize(("examples", "steps"), [(3, 10), pytest.param(200, 40, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("examples", "steps"), [(3, 10), pytest.param(100, 40, marks=pytest.mark.soak)])
 def test_a_folder_holds_what_a_dict_holds(examples: int, steps: int) -> None:
     """After any writes and maintenance a read of a folder gives the points of a dict, and coverage counts them."""
     run(examples, steps)
