@@ -31,6 +31,7 @@ from marketdata.recordings.format import Batch, FileKind, Format, Table, format_
 from marketdata.recordings.units import PriceUnit
 from marketdata.times import MINUTE
 
+_FEW_BOOKS = 3
 _LEVELS_PER_WRITE = 3_000_000
 # A file with fewer changes is read once, and kept in memory; only one with fewer than the second number is sorted.
 _KEPT_CHANGES, _SORTED_CHANGES = 4_000_000, 16_000_000
@@ -462,6 +463,11 @@ class ImportedFile:
             raise NotTidyError(
                 f"{self._file.name!r}: {tally.disagreement}; allowed are {100 * run.most_wrong:g} %. If a part of "
                 "the recording is missing there, give a smaller max_gap; max_disagreement=1 takes all books."
+            )
+        if tally.two_sided >= _FEW_BOOKS and tally.crossed * 2 > tally.two_sided and run.most_wrong < 1:
+            raise NotTidyError(
+                f"{self._file.name!r}: a bid is above an ask in {tally.crossed:,} of {tally.two_sided:,} books. If the "
+                "sides are called the other way round, rename them; max_disagreement=1 takes all books."
             )
         may_stay = self._format.changes and run.feed.unchanged
         most = max(run.store.base.micros, MINUTE, 0 if may_stay else run.feed.max_age)

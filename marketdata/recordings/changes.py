@@ -151,6 +151,7 @@ class Tally:
 
     ``levels`` were set, ``applied`` rows took part in a book, ``unknown`` rows came before one. Times went ``back``.
     ``checked`` books have stated best prices, and ``disagreements`` of these differ; ``first`` tells of one that does.
+    ``two_sided`` books have both sides, and ``crossed`` of these a bid above an ask.
     """
 
     levels: int = 0
@@ -161,6 +162,8 @@ class Tally:
     checked: int = 0
     disagreements: int = 0
     first: str = ""
+    two_sided: int = 0
+    crossed: int = 0
 
     @property
     def disagreement(self) -> str:
@@ -174,6 +177,9 @@ class Tally:
         order = np.lexsort((books.ts, books.token))
         token, ts = books.token[order], books.ts[order]
         books = books.take(order[np.append((np.diff(token) != 0) | (np.diff(ts) != 0), True)[: len(order)]])
+        is_two_sided = (books.bids.counts > 0) & (books.asks.counts > 0)
+        self.two_sided += int(is_two_sided.sum())
+        self.crossed += int((books.bids.best > books.asks.best)[is_two_sided].sum())
         stated = np.stack([values_of(books, name, np.dtype(float)) for name in STATED], axis=1)
         best = np.nan_to_num(np.stack((books.bids.best, books.asks.best), axis=1))
         best[books.asks.counts == 0, 1] = 1.0

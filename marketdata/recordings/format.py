@@ -28,6 +28,7 @@ FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", 
 _PROVING_ROWS = 5_000_000
 # Appended to the name of a column that does not mean what its name says.
 DENIED = " of the file"
+_OF_BOTH = ("yes_price", "yes_bid", "outcome_book", "yes_levels")
 _TIMES = ("ts", "end_ts", "created_at", "received_at")
 
 
@@ -131,6 +132,11 @@ class Table:
         self.columns: dict[str, str] = {m.role: m.column for m in self.meanings if m.taken}
         if isinstance(file.options.token_id, str) and "token_id" not in self.columns:
             self.columns |= {"token_id": "token_id"}
+        self.has_both_outcomes = not self.columns.keys().isdisjoint(_OF_BOTH)
+        if "market_id" not in self.columns and self.has_both_outcomes and isinstance(file.options.token_id, str):
+            self.columns["market_id"] = "token_id"
+        if "token_label" not in self.columns and "outcome_side" in self.columns:
+            self.columns["token_label"] = self.columns["outcome_side"]
         taken = {*self.columns.values()}
         # Two roles may share a column, such as a ticker that names the market and the token.
         self.decisive = {name for name in self.columns if not ROLES[name].context and name not in ("ts", "end_ts")}
@@ -142,6 +148,15 @@ class Table:
             self.columns["ts"] = MODIFIED
         self.others = [column for column in file.sample.columns if column not in taken]
         self.units: dict[str, TimeUnit] = {}
+
+    @property
+    def has_tickers(self) -> bool:
+        """Whether the tokens are called by tickers of Kalshi, which name the market."""
+        column = self.columns.get("token_id")
+        if column not in ("ticker", "market_ticker") or column not in self.file.sample.columns:
+            return False
+        tickers = self.file.sample[column].cast(pl.String, strict=False).drop_nulls()
+        return len(tickers) > 0 and bool(tickers.str.contains(r"^KX[^:]+$").all())
 
     def repeats(self, name: str) -> bool:
         """Whether a value of a role comes more than once."""
@@ -271,6 +286,17 @@ def format_of(table: Table) -> Format:
     raise ConfigError(f"{file.name!r} fits no known format.\n{_nearest(table)}\nIts columns are {columns}.")
 
 
+# What most people have, of formats that are equally near.
+_PLAIN = ("prices", "quotes", "trades")
+# Rows that no table of points or records has, whatever else they have.
+_OF_NO_KIND = {
+    "account": "its rows are of accounts, which no format stores",
+    "order_id": "its rows are of orders, which no format stores",
+    "size_change": "its rows change levels by a number; books need the new size, with is_snapshot",
+    "book_event": "its rows are snapshots and changes of levels; a column is_snapshot of true and false says which",
+}
+
+
 def _nearest(table: Table) -> str:
     """The most similar format, the column that is missing or in the way, and the option that decides."""
 
@@ -279,11 +305,14 @@ def _nearest(table: Table) -> str:
         return len(one.missing(table)) / len(needs.split()) + len(one.in_the_way(table)) / 4
 
     known = [one for one in all_formats().values() if ROLES.keys() >= {*one.needed.replace("/", " ").split()} - {"or"}]
-    nearest = min(known, key=distance)
+    nearest = min(known, key=lambda one: (distance(one), one.name not in _PLAIN))
     needs = nearest.needed.replace("/", " ").split()
     has = ", ".join(f"{name} ({column})" for name, column in table.columns.items() if name in needs)
     if not has:
-        return "No column is one that a format needs: columns={'ts': 'when'} (--columns ts=when) names columns."
+        return (
+            "No column is one that a format needs: columns={'ts': 'when'} (--columns ts=when) names columns. Prices, "
+            "for example, need ts, token_id and price."
+        )
     lines = [f"It looks most like {nearest.name}, {nearest.description}: it has {has}."]
     missing, in_the_way = nearest.missing(table), nearest.in_the_way(table)
     for name in missing[:1]:
@@ -294,14 +323,19 @@ def _nearest(table: Table) -> str:
         theirs = "when" if name == "ts" else "theirs"
         options = {
             "token_id": ", or the token with token_id= (--token-id)",
-            "market_id": ", or the market with token_id= (--token-id)" if "outcome_book" in table.columns else "",
+            "market_id": ", or the market with token_id= (--token-id)" if table.has_both_outcomes else "",
             "ts": ", or take the time of the file with clock='modified' (--clock modified)",
         }
         lines.append(
             f"It lacks {', '.join(missing)}{''.join(denied[:1])}: name the column with "
             f"columns={{{name!r}: {theirs!r}}} (--columns {name}={theirs}){options.get(name, '')}."
         )
-    if in_the_way:
+    if not missing and not in_the_way:
+        lines.append(f"Its values deny that; format={nearest.name!r} (--format) reads it nevertheless.")
+    if of_no_kind := [name for name in in_the_way if name in _OF_NO_KIND]:
+        called = ", ".join(f"{table.columns[name]} ({name})" for name in of_no_kind)
+        lines.append(f"In the way is {called}: {_OF_NO_KIND[of_no_kind[0]]}.")
+    elif in_the_way:
         called = ", ".join(f"{table.columns[name]} ({name})" for name in in_the_way[:4])
         lines.append(f"In the way is {called}: take it out, or choose with format={nearest.name!r} (--format).")
     return "\n".join(lines)

@@ -19,7 +19,7 @@ from marketdata.recordings.tables import derived_markets
 from marketdata.wire import kalshi
 
 OUTSIDE = "price outside of 0 to 1"
-OUTCOMES = ("Yes", "No")
+OUTCOMES, _UP_OR_DOWN = ("Yes", "No"), ("Up", "Down")
 _A_TICKER = r"^KX|^[A-Z0-9]+-"
 _TEXTS = {*TEXT_ROLES, *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 _PRICES = ("price", "best_bid", "best_ask")
@@ -59,7 +59,7 @@ def read_points(
             points, values = left(points, is_number, f"whose {name} is no number", whole), values.filter(is_number)
         points = points.with_columns(values)
     if "token_id" in needed:
-        points = _with_ids(points)
+        points = _of_outcomes(points, whole) if table.has_tickers else _with_ids(points)
     for name in needed:
         is_present = pl.col(name).is_not_null() & (pl.col(name).cast(pl.String) != "")
         points = left(points, is_present, f"without a {name}", whole)
@@ -160,6 +160,12 @@ def one_batch(table: Table, prices: tuple[str, ...] = ()) -> tuple[pl.DataFrame,
     return rows, whole
 
 
+def outcomes_of(table: Table) -> tuple[str, str]:
+    """The labels of both outcomes, as the columns of their prices call them."""
+    columns = [table.columns.get(name, "") for name in ("yes_price", "yes_bid", "yes_ask")]
+    return _UP_OR_DOWN if any(column.startswith("up_") for column in columns) else OUTCOMES
+
+
 def tokens_of_both(rows: pl.DataFrame, table: Table, batch: Batch) -> list[pl.Expr]:
     """The ids of Yes and No of each row: as the table names them, as Kalshi does, or derived from the market.
 
@@ -174,8 +180,9 @@ def tokens_of_both(rows: pl.DataFrame, table: Table, batch: Batch) -> list[pl.Ex
     if table.columns.get("market_id") in ("ticker", "market_ticker") or markets.str.contains(_A_TICKER).all():
         batch.markets = [kalshi.market({"ticker": market}) for market in markets]
         return [pl.format("{}:{}", "market_id", pl.lit(label.lower())) for label in OUTCOMES]
-    batch.markets = derived_markets(dict.fromkeys(markets, OUTCOMES), {})
-    return [pl.format("{}:{}", "market_id", pl.lit(label)) for label in OUTCOMES]
+    labels = outcomes_of(table)
+    batch.markets = derived_markets(dict.fromkeys(markets, labels), {})
+    return [pl.format("{}:{}", "market_id", pl.lit(label)) for label in labels]
 
 
 def read_tidy_books(table: Table, names: list[str]) -> Iterator[Batch]:
@@ -203,6 +210,20 @@ def _with_ids(points: pl.DataFrame) -> pl.DataFrame:
     return points.drop("market_id", "token_label", strict=False).with_columns(
         ids["market_id"], pl.when(is_known).then(ids["token_id"]).alias("token_id"), ids["token_label"]
     )
+
+
+def _of_outcomes(points: pl.DataFrame, batch: Batch) -> pl.DataFrame:
+    """The rows with the tokens of Kalshi: a ticker names the market, and without a label its price is that of Yes."""
+    ticker = pl.col("token_id").cast(pl.String)
+    label = pl.col("token_label").cast(pl.String) if "token_label" in points.columns else pl.lit(None, pl.String)
+    label = label.fill_null(OUTCOMES[0]).str.to_titlecase()
+    batch.markets = [kalshi.market({"ticker": t}) for t in points.select(ticker).to_series().drop_nulls().unique()]
+    if "token_label" not in points.columns:
+        batch.notes.append("a ticker names a market: prices are those of Yes")
+    return points.with_columns(
+        ticker.alias("market_id"), pl.format("{}:{}", ticker, label.str.to_lowercase()).alias("token_id"),
+        label.alias("token_label"),
+    )  # fmt: skip
 
 
 def _further(rows: pl.DataFrame, table: Table) -> list[str]:

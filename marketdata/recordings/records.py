@@ -29,6 +29,7 @@ _TOKEN_OF_OUTCOME = re.compile(r"(?:outcome|token)_?(\d+)(?:_(?:token_)?id)?")
 _LABEL_OF_OUTCOME = "outcome_{0}_label outcome_{0} answer{0} answer_{0} label_{0}"
 _LISTS = ("token_ids", "clob_token_ids", "clobTokenIds", "token_ids_json", "clob_token_ids_json", "asset_ids",
           "assets_ids")  # fmt: skip
+_IDS = ("market_id", "condition_id", "market")
 _LABELS = ("token_labels", "outcomes", "outcomes_json")
 
 
@@ -39,7 +40,10 @@ def is_listing(table: Table) -> bool:
         return False
     has_time = "ts" in names and table.columns["ts"] != table.columns.get("created_at")
     is_history = has_time and not names & {"state", "token_ids", "token_labels"}
-    is_polled = has_time and bool(names & _PRICES) and ("state" not in names or table.repeats("market_id"))
+    repeats = table.repeats("market_id")
+    # The last of a market's rows would hide the others.
+    has_prices = bool(names & _PRICES) or (repeats and "outcome_prices" in table.file.columns)
+    is_polled = has_time and has_prices and ("state" not in names or repeats)
     is_price = {"token_id", "price"} <= names and "state" not in names
     return not (is_history or is_polled or is_price)
 
@@ -104,7 +108,7 @@ def _market(row: Row) -> Row:
         raise ContractError("its condition id is empty.")
     if condition and "market_id" not in row:
         return polymarket.market(row)
-    named = {"market_id" if name == first(row, ROLES["market_id"].names[:3]) else name: v for name, v in row.items()}
+    named = {"market_id" if name == first(row, _IDS) else name: v for name, v in row.items()}
     named.setdefault("market_id", named.get("id") or named.get("slug"))
     if named.get("market_id") in (None, ""):
         raise ContractError("it has no id.")

@@ -186,6 +186,7 @@ ROLES: dict[str, Role] = {
     ),
     "token_number": Role(("nonusdc_side",), anything, "token1 or token2"),
     "side": Role(("side", "taker_side", "taker_direction"), is_side, "buy and sell, or bid and ask"),
+    "outcome_side": Role(("side",), is_outcome_side, "yes and no", context=True),
     "taker_outcome": Role(
         ("taker_side", "taker_outcome_side", "taker_outcome"), is_outcome_side, "yes and no"
     ),
@@ -198,12 +199,18 @@ ROLES: dict[str, Role] = {
     "best_ask": _number("best_ask", "ask", "ask_price", "best_ask_price", "ask_px"),
     "best_bid_size": _number("best_bid_size", "bid_size", "bid_volume", "bid_qty", "bid_sz", context=True),
     "best_ask_size": _number("best_ask_size", "ask_size", "ask_volume", "ask_qty", "ask_sz", context=True),
-    "yes_bid": _number("yes_best_bid", "yes_bid_dollars", "yes_bid", "yes_bid_close"),
-    "yes_ask": _number("yes_best_ask", "yes_ask_dollars", "yes_ask", "yes_ask_close"),
-    "no_bid": _number("no_best_bid", "no_bid_dollars", "no_bid"),
-    "no_ask": _number("no_best_ask", "no_ask_dollars", "no_ask"),
-    "yes_price": _number("yes_price", "yes_price_dollars"),
-    "no_price": _number("no_price", "no_price_dollars"),
+    "yes_bid": _number("yes_best_bid", "yes_bid_dollars", "yes_bid", "up_best_bid", "up_bid", "yes_bid_close"),
+    "yes_ask": _number("yes_best_ask", "yes_ask_dollars", "yes_ask", "up_best_ask", "up_ask", "yes_ask_close"),
+    "no_bid": _number("no_best_bid", "no_bid_dollars", "no_bid", "down_best_bid", "down_bid"),
+    "no_ask": _number("no_best_ask", "no_ask_dollars", "no_ask", "down_best_ask", "down_ask"),
+    "yes_price": _number(
+        "yes_price", "yes_price_dollars", "yes_probability", "yes_prob", "probability_yes", "prob_yes", "p_yes",
+        "yes_mid", "up_price", "up_mid",
+    ),
+    "no_price": _number(
+        "no_price", "no_price_dollars", "no_probability", "no_prob", "probability_no", "prob_no", "p_no", "no_mid",
+        "down_price", "down_mid",
+    ),
     "count": _number("count", "count_fp"),
     "close": _number("close", "price_close", "close_price", "c"),
     "open": _number("open", "price_open", "open_price", "o", context=True),

@@ -185,6 +185,27 @@ VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
         f"token_id,period_end,close\n{T},{S + 60},.4\n{T},{S + 180},.5\n{T2},{S + 60},.6\n{T2},{S + 120},.5\n",
         "prices", ("ts", "price"), [(_at(0), 0.4), (_at(2), 0.5), (_at(0), 0.6), (_at(1), 0.5)],
     ),
+    "of_tickers.csv": (
+        f"ts,ticker,price\n{S},{TICKER},.4\n", "prices", ("market_id", "token_id", "price"),
+        [(TICKER, f"{TICKER}:yes", 0.4)],
+    ),
+    "of_sides.csv": (
+        f"ts,ticker,side,price\n{S},{TICKER},YES,.4\n{S},{TICKER},NO,.6\n", "prices", ("token_id", "price"),
+        [(f"{TICKER}:no", 0.6), (f"{TICKER}:yes", 0.4)],
+    ),
+    "bids_of_both.csv": (
+        f"ts,ticker,yes_bid,no_bid\n{S},{TICKER},40,55\n", "quotes", ("token_id", "best_bid", "best_ask"),
+        [(f"{TICKER}:no", 0.55, 0.6), (f"{TICKER}:yes", 0.4, 0.45)],
+    ),
+    "up_or_down.csv": (
+        f"ts,market_slug,up_price,down_price\n{S},a,.4,.6\n{S},b,.3,.7\n", "prices",
+        ("market_id", "token_label", "price"),
+        [("a", "Down", 0.6), ("a", "Up", 0.4), ("b", "Down", 0.7), ("b", "Up", 0.3)],
+    ),
+    "yes_alone.csv": (
+        f"ts,condition_id,yes_probability\n{S},{MARKET},.4\n", "prices", ("token_label", "price"),
+        [("No", 0.6), ("Yes", 0.4)],
+    ),
 }  # fmt: skip
 _TRADE = {
     "side": "BUY", "asset": T, "conditionId": MARKET, "size": 3, "price": 0.4, "timestamp": S, "outcome": "Yes",
@@ -236,6 +257,16 @@ REFUSED = {
         "ts,token_id,price\n" + "".join(f"{S + i},{T},{2 if i == 9 else i % 2}\n" for i in range(20)),
         "may be cents or prices of 0 and 1",
     ),
+    "polled.csv": (
+        "fetched_at,condition_id,question,outcome_prices,closed\n"
+        + "".join(f"""{S + i},{MARKET},q?,"[""0.{i + 4}"", ""0.{6 - i}""]",False\n""" for i in range(2)),
+        "Its values deny that",
+    ),
+    "no_market.csv": (f"recv_ts_ms,up_bid,up_ask\n{S}000,.4,.5\n", r"or the market with token_id= \(--token-id\)"),
+    "removed_levels.csv": (
+        f"ts,token_id,side,price,size,hash\n{S},{T},BUY,.4,10,a\n{S + 1},{T},BUY,.4,0,b\n", "looks most like"
+    ),
+    "price_of_a_side.csv": (f"ts,ticker,side,price,size\n{S},{TICKER},no,55,10\n", "looks most like"),
     "no_name.csv": ("a,b\n1,2\n", "No column is one that a format needs"),
 }  # fmt: skip
 # The trades of each file: side, price and size.

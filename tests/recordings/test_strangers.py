@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recordings.strangers import OTHERS, REFUSED, TEXTS, TRADES, VALUES, S, T
 
 import marketdata as md
-from marketdata.errors import ConfigError, PartialCoverageWarning, RecordingWarning
+from marketdata.errors import ConfigError, NotTidyError, PartialCoverageWarning, RecordingWarning
 from marketdata.recordings.explain import explained
 from marketdata.recordings.files import ReadOptions, RecordingFile
 from marketdata.recordings.format import Table, format_of
@@ -89,6 +89,25 @@ def test_a_refusal_says_what_is_in_the_way(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=match) as problem:
         md.Archive(tmp_path / "archive").add_files(path)
     assert len(str(problem.value).splitlines()) <= 6
+
+
+@pytest.mark.filterwarnings("ignore::marketdata.errors.PartialCoverageWarning")
+def test_a_market_can_be_given_for_prices_of_both_outcomes(tmp_path: Path) -> None:
+    """A file of one market that does not say which is read with its id."""
+    (path := tmp_path / "up_or_down.csv").write_text(f"recv_ts_ms,up_bid,up_ask\n{S}000,.4,.5\n")
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    archive.add_files(path, token_id="btc-5m")
+    quotes = archive.quotes().select("market_id", "token_label", "best_bid", "best_ask").sort("token_label")
+    assert quotes.rows() == [("btc-5m", "Down", 0.5, 0.6), ("btc-5m", "Up", 0.4, 0.5)]
+
+
+def test_books_whose_bids_are_above_their_asks_are_refused(tmp_path: Path) -> None:
+    """Sides that are called the other way round are no books, unless the caller takes all."""
+    rows = "".join(f"{S + 60 * i},{T},bid,.6,1\n{S + 60 * i},{T},ask,.4,1\n" for i in range(3))
+    (path := tmp_path / "levels.csv").write_text(f"ts,token_id,side,price,size\n{rows}")
+    with pytest.raises(NotTidyError, match="a bid is above an ask in 3 of 3 books"):
+        md.Archive(tmp_path / "archive").add_files(path)
+    assert md.Archive(tmp_path / "all").add_files(path, max_disagreement=1)["stored"].tolist() == [6]
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="the collection of files lies beside the repository")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from marketdata.recordings.format import DENIED, Batch, Format, Table
+from marketdata.recordings.format import Batch, Format, Table
 from marketdata.recordings.roles import flags, numbers
 from marketdata.recordings.rows import converted
 from marketdata.recordings.trades import add_prints
@@ -43,10 +43,9 @@ def read(table: Table) -> Iterator[Batch]:
 
 def _with_taker(frame: pl.DataFrame) -> pl.DataFrame:
     """What the taker bought, from own fills: their outcome, whether it was bought, and whether they were the taker."""
-    outcome = f"side{DENIED}"
-    if not {outcome, "action", "is_taker"} <= set(frame.columns):
+    if not {"outcome_side", "action", "is_taker"} <= set(frame.columns):
         return frame
-    texts = [frame[name].cast(pl.String).str.to_lowercase() for name in (outcome, "action")]
+    texts = [frame[name].cast(pl.String).str.to_lowercase() for name in ("outcome_side", "action")]
     takes_yes = ((texts[0] == "yes") == (texts[1] == "buy")) == flags(frame["is_taker"])
     named = takes_yes.replace_strict({True: "yes", False: "no"}, return_dtype=pl.String)
     return frame.with_columns(named.alias("taker_outcome"))

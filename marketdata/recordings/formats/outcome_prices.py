@@ -9,11 +9,11 @@ import polars as pl
 from marketdata.recordings.format import Batch, Format, Table
 from marketdata.recordings.formats.outcome_quotes import proves
 from marketdata.recordings.points import (
-    OUTCOMES,
     add_points,
     last_of_each,
     left,
     one_batch,
+    outcomes_of,
     tokens_of_both,
     with_prices,
 )
@@ -35,7 +35,7 @@ def read(table: Table) -> Iterator[Batch]:
     rows = last_of_each(rows.with_columns(pl.col("market_id").cast(pl.String)), ("ts", "market_id"), batch)
     both = pl.concat(
         rows.select("ts", "market_id", token.alias("token_id"), pl.lit(label).alias("token_label"), price=name)
-        for label, token, name in zip(OUTCOMES, tokens_of_both(rows, table, batch), _PRICES, strict=True)
+        for label, token, name in zip(outcomes_of(table), tokens_of_both(rows, table, batch), _PRICES, strict=True)
     )
     batch.frames = add_points(Batch(), "prices", both.drop_nulls("price")).frames
     yield batch

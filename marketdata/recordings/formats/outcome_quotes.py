@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
-from marketdata.recordings.points import OUTCOMES, add_points, last_of_each, left, one_batch, tokens_of_both
+from marketdata.recordings.points import add_points, last_of_each, left, one_batch, outcomes_of, tokens_of_both
 from marketdata.recordings.roles import numbers
 
 _PRICES = ("yes_bid", "yes_ask", "no_bid", "no_ask")
@@ -27,8 +27,9 @@ def read(table: Table) -> Iterator[Batch]:
         yield batch
         return
     rows = rows.with_columns(pl.Series(n, numbers(rows[n])).fill_nan(None) for n in _PRICES if n in rows.columns)
-    absent = [(pl.lit(1.0) - pl.col(of)).round(9).alias(n) for n, of in (("no_bid", "yes_ask"), ("no_ask", "yes_bid"))
-              if n not in rows.columns]  # fmt: skip
+    opposite = {"no_bid": "yes_ask", "no_ask": "yes_bid", "yes_ask": "no_bid"}
+    absent = [(1 - pl.col(of)).round(9).alias(n) for n, of in opposite.items()
+              if n not in rows.columns and of in rows.columns]  # fmt: skip
     stated = [n for n in _PRICES if n in rows.columns]
     is_price = pl.all_horizontal(pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in stated)
     is_whole = is_price & pl.col("market_id").is_not_null()
@@ -38,8 +39,8 @@ def read(table: Table) -> Iterator[Batch]:
     names = tokens_of_both(rows, table, batch)
     both = pl.concat([
         rows.select("ts", "market_id", token.alias("token_id"), pl.lit(label).alias("token_label"),
-                    best_bid=f"{label.lower()}_bid", best_ask=f"{label.lower()}_ask")
-        for label, token in zip(OUTCOMES, names, strict=True)
+                    best_bid=f"{outcome}_bid", best_ask=f"{outcome}_ask")
+        for outcome, label, token in zip(("yes", "no"), outcomes_of(table), names, strict=True)
     ])  # fmt: skip
     batch.frames = add_points(Batch(), "quotes", both).frames
     yield batch
@@ -49,7 +50,7 @@ FORMAT = Format(
     name="outcome-quotes",
     kind="quotes",
     description="a table of best bids and asks of Yes and No",
-    needs=("ts market_id yes_bid yes_ask",),
+    needs=("ts market_id yes_bid yes_ask", "ts market_id yes_bid no_bid"),
     takes="no_bid no_ask token_id price yes_price no_price",
     read=read,
     proves=proves,

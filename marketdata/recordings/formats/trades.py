@@ -5,18 +5,33 @@ from __future__ import annotations
 import polars as pl
 
 from marketdata.recordings.format import UNDECIDED, Batch, Format, Table, by_parts
+from marketdata.recordings.roles import numbers
 from marketdata.recordings.trades import add_trades
 
+# Prints have a size; a few rows of a file may be wrong.
+_MOST_EMPTY = 0.05
 _ASSETS = ("maker_asset_id", "taker_asset_id")
 
 
 def proves(table: Table) -> int:
     """Sides of a book are bids and asks, sides of trades mostly buys and sells."""
+    if table.has_tickers and table.columns.get("token_label") == table.columns.get("outcome_side", ""):
+        return 0  # a price of Yes, or of the outcome that the taker bought
+    if _has_removed_levels(table):
+        return 0
     if "side" not in table.columns or "trade_id" in table.columns or "transaction_hash" in table.columns:
         return UNDECIDED
     sides = table.file.sample[table.columns["side"]].drop_nulls()
     texts = {str(side).strip().lower() for side in sides.to_list()}
     return 0 if texts and texts <= {"bid", "bids", "ask", "asks", "a", "offer"} else UNDECIDED
+
+
+def _has_removed_levels(table: Table) -> bool:
+    """Whether some rows have no size, and none an id, as changes of a book have."""
+    if {"trade_id", "transaction_hash"} & table.columns.keys() or "size" not in table.columns:
+        return False
+    sizes = numbers(table.file.sample[table.columns["size"]])
+    return bool((sizes == 0).sum() > len(sizes) * _MOST_EMPTY)
 
 
 def add(frame: pl.DataFrame, batch: Batch) -> None:

@@ -26,7 +26,12 @@ def outcomes(table: Table) -> list[str]:
 def proves(table: Table) -> int:
     """Columns are called as tokens; or most rows add up to about 1, as those of outcomes that exclude each other."""
     names = outcomes(table)
-    if "ts" not in table.columns or table.decisive or (len(names) < 2 and not _are_tokens(names)):
+    if (
+        "ts" not in table.columns
+        or table.decisive
+        or "market_id" in table.columns
+        or (len(names) < 2 and not _are_tokens(names))
+    ):
         return 0
     prices = np.stack([numbers(table.file.sample[name]) for name in names])
     sums = prices.sum(axis=0)  # NaN of a row that lacks a price
