@@ -137,6 +137,11 @@ def read(kind: RecordKind, row: Mapping[str, Any]) -> Record:
     return {**out, **row}
 
 
+def _merged(old: Record, new: Record) -> Record:
+    """A record after a newer one; a null or an empty list in that changes nothing."""
+    return old | {k: v for k, v in new.items() if k not in old or not (v is None or (v == [] and old[k]))}
+
+
 def _typed(kind: str, value: Any, what: str) -> Any:
     """A value that is not null, in the type of its kind of field."""
     if kind == "texts":
@@ -330,16 +335,15 @@ class Catalog:
 
     def upsert(self, records: Iterable[Record]) -> None:
         """Add records, or replace those with the same id; new fields are stored too."""
-        new = {r["id"]: r for r in records}
+        new: dict[str, Record] = {}
+        for record in records:
+            new[record["id"]] = _merged(new.get(record["id"], {}), record)
 
         def make(version: Version) -> Plan | None:
             files, changed = self._current(version).files, {}
             for identity, record in new.items():
                 old = self.of_id(identity, version) or {}
-                # A null or an empty list in the new record changes nothing.
-                keeps = {k for k, v in record.items() if k in old and (v is None or (v == [] and old[k]))}
-                merged = old | {k: v for k, v in record.items() if k not in keeps}
-                if merged != old:
+                if (merged := _merged(old, record)) != old:
                     changed[identity] = merged
             if not changed:
                 return None

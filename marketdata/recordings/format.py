@@ -26,6 +26,8 @@ from marketdata.recordings.units import PriceUnit, TimeUnit
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
 # The whole file is read for its unit of prices up to this number of rows.
 _PROVING_ROWS = 5_000_000
+# Why rows are left out of which another one tells the same thing.
+GIVEN_AGAIN = "given again, where the last row counts"
 # Appended to the name of a column that does not mean what its name says.
 DENIED = " of the file"
 _OF_BOTH = ("yes_price", "yes_bid", "outcome_book", "yes_levels")

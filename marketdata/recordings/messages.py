@@ -455,11 +455,11 @@ def as_json(value: Any) -> bytes:
 
 
 def first_messages(table: Table) -> list[Message]:
-    """The first messages of a file."""
+    """The first messages of a file that can be read."""
     if table.file.form != "json" and "message" not in table.columns:
         return []
     found = (message for value in _values(table) for message in messages_in(value))
-    return list(itertools.islice(found, _FIRST))
+    return [message for message in itertools.islice(found, _FIRST) if message is not _NO_MESSAGE]
 
 
 def messages_in(value: bytes) -> Iterable[Message]:

@@ -13,7 +13,7 @@ from marketdata.errors import ConfigError
 from marketdata.points.records import COLUMNS
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.recordings.files import RecordingFile, json_value
-from marketdata.recordings.format import Batch, FileKind, Table
+from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.recordings.roles import TEXT_ROLES, identified, is_time, numbers
 from marketdata.recordings.tables import derived_markets
 from marketdata.wire import kalshi
@@ -141,7 +141,7 @@ def with_prices(rows: pl.DataFrame, names: list[str], batch: Batch) -> pl.DataFr
 def last_of_each(rows: pl.DataFrame, names: tuple[str, ...], batch: Batch) -> pl.DataFrame:
     """The last row of each time and token; the others are counted."""
     last = rows.unique([name for name in names if name in rows.columns], keep="last", maintain_order=True)
-    batch.left_out["given again at its time, where the last row counts"] += len(rows) - len(last)
+    batch.left_out[GIVEN_AGAIN] += len(rows) - len(last)
     batch.left_out = +batch.left_out
     return last
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from marketdata.errors import ConfigError, ContractError
-from marketdata.points.records import truth
-from marketdata.recordings.format import Batch, FileKind, Reader, Table
+from marketdata.points.records import ID_NAMES, truth
+from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Reader, Table
 from marketdata.recordings.points import as_list
 from marketdata.recordings.roles import ROLES, first
 from marketdata.recordings.rows import Row, typed_rows
@@ -64,6 +64,9 @@ def reader(kind: FileKind) -> Reader:
             except (ContractError, ConfigError, ValueError, TypeError, KeyError, AttributeError) as problem:
                 batch.left_out["without an id, or that cannot be read"] += 1
                 reasons.append(f"row {number}: {str(problem)[:120]}")
+        names = (ID_NAMES[kind], "id", ID_NAMES[kind].replace("_id", "_slug"), "slug")
+        ids = {next(str(row[n]) for n in names if row.get(n)) for row in found[kind]}
+        batch.left_out[GIVEN_AGAIN] += len(found[kind]) - len(ids)
         batch.notes += reasons[:1]
         batch.left_out = +batch.left_out
         batch.frames.update(found)

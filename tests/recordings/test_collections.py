@@ -131,5 +131,5 @@ def test_of_two_rows_of_one_time_the_last_counts(
     archive = md.Archive(tmp_path / "archive", frame="polars")
     row = archive.add_files(path).row(0, named=True)
     assert (row["rows"], row["stored"]) == (2, 1)
-    assert row["reasons"] == "1 given again at its time, where the last row counts"
+    assert row["reasons"] == "1 given again, where the last row counts"
     assert getattr(archive, view)(market)[column].to_list() == [value]

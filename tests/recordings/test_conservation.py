@@ -265,3 +265,39 @@ def _in_plain_python(held: list[tuple[str, str, int, int]]) -> tuple[Counter[str
             if minute <= end:
                 books |= {(one, minute): dict(found) for one, found in levels.items()}
     return counts, books
+
+
+@pytest.mark.parametrize("examples", _SIZES)
+def test_records_read_are_records_stored_and_records_left_out(tmp_path_factory: Any, examples: int) -> None:
+    """An archive has one record for each id; what only an earlier row of an id says stays."""
+    row = st.tuples(st.sampled_from("abcd"), st.sampled_from(["whole", "whole", "bare", "no id", "no row"]))
+
+    @settings(max_examples=examples, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(row, max_size=9), st.sampled_from(["json", "jsonl", "csv"]))
+    def holds(drawn: list[tuple[str, str]], form: str) -> None:
+        drawn = [("a", "whole"), *(one for one in drawn if one[1] != "no row" or form == "json"), ("b", "whole")]
+        rows: list[Any] = []
+        for name, kind in drawn:
+            tokens = json.dumps([f"{i}{ord(name)}" * 12 for i in (1, 2)]) if kind == "whole" else None
+            named = {"id": name if kind != "no id" else None, "question": f"{name} {len(rows)}?"}
+            record = {**named, "clobTokenIds": tokens, "outcomes": tokens and '["Yes", "No"]'}
+            rows.append(record if kind != "no row" else 5)
+        folder = tmp_path_factory.mktemp("drawn")
+        path = folder / f"records.{form}"
+        if form == "csv":
+            pl.DataFrame(rows).write_csv(path)
+        else:
+            path.write_text(json.dumps(rows) if form == "json" else "\n".join(map(json.dumps, rows)))
+        archive = md.Archive(folder / "archive", frame="polars")
+        report = archive.add_files(path).row(0, named=True)
+        good = [i for i, (_, kind) in enumerate(drawn) if kind in ("whole", "bare")]
+        last = {drawn[i][0]: i for i in good}
+        wanted = Counter({"id": sum(k == "no id" for _, k in drawn), "value": sum(k == "no row" for _, k in drawn),
+                          "copy": len(good) - len(last)})  # fmt: skip
+        assert (report["rows"], report["stored"], _reasons(report)) == (len(drawn), len(last), +wanted)
+        assert report["left_out"] == wanted.total()
+        has_tokens = {name for name, kind in drawn if kind == "whole"}
+        stored = archive.markets().select("market_id", "question", pl.col("token_ids").list.len()).rows()
+        assert sorted(stored) == sorted((n, f"{n} {i}?", 2 * (n in has_tokens)) for n, i in last.items())
+
+    holds()

@@ -12,7 +12,7 @@ import polars as pl
 from marketdata.adapters import frames
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Series
-from marketdata.recordings.format import UNDECIDED, Batch, FileKind, Format, Table
+from marketdata.recordings.format import GIVEN_AGAIN, UNDECIDED, Batch, FileKind, Format, Table
 from marketdata.recordings.rows import converted, typed_rows
 from marketdata.tidy.frames import to_frame
 from marketdata.times import DAY, MINUTE
@@ -40,7 +40,7 @@ def read(table: Table) -> Iterator[Batch]:
         by_ticker.setdefault(str(row.get(market)), []).append(_nested(row))
     for ticker, rows in by_ticker.items():
         by_end = {str(row.get("end_period_ts")): row for row in rows}
-        batch.left_out["given again, where the last row counts"] += len(rows) - len(by_end)
+        batch.left_out[GIVEN_AGAIN] += len(rows) - len(by_end)
         by_ticker[ticker] = [*by_end.values()]
     found: dict[FileKind, list[Series]] = {"prices": [], "quotes": [], "metrics": []}
     for ticker, rows in by_ticker.items():
