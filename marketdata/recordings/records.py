@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from marketdata.errors import ConfigError, ContractError
-from marketdata.points.records import ID_NAMES, truth
+from marketdata.points.records import ID_NAMES, RecordKind, truth
 from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Reader, Table
 from marketdata.recordings.points import as_list
 from marketdata.recordings.roles import ROLES, first
@@ -48,7 +48,7 @@ def is_listing(table: Table) -> bool:
     return not (is_history or is_polled or is_price)
 
 
-def reader(kind: FileKind) -> Reader:
+def reader(kind: RecordKind) -> Reader:
     """The reader of records of a kind; events with markets inside give these too."""
 
     def read(table: Table) -> Iterator[Batch]:
