@@ -29,7 +29,7 @@ FILES = {
 }  # fmt: skip
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.permutations(sorted(FILES)), st.integers(1, len(FILES)))
 @pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")
 def test_what_is_accepted_can_be_read(tmp_path_factory: pytest.TempPathFactory, order: list[str], first: int) -> None:

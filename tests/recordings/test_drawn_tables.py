@@ -76,12 +76,19 @@ def told(row: list[str]) -> set[float]:
     return found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tables())
-def test_no_row_is_taken_for_what_its_values_deny(tmp_path: Path, drawn: tuple[list[str], list[list[str]]]) -> None:
+@pytest.mark.parametrize("examples", [20, pytest.param(3_000, marks=pytest.mark.soak)])
+def test_no_row_is_taken_for_what_its_values_deny(tmp_path: Path, examples: int) -> None:
     """Each point has the time, the ids and the numbers of one row; others are counted, or the file is refused."""
-    names, rows = drawn
-    path = tmp_path / "drawn.csv"
+
+    @settings(max_examples=examples)
+    @given(tables())
+    def holds(drawn: tuple[list[str], list[list[str]]]) -> None:
+        _holds(tmp_path / "drawn.csv", *drawn)
+
+    holds()
+
+
+def _holds(path: Path, names: list[str], rows: list[list[str]]) -> None:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([names, *rows])
     try:
@@ -115,7 +122,7 @@ _HEADERS = {
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.integers(2, 99), min_size=3, max_size=12),
     st.sampled_from([*_UNITS, "iso", "space", "utc"]),
