@@ -7,9 +7,9 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypedDict, Unpack, overload
 
-from marketdata.archive import ingest, listings, maintenance, query, writing
+from marketdata.archive import ingest, listings, maintenance, writing
 from marketdata.archive.feed import Feed
 from marketdata.archive.pull import FetchedRange, Pull, Round, rounds, wanted_range
 from marketdata.archive.query import Missing, checked_views
@@ -98,7 +98,7 @@ class Archive(Generic[Frame]):
         base: str | None = None,
     ) -> None:
         self._location = located(path_or_url)
-        self._frame = frame_kind(frame)
+        self._frame: FrameKind = frame_kind(frame)
         self._pull: Callable[[], Pull] | None = None
         width = None if base is None else BucketWidth.of(base, "base")
         if width is not None and not UNITS["s"] // 4 <= width.micros <= UNITS["d"]:
@@ -126,7 +126,7 @@ class Archive(Generic[Frame]):
         return any(record.get("simulated") is True for record in self._store.catalog["markets"].records())
 
     @property
-    def _reading(self) -> Reading:
+    def _reading(self) -> Reading[Frame]:
         """Reads frames from the store."""
         return Reading(self._store, self._frame, self._pull)
 
@@ -255,7 +255,7 @@ class Archive(Generic[Frame]):
         share = number("max_disagreement", max_disagreement, least=0.0)
         rule, found = writing.RebuildRule(gap, age, unchanged, share), files_of(paths)
         added = writing.add_files(self._store, found, options, rule, markets, dry_run=dry_run, progress=progress)
-        return cast("Frame", query.in_kind(added, self._frame))
+        return self._reading.of(added)
 
     @with_flags("all_markets", "clamp", "dry_run", "refresh", "progress")
     def pull(
@@ -338,7 +338,7 @@ class Archive(Generic[Frame]):
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
         run = Pull(self._store, client, resolution, clamp, dry_run, refresh, progress)
         run.run(selection, checked_views(views, client), start, end)
-        return cast("Frame", query.report(FetchedRange, sorted(run.fetched), self._frame))
+        return self._reading.report(FetchedRange, sorted(run.fetched))
 
     @with_flags("all_markets", "clamp")
     def follow(
@@ -440,7 +440,7 @@ class Archive(Generic[Frame]):
         >>> books["ts"].nunique()
         6
         """
-        return cast("Frame", self._reading.frame("books", market, start, end, resolution, on_missing, levels))
+        return self._reading.frame("books", market, start, end, resolution, on_missing, levels)
 
     def prices(
         self,
@@ -455,7 +455,7 @@ class Archive(Generic[Frame]):
 
         Columns: ``ts market_id token_id token_label price``. ``ts`` is the start of the bucket [UTC].
         """
-        return cast("Frame", self._reading.frame("prices", market, start, end, resolution, on_missing))
+        return self._reading.frame("prices", market, start, end, resolution, on_missing)
 
     def metrics(
         self,
@@ -470,7 +470,7 @@ class Archive(Generic[Frame]):
 
         Columns: ``ts market_id volume liquidity spread`` and further metrics.
         """
-        return cast("Frame", self._reading.frame("metrics", market, start, end, resolution, on_missing))
+        return self._reading.frame("metrics", market, start, end, resolution, on_missing)
 
     def quotes(
         self,
@@ -493,7 +493,7 @@ class Archive(Generic[Frame]):
         >>> quotes["ts"].nunique(), quotes.columns[-2:].tolist()
         (4, ['mid', 'spread'])
         """
-        return cast("Frame", self._reading.frame("quotes", market, start, end, resolution, on_missing))
+        return self._reading.frame("quotes", market, start, end, resolution, on_missing)
 
     @with_flags("clamp", "progress")
     def attach(self, client: Feed, *, progress: bool | None = None, clamp: bool = False) -> Self:
@@ -610,7 +610,7 @@ class Archive(Generic[Frame]):
         >>> archive.sql("select count(distinct ts) as n from prices")["n"].tolist()
         [1440]
         """
-        return cast("Frame", self._reading.answer(statement, stop, max_rows, memory_limit))
+        return self._reading.answer(statement, stop, max_rows, memory_limit)
 
     def markets(self, event_slug: str | None = None, search: str | None = None, *, at: TimeLike | None = None) -> Frame:
         """Records of markets: one row per market, as from `Client.markets`.
@@ -633,7 +633,7 @@ class Archive(Generic[Frame]):
         >>> archive.markets(search="harbour")["market_id"].tolist() == [market]
         True
         """
-        return cast("Frame", self._reading.markets(event_slug, search, at, is_open=False))
+        return self._reading.markets(event_slug, search, at, is_open=False)
 
     def universe(
         self, at: TimeLike, event_slug: str | None = None, search: str | None = None, *, keep: str | Iterable[str] = ()
@@ -649,7 +649,7 @@ class Archive(Generic[Frame]):
         >>> "status" in archive.universe("2025-12-31T12:00").columns
         False
         """
-        return cast("Frame", self._reading.markets(event_slug, search, at, is_open=True, keep=keep))
+        return self._reading.markets(event_slug, search, at, is_open=True, keep=keep)
 
     def events(self, series_slug: str | None = None, search: str | None = None) -> Frame:
         """Records of events: one row per event, as from `Client.events`.
@@ -657,16 +657,14 @@ class Archive(Generic[Frame]):
         Columns: ``event_id slug title status start_date end_date tags`` and more. ``series_slug`` selects a series,
         and ``search`` a text as for `markets`.
         """
-        records = listings.listed(self._store.opened().catalog["events"], search, series_slug=series_slug)
-        return cast("Frame", listings.records_frame("events", records, self._frame))
+        return self._reading.records("events", search, series_slug=series_slug)
 
     def series(self, search: str | None = None) -> Frame:
         """Records of series: one row per series, or those with a ``search`` text as for `markets`.
 
         Columns: ``series_id slug title status start_date end_date`` and more.
         """
-        records = listings.listed(self._store.opened().catalog["series"], search)
-        return cast("Frame", listings.records_frame("series", records, self._frame))
+        return self._reading.records("series", search)
 
     def export(
         self,
@@ -707,7 +705,7 @@ class Archive(Generic[Frame]):
         >>> archive.coverage()["state"].unique().tolist()
         ['final']
         """
-        return cast("Frame", query.coverage_frame(self._store.opened().coverage, self._frame))
+        return self._reading.coverage()
 
     def compact(self) -> int:
         """Rewrite small files as few large ones.
@@ -748,4 +746,4 @@ class Archive(Generic[Frame]):
         0
         """
         damage = maintenance.repair(self._store.opened()) if repair else maintenance.verify(self._store.opened())
-        return cast("Frame", query.report(maintenance.Damage, damage, self._frame))
+        return self._reading.report(maintenance.Damage, damage)

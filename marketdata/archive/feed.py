@@ -17,7 +17,7 @@ class Feed(Protocol):
 
     @property
     def frame(self) -> FrameKind | None:
-        """Of which kind its frames are; None where it says nothing."""
+        """The kind of its frames; None if it does not say."""
         return None
 
     @property
@@ -27,7 +27,7 @@ class Feed(Protocol):
 
     @property
     def live_views(self) -> tuple[str, ...]:
-        """The views of the present alone."""
+        """The views without a history."""
         return ()
 
     @property

@@ -129,8 +129,8 @@ class Pull:
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
         """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out.
 
-        Only refusals say what a plan allows: ``usage`` names no view, its texts differ, and the plan may change
-        meanwhile. Each takes something from what is asked for, so that there are few.
+        Only refusals say what a plan allows: ``usage`` names no view, its texts differ, and the plan may change.
+        Each refusal takes something away from the request, so that there are few.
         """
         stored = list(filter(self.is_stored, markets))
         allowed = dict.fromkeys(views, wanted)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, get_args
 
 from marketdata.adapters.names import names
 from marketdata.adapters.widths import with_width
@@ -29,11 +29,14 @@ from marketdata.points.records import RECORD_KINDS, RecordKind
 from marketdata.points.views import VIEWS, View
 from marketdata.tidy.frames import carry_counts, to_frame
 from marketdata.times import Range, TimeLike, to_micros, to_range
-from marketdata.typing import FrameKind
+from marketdata.typing import Frame, FrameKind
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Generic[Frame]):
     """Frames of a kind from a store; ``pull`` makes a run of the attached client, for reads that fetch first.
 
     The methods take the arguments of `marketdata.Archive`.
@@ -52,7 +55,7 @@ class Reading:
         resolution: Any,
         on_missing: Missing | None,
         levels: int | None = None,
-    ) -> Any:
+    ) -> Frame:
         """The tidy points of a range, whose means carry their weights."""
         if levels is not None:
             whole("levels", levels)
@@ -66,7 +69,7 @@ class Reading:
             ranges = query.covered_ranges(view, records, ids, start, end, missing, self._active)
         more: dict[str, Any] = {"levels": levels, "version": version, "counts": VIEWS[view].is_mean}
         points, counts = query.apart(query_of(store, view, ranges, ranges, width, **more), store.base)
-        return carry_counts(to_frame(points, self.kind, width=width), counts)
+        return cast("Frame", carry_counts(to_frame(points, self.kind, width=width), counts))
 
     def lazy(
         self,
@@ -94,7 +97,7 @@ class Reading:
 
     def answer(
         self, statement: str, stop: threading.Event | None, max_rows: int | None, memory_limit: str | None
-    ) -> Any:
+    ) -> Frame:
         """The rows of a SQL statement."""
         import polars as pl
 
@@ -102,7 +105,7 @@ class Reading:
         store, connection = self.store.opened(), sql.connect(memory_limit)
         # Only the tables that the statement names are read; all of them for a statement that names none.
         named = {name for name in sql.TABLES if name in statement.lower()} or set(sql.TABLES)
-        views = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]
+        views: list[View] = [view for view in VIEWS if view in named or (view == "books" and "snapshots" in named)]
         points = [query_of(store, view, None, query.ALL_TIME, None, nested=view == "books") for view in views]
         records: dict[str, Any] = {
             kind: listings.records_frame(kind, store.catalog[kind].records(), "polars").to_arrow()
@@ -112,7 +115,7 @@ class Reading:
         if "coverage" in named:
             records["coverage"] = query.coverage_frame(store.coverage, "polars").to_arrow()
         _made = sql.define(connection, points, records)
-        return query.in_kind(pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, stop, most))), self.kind)
+        return self.of(pl.DataFrame(pl.from_arrow(sql.answer(connection, statement, stop, most))))
 
     def export(
         self, view: View, path: Any, market: Any, start: TimeLike | None, end: TimeLike | None, resolution: Any
@@ -134,7 +137,7 @@ class Reading:
         *,
         is_open: bool,
         keep: str | Iterable[str] = (),
-    ) -> Any:
+    ) -> Frame:
         """Records of markets; with a time, the markets that existed then, with the columns that were known."""
         from marketdata.tidy.records import without_answers
 
@@ -143,7 +146,24 @@ class Reading:
             began = partial(listings.first_rows, self.store.coverage)
             records = listings.existed(records, to_micros(at, "at"), began, is_open=is_open)
         frame = listings.records_frame("markets", records, self.kind)
-        return frame if at is None else without_answers(frame, keep=keep)
+        return cast("Frame", frame if at is None else without_answers(frame, keep=keep))
+
+    def records(self, kind: RecordKind, search: str | None, **filters: str | None) -> Frame:
+        """Records of a kind, see `listings.listed`."""
+        records = listings.listed(self.store.opened().catalog[kind], search, **filters)
+        return cast("Frame", listings.records_frame(kind, records, self.kind))
+
+    def coverage(self) -> Frame:
+        """The stored ranges."""
+        return cast("Frame", query.coverage_frame(self.store.opened().coverage, self.kind))
+
+    def report(self, kind: type[tuple[Any, ...]], rows: Iterable[tuple[Any, ...]]) -> Frame:
+        """Named tuples as rows."""
+        return cast("Frame", query.report(kind, rows, self.kind))
+
+    def of(self, rows: pl.DataFrame) -> Frame:
+        """A polars frame as the kind that was chosen."""
+        return cast("Frame", query.in_kind(rows, self.kind))
 
     def _fetched(self, view: View, market: Any, start: TimeLike | None, end: TimeLike | None) -> dict[str, Range]:
         """The range of each market, after a pull of it from the attached client."""

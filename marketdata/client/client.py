@@ -182,7 +182,7 @@ class Client(Generic[Frame]):
         price: KalshiPrice | None = None,
     ) -> None:
         api_key = veiled(api_key)  # a crash report shows the locals of this frame
-        self.frame = frame_kind(frame)
+        self.frame: FrameKind = frame_kind(frame)
         if archive is not None and not hasattr(archive, "attach"):
             raise ConfigError(f"archive={archive!r} is no archive; pass md.Archive(path_or_url).")
         flag("allow_insecure", allow_insecure)
