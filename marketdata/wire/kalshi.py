@@ -271,7 +271,8 @@ def _group_facts(event: Mapping[str, Any] | None, series: Mapping[str, Any] | No
     """The fields of a market that its event and series tell."""
     facts = {name: (series or {}).get(name) for name in ("fee_type", "fee_multiplier", "tags")}
     facts["series_ticker"] = (series or {}).get("ticker")
-    facts |= {name: (event or {}).get(name) for name in ("series_ticker", "mutually_exclusive", "category") if event}
+    of_event = ("event_ticker", "series_ticker", "mutually_exclusive", "category")
+    facts |= {name: (event or {}).get(name) for name in of_event if event}
     return {name: value for name, value in facts.items() if value is not None}
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reference import kalshi_stub, polymarket_stub
 from reference.kalshi_stub import KalshiStub
 from reference.polymarket_stub import PolymarketStub
-from reference.venues import FAULTS, NOW, client_of
+from reference.venues import FAULTS, NOW, answered, client_of, simulated_clock
 
 import marketdata as md
 from marketdata.errors import ConfigError, NotFoundError, PlanError, RequestError, ServiceOddityWarning
@@ -326,3 +326,26 @@ def test_filters_of_polymarket_are_those_of_its_markets(
             client.events(tags=["rain", "wind"])
         with pytest.raises(NotFoundError, match="tag"):
             client.markets(tags="no-such-tag")
+
+
+@pytest.mark.parametrize("venue", ["polymarket", "kalshi"])
+def test_no_key_is_sent_and_the_address_may_be_another(venue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever keys the environment has; an address may be in upper case, and has the path of the venue."""
+    for name in ("MARKETDATA_API_KEY", "POLYMARKETDATA_API_KEY", "POLYORDERBOOKS_API_KEY"):
+        monkeypatch.setenv(name, "secret-of-this-machine")
+    stub: Any = (PolymarketStub if venue == "polymarket" else KalshiStub)()
+    asks = list[Any]()
+
+    def logged(ask: Any) -> Any:
+        asks.append(ask)
+        return stub(ask)
+
+    path = "" if venue == "polymarket" else "/trade-api/v2"
+    with simulated_clock(NOW), answered({"api.elections.kalshi.com": logged}):
+        client = md.Client(venue, hosts=f"HTTPS://API.Elections.Kalshi.com{path}", frame="polars", progress=False)
+        assert len(client.markets()) == 6
+        assert client.health()["status"] == "ok"
+        span = to_datetime(START), to_datetime(START + DAY)
+        assert len(client.prices(client.markets()["slug"][1], *span, "1h")) > 20
+    assert asks
+    assert not any("secret" in f"{ask.target} {ask.headers} {ask.body!r}" for ask in asks)

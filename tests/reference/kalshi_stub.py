@@ -149,8 +149,6 @@ class KalshiStub(VenueStub):
         match parts[1:] if is_history else parts:
             case ["cutoff"] if is_history:
                 return ok({"market_settled_ts": to_text(self.cutoff), "trades_created_ts": to_text(self.cutoff)})
-            case ["exchange", "status"]:
-                return ok({"exchange_active": True, "trading_active": True})
             case ["markets", "candlesticks"] if not is_history:
                 return self.batch(params)
             case ["markets", "orderbooks"] if not is_history:

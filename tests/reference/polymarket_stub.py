@@ -160,8 +160,6 @@ class PolymarketStub(VenueStub):
                 return ok(self.tag(slug)) if slug in TAGS else refused(404, {"error": "tag not found"})
             case ["public-search"]:
                 return self.search(ask.params)
-            case ["time"]:
-                return ok(self.now // SECOND)
             case ["v2", "prices-history"]:
                 return self.history_v2(ask.params)
             case ["v2", "trades"]:

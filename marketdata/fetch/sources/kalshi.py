@@ -33,7 +33,7 @@ SERVICE = Service(
 )  # fmt: skip
 _GROUPS = ("event_slug", "event_id", "series_slug", "series_id", "include_closed", *venue.LOCAL_FILTERS)
 _CANDLES, _BATCH, _BATCH_CANDLES = 5_000, 100, 10_000  # of one answer: of a market, and of so many markets
-_TRADES, _EVENTS, _MARKETS = 1_000, 200, 1_000
+_TRADES, _MARKETS = 1_000, 1_000
 _PARLAYS = "KXMVE"  # what their tickers begin with
 _LIVE, _ARCHIVE = (), ("historical",)
 _CUTOFF_HOLDS = 3600 * SECOND
@@ -81,7 +81,7 @@ class Kalshi(Venue):
         params["period_interval"] = width // MINUTE
 
         def read(path: Sequence[str], name: str, **query: str) -> Rows:
-            return self._read("kalshi", path, name, params | query, report, stop).data
+            return self._read(path, name, params | query, report, stop).data
 
         def candles(rows: Rows) -> wire.Candles:
             return wire.candles(rows).between(part.start + width, part.end)
@@ -149,7 +149,7 @@ class Kalshi(Venue):
     def _cutoff(self) -> tuple[int, int]:
         """The times before which markets and trades are archived."""
         if self._cutoffs is None or self._now() - self._cutoffs[0] > _CUTOFF_HOLDS:
-            self._cutoffs = self._now(), self.to["kalshi"].get_json((*_ARCHIVE, "cutoff"), None, wire.cutoff)
+            self._cutoffs = self._now(), self._main.get_json((*_ARCHIVE, "cutoff"), None, wire.cutoff)
         return self._cutoffs[1]
 
     # Records
@@ -161,10 +161,7 @@ class Kalshi(Venue):
     def _row(self, ticker: str, name: str | None = None) -> dict[str, Any]:
         for tier in (_LIVE, _ARCHIVE):
             try:
-                path = (*tier, "markets", ticker)
-                row = self._rows[ticker] = self.to["kalshi"].get_json(
-                    path, None, lambda top: venue.member(top, "market")
-                )
+                row = self._rows[ticker] = self._object((*tier, "markets", ticker), "market")
             except NotFoundError:
                 continue
             self._archived |= {ticker} if tier else set()
@@ -176,7 +173,7 @@ class Kalshi(Venue):
         for tier in (_LIVE, _ARCHIVE):
             for some in venue.parts([ticker for ticker in tickers if ticker not in self._rows], _BATCH):
                 query = {"tickers": ",".join(some), "limit": _MARKETS}
-                for rows in self._listed("kalshi", (*tier, "markets"), "markets", "ticker", query):
+                for rows in self._listed((*tier, "markets"), "markets", "ticker", query):
                     found = {row["ticker"]: row for row in rows if row.get("ticker") in some}
                     self._rows |= found
                     self._archived |= found.keys() if tier else set()
@@ -191,7 +188,7 @@ class Kalshi(Venue):
             path = ("events" if kind == "event" else kind, str(ticker))
             found: dict[str, Any] = {}
             with suppress(NotFoundError):  # as the events of parlays
-                found = self.to["kalshi"].get_json(path, None, lambda top: venue.member(top, kind))
+                found = self._object(path, kind)
             self._facts[kind, str(ticker)] = found
         return self._facts.get((kind, str(ticker)), {})
 
@@ -201,23 +198,18 @@ class Kalshi(Venue):
             raise ContractError(f"The event of {ticker} does not name its series, by which its candles are found.")
         return str(series)
 
-    def records(
-        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Records of a listing; markets and events come with the facts of their series."""
-        given = {name: value for name, value in filters.items() if value is not None}
+    def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
+        """Records with the facts of their series."""
         if "search" in given:
             hint = "Name an event (event_slug=) or a series (series_slug=), or filter the frame."
             raise ConfigError("is refused: kalshi has no search in texts.", argument="search", hint=hint)
         allowed = {"series": ("category", "tags"), "events": _GROUPS, "markets": (*_GROUPS, "tickers")}[kind]
         venue.refuse_filters(given, allowed, kind, "kalshi")
-        if kind == "series":
-            return venue.distinct(self._all_series(given), max_rows)
-        rows = self._members(kind, given, min(page_size or _EVENTS, _EVENTS))
-        return venue.distinct((row for row in rows if venue.passes(row, given)), max_rows)
+        rows = self._all_series(given) if kind == "series" else self._members(kind, given, size)
+        return (row for row in rows if kind == "series" or venue.passes(row, given))
 
     def _all_series(self, given: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        for rows in self._listed("kalshi", ("series",), "series", "ticker", given):
+        for rows in self._listed(("series",), "series", "ticker", given):
             self._facts |= {("series", str(row.get("ticker"))): row for row in rows}
             yield from map(wire.series, rows)
 
@@ -227,7 +219,7 @@ class Kalshi(Venue):
             for some in venue.parts([wire.ticker_of(name) for name in tickers.split(",")], _BATCH):
                 self._rows = {ticker: row for ticker, row in self._rows.items() if ticker not in some}
                 self._look_up(some)
-                yield from (self._keep(self._with_facts(self._rows[t])) for t in some if t in self._rows)
+                yield from (self._with_facts(self._rows[t]) for t in some if t in self._rows)
             return
         name, series = (given.get(f"{of}_slug") or given.get(f"{of}_id") for of in ("event", "series"))
         is_open = given.get("include_closed") == "false"
@@ -236,14 +228,14 @@ class Kalshi(Venue):
             if kind == "events":
                 yield wire.event(event, of)
             else:
-                yield from (self._keep(one) for one in wire.markets_of(event, of) if not (is_open and one["closed_at"]))
+                yield from (one for one in wire.markets_of(event, of) if not (is_open and one["closed_at"]))
         if kind == "markets" and not is_open:
             wanted = {name: given[name] for name in ("category", "tags") if name in given}
             every = [str(name or series)] if name or series else [one["id"] for one in self._all_series(wanted)]
             for group in every:
                 query = {"event_ticker" if name else "series_ticker": group, "mve_filter": "exclude", "limit": _MARKETS}
-                for rows in self._listed("kalshi", (*_ARCHIVE, "markets"), "markets", "ticker", query):
-                    yield from (self._keep(self._with_facts(row)) for row in rows)
+                for rows in self._listed((*_ARCHIVE, "markets"), "markets", "ticker", query):
+                    yield from map(self._with_facts, rows)
 
     def _events(
         self, name: str | None, series: str | None, given: Mapping[str, str], size: int, *, is_open: bool
@@ -251,14 +243,17 @@ class Kalshi(Venue):
         """Events with their live markets, without parlays."""
         params: dict[str, Any] = {"with_nested_markets": "true"}
         if name is not None:
-            top: Any = self.to["kalshi"].get_json(("events", name), params)
+            top: Any = self._main.get_json(("events", name), params)
             found = venue.member(top, "event")
-            pages = iter([[found | {"markets": found.get("markets") or top.get("markets")}]])
+            if not (nested := found.get("markets") or top.get("markets")):
+                rows = self._listed(("markets",), "markets", "ticker", {"event_ticker": name, "mve_filter": "exclude"})
+                nested = [row for some in rows for row in some]
+            pages = iter([[found | {"markets": nested}]])
         else:
             params |= {"series_ticker": series, "status": "open" if is_open else None, "limit": size}
             if (closes := given.get("end_date_min")) is not None:
                 params["min_close_ts"] = parse_iso(closes) // SECOND
-            pages = self._listed("kalshi", ("events",), "events", "event_ticker", params)
+            pages = self._listed(("events",), "events", "event_ticker", params)
         for event in (event for events in pages for event in events):
             ticker = str(event.get("event_ticker"))
             self._facts["event", ticker] = {key: value for key, value in event.items() if key != "markets"}
@@ -280,7 +275,7 @@ class Kalshi(Venue):
         params = {"ticker": ticker, "min_ts": rng.start // SECOND, "max_ts": -(-rng.end // SECOND), "limit": _TRADES}
         for path in asked:
             try:
-                for page in self._listed("kalshi", path, "trades", "trade_id", params):
+                for page in self._listed(path, "trades", "trade_id", params):
                     rows |= {str(row.get("trade_id")): row for row in page}
             except NotFoundError as error:  # the wrong tier, or an unknown market
                 missing.append(error)
@@ -297,7 +292,7 @@ class Kalshi(Venue):
     def _order_books(self, tickers: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         if self._has_batch_of_books:
             try:
-                rows = self._read("kalshi", ("markets", "orderbooks"), "orderbooks", {"tickers": tickers}).data
+                rows = self._read(("markets", "orderbooks"), "orderbooks", {"tickers": tickers}).data
             except (NotFoundError, AuthenticationError, ContractError):
                 self._has_batch_of_books = False
             else:
@@ -305,15 +300,13 @@ class Kalshi(Venue):
                 return
         for ticker in tickers:
             try:
-                yield ticker, self.to["kalshi"].get_json(("markets", ticker, "orderbook"))
+                yield ticker, self._main.get_json(("markets", ticker, "orderbook"))
             except NotFoundError:
                 continue
 
-    def health(self) -> dict[str, Any]:
-        """Whether the exchange is up."""
-        top: dict[str, Any] = self.to["kalshi"].get_json(("exchange", "status"))
-        is_active = str(top.get("exchange_active")).lower() == "true"
-        return {"status": "ok" if is_active else "paused", "timestamp": self._now() / SECOND}
+    def _try(self) -> None:
+        self._cutoffs = None
+        self._cutoff()
 
 
 SOURCE = Kalshi

@@ -108,7 +108,7 @@ class Polymarket(Venue):
         params = {"token_id": token, "start": part.start // SECOND, "end": part.end // SECOND}
         params |= {"bucket_seconds": width // SECOND, "limit": _POINTS}
 
-        pages = self._listed("data", ("v2", "prices-history"), "data", "timestamp", params, *counts)
+        pages = self._listed(("v2", "prices-history"), "data", "timestamp", params, *counts, host="data")
         points = [point for rows in pages for point in rows]
         ts, price = wire.prices({"data": points}, token)[token]
         # The last point of a live range is off the grid, or the very moment of the answer.
@@ -134,21 +134,13 @@ class Polymarket(Venue):
                 found = next(self._named([market]), None)
             else:
                 path = ("markets", market) if is_number else ("markets", "slug", market)
-                found = self.to["gamma"].get_json(path, None, lambda top: wire.market(venue.member(top)))
+                found = wire.market(self._object(path, host="gamma"))
         if found is None:
             raise venue.unknown_market(market)
-        return self._keep(self._resolved([found])[0], market)
+        return self._keep(self._settled([found])[0], market)
 
-    def records(
-        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Records of a listing: open ones, then closed ones unless ``include_closed`` is false."""
-        given = {name: value for name, value in filters.items() if value is not None}
-        size = max(1, min(page_size or _LISTED, _LISTED if max_rows is None else max_rows, _LISTED))
-        rows = venue.distinct(self._rows(kind, given, size), max_rows)
-        return [self._keep(row) for row in self._resolved(rows)] if kind == "markets" else rows
-
-    def _rows(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
+    def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
+        """Open records, then closed ones unless ``include_closed`` is false."""
         if kind == "series":
             venue.refuse_filters(given, (), kind, "polymarket")
             yield from map(wire.event, self._by_offset("series", 50))
@@ -173,12 +165,12 @@ class Polymarket(Venue):
         if (one := given.get("event_slug") or given.get("event_id")) is not None:
             venue.refuse_filters(given, ("event_slug", "event_id"), "events by name", "polymarket")
             path = ("events", "slug", one) if "event_slug" in given else ("events", one)
-            return iter([self.to["gamma"].get_json(path, None, venue.member)])
+            return iter([self._object(path, host="gamma")])
         if "search" not in given:
             return None
         venue.refuse_filters(given, ("search",), "search", "polymarket")
         params = {"q": given["search"], "limit_per_type": 50, "events_status": "active" if is_open else None}
-        pages = self._numbered("gamma", ("public-search",), "events", params, "page", 1)
+        pages = self._numbered(("public-search",), "events", params, "page", 1, host="gamma")
         return (event for events in pages for event in events)
 
     def _params(self, kind: str, given: dict[str, str]) -> dict[str, Any]:
@@ -203,7 +195,7 @@ class Polymarket(Venue):
 
     def _tag(self, slug: str) -> str:
         """The id of a tag."""
-        found = self.to["gamma"].get_json(("tags", "slug", slug), None, venue.member).get("id")
+        found = self._object(("tags", "slug", slug), host="gamma").get("id")
         if found is None:
             raise ContractError(f"The tag {slug} has no id.")
         return str(found)
@@ -213,7 +205,7 @@ class Polymarket(Venue):
         return [str(row["slug"]) for row in self._by_offset("tags", 100) if row.get("slug")]
 
     def _by_offset(self, kind: str, size: int) -> Iterator[dict[str, Any]]:
-        pages = self._numbered("gamma", (kind,), kind, {"limit": size}, "offset", 0)
+        pages = self._numbered((kind,), kind, {"limit": size}, "offset", 0, host="gamma")
         return (row for rows in pages for row in rows)
 
     def _named(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -231,16 +223,16 @@ class Polymarket(Venue):
 
     def _keyset(self, kind: str, params: Mapping[str, Any]) -> Iterator[Rows]:
         query = {"limit": _LISTED, **params}
-        return self._listed("gamma", (kind, "keyset"), kind, "id", query, cursor="after_cursor")
+        return self._listed((kind, "keyset"), kind, "id", query, host="gamma", cursor="after_cursor")
 
-    def _resolved(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _settled(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Records of markets; the payoffs of closed ones are from the venue's resolutions, whatever a record says."""
         said: dict[str, dict[str, Any]] = {}
         closed = [row["id"] for row in rows if row["status"] in _OVER and row["id"].startswith("0x")]
         for some in venue.parts(closed, _CONDITIONS):
             query = {"condition": ",".join(some)}
             with suppress(NotFoundError):  # of conditions that it does not know
-                for page in self._listed("data", ("v2", "resolutions"), "data", "condition_id", query):
+                for page in self._listed(("v2", "resolutions"), "data", "condition_id", query, host="data"):
                     said |= {str(row.get("condition_id")): row for row in page}
         out = [wire.resolved(row, said.get(row["id"], {})) for row in rows]
         pairs = zip(rows, out, strict=True)
@@ -254,7 +246,7 @@ class Polymarket(Venue):
         """Prints of a market, read back to the start of the range if the newest come first."""
         params = {"condition": self._known(market)["id"], "taker_only": "true", "limit": _TRADES}
         rows: Rows = []
-        for page in self._listed("data", ("v2", "trades"), "data", "", params):
+        for page in self._listed(("v2", "trades"), "data", "", params, host="data"):
             rows += page
             times = convert([row.get("timestamp") for row in page], list[int], "The list of times of trades")
             if times and times[0] > times[-1] and times[-1] * SECOND < rng.start:
@@ -267,10 +259,8 @@ class Polymarket(Venue):
             content = [{"token_id": token} for token in some]
             yield self.to["clob"].read(("books",), None, lambda answer: wire.books(load(answer.body)), content=content)
 
-    def health(self) -> dict[str, Any]:
-        """Whether the host of histories answers."""
-        self.to["clob"].get_json(("time",))
-        return {"status": "ok", "timestamp": self._now() / SECOND}
+    def _try(self) -> None:
+        next(self._keyset("markets", {"limit": 1}))
 
 
 def _history(answer: Answer, token: str) -> wire.History:

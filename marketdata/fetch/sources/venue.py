@@ -154,6 +154,15 @@ class Venue:
         """There is no plan; the rate is our own."""
         return {"plan": "public", "limits": {"requests_per_minute": self.limits.requests_per_minute}}
 
+    def health(self) -> dict[str, Any]:
+        """Whether it answers."""
+        self._try()
+        return {"status": "ok", "timestamp": self._now() / SECOND}
+
+    def _try(self) -> None:
+        """Ask for something small."""
+        raise NotImplementedError
+
     def learn_limits(self) -> None:
         """Known from the start."""
 
@@ -171,6 +180,23 @@ class Venue:
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market."""
         raise NotImplementedError
+
+    def records(
+        self, kind: str, filters: Mapping[str, str | None], max_rows: int | None = None, page_size: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Records of a listing, each id once."""
+        given, most = {name: value for name, value in filters.items() if value is not None}, self.service.listing_page
+        size = max(1, min(page_size or most, most if max_rows is None else max_rows, most))
+        rows = distinct(self._rows_of(kind, given, size), max_rows)
+        return [*map(self._keep, self._settled(rows))] if kind == "markets" else rows
+
+    def _rows_of(self, kind: str, given: dict[str, str], size: int) -> Iterator[dict[str, Any]]:
+        """Records of a listing by the filters that are given, by so many a page."""
+        raise NotImplementedError
+
+    def _settled(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Records of markets with what they paid, where a listing does not say it."""
+        return rows
 
     def tags(self) -> list[str]:
         """No tags, unless the venue has them."""
@@ -213,43 +239,43 @@ class Venue:
         seconds = self.server_time
         return int((SYSTEM.time() if seconds is None else seconds) * SECOND)
 
+    def _object(self, path: Sequence[str], name: str | None = None, *, host: str | None = None) -> dict[str, Any]:
+        """The object that an answer is, or has by a name."""
+        return (self.to[host] if host else self._main).get_json(path, None, lambda top: member(top, name))
+
     def _read(
-        self,
-        host: str,
-        path: Sequence[str],
-        name: str,
-        params: Mapping[str, Any],
-        report: Report | None = None,
-        stop: threading.Event | None = None,
+        self, path: Sequence[str], name: str, params: Mapping[str, Any], *counts: Any, host: str | None = None
     ) -> Listing:
-        """The rows ``name`` of an answer, and its cursor."""
-        return self.to[host].read(path, params, lambda a: listing(load(a.body), name), counts=report, stop=stop)
+        """The rows ``name`` of an answer, and its cursor; ``counts`` are the report and stop of a fetch."""
+        report, stop = counts or (None, None)
+        to = self.to[host] if host else self._main
+        return to.read(path, params, lambda answer: listing(load(answer.body), name), counts=report, stop=stop)
 
     def _listed(
         self,
-        host: str,
         path: Sequence[str],
         name: str,
         key: str,
         params: Mapping[str, Any],
         *counts: Any,
+        host: str | None = None,
         cursor: str = "cursor",
     ) -> Iterator[Rows]:
         """The rows ``name`` of each page of a listing, by its cursor, never by their number; see `_read`."""
 
         def ask(at: str | None) -> Listing:
-            return self._read(host, path, name, {**params, cursor: at}, *counts)
+            return self._read(path, name, {**params, cursor: at}, *counts, host=host)
 
         return self._pages(ask, name, key)
 
     def _numbered(
-        self, host: str, path: Sequence[str], name: str, params: Mapping[str, Any], number: str, first: int
+        self, path: Sequence[str], name: str, params: Mapping[str, Any], number: str, first: int, *, host: str
     ) -> Iterator[Rows]:
         """The rows ``name`` of each page of a listing by the ``number`` of a page or an offset, to an empty one."""
 
         def ask(at: str | None) -> Listing:
             place = first if at is None else int(at)
-            page = self._read(host, path, name, {**params, number: place})
+            page = self._read(path, name, {**params, number: place}, host=host)
             following = place + (len(page.data) if number == "offset" else 1)
             return page._replace(next_cursor=str(following) if page.data and not page.is_last else None)
 
