@@ -12,6 +12,7 @@ from typing import Any
 
 import examples
 import gallery
+import pandas as pd
 import pytest
 from reference.faults import FaultServer
 from reference.kalshi_stub import KalshiStub
@@ -77,17 +78,41 @@ def test_names_and_arguments_of_pages_exist() -> None:
     assert wrong == []
 
 
-def test_pages_list_every_warning_and_every_state() -> None:
-    """The page of errors has each warning of the code, the glossary each state; no list names one twice."""
-    errors = (ROOT / "docs/guides/errors.md").read_text("utf-8")
-    warned = {one for one in dir(marketdata.errors) if one.endswith("Warning")} - {"MarketDataWarning"}
-    assert set(re.findall(r"(?m)^\| `(\w+Warning)`", errors)) == warned
-    glossary = (ROOT / "docs/glossary.md").read_text("utf-8")
-    states = {state.value for state in CoverageState}
-    assert states <= set(re.findall(r"(?m)^(\w+)$", glossary))
+def first_cells(page: str) -> list[str]:
+    """The names in the first cells of the tables of a page."""
+    cells = re.findall(r"(?m)^\| (`[^|]*`) +\|", (ROOT / "docs" / page).read_text("utf-8"))
+    return [one for cell in cells for one in re.findall(r"`(\w+)`", cell)]
+
+
+def test_pages_list_every_error_and_every_warning() -> None:
+    """The guide has each error and warning once that no other one refines; no list of the reference names one twice."""
+    kinds = {one for one in vars(marketdata.errors).values() if isinstance(one, type)}
+    kinds = {one for one in kinds if issubclass(one, (marketdata.MarketDataError, marketdata.errors.MarketDataWarning))}
+    general = {"MarketDataError", "MarketDataWarning", "RequestError", "ArchiveError"}
+    assert sorted(first_cells("guides/errors.md")) == sorted({one.__name__ for one in kinds} - general)
     for page in (ROOT / "docs/reference").glob("*.md"):
         listed = re.findall(r"(?m)^   (\w+(?:\.\w+)*)$", page.read_text("utf-8"))
         assert len(listed) == len(set(listed)), page
+
+
+def test_pages_and_the_chart_have_the_same_states_of_coverage() -> None:
+    """Glossary, guide, decisions and chart name the states that the code has."""
+    states = {state.value for state in CoverageState}
+    glossary = (ROOT / "docs/glossary.md").read_text("utf-8")
+    [listed] = re.findall(r"each in one of these states: ([\w,\s]+)\.", glossary)
+    assert set(re.split(r",\s+", listed)) == states <= set(re.findall(r"(?m)^(\w+)$", glossary))
+    assert states <= set(first_cells("guides/archive.md"))
+    [decided] = re.findall(
+        r"\*\*\w+ states of a range\.\*\* ([^.]+)\.", (ROOT / "docs/decisions.md").read_text("utf-8")
+    )
+    assert set(re.findall(r"`(\w+)`", decided)) == states - {CoverageState.MISSING.value}
+    ranges = [{"view": "prices", "market_id": state, "state": state, "start": 0, "end": 1} for state in states]
+    frame = pd.DataFrame(ranges).assign(
+        start=pd.Timestamp("2026-01-01", tz="UTC"), end=pd.Timestamp("2026-01-02", tz="UTC")
+    )
+    bars = {bar.name: bar.marker.color for bar in marketdata.plot.coverage(frame, backend="plotly").data}
+    assert bars.keys() == states
+    assert len(set(bars.values())) == len(states)
 
 
 def test_files_that_a_page_names_exist() -> None:

@@ -62,3 +62,23 @@ def test_the_tests_add_nothing_that_an_extra_brings() -> None:
     tools = {package(one) for one in PYPROJECT["dependency-groups"]["test"] if isinstance(one, str)}
     assert tools & set().union(*map(packages_of, EXTRAS)) == set()
     assert packages_of("all") == set().union(*map(packages_of, EXTRAS.keys() - {"dask", "spark", "mcp"}))
+
+
+def test_the_page_of_installation_has_the_extras() -> None:
+    """Each extra has its row with its packages, and the row of `all` names what it leaves out."""
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    rows = {
+        cells: (packages, purpose)
+        for cells, packages, purpose in re.findall(r"(?m)^\| (.+?) \| (.+?) \| (.+?) \|$", page)
+    }
+    named = {extra: cells for cells in rows for extra in re.findall(r"`([\w-]+)`", cells)}
+    assert named.keys() == EXTRAS.keys()
+    for extra, cells in named.items():
+        if cells == f"`{extra}`" and extra != "all":
+            text = rows[cells][0].casefold()
+            own = {package(one) for one in EXTRAS[extra] if not one.startswith(PROJECT["name"])}
+            assert [one for one in own if one.replace("_", "-").split("-")[0] not in text] == [], extra
+    left_out = {extra for extra in EXTRAS if extra != "all" and not packages_of(extra) <= packages_of("all")}
+    assert set(re.findall(r"`([\w-]+)`", rows["`all`"][0])) == left_out
+    base = {package(one) for one in PROJECT["dependencies"]} - {"typing_extensions", "urllib3"}
+    assert set(re.split(r", ", rows["none"][0])) == base

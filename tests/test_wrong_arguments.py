@@ -160,3 +160,22 @@ def test_a_width_is_refused_by_the_name_of_its_argument() -> None:
         with pytest.raises(md.errors.ConfigError, match=f"^{name}='14s' does not exist") as refused:
             function(*others, **{name: "14s"})
         assert refused.value.argument == name
+
+
+def test_a_table_of_ones_own_is_told_what_prices_need(tmp_path) -> None:
+    """A table without a column of ours, a file that lacks its price, and a poll at an odd time say what to do."""
+    own = pd.DataFrame({"when": ["2026-01-01 12:00"], "contract": ["rain"], "cents": [41]})
+    with pytest.raises(md.errors.NotTidyError, match="A tidy prices frame needs the columns"):
+        md.resample(own, "1h")
+    own.to_csv(path := tmp_path / "own.csv", index=False)
+    archive = md.Archive(tmp_path / "history")
+    with pytest.raises(md.errors.ConfigError, match="need ts, token_id and price"):
+        archive.add_files(path)
+    columns = {"ts": "when", "token_id": "contract"}
+    with pytest.raises(md.errors.ConfigError, match=r"looks most like prices.*\n.*columns=\{'price': 'theirs'\}"):
+        archive.add_files(path, columns=columns)
+    poll = pd.DataFrame({"ts": pd.to_datetime(["2026-01-01T12:30:10Z"]), "poll": [0.5]})
+    with pytest.raises(md.errors.ConfigError, match="polls, have the time at which they were known as available_at"):
+        md.asof_join(md.testing.prices(), poll, by=())
+    with pytest.raises(md.errors.ConfigError, match=r"Without a key there are md.Client\('polymarket'\)"):
+        md.Client("")

@@ -76,7 +76,10 @@ def width_of(
             "an archive and md.resample carry their width, but not through the functions of polars, and not in an "
             "engine.",
             argument=argument,
-            hint=f"Give {argument}='1m' for rows of minutes.",
+            hint=(
+                f"Give {argument}='1m' for rows of minutes. Rows that are no buckets, such as polls, have the time at "
+                "which they were known as available_at instead of ts."
+            ),
         )
     return RowWidth(carried, argument, what, carried, is_carried=True, otherwise=otherwise)
 

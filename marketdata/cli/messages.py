@@ -65,10 +65,12 @@ def _parts(problem: Exception | Warning) -> Iterator[str]:
             yield _OPTIONS.get(argument, "--" + argument.replace("_", "-"))
             yield problem.value
         yield problem.problem or type(problem).__name__
-        if isinstance(problem, errors.PlanError):
+        if isinstance(problem, errors.PlanError) and "base_url" not in problem.hint:
             place = " and a new archive" if problem.hint else ""
             yield f"Pass --resolution {problem.minimum_resolution}{place}." if problem.minimum_resolution else ""
             yield "--clamp starts at the earliest time that it allows." if problem.history_days else ""
+        elif problem.hint and isinstance(problem, errors.RequestError) and "base_url" in problem.hint:
+            yield "Is --base-url or MARKETDATA_BASE_URL the address of a service?"
         elif problem.hint:
             kind = type(problem)
             yield _COMMAND_LINE_HINTS.get((kind, argument)) or _COMMAND_LINE_HINTS.get((kind, None), "")

@@ -195,9 +195,9 @@ def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> Not
             "These are nested books, one row per snapshot as an archive stores them; md.explode(frame) gives a row per "
             "level, and md.bbo(frame) or md.mid(frame) one per snapshot."
         )
-    # If several kinds are possible, the message names books, the kind that users know.
+    # If several kinds are possible, the message names books, the kind that users know; prices if nothing says which.
     named = [kind for kind in lacks if "books" not in lacks or kind not in ("quotes", "nested")]
-    nearest = min(named, key=lambda kind: len(lacks[kind]) / len(COLUMNS[kind]))
+    nearest = min(named, key=lambda kind: (len(lacks[kind]) / len(COLUMNS[kind]), kind != "prices"))
     if own := frame_name(present):
         # What takes books, and no best prices, looks behind them.
         why = ", with all levels" if own == "best prices" and nearest == "books" else ""

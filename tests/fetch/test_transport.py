@@ -548,3 +548,25 @@ def test_a_wrong_proxy_or_bundle_is_named(server, tls, connect, monkeypatch, var
         connect("https://service.invalid" if "proxy" in variable.lower() else tls()).get(["x"])
     assert words in str(caught.value)
     assert caught.value.attempts == 1
+
+
+# -- a wrong base_url
+
+
+@pytest.mark.parametrize("status", [403, 404, 410])
+def test_a_website_in_place_of_a_service_is_named(connect, server, status) -> None:
+    """A web page that refuses a request asks for the address and does not speak of slugs."""
+    server.answer = lambda ask: Act(status=status, body=b"<h1>Not here</h1>").with_header("Content-Type", "text/html")
+    with pytest.raises(RequestError, match=r"Not here.*web page: is base_url the address of a service") as caught:
+        connect(server.base_url).get(["markets", "rain"])
+    assert "ids and slugs" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("path", "asked"), [("/api", ["markets"]), ("/api", ["health"]), ("/v1/markets", ["markets"])])
+def test_a_path_in_base_url_that_no_service_has_is_named(connect, server, path, asked) -> None:
+    """A listing that is not found means that the address is wrong; a market that is not found does not."""
+    server.answer = lambda ask: refuse(404, "Not Found")
+    with pytest.raises(NotFoundError, match=r"is base_url right\? It ends before /v1"):
+        connect(server.base_url + path).get(asked)
+    with pytest.raises(NotFoundError, match="finds ids and slugs"):
+        connect(server.base_url).get(["markets", "rain"])

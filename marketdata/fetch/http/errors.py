@@ -61,6 +61,7 @@ _ERRORS_BY_DETAIL: tuple[tuple[int, str, type[RequestError]], ...] = (
     (422, "", ParameterError),
     (429, "", RateLimitError),
 )
+_LISTINGS = tuple(f"/v1/{name}" for name in ("series", "events", "markets", "tags", "health", "usage"))
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
@@ -121,7 +122,7 @@ def refusal(status: int, body: bytes, content_type: str, url: str, key: str, now
     for code, words, of_detail in reversed(_ERRORS_BY_DETAIL):
         kind = of_detail if code == status and re.search(words, said, re.IGNORECASE) else kind
     text = f"{status}: {detail or 'no detail'} ({url})"
-    error = kind(text, status=status, detail=detail, url=url, hint=_hint(kind, status, url))
+    error = kind(text, status=status, detail=detail, url=url, hint=_hint(kind, status, url, content_type))
     if isinstance(error, BadRequestError):
         read_limits(error, said)
     if isinstance(error, PlanError):
@@ -146,13 +147,18 @@ def refusal_inside(body: bytes) -> int | None:
     return None
 
 
-def _hint(kind: type[RequestError], status: int, url: str) -> str:
+def _hint(kind: type[RequestError], status: int, url: str, content_type: str) -> str:
+    if "html" in content_type and status < 500:
+        return "The answer is a web page: is base_url the address of a service, and is there a proxy in between?"
     if kind is TooManyTokensError:  # where the record of the market does not say which tokens it has
         return "client.token_books and client.token_prices take the ids of tokens."
     if status == 401:
         return "Is it the key of this service? It comes from api_key=... or the environment."
     if status == 451:
         return "The venue does not answer from the country of this address, by its law or by its terms."
+    path = urlsplit(url).path
+    if status == 404 and (path.count("/v1/") > 1 or path.endswith(_LISTINGS)):
+        return "Every service of the interface has this path: is base_url right? It ends before /v1."
     if status == 404 and "/v1/markets/" in url:
         return "client.markets(search=...) finds ids and slugs."
     if status == 404 and "/v1/tokens/" in url:

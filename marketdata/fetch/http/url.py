@@ -34,7 +34,8 @@ def check_base_url(base_url: str | None, *, allow_insecure: bool = False) -> str
         keys = " or ".join(str(vendor.key_variable) for vendor in VENDORS)
         hint = (
             f"Pass base_url=... or set {BASE_URL}. With {keys} the address is known. "
-            "To begin without a key, use md.serve(md.simulate())."
+            "Without a key there are md.Client('polymarket'), md.Client('kalshi') and, simulated, "
+            "md.serve(md.simulate())."
         )
         raise refused("is missing.", hint)
     try:
