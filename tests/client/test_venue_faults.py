@@ -485,3 +485,24 @@ def test_many_markets_equal_plain_loops_through_faults_and_outages(
         assert paid == {case.name(market): market.payoffs for market in stub.markets}
         tally |= {"records": len(records), "requests": sum(stub.paths.values())}
     print(venue, count, page, width, dict(tally))
+
+
+@pytest.mark.parametrize("venue", [*VENUES])
+def test_prints_that_came_before_a_failure_are_in_the_error(venue: str) -> None:
+    """Of some pages of a market, and of other markets: none twice, none invented."""
+    case = VENUES[venue]
+    stub = case.stub(largest_page=1 if "poly" in venue else 10)
+    answer, rng, pages = stub.answer, Range(START, NOW), Counter[str]()
+
+    def failing(ask: Any) -> Any:
+        pages[ask.path] += ask.path.endswith("/trades")
+        return refused(503, {"error": "down"}) if pages[ask.path] > 3 else answer(ask)
+
+    stub.answer = failing
+    with client_of(stub) as client:
+        with pytest.raises(ServerError) as caught:
+            client.trades(case.name(stub.markets[1]), *span(rng))
+        expected = case.trades(stub, stub.markets[1], rng)
+    part = printed(caught.value.partial)
+    assert 20 <= len(part) <= 30 < len(expected)
+    assert Counter(part) <= Counter(expected)

@@ -266,9 +266,9 @@ class Kalshi(Venue):
 
     # Trades, and the present
 
-    def _prints(self, market: str, rng: Range) -> Iterator[Trades]:
+    def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
         """Prints of a market; older ones are archived."""
-        ticker, rows, missing = wire.ticker_of(market), dict[str, dict[str, Any]](), list[NotFoundError]()
+        ticker, seen, missing = wire.ticker_of(market), set[str](), list[NotFoundError]()
         asked = [("markets", "trades")]
         if rng.start < self._cutoff()[1] + _MOVES:
             asked.append((*_ARCHIVE, "trades"))
@@ -276,12 +276,16 @@ class Kalshi(Venue):
         for path in asked:
             try:
                 for page in self._listed(path, "trades", "trade_id", params):
-                    rows |= {str(row.get("trade_id")): row for row in page}
+                    by_id = {str(row.get("trade_id")): row for row in page}
+                    yield [row for one, row in by_id.items() if one not in seen]
+                    seen |= by_id.keys()
             except NotFoundError as error:  # the wrong tier, or an unknown market
                 missing.append(error)
-        if not rows and self._known(market)["status"] != "resolved" and len(missing) == len(asked):
+        if not seen and self._known(market)["status"] != "resolved" and len(missing) == len(asked):
             raise missing[0]
-        yield wire.trades([*rows.values()])
+
+    def _trades_of(self, rows: Rows) -> Trades:
+        return wire.trades(rows)
 
     def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
         """A hundred markets a request, if the venue does it."""

@@ -242,16 +242,17 @@ class Polymarket(Venue):
             warn(what + ", ".join(others[:5]) + (", ..." if len(others) > 5 else "."), ServiceOddityWarning)
         return out
 
-    def _prints(self, market: str, rng: Range) -> Iterator[Trades]:
+    def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
         """Prints of a market, read back to the start of the range if the newest come first."""
         params = {"condition": self._known(market)["id"], "taker_only": "true", "limit": _TRADES}
-        rows: Rows = []
         for page in self._listed(("v2", "trades"), "data", "", params, host="data"):
-            rows += page
+            yield page
             times = convert([row.get("timestamp") for row in page], list[int], "The list of times of trades")
             if times and times[0] > times[-1] and times[-1] * SECOND < rng.start:
-                break
-        yield wire.trades(rows)
+                return
+
+    def _trades_of(self, rows: Rows) -> Trades:
+        return wire.trades(rows)
 
     def _books(self, tokens: Sequence[str]) -> Iterator[Books]:
         """Up to 500 a request."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from marketdata.clock import SYSTEM
-from marketdata.errors import ConfigError, ContractError, NotFoundError
+from marketdata.errors import ConfigError, ContractError, MarketDataError, NotFoundError
 from marketdata.fetch.checkpoint import Report
 from marketdata.fetch.http.rate_limit import pacer_for
 from marketdata.fetch.http.transport import Transport
@@ -203,15 +203,26 @@ class Venue:
         return []
 
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
-        """Prints of a market or a token, each fill once."""
+        """Prints of a market or a token, each fill once; before an error those that arrived."""
         if not self.service.has_trades:
             raise self.service.lacks("trades")
-        for columns in self._prints(market, rng):
-            inside = columns.between(*rng)
-            yield inside if kind == "market" else of_tokens(inside, (market,))
+        rows, failed = Rows(), list[MarketDataError]()
+        try:
+            for some in self._prints(market, rng):
+                rows += some
+        except MarketDataError as error:
+            failed.append(error)
+        columns = self._trades_of(rows).between(*rng)
+        yield columns if kind == "market" else of_tokens(columns, (market,))
+        for problem in failed:
+            raise problem
 
-    def _prints(self, market: str, rng: Range) -> Iterator[Trades]:
-        """Prints of a market, at least those of a range, if the venue has trades."""
+    def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
+        """Pages of prints of a market as they came, each fill once, at least those of a range."""
+        raise NotImplementedError
+
+    def _trades_of(self, rows: Rows) -> Trades:
+        """What rows of prints mean."""
         raise NotImplementedError
 
     def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
