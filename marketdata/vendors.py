@@ -16,6 +16,7 @@ from marketdata.times import parse_iso, to_datetime, to_micros, to_text
 
 BASE_URL, API_KEY = "MARKETDATA_BASE_URL", "MARKETDATA_API_KEY"
 _DATES = ("start_date_min", "start_date_max", "end_date_min", "end_date_max")
+_NUMBERS = ("min_liquidity",)
 _SHARED = (
     "search",
     "sort",
@@ -95,7 +96,8 @@ VENUES = ("polymarket", "kalshi")
 OTHER = Service("another service", None, API_KEY, None, 1000)
 # Records of a page of any listing.
 LARGEST_LISTING = 1000
-FILTERS = (*_SHARED, "start_date_max", "include_closed", "category")
+# The interface itself has these (4.5), so no service says that it has them.
+_PARENTS = ("event_slug", "series_slug")
 _CHOICES = {"order": ("asc", "desc"), "include_closed": (False, True)}
 
 _MINIMUM_LIMIT = re.compile(r"limit too small.*?minimum[^\d-]*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)
@@ -139,7 +141,7 @@ def check_filters(service: Service, given: Mapping[str, Any]) -> dict[str, str]:
     for name, value in given.items():
         if value is None:
             continue
-        if service.filters is not None and name in FILTERS and name not in service.filters:
+        if service.filters is not None and name not in (*_PARENTS, *service.filters):
             hint = f"Its filters are {', '.join(service.filters)}."
             raise ConfigError(f"is no filter of {service.name}.", argument=name, value=value, hint=hint)
         allowed = _CHOICES.get(name)
@@ -154,7 +156,7 @@ def _query_text(name: str, value: Any) -> str:
         return to_text(to_micros(value, name))
     if name == "include_closed":
         return str(bool(value)).lower()
-    if name == "min_liquidity":
+    if name in _NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
             raise ConfigError("is refused; allowed are numbers from 0.", argument=name, value=value)
         return f"{value:g}" if isinstance(value, float) else str(value)
