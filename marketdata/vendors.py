@@ -97,7 +97,7 @@ OTHER = Service("another service", None, API_KEY, None, 1000)
 # Records of a page of any listing.
 LARGEST_LISTING = 1000
 # The interface itself has these (4.5), so no service says that it has them.
-_PARENTS = ("event_slug", "series_slug")
+_PARENTS = ("event_id", "event_slug", "series_id", "series_slug")
 _CHOICES = {"order": ("asc", "desc"), "include_closed": (False, True)}
 
 _MINIMUM_LIMIT = re.compile(r"limit too small.*?minimum[^\d-]*(\d{1,9})\b", re.IGNORECASE | re.DOTALL | re.ASCII)

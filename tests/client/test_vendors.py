@@ -488,6 +488,7 @@ def test_a_wrong_filter_is_named_before_any_request() -> None:
         (local, {"include_closed": "no"}, "False, True"),
         (local, {"tags": ""}, "not empty"),
         (a, {"category": "sports"}, "is no filter of polymarketdata.co"),
+        (a, {"include_closed": False}, "is no filter of polymarketdata.co"),
     ]
     for address, filters, words in cases:
         with pytest.raises(ConfigError) as refused:
