@@ -35,6 +35,10 @@ class Feed(Protocol):
         """Whether there is no point of a bucket in which nothing changed."""
         return False
 
+    def resolutions(self) -> Sequence[str]:
+        """What service and plan have, the finest first; empty if that is not known."""
+        return ()
+
     def server_time(self) -> dt.datetime | None:
         """The clock of the service by an answer; None if none has a date."""
         return None

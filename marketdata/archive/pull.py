@@ -129,10 +129,13 @@ class Pull:
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
         """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out.
 
-        Only refusals say what a plan allows: ``usage`` names no view, its texts differ, and the plan may change.
-        Each refusal takes something away from the request, so that there are few.
+        What ``usage`` does not say, such as the views, is learned from refusals, and the plan may change meanwhile. Each
+        refusal takes something away from the request, so that there are few.
         """
         stored = list(filter(self.is_stored, markets))
+        if stored and self._may_choose_base and not self.dry_run:
+            widths = map(BucketWidth.of, self.client.resolutions())
+            self._choose_base(next((width for width in widths if width.micros >= self.width), self.store.base))
         allowed = dict.fromkeys(views, wanted)
         refused: list[tuple[dict[View, Range], PlanError]] = []
         while todo := self._missing(stored, allowed):
@@ -193,9 +196,7 @@ class Pull:
         if view in allowed and not is_expired and not self.must_have_views:
             return {view: allowed.pop(view)}
         if (finest := self._finest_allowed(problem)) is not None:
-            self.store.given_base = finest
-            self.__dict__.pop("clock", None)
-            warn(f"The plan allows {finest} at finest, so that is the base of the new archive.", PlanWarning)
+            self._choose_base(finest)
             return {}
         chosen = [view] if is_expired and view in allowed else list(allowed)
         earliest = self._earliest_allowed(problem, allowed[chosen[0]])
@@ -211,6 +212,18 @@ class Pull:
     def _row(self, view: View, market: str, rng: Range, state: CoverageState, rows: int | None = None) -> FetchedRange:
         return FetchedRange(view, market, *rng, state, rows, self.store.base.text)
 
+    @property
+    def _may_choose_base(self) -> bool:
+        """Whether nothing is stored yet, and nobody has said at which base."""
+        return self._is_base_open and self.store.stored_base is None
+
+    def _choose_base(self, finest: BucketWidth) -> None:
+        """Take the finest width that the plan allows as the base of the new archive, if it has another one."""
+        if finest != self.store.base:
+            self.store.given_base = finest
+            self.__dict__.pop("clock", None)
+            warn(f"The plan allows {finest} at finest, so that is the base of the new archive.", PlanWarning)
+
     def _finest_allowed(self, problem: PlanError) -> BucketWidth | None:
         """The base for a new archive after a refused resolution; an existing archive gives the error a hint."""
         if problem.minimum_resolution is None:
@@ -218,7 +231,7 @@ class Pull:
         finest = BucketWidth.of(problem.minimum_resolution)
         if finest.micros <= self.width:
             return None
-        if self._is_base_open and self.store.stored_base is None:
+        if self._may_choose_base:
             return finest
         _give_hint(problem, f"{self._stored_base} Pull with resolution={finest.text!r} into a new archive.")
         return None
@@ -248,7 +261,7 @@ class Pull:
         views = sorted({view for view, _, _ in refused})
         self.fetched += [self._row(view, m, gap.range, state) for view, m, gap in refused]
         # A record would fix the base of a new archive before the plan has said which it allows.
-        for view in views if not self._is_base_open or self.store.stored_base is not None else ():
+        for view in views if not self._may_choose_base else ():
             ranges: dict[str, list[Range]] = defaultdict(list)
             for _, market, gap in (one for one in refused if one[0] == view):
                 ranges[market].append(gap.range)

@@ -463,6 +463,19 @@ class Client(Generic[Frame]):
         """Whether the source has no point of a bucket in which nothing changed, as candles; see `Archive.coverage`."""
         return self._source.service.is_sparse
 
+    def resolutions(self) -> list[str]:
+        """The resolutions that the source and the plan of the key have, as far as they say so.
+
+        Returns a list of str, the finest first. It may request ``usage``; an error of that is none here.
+
+        Examples
+        --------
+        >>> client.resolutions()
+        ['1m', '10m', '1h', '6h', '1d']
+        """
+        self._source.learn_limits()
+        return [str(width) for width in self._offer.resolutions]
+
     def live_columns(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:
         """The points of a ``view`` of ``tokens`` (ids) at this moment, for writing; for errors see `books`.
 

@@ -69,6 +69,7 @@ class VendorStub:
     habits: Habits
     markets: int = 3
     paths: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
 
     labels = ("Up", "Down")
 
@@ -94,6 +95,7 @@ class VendorStub:
         return act.with_header("Date", format_datetime(datetime.fromtimestamp(self.now / SECOND, UTC), usegmt=True))
 
     def refuse(self, status: int, text: str) -> Act:
+        self.refusals[text] += 1
         bodies = {"detail": {"detail": text}, "error": {"error": "refused", "message": text}}
         return Act(status=status, body=json.dumps(bodies.get(self.habits.error, {"message": text})).encode())
 
@@ -370,6 +372,8 @@ def test_two_weeks_on_a_free_plan_is_pulled_served_and_resampled(tmp_path: Path,
     assert minutes <= sum(stub.paths.values()) / 10 / 0.95 + 1  # the last minute is not full
     assert sum(stub.paths.values()) <= markets * (21 + 11) * 1.2 + 20
     assert len(told) == 2  # of the base and of the books
+    # The plan told its resolutions, so none was asked for in vain.
+    assert not any("granularity" in text for text in stub.refusals)
     states = archive.coverage().groupby("view", observed=True)["state"].unique()
     assert states["books"].tolist() == ["not_allowed"]
     assert states["prices"].tolist() == ["final"]

@@ -12,6 +12,7 @@ from soak.pulls import run_pull
     ("venue", "markets", "days", "killed_at"),
     [
         ("polymarket", 6, 2.0, 5),
+        ("kalshi", 6, 1.0, 2),
         pytest.param("polymarket", 300, 30.0, 100, marks=pytest.mark.soak),
         pytest.param("kalshi", 300, 30.0, 100, marks=pytest.mark.soak),
     ],
