@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 ViewArgument = Annotated[View, typer.Argument(metavar="VIEW")]
 MarketsArgument = Annotated[list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.")]
 Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")]
-Start = Annotated[str, typer.Option(help="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
-End = Annotated[str | None, typer.Option(help="End, exclusive; now without it.")]
+Start = Annotated[str | None, typer.Option(help="Start, inclusive.", show_default="that of the market")]
+End = Annotated[str | None, typer.Option(help="End, exclusive.", show_default="that of the market, or now")]
 Views = Annotated[
     list[str] | None,
     typer.Option(

@@ -483,7 +483,14 @@ class Client(Generic[Frame]):
         """
         return self._source.now(view, tokens)
 
-    def plan(self, view: View, market: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None) -> Plan:
+    def plan(
+        self,
+        view: View,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+    ) -> Plan:
         """The cost of a fetch of a ``view``, without fetching; parameters and errors as for `books`.
 
         Returns a Plan ``requests points minutes memory refused``: pages, points, minutes at the key's rate, bytes of
@@ -496,7 +503,7 @@ class Client(Generic[Frame]):
         """
         choice("view", view, VIEWS)
         target = None if resolution is None else BucketWidth.of(resolution)
-        rng = to_range(start, end)
+        rng = to_range(*self._own_span(market, (start, end)))
         names = [window.id for window in self._windows(view, "market", market, rng, target or BucketWidth.of("1m"))]
         infos = self._history.markets.look_up_all(names)
         self.usage()
@@ -791,8 +798,22 @@ class Client(Generic[Frame]):
     def _span_of(
         self, view: View, ids: Any, span: Span, resolution: str | None, *, every_page: bool
     ) -> tuple[TimeLike, TimeLike]:
-        """The times of a fetch. Without them it takes the active range of its markets, as far as the plan reaches."""
+        """`_own_span`, if a fetch of it takes few requests or ``every_page`` is wanted."""
         flag("all", every_page)
+        start, end = self._own_span(ids, span)
+        if every_page or all(one is not None for one in span):
+            return start, end
+        cost = self.plan(view, ids, start, end, resolution)
+        if cost.requests > _MOST_REQUESTS:
+            of = ", ".join(names("market", ids, "an id or slug")[:3])
+            first, last = map(to_datetime, to_range(start, end))
+            what = f"{view} of {of} from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
+            hint = "Give start= and end=, a coarser resolution=, or all=True."
+            raise ConfigError(f"{what} takes more than {_MOST_REQUESTS} requests: {cost}", hint=hint)
+        return start, end
+
+    def _own_span(self, ids: Any, span: Span) -> tuple[TimeLike, TimeLike]:
+        """The times of a fetch. Without them it takes the active range of its markets, as far as the plan reaches."""
         start, end = span
         if start is not None and end is not None:
             return start, end
@@ -806,13 +827,7 @@ class Client(Generic[Frame]):
         if end is None:
             now = round((self._source.server_time or time.time()) * SECOND)
             end = to_datetime(min(now, max(now if info.end is None else info.end for info in infos)))
-        start, end = self._within_plan(to_range(start, end))
-        cost = self.plan(view, given, start, end, resolution)
-        if cost.requests > _MOST_REQUESTS and not every_page:
-            what = f"{view} of {', '.join(given[:3])} from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
-            hint = "Give start= and end=, a coarser resolution=, or all=True."
-            raise ConfigError(f"{what} takes more than {_MOST_REQUESTS} requests: {cost}", hint=hint)
-        return start, end
+        return self._within_plan(to_range(start, end))
 
     def _within_plan(self, rng: Range) -> tuple[datetime, datetime]:
         """A range without what lies before the history of the plan, which is warned of."""

@@ -405,6 +405,20 @@ def test_what_is_exported_can_be_imported(folder, market) -> None:
         assert getattr(copy, view)(market).equals(getattr(held, view)(market))
 
 
+def test_a_table_with_other_names_becomes_an_archive(folder) -> None:
+    """Names of columns are given at once or one by one; what is stored is exported, quotes too."""
+    (folder / "own.csv").write_text("when,contract,bid,ask\n2026-01-01 12:00,rain,40,42\n2026-01-01 12:01,rain,41,43\n")
+    pairs = ("ts=when", "token_id=contract", "best_bid=bid", "best_ask=ask")
+    for name, words in (
+        ("one", ["--columns", ",".join(pairs)]),
+        ("each", [w for p in pairs for w in ("--columns", p)]),
+    ):
+        done = marketdata("import", name, "own.csv", *words, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        rows = rows_of(marketdata("export", name, "quotes", cwd=folder).stdout)
+        assert [(float(row["best_bid"]), float(row["best_ask"])) for row in rows] == [(0.4, 0.42), (0.41, 0.43)]
+
+
 def test_an_import_counts_what_is_reduced(folder) -> None:
     """The report has the rows read, those stored without copies, and their points at the base."""
     (folder / "fine").mkdir()

@@ -168,6 +168,9 @@ def test_a_plan_tells_what_a_fetch_costs(client: md.Client, slugs: list[str]) ->
     plan = client.plan("books", slugs[0], START, END, "1m")
     assert (plan.points, plan.requests) == (2808, 15)
     assert "requests" in repr(plan)
+    record = client.market(slugs[0])
+    own = client.plan("books", slugs[0], record.start_date, record.end_date, "1m")
+    assert client.plan("books", record, resolution="1m") == own
     for _ in range(2):
         with pytest.raises(md.errors.NotFoundError, match=f"Market not found: {slugs[0][:-1]}.*{slugs[0]}"):
             client.plan("books", [slugs[0], slugs[0][:-1]], START, END, "1m")

@@ -216,7 +216,7 @@ def import_(
     base: Annotated[str | None, typer.Option(help="Width of the points of a new archive.", show_default="1m")] = None,
     form: Annotated[str | None, typer.Option("--format", help="Format of all files, where several fit.")] = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="OURS=THEIRS,...", help="Names of columns, as ts=when,token_id=asset.")
+        list[str] | None, typer.Option(metavar="OURS=THEIRS,...", help="Names of columns, as ts=when,token_id=asset.")
     ] = None,
     markets: Annotated[str | None, typer.Option(metavar="FILE", help="Records of the markets.")] = None,
     token_id: Annotated[str | None, typer.Option(help="The token of rows that name none.")] = None,
@@ -262,10 +262,12 @@ def import_(
 
     fmt = output.choose(as_json=as_json, as_csv=as_csv)
     renamed = None
-    if columns is not None:
-        pairs = [[name.strip() for name in pair.split("=")] for pair in columns.split(",")]
+    if columns:
+        pairs = [[name.strip() for name in pair.split("=")] for pair in ",".join(columns).split(",")]
         if not all(len(pair) == 2 and all(pair) for pair in pairs):
-            raise ConfigError("is no list such as ts=when,token_id=asset.", argument="--columns", value=columns)
+            raise ConfigError(
+                "is no list such as ts=when,token_id=asset.", argument="--columns", value=",".join(columns)
+            )
         renamed = dict(pairs)
     if explain:
         from marketdata.recordings.explain import explained
@@ -302,7 +304,7 @@ def import_(
 
 def export(
     archive: parameters.Folder,
-    view: Annotated[Literal["books", "prices", "metrics", "markets"], typer.Argument(metavar="VIEW")],
+    view: Annotated[Literal["books", "prices", "metrics", "quotes", "markets"], typer.Argument(metavar="VIEW")],
     market: Annotated[
         list[str] | None, typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.")
     ] = None,
@@ -316,7 +318,7 @@ def export(
     as_csv: parameters.Csv = False,
     as_ndjson: parameters.Ndjson = False,
 ) -> None:
-    """Read books, prices, metrics or market records of an archive.
+    """Read points or market records of an archive.
 
     Files of points at 1m and of market records can be imported again.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -138,8 +137,8 @@ def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int 
 def fetch(
     view: parameters.ViewArgument,
     market: parameters.MarketsArgument,
-    start: Annotated[str | None, typer.Option(help="Start, inclusive.", show_default="that of the market")] = None,
-    end: Annotated[str | None, typer.Option(help="End, exclusive.", show_default="that of the market, or now")] = None,
+    start: parameters.Start = None,
+    end: parameters.End = None,
     resolution: parameters.Bucket = None,
     out: parameters.Out = None,
     rows: parameters.RowsOption = None,
@@ -199,7 +198,7 @@ def _with_partial(parts: Iterator[Any]) -> Iterator[Any]:
 def plan(
     view: parameters.ViewArgument,
     market: parameters.MarketsArgument,
-    start: parameters.Start,
+    start: parameters.Start = None,
     end: parameters.End = None,
     resolution: parameters.Bucket = None,
     base_url: parameters.BaseUrl = None,
@@ -210,9 +209,9 @@ def plan(
 
     \b
     Example:
-      marketdata plan books SLUG --start 2025-12-01 --end 2026-01-01
+      marketdata plan books SLUG
     """
-    estimate = parameters.client(base_url).plan(view, market, start, end or dt.datetime.now(dt.UTC), resolution)
+    estimate = parameters.client(base_url).plan(view, market, start, end, resolution)
     costs = dataclasses.asdict(estimate)
     costs["memory_bytes"] = costs.pop("memory")
     output.record(costs, as_json=as_json, text=str(estimate))
