@@ -129,8 +129,8 @@ class Pull:
     def fill(self, markets: Sequence[str], views: Sequence[View], wanted: Range) -> None:
         """Fill the gaps of the known markets, or with ``dry_run`` list them; what the plan refuses is left out.
 
-        What ``usage`` does not say, such as the views, is learned from refusals, and the plan may change meanwhile. Each
-        refusal takes something away from the request, so that there are few.
+        What ``usage`` does not say, such as the views, is learned from refusals, and the plan may change meanwhile.
+        Each refusal takes something away from the request, so that there are few.
         """
         stored = list(filter(self.is_stored, markets))
         if stored and self._may_choose_base and not self.dry_run:
