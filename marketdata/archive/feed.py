@@ -1,4 +1,4 @@
-"""What an archive asks of a client."""
+"""The requests of an archive to a client."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Feed(Protocol):
         """The record of a market; NotFoundError."""
 
     def market_records(self, names: Iterable[str]) -> Sequence[Mapping[str, Any]]:
-        """Those of several, without the unknown ones."""
+        """The records of several markets, without the unknown ones."""
 
     def markets(self, *args: Any, **filters: Any) -> Any:
         """A frame or records of the markets that pass filters."""

@@ -78,7 +78,7 @@ class Columns:
         return replace(self, tokens=present, bounds=bounds[np.append(has_entries, True)])
 
     def grouped(self, tokens: Sequence[Token], token: NDArray[np.integer]) -> Self:
-        """Give entry i to ``tokens[token[i]]``, which may be equal; tokens are put in tidy order, their entries not."""
+        """Give entry i to ``tokens[token[i]]``. Equal tokens become one, in tidy order; entries are not sorted."""
         distinct = sorted(set(tokens), key=lambda t: t.sort_key)
         place = {t: i for i, t in enumerate(distinct)}
         codes = np.array([place[t] for t in tokens], np.int64)[token]

@@ -59,7 +59,7 @@ class Sets:
         return self._reduced(np.add, mask.astype(np.int64))
 
     def complete(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whether the entries of each set that the mask has are all that there are."""
+        """Whether the mask has all entries of each set."""
         return np.asarray((self.count(mask) == self.sizes) & (self.sizes > 0))
 
     def sum(self, values: Floats) -> Floats:
@@ -82,7 +82,7 @@ class Sets:
 
 
 def _side_by_side(columns: Columns, group: Ints) -> Ints | None:
-    """Entries by group and time without a sort: where all tokens of a group are adjacent, and have the same times."""
+    """Entries by group and time without a sort, if all tokens of a group are adjacent and have the same times."""
     if len(columns) < _ROWS_WORTH_A_LOOP * len(group) or (np.diff(group, prepend=0) < 0).any():
         return None
     out, firsts = [], np.append(group_starts(group), len(group)).tolist()

@@ -13,7 +13,7 @@ from marketdata.times import to_text
 
 
 class Deduplicated(NamedTuple):
-    """Columns with each (token, ts) once; how many equal points were dropped, and how many had changed."""
+    """Columns with each (token, ts) once, the number of dropped equal points, and the number of changed points."""
 
     columns: Data
     dropped: int

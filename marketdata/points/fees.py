@@ -1,6 +1,6 @@
 """Fees of takers: formulas on numpy arrays of prices and shares, and the schedule that says which holds for a market.
 
-A fee is one of a trade at one price, in USD; what several levels of a book cost is the sum over the levels.
+A fee belongs to a trade at one price, in USD; the fee of several levels of a book is the sum over the levels.
 """
 
 from __future__ import annotations

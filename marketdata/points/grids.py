@@ -26,7 +26,7 @@ _LIKELY, _CERTAIN = 4**3, 10**5
 
 
 class Grid(NamedTuple):
-    """A grid that all times are on, the number of distinct times, and in how many frames this is chance once."""
+    """A grid that all times are on, and the number of distinct times; chance does this once in ``odds`` frames."""
 
     width: BucketWidth
     times: int
@@ -163,7 +163,7 @@ def _check_aggregated(ts: Ints, rows: RowWidth, target: BucketWidth) -> None:
 def coarser_grid(ts: Ints, width: BucketWidth, *, known: BucketWidth | None = None) -> Grid | None:
     """The widest grid that all times are on, if not by chance and if it does not divide a width.
 
-    A grid that is known to be coarser is no chance.
+    A grid that is known to be coarser is not by chance.
     """
     if known is not None and not known.divides(width) and width.divides(known) and not len(off_grid(ts, known)):
         return Grid(known, len(np.unique(ts)), math.inf)

@@ -111,7 +111,7 @@ class Sums(NamedTuple):
 
     @property
     def effective(self) -> float:
-        """The number of equal clusters that say as much: (sum w)^2 / sum w^2 of the part where it is least."""
+        """The effective number of clusters, (sum w)^2 / sum w^2, of the part where it is least."""
         return min(effective(weight) for weight in self.weight)
 
     @property
@@ -123,7 +123,7 @@ class Sums(NamedTuple):
 
 
 def effective(weight: Floats) -> float:
-    """The number of equal clusters that say as much as clusters of these weights: (sum w)^2 / sum w^2."""
+    """The effective number of clusters of these weights: (sum w)^2 / sum w^2."""
     return float(weight.sum() ** 2 / (weight**2).sum()) if weight.any() else 0.0
 
 
@@ -231,7 +231,7 @@ def _pivots(sums: Sums, sampling: Sampling, error: float) -> Iterator[Floats]:
         with np.errstate(divide="ignore", invalid="ignore"):
             weight = drawn @ sums.weight.T
             off = drawn @ residual.T / weight
-            # What a cluster adds is linear in its terms, and its square quadratic.
+            # The contribution of a cluster is linear in its terms, and its square quadratic.
             factor = np.concatenate((signs / weight, -signs * off / weight), axis=1)
             squared = (factor[:, :, None] * factor[:, None]).reshape(samples, -1) * (drawn @ products)
             square, moved = squared.sum(axis=1), off @ signs
@@ -263,7 +263,7 @@ def _student(share: float, reached: float, freedom: float) -> tuple[float, float
 
 
 def _expected(signs: Floats, cluster: Ints) -> float:
-    """How many clusters would have the rarer sign if the mean were 0, of as many and with gains and losses as here.
+    """How many of these clusters would have the rarer sign if the mean were 0, given the sizes of gains and losses.
 
     Infinite where enough clusters have both signs, or rows that no outcome decided.
     """

@@ -15,14 +15,14 @@ from marketdata.points.order import distinct
 
 # Market, token and label, as a `Token` has them.
 Ids = tuple[str | None, ...]
-# By market its tokens in the order of its record, or a set of them, which has no order.
+# The tokens of each market in the order of its record, or a set of them, which has no order.
 Records = Mapping[str, Collection[str]]
 _FIRST_LABELS = ("yes", "y", "up", "over", "above", "higher", "long", "true", "home")
 _LAST_LABELS = ("no", "n", "down", "under", "below", "lower", "short", "false", "away")
 
 
 class Mirrors(NamedTuple):
-    """Rows of the other token that are left out, and the rows of one time that they repeat."""
+    """Rows of the other token that are left out, and the rows of the same time that they repeat."""
 
     left_out: NDArray[np.bool_]
     repeated: NDArray[np.bool_]

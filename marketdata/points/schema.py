@@ -199,7 +199,7 @@ def _no_kind(present: Sequence[str], lacks: Mapping[Kind, Sequence[str]]) -> Not
     named = [kind for kind in lacks if "books" not in lacks or kind not in ("quotes", "nested")]
     nearest = min(named, key=lambda kind: (len(lacks[kind]) / len(COLUMNS[kind]), kind != "prices"))
     if own := frame_name(present):
-        # What takes books, and no best prices, looks behind them.
+        # A function that takes books and no best prices needs the levels behind the best.
         why = ", with all levels" if own == "best prices" and nearest == "books" else ""
         error = NotTidyError(
             f"This is a frame of {own}; {public_function()} takes {_listed(lacks)}{why}. {_SOURCES[nearest]}"

@@ -44,7 +44,7 @@ _NUMBERS = re.compile(rb'\s*\[\s*[^\s\[\]{}"][^\[\]{}"]*\]\s*')
 MODIFIED = "modified"
 _SAMPLE_ROWS = 300
 _MOST_COMMENTS = 100
-# A number or an ISO time, which is the name of no first column.
+# A number or an ISO time: neither is the name of a first column.
 _VALUE = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\d{4}-\d\d-\d\d[T ].*|0x[0-9a-fA-F]{16,}")
 # Values in names of files and folders: a pair, or a text that can only be an id.
 _SAID = re.compile(r"([A-Za-z_]+)=([^=/\\\\]+)")
@@ -490,7 +490,7 @@ def content(value: bytes, depth: int = 0) -> Iterator[bytes]:
     """The rows of a JSON value, each as JSON: entries of lists one by one, and the one list of an answer.
 
     An answer is an object with one list beside cursors and ids, or a mapping from ids to lists or books. Rows of it
-    have its ids. What is deeper than `MOST_NESTED` is given whole.
+    have its ids. Values below the depth `MOST_NESTED` stay whole.
     """
     fields = fields_of(value) if depth <= MOST_NESTED else None
     if isinstance(fields, list):

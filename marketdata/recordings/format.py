@@ -26,7 +26,7 @@ from marketdata.recordings.units import PriceUnit, TimeUnit
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
 # The whole file is read for its unit of prices up to this number of rows.
 _PROVING_ROWS = 5_000_000
-# Why rows are left out of which another one tells the same thing.
+# The reason for which a row is left out if another row has the same values.
 GIVEN_AGAIN = "given again, where the last row counts"
 # Appended to the name of a column that does not mean what its name says.
 DENIED = " of the file"
@@ -288,7 +288,7 @@ def format_of(table: Table) -> Format:
     raise ConfigError(f"{file.name!r} fits no known format.\n{_nearest(table)}\nIts columns are {columns}.")
 
 
-# What most people have, of formats that are equally near.
+# The most common of the formats that are equally near.
 _PLAIN = ("prices", "quotes", "trades")
 # Rows that no table of points or records has, whatever else they have.
 _OF_NO_KIND = {

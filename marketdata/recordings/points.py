@@ -213,7 +213,7 @@ def _with_ids(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_outcomes(points: pl.DataFrame, batch: Batch) -> pl.DataFrame:
-    """The rows with the tokens of Kalshi: a ticker names the market, and without a label its price is that of Yes."""
+    """The rows with the tokens of Kalshi: a ticker names the market, and a price without a label belongs to Yes."""
     ticker = pl.col("token_id").cast(pl.String)
     label = pl.col("token_label").cast(pl.String) if "token_label" in points.columns else pl.lit(None, pl.String)
     label = label.fill_null(OUTCOMES[0]).str.to_titlecase()

@@ -130,7 +130,7 @@ def _iso(text: str) -> int | None:
 
 
 def _are_small_cents(prices: Floats, what: str) -> bool:
-    """Whether whole numbers are cents of which few are above 1; ConfigError if they may be of prices 0 and 1 too."""
+    """Whether whole numbers are cents, few of them above 1; ConfigError if they may as well be prices of 0 and 1."""
     above = (prices > 1) & (prices <= 100)
     if not above.any() or (prices != np.rint(prices)).any():
         return False

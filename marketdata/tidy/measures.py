@@ -167,7 +167,7 @@ def _rows(frame: Frame, chosen: Sequence[_Chosen], *, all_levels: bool) -> Nativ
 
 
 def _best_rows(frame: Frame) -> Native:
-    """The best two levels of each side, which show whether the best is in order, and each sentinel row."""
+    """The best two levels of each side, which show whether the best comes first, and each sentinel row."""
     rows = np.arange(len(frame))
     if frame.kind == "books":
         level, price = frame.read("level", "price")

@@ -54,7 +54,7 @@ def explode(frame: F) -> F:
     """Tidy books of nested ones: one row per level instead of lists. Further columns are repeated. See `nest`.
 
     The inverse of `nest`; most functions take nested books as they are. A null list is an empty one. Rows are in tidy
-    order, of frames that are not in memory within each part. NotTidyError if the lists of a side differ in length or
+    order; in frames that are not in memory, within each part. NotTidyError if the lists of a side differ in length or
     levels are not best first.
     """
     return run(frame, exploded, ["nested"], partition_by="row", keep_extra=True)

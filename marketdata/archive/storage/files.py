@@ -250,7 +250,7 @@ def statistics(file: DataFile) -> str:
     is_points = file.ts_max < FAR
     low = {"market_id": file.market_min, "ts": to_text(file.ts_min)} if is_points else {}
     high = {"market_id": file.market_max, "ts": to_text(file.ts_max)} if is_points else {}
-    # As UTF-8: behind escapes of two halves some readers lose characters of the higher planes.
+    # Written as UTF-8, because some readers lose characters that are escaped in two halves.
     return json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high}, ensure_ascii=False)
 
 

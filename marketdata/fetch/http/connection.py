@@ -23,7 +23,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from marketdata.errors import ContractError, NetworkError, PayloadTooLargeError
 
-# (steady time at which the attempt must be over, longest silence), of the attempt this thread makes
+# The attempt of this thread: the steady time at which it must be over, and the longest silence.
 ATTEMPT: contextvars.ContextVar[tuple[float, float]] = contextvars.ContextVar("marketdata_attempt")
 # The first variable that is set counts.
 PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")

@@ -88,7 +88,7 @@ class Interface:
             yield from self.pages(window, report, stop)
 
     def requests(self, window: Window, tokens: int) -> int:
-        """As many as there are pages, which have whole buckets; the second one may begin with a bucket of the first."""
+        """One request per page of whole buckets; the second page may begin with a bucket of the first."""
         page = max(1, window.limit // tokens)
         return max(1, math.ceil((window.buckets + (window.buckets > WORTH_DIVIDING * page)) / page))
 

@@ -121,7 +121,7 @@ class Kalshi(Venue):
         settled = first_time(row, "settlement_ts")
         if settled is not None and settled < self._cutoff()[0]:
             return _ARCHIVE, False
-        # What was open when it was read is archived only after the cutoff has passed that time.
+        # A market that was open when it was read is archived only after the cutoff has passed that time.
         return _LIVE, bool(row) and not wire.is_final(row) and self._cutoff()[0] <= self._since
 
     def _from_tiers(self, ticker: str, ask: Callable[[tuple[str, ...]], Rows], without: object = None) -> Rows:

@@ -103,7 +103,7 @@ class Polymarket(Venue):
         return wire.History(buckets, np.bincount(place, price[inside], len(buckets)) / np.maximum(number, 1))
 
     def _histories(self, token: str, part: Range, resolution: BucketWidth, *counts: Any) -> wire.History:
-        """Buckets as the Data API has them; ExpiredError where it no longer keeps steps as fine."""
+        """Buckets of the Data API; ExpiredError if it no longer keeps such fine steps."""
         width = resolution.micros
         params = {"token_id": token, "start": part.start // SECOND, "end": part.end // SECOND}
         params |= {"bucket_seconds": width // SECOND, "limit": _POINTS}

@@ -203,7 +203,7 @@ class Venue:
         return []
 
     def trades(self, market: str, rng: Range, kind: IdKind = "market") -> Iterator[Trades]:
-        """Prints of a market or a token, each fill once; before an error those that arrived."""
+        """Prints of a market or a token, each fill once; before an error it yields the prints that arrived."""
         if not self.service.has_trades:
             raise self.service.lacks("trades")
         rows, failed = Rows(), list[MarketDataError]()
@@ -218,11 +218,11 @@ class Venue:
             raise problem
 
     def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
-        """Pages of prints of a market as they came, each fill once, at least those of a range."""
+        """Pages of prints of a market in the order of arrival, each fill once, with at least all of a range."""
         raise NotImplementedError
 
     def _trades_of(self, rows: Rows) -> Trades:
-        """What rows of prints mean."""
+        """The prints that rows mean."""
         raise NotImplementedError
 
     def now(self, view: View, tokens: Sequence[str]) -> Iterator[Data]:

@@ -39,7 +39,7 @@ def _at_starts(ends: pl.DataFrame, table: Table) -> pl.DataFrame:
 
 
 def _refuse_several_widths(table: Table) -> None:
-    """ConfigError for candles of several widths, of which a short one would be averaged with a long one."""
+    """ConfigError for candles of several widths, because short ones would be averaged with long ones."""
     name = next((name for name in _WIDTHS if name in table.file.columns), None)
     if name is None:
         return

@@ -42,7 +42,7 @@ def read(table: Table) -> Iterator[Batch]:
 
 
 def _with_taker(frame: pl.DataFrame) -> pl.DataFrame:
-    """What the taker bought, from own fills: their outcome, whether it was bought, and whether they were the taker."""
+    """The outcome that the taker bought, from own fills: their outcome, side and whether they were the taker."""
     if not {"outcome_side", "action", "is_taker"} <= set(frame.columns):
         return frame
     texts = [frame[name].cast(pl.String).str.to_lowercase() for name in ("outcome_side", "action")]

@@ -24,7 +24,7 @@ def outcomes(table: Table) -> list[str]:
 
 
 def proves(table: Table) -> int:
-    """Columns are called as tokens; or most rows add up to about 1, as those of outcomes that exclude each other."""
+    """Columns are called as tokens, or most rows add up to about 1, as prices of exclusive outcomes do."""
     names = outcomes(table)
     if (
         "ts" not in table.columns
