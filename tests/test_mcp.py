@@ -226,6 +226,24 @@ def test_an_unforeseen_failure_is_an_answer(archive, monkeypatch) -> None:
     assert (answer, problem) == (None, "The tool sql failed (BaseException); the log of the server has more.")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
+def test_one_value_does_not_take_all_memory(archive, monkeypatch) -> None:
+    """DuckDB does not count it, so the process is bounded; the next statement may use its memory again."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
+    from marketdata.mcp.server import Server
+
+    monkeypatch.setattr("marketdata.mcp.server._MOST_MEMORY", 300_000_000)
+    server = Server(archive)
+
+    def said(statement: str) -> tuple[Any, str]:
+        return server.answer("sql", {"statement": statement}, threading.Event())
+
+    assert said("select 1 as n")[0]["rows"] == [[1]]
+    for value in ("range(100000000)", "len(range(100000000))", "repeat('x', 1000000000)"):
+        assert "needs too much memory" in said(f"select {value}")[1]
+    assert said("select 1 as n")[0]["rows"] == [[1]]
+
+
 def test_a_statement_ends_once_it_is_stopped(archive) -> None:
     """A statement without end stops when its event is set, and says so."""
     tools = Tools(archive)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
+import signal
+import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from pydantic import ValidationError
@@ -29,6 +34,8 @@ _INSTRUCTIONS = (
     "With `as_of` nothing is shown that was known only later. Ask for one `outcome` and few `rows` where that suffices."
 )
 TIME_LIMIT = 60.0  # of a call [s]
+# DuckDB counts no value that is made at once, such as range(500000000), against the memory that it is given.
+_MOST_MEMORY = 4_000_000_000  # of the process, while a statement runs, beside what it has before [B]
 _MOST_BYTES = 10_000_000  # of an answer: one cell of a statement may have more than a program can read
 _log = logging.getLogger("marketdata.mcp")
 
@@ -43,9 +50,12 @@ class Server:
         self._running = threading.Lock()
 
     def run(self) -> None:
-        """Serve until the input ends; ModuleNotFoundError without the extra ``mcp``."""
+        """Serve until the input ends, or Ctrl-C ends the process; ModuleNotFoundError without the extra ``mcp``."""
+        protocol = self._protocol()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, _end_process)
         try:
-            self._protocol().run()
+            protocol.run()
         finally:
             # A thread that computes while the interpreter ends would abort the process.
             with self._running:
@@ -107,7 +117,8 @@ class Server:
         with self._running:
             self.tools.stop = stop
             try:
-                answer = self.calls[name].validate_python(ArgsKwargs((), dict(arguments)))
+                with _bounded_memory() if name == "sql" else nullcontext():
+                    answer = self.calls[name].validate_python(ArgsKwargs((), dict(arguments)))
             except ValidationError as problem:
                 return None, _problem(problem, self.calls[name].json_schema()["properties"])
             except MarketDataError as problem:
@@ -118,6 +129,29 @@ class Server:
         if (size := len(msgspec.json.encode(answer))) > _MOST_BYTES:
             return None, f"The answer has {size:,} bytes; at most {_MOST_BYTES:,} are allowed: ask for less."
         return answer, ""
+
+
+@contextmanager
+def _bounded_memory() -> Iterator[None]:
+    """Refuse this process more memory than it may have while the block runs; only Linux can."""
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    others = [limit for limit in before if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([used + _MOST_MEMORY, *others]), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _end_process(*_: object) -> NoReturn:
+    """End with the code of Ctrl-C: the thread that waits for input would keep the interpreter until a line arrives."""
+    os._exit(130)
 
 
 def _problem(error: ValidationError, allowed: Iterable[str]) -> str:

@@ -180,7 +180,7 @@ def test_a_folder_holds_what_a_dict_holds(examples: int, steps: int) -> None:
     run(examples, steps)
 
 
-@pytest.mark.parametrize(("examples", "steps"), [(2, 6), pytest.param(20, 20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("examples", "steps"), [(2, 6), pytest.param(8, 20, marks=pytest.mark.soak)])
 def test_an_object_store_holds_what_a_dict_holds(object_store: Bucket, examples: int, steps: int) -> None:
     """After any writes and maintenance a read of an object store gives the points of a dict."""
     run(examples, steps, lambda: (f"s3://history/{uuid.uuid4().hex}", object_store.options))
