@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -349,3 +350,25 @@ def test_no_key_is_sent_and_the_address_may_be_another(venue: str, monkeypatch: 
         assert len(client.prices(client.markets()["slug"][1], *span, "1h")) > 20
     assert asks
     assert not any("secret" in f"{ask.target} {ask.headers} {ask.body!r}" for ask in asks)
+
+
+def test_names_of_polymarket_may_look_like_others() -> None:
+    """A slug that begins like a condition id, and a token of few digits, are found alone and among others."""
+    stub = PolymarketStub(count=3)
+    tell = stub.record
+    others: dict[int, dict[str, Any]] = {0: {"slug": "0x-protocol-rises"}, 1: {"clobTokenIds": '["41", "42"]'}}
+    stub.record = lambda m: tell(m) | others.get(m.k, {})  # type: ignore[method-assign]
+    answer = stub.answer
+
+    def by_slug(ask: Any) -> Any:
+        is_it = ask.path.endswith("/slug/0x-protocol-rises")
+        return answer(
+            replace(ask, target=ask.target.replace("0x-protocol-rises", stub.markets[0].slug)) if is_it else ask
+        )
+
+    stub.answer = by_slug  # type: ignore[method-assign]
+    with client_of(stub) as client:
+        assert client.market("0x-protocol-rises")["id"] == stub.markets[0].condition
+        assert client.market("42")["id"] == stub.markets[1].condition
+        records = client.market_records(["0x-protocol-rises", stub.markets[2].condition, str(1001)])
+        assert [one["id"] for one in records] == [stub.markets[k].condition for k in (0, 2, 1)]

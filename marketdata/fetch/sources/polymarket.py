@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -127,14 +128,13 @@ class Polymarket(Venue):
 
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market by its slug, condition id or number, or by one of its tokens."""
-        is_number = market.isdigit() and len(market) <= _LONGEST_NUMBER
         found: dict[str, Any] | None = None
-        with suppress(NotFoundError):
-            if not is_number and (market.isdigit() or market.startswith("0x")):
-                found = next(self._named([market]), None)
-            else:
-                path = ("markets", market) if is_number else ("markets", "slug", market)
+        if not market.startswith("0x") and not (market.isdigit() and len(market) > _LONGEST_NUMBER):
+            path = ("markets", market) if market.isdigit() else ("markets", "slug", market)
+            with suppress(NotFoundError):
                 found = wire.market(self._object(path, host="gamma"))
+        if found is None and (market.startswith("0x") or market.isdigit()):
+            found = next(self._named([market], are_tokens=True), None)
         if found is None:
             raise venue.unknown_market(market)
         return self._keep(self._settled([found])[0], market)
@@ -208,13 +208,17 @@ class Polymarket(Venue):
         pages = self._numbered((kind,), kind, {"limit": size}, "offset", 0, host="gamma")
         return (row for rows in pages for row in rows)
 
-    def _named(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _named(self, names: Sequence[str], *, are_tokens: bool = False) -> Iterator[dict[str, Any]]:
         """Markets by their slugs, condition ids, numbers or tokens, many a request, in any order."""
         by_filter: dict[str, list[str]] = defaultdict(list)
         for name in names:
-            is_number, is_short = name.isdigit(), len(name) <= _LONGEST_NUMBER
-            text = ("condition_ids",) if name.startswith("0x") else ("slug",)
-            for one in text if not is_number else ("id",) if is_short else ("clob_token_ids", "position_ids"):
+            filters = ("condition_ids", "slug") if name.startswith("0x") else ("slug",)
+            if re.fullmatch("0x[0-9a-fA-F]+", name):
+                filters = ("condition_ids",)
+            elif name.isdigit():  # a short one may be of a token all the same
+                is_token = are_tokens or len(name) > _LONGEST_NUMBER
+                filters = ("clob_token_ids", "position_ids") if is_token else ("id",)
+            for one in filters:
                 by_filter[one].append(name)
         for (one, every), closed in product(by_filter.items(), ("true", "false")):
             for some in venue.parts(every, _NAMES):
