@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -40,7 +40,7 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, R
 _SIDES = (("bids", "buys"), ("asks", "sells"))
 _IS_BID: dict[Any, int] = {**dict.fromkeys(BID_TEXTS, 1), **dict.fromkeys(ASK_TEXTS, 0)}
 _IS_BID |= {text.upper(): bids for text, bids in _IS_BID.items()}
-_NO_SIDE, _NO_LEVEL = -1, (None,)
+_NO_SIDE, _NO_LEVELS = -1, ((), ())
 _STATES = ("tick_size", "last_trade_price")
 _TRADE: dict[str, Any] = {
     "ts": pl.Int64, **dict.fromkeys(("market_id", "token_id", "token_label", "side"), pl.String),
@@ -49,6 +49,7 @@ _TRADE: dict[str, Any] = {
 # Levels are Python objects until their part ends, because a part has tens of megabytes at most.
 _PART_LEVELS, _AT_ONCE = 1 << 18, 100
 _Text = str | float | int | None
+_Moment = tuple[str | None, str | None]
 
 
 class _Level(msgspec.Struct, gc=False):
@@ -72,6 +73,11 @@ class _Change(msgspec.Struct, gc=False):
     change_price: _Text = None
     change_size: _Text = None
     change_side: str | None = None
+
+
+class _ChangeWithFields(_Change, gc=False):
+    """A changed level with the fields of snapshots, for imports that keep some."""
+
     hash: _Text = None
     tick_size: _Text = None
     last_trade_price: _Text = None
@@ -79,8 +85,6 @@ class _Change(msgspec.Struct, gc=False):
 
 _scalar = msgspec.json.Decoder(str | int | float | bool | None).decode
 _levels = msgspec.json.Decoder(list[_Level]).decode
-_changes = msgspec.json.Decoder(list[_Change]).decode
-_change = msgspec.json.Decoder(_Change).decode
 
 
 class Message(NamedTuple):
@@ -128,85 +132,84 @@ class Message(NamedTuple):
 _NO_MESSAGE = Message({"event_type": Raw(msgspec.json.encode(_DAMAGED))}, {})
 
 
-class _Columns(NamedTuple):
-    """Columns of rows, each a book or a changed level, with at least one level each.
+class _Part:
+    """Rows of messages, each a book, a changed level or a gap of a token.
 
-    ``bids`` is the number of levels that are bids, or `_NO_SIDE`. ``ts`` and ``seen`` are texts of times.
+    Rows of one message have one ``event``, ``number`` and moment; ``ts`` and ``seen`` are texts of times. The levels of
+    a book are in ``price`` and ``size``, bids first, with the number of them and of its bids.
     """
 
-    token: Sequence[int] = ()
-    event: Sequence[int] = ()
-    number: Sequence[int] = ()
-    levels: Sequence[int] = ()
-    bids: Sequence[int] = ()
-    ts: Sequence[str | None] = ()
-    seen: Sequence[str | None] = ()
-    stated_bid: Sequence[_Text] = ()
-    stated_ask: Sequence[_Text] = ()
-
-
-class _Part:
-    """Rows of messages with the price and the size of each of their levels."""
-
     def __init__(self, keep: Sequence[str]) -> None:
-        self.cells, self.price, self.size = list[Any](), list[_Text](), list[_Text]()
+        self.event, self.number, self.rows = list[int](), list[int](), list[int]()
+        self.ts, self.seen = list[str | None](), list[str | None]()
+        self.token, self.changed = list[int](), list[_Change]()
+        self.price, self.size = list[_Text](), list[_Text]()
+        self.levels, self.bids = list[int](), list[int]()
         self.kept: dict[str, list[_Text]] = {name: [] for name in keep}
-        # The times of messages that have no row.
-        self.received = list[str]()
+
+    def __len__(self) -> int:
+        return len(self.changed) + len(self.price)
 
     def add(
-        self, cells: list[Any], prices: list[_Text], sizes: list[_Text], kept: Sequence[Sequence[_Text]] = ()
+        self, event: int, number: int, moment: _Moment, tokens: Sequence[int], kept: Sequence[Sequence[_Text]] = ()
     ) -> None:
-        """Add the cells of one row after the other, and levels; in a book bids come first.
-
-        A row without a level has an entry without one.
-        """
-        count = len(cells) // len(_Columns._fields)
-        self.cells += cells
-        self.price += prices or _NO_LEVEL * count
-        self.size += sizes or _NO_LEVEL * count
+        """Add the rows of a message, which may be none; changed levels are added to ``changed``."""
+        self.event.append(event)
+        self.number.append(number)
+        self.rows.append(len(tokens))
+        self.ts.append(moment[0])
+        self.seen.append(moment[1])
+        self.token += tokens
         for at, values in enumerate(self.kept.values()):
-            values.extend([row[at] for row in kept] if kept else [None] * count)
+            values.extend([row[at] for row in kept] if kept else [None] * len(tokens))
 
-    def columns(self) -> _Columns:
-        """The rows by column."""
-        width = len(_Columns._fields)
-        return _Columns(*(self.cells[at::width] for at in range(width)))
+    def add_book(self, levels: Sequence[Sequence[_Text]], bids: int, *row: Any) -> None:
+        """Add a book with its prices and sizes, or a gap, which has none."""
+        self.price += levels[0]
+        self.size += levels[1]
+        self.levels.append(len(levels[0]))
+        self.bids.append(bids)
+        self.add(*row)
 
     def changes(self, tokens: Sequence[Token]) -> tuple[Changes, int]:
-        """The rows of readable messages as changes, and how many rows were left out."""
-        columns = self.columns()
-        event, number = np.array(columns.event, np.int8), np.array(columns.number, np.int64)
-        levels, bids = np.array(columns.levels, np.int64), np.array(columns.bids, np.int64)
-        ts, seen = (moments(pl.Series(texts, dtype=pl.String)) for texts in (columns.ts, columns.seen))
+        """The rows as changes, without those of messages that have something unreadable, and how many these are."""
+        of = np.repeat(np.arange(len(self.rows)), np.array(self.rows, np.int64))
+        event, number = np.array(self.event, np.int8)[of], np.array(self.number, np.int64)[of]
+        ts, seen = (moments(pl.Series(texts, dtype=pl.String)) for texts in (self.ts, self.seen))
+        is_change = event == CHANGE
+        levels, bids = np.ones(len(of), np.int64), np.zeros(len(of), np.int64)
+        levels[~is_change], bids[~is_change] = self.levels, self.bids
+        bids[is_change] = [_IS_BID.get(c.side, _NO_SIDE) for c in self.changed]
         lengths = np.maximum(levels, 1)
         row = np.repeat(np.arange(len(levels)), lengths)
         place = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
-        price, size = _numbers(self.price), _numbers(self.size)
-        is_level = (levels > 0)[row] & (event != GAP)[row]
-        wrong = (ts.is_null() | seen.is_null()).to_numpy() | (bids == _NO_SIDE)
+        is_level, of_change = (levels > 0)[row], is_change[row]
+        price, size = np.full((2, len(row)), np.nan)
+        price[of_change], size[of_change] = (_numbers([getattr(c, n) for c in self.changed]) for n in ("price", "size"))
+        price[is_level & ~of_change], size[is_level & ~of_change] = _numbers(self.price), _numbers(self.size)
+        wrong = (ts.is_null() | seen.is_null()).to_numpy()[of] | (bids == _NO_SIDE)
         wrong[row[is_level & (np.isnan(price) | np.isnan(size))]] = True
         damaged = np.unique(number[wrong])
         kept = ~np.isin(number, damaged)[row]
         events = np.where((place > 0) & (event == SNAPSHOT)[row], CHANGE, event[row]).astype(np.int8)
-        bid, ask = _numbers(columns.stated_bid), _numbers(columns.stated_ask)
-        ask[ask == 0] = 1.0  # a side without levels
+        stated = np.full((2, len(of)), np.nan)
+        stated[:, is_change] = [_numbers([getattr(c, n) for c in self.changed]) for n in ("best_bid", "best_ask")]
+        stated[1, stated[1] == 0] = 1.0  # a side without levels
         values: dict[str, Any] = {
             name: np.array(texts, object) if SNAPSHOT_FIELDS[name] == "text" else _numbers(texts)
             for name, texts in self.kept.items()
         }
-        values |= zip(STATED, (bid, ask), strict=True)
+        values |= zip(STATED, stated, strict=True)
         changes = Changes(
-            tuple(tokens), np.array(columns.token, np.int32)[row], ts.fill_null(0).to_numpy()[row],
-            seen.fill_null(0).to_numpy()[row], events, ((place >= bids[row]) & is_level).astype(np.int8),
+            tuple(tokens), np.array(self.token, np.int32)[row], ts.fill_null(0).to_numpy()[of][row],
+            seen.fill_null(0).to_numpy()[of][row], events, ((place >= bids[row]) & is_level).astype(np.int8),
             price, size, np.where(event == GAP, -1, number)[row], {name: v[row] for name, v in values.items()},
         )  # fmt: skip
         return (changes if kept.all() else changes.take(kept)), len(damaged)
 
     def times(self) -> Any:
         """All times at which a message came."""
-        found = moments(pl.Series([*self.columns().seen, *self.received], dtype=pl.String))
-        return found.drop_nulls().to_numpy()
+        return moments(pl.Series(self.seen, dtype=pl.String)).drop_nulls().to_numpy()
 
 
 class MessageReader:
@@ -214,8 +217,11 @@ class MessageReader:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._decode: Callable[[bytes | Raw], list[_Change]] = msgspec.json.Decoder(
+            list[_ChangeWithFields if options.keep else _Change]  # type: ignore[misc]
+        ).decode
         self._count = 0
-        self._codes: dict[tuple[str, str], int] = {}
+        self._codes: dict[tuple[_Text, _Text], int] = {}
         self._tokens: list[Token] = []
         # The tick and the last trade of each token, once they are known.
         self._state: dict[str, dict[str, float]] = {name: {} for name in _STATES}
@@ -227,7 +233,7 @@ class MessageReader:
 
     def __len__(self) -> int:
         """The number of levels read: a book has many."""
-        return len(self._part.price)
+        return len(self._part)
 
     def add(self, value: bytes) -> None:
         """Add a message, a list of messages, or an envelope around one, as JSON; a damaged one is counted."""
@@ -268,11 +274,11 @@ class MessageReader:
             if kind in _RECONNECTS:
                 self._add_gap(seen)
             elif seen is not None:
-                self._part.received.append(seen)
+                self._part.add(CHANGE, self._count, (seen, seen), ())
             self._note(kind, message)
             self._batch.left_out[kind] += 1
 
-    def _times(self, message: Message) -> tuple[str | None, str | None]:
+    def _times(self, message: Message) -> _Moment:
         """The time by the chosen clock, and the time of arrival; the venue's time may be in the envelope."""
         fields, clock = message.fields, self._options.clock
         venue = message.text(_VENUE_TIME)
@@ -288,7 +294,7 @@ class MessageReader:
             raise no_time(clock, "fields", sorted(fields))
         return _text(fields[clock]), seen
 
-    def _moment(self, message: Message) -> tuple[str | None, str | None]:
+    def _moment(self, message: Message) -> _Moment:
         moment = self._times(message)
         if moment[1] is None:
             raise ValueError("a message without a time")
@@ -304,42 +310,33 @@ class MessageReader:
             counts.append(len(of_price))
         code = self._code(message.text(_MARKET), message.text(_TOKEN))
         kept = self._kept(code, lambda name: _text(fields[name]) if name in fields else None)
-        cells = [code, SNAPSHOT, self._count, len(prices), counts[0], *moment, None, None]
-        self._part.add(cells, prices, sizes, [kept])
+        self._part.add_book((prices, sizes), counts[0], SNAPSHOT, self._count, moment, [code], [kept])
 
     def _add_changes(self, message: Message) -> None:
         fields, moment, part = message.fields, self._moment(message), self._part
         parts = fields.get("price_changes", fields.get("changes"))
-        found = [_change(msgspec.json.encode(fields))] if parts is None else _changes(parts)
-        market = message.text(_MARKET)
-        cells, prices, sizes, codes, number = list[Any](), list[_Text](), list[_Text](), self._codes, self._count
+        found = self._decode(b"[%b]" % msgspec.json.encode(fields) if parts is None else parts)
+        market, known = message.text(_MARKET), self._codes.get
+        tokens, kept = list[int](), list[Sequence[_Text]]()
         for change in found:
+            if change.change_side is not None:
+                change.side, change.price, change.size = change.change_side, change.change_price, change.change_size
             owner = (
                 change.market or change.market_id or change.condition_id or market,
                 change.asset_id or change.token_id or message.text(_TOKEN),
             )
-            code = codes[owner] if owner in codes else self._code(*owner)
-            side = change.side
-            if change.change_side is None:
-                prices.append(change.price)
-                sizes.append(change.size)
-            else:
-                side = change.change_side
-                prices.append(change.change_price)
-                sizes.append(change.change_size)
-            bids = _IS_BID.get(side, _NO_SIDE)
-            cells += (code, CHANGE, number, 1, bids, *moment, change.best_bid, change.best_ask)
-        owners = cells[:: len(_Columns._fields)] if part.kept else ()
-        kept = [self._kept(code, change.__getattribute__) for code, change in zip(owners, found, strict=False)]
-        part.add(cells, prices, sizes, kept)
-        if not cells:
-            part.received.append(str(moment[1]))
+            code = known(owner)
+            tokens.append(self._code(*owner) if code is None else code)
+        if part.kept:
+            kept = [self._kept(code, change.__getattribute__) for code, change in zip(tokens, found, strict=True)]
+        part.changed += found
+        part.add(CHANGE, self._count, moment, tokens, kept)
 
     def _add_gap(self, seen: str | None) -> None:
         """End the books of all tokens where the connection was lost."""
         at = str(time_of(str(seen)))
         for code in range(len(self._tokens)):
-            self._part.add([code, GAP, self._count, 0, 0, at, at, None, None], [], [])
+            self._part.add_book(_NO_LEVELS, 0, GAP, self._count, (at, at), [code])
 
     def _add_kalshi(self, message: Message, kind: str) -> None:
         """Add the rows of a message of Kalshi, which has a book or a signed change of both outcomes."""
@@ -352,15 +349,15 @@ class MessageReader:
         waiting = iter(books)
         for row in rows:
             at, event = str(row["ts"]), row["event"]
-            number = self._count if event == GAP else row["__row"]
-            bids, asks = next(waiting) if event == SNAPSHOT else ((), ())
-            levels, of_bids = [*bids, *asks], len(bids)
+            where = (event, self._count if event == GAP else row["__row"], (at, at),
+                     [self._code(row["market_id"], row["token_id"], row["token_label"])])  # fmt: skip
             if event == CHANGE:
-                levels, of_bids = [(row["price"], row["size"])], _IS_BID[row["side"]]
-            code = self._code(row["market_id"], row["token_id"], row["token_label"])
-            prices, sizes = ([level[i] for level in levels] for i in range(2))
-            cells = [code, event, number, len(levels), of_bids, at, at, None, None]
-            self._part.add(cells, prices, sizes)
+                self._part.changed.append(_Change(row["price"], row["size"], row["side"]))
+                self._part.add(*where)
+            else:
+                bids, asks = next(waiting) if event == SNAPSHOT else ((), ())
+                levels = [*bids, *asks]
+                self._part.add_book([[level[i] for level in levels] for i in range(2)], len(bids), *where)
 
     def _code(self, market: Any, token: Any, label: str | None = None) -> int:
         """The number of a token; ConfigError if a message names none."""

@@ -80,7 +80,8 @@ def _message(drawn: random.Random, kind: str, tokens: list[str], number: int, at
     message: dict[str, object] = {"event_type": kind, "market": market, "timestamp": str(at)}
     if kind == "price_change":
         changes = [
-            {"asset_id": tokens[number], "price": f"{drawn.randrange(1, 99) / 100:g}", "side": side,
+            {"asset_id": tokens[number], "side": side,
+             "price": f"{drawn.randrange(*((1, 30) if side == 'BUY' else (71, 99))) / 100:g}",
              "size": f"{drawn.randrange(0, 5000) / 10:g}", "hash": f"{drawn.randrange(16**40):040x}"}
             for side in drawn.sample(("BUY", "SELL"), drawn.randrange(1, 3))
         ]  # fmt: skip
