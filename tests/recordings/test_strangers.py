@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recordings.strangers import OTHERS, REFUSED, TEXTS, TRADES, VALUES, S, T
+from recordings.strangers import MARKET, OTHERS, REFUSED, TEXTS, TICKER, TRADES, VALUES, S, T
 
 import marketdata as md
 from marketdata.errors import ConfigError, NotTidyError, PartialCoverageWarning, RecordingWarning
@@ -155,13 +155,26 @@ def test_a_wrong_row_among_few_is_named(tmp_path: Path) -> None:
 
 
 def test_winners_are_known_after_an_import_of_records(tmp_path: Path) -> None:
-    """`outcomes` runs on records of each venue without a further step."""
+    """`outcomes`, `brier` and `calibration` run on records of each venue without a further step."""
     archive = md.Archive(tmp_path / "archive", frame="polars")
     for name in ("gamma_of_pandas.csv", "kalshi_list.json"):
         (path := tmp_path / name).write_text(TEXTS[name][0])
         archive.add_files(path)
     payoffs = md.outcomes(archive.markets()).group_by("market_id").agg("payoff")
     assert sorted(payoffs["payoff"].to_list()) == [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]
+    (path := tmp_path / "prices.csv").write_text(f"timestamp,token_id,price\n{S},{T},.8\n{S},{TICKER}:yes,.3\n")
+    archive.add_files(path)
+    prices = archive.prices([MARKET, TICKER])
+    assert sorted(md.brier(prices, archive.markets(), interval=None)["brier"]) == pytest.approx([0.2**2, 0.3**2])
+    assert md.calibration(prices, archive.markets())["points"].sum() == 2
+
+
+def test_a_path_may_begin_at_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``~`` is read as a shell reads it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "p.csv").write_text(f"timestamp,token_id,price\n{S},{T},.5\n")
+    assert stored(Path("~/p.csv"), md.Archive(tmp_path / "archive", frame="polars")) == ("prices", 1, 0)
 
 
 def test_a_print_in_two_files_counts_once(tmp_path: Path) -> None:
