@@ -12,6 +12,7 @@ import polars as pl
 from marketdata.errors import ConfigError
 from marketdata.points.records import COLUMNS
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
+from marketdata.points.schema import COLUMNS as POINT_COLUMNS
 from marketdata.recordings.files import RecordingFile, json_value
 from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.recordings.roles import TEXT_ROLES, identified, is_time, numbers
@@ -67,7 +68,8 @@ def read_points(
         is_priced = pl.any_horizontal(pl.col(numbers_of).is_not_null())
         points = left(points, is_priced, f"without a {' or '.join(numbers_of)}", whole)
     _refuse_second_key(rows, points, table)
-    yield add_points(whole, kind, points)
+    is_export = kind == "quotes" and {*POINT_COLUMNS["quotes"]} <= {*table.file.columns}
+    yield add_points(whole, kind, points, is_export=is_export)
 
 
 def _refuse_second_key(rows: pl.DataFrame, points: pl.DataFrame, table: Table) -> None:
@@ -91,11 +93,14 @@ def _refuse_second_key(rows: pl.DataFrame, points: pl.DataFrame, table: Table) -
             )
 
 
-def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame) -> Batch:
-    """The batch with points of a kind, without impossible prices and copies of rows; a NaN is null."""
+def add_points(batch: Batch, kind: FileKind, points: pl.DataFrame, *, is_export: bool = False) -> Batch:
+    """The batch with points of a kind, without impossible prices and copies of rows; a NaN is null.
+
+    Quotes that an archive exported stay as they are; those of others may be crossed, or have zeros for empty sides.
+    """
     prices = [pl.col(n).is_between(0, 1) | pl.col(n).is_null() for n in _PRICES if n in points.columns]
     possible = left(points, pl.all_horizontal(prices), OUTSIDE, batch) if prices else points
-    if kind == "quotes":
+    if kind == "quotes" and not is_export:
         possible = _without_empty_sides(possible)
     timed = possible.drop("__row", strict=False).with_columns(pl.col("ts").cast(pl.Datetime("us", "UTC")))
     points = distinct = timed.unique(maintain_order=True)
@@ -117,7 +122,10 @@ def _without_empty_sides(quotes: pl.DataFrame) -> pl.DataFrame:
             f"best_bid is above best_ask in {len(crossed):,} of {len(both):,} rows. If the columns are called the "
             "other way round, name them with columns={'best_bid': ...} (--columns best_bid=...,best_ask=...)."
         )
-    return quotes.with_columns(pl.when(bid > 0).then(bid), pl.when((ask > 0) & (ask < 1)).then(ask))
+    bids, asks = (
+        [name for name in quotes.columns if name in (side, f"{side}_size")] for side in ("best_bid", "best_ask")
+    )
+    return quotes.with_columns(pl.when(bid > 0).then(pl.col(bids)), pl.when((ask > 0) & (ask < 1)).then(pl.col(asks)))
 
 
 def left(rows: pl.DataFrame, kept: pl.Expr | pl.Series, reason: str, batch: Batch) -> pl.DataFrame:
