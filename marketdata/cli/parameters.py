@@ -18,8 +18,24 @@ if TYPE_CHECKING:
     from marketdata.archive import Archive
     from marketdata.client import Client
 
+
+def _no_file(given: list[str] | None) -> list[str] | None:
+    """The names of markets, none of which is the file that rows are to be written to."""
+    for name in given or ():
+        if name.endswith(_FILES):
+            raise typer.BadParameter(f"{name!r} is no market; --out {name} writes a file.")
+    return given
+
+
+_FILES = (".parquet", ".csv", ".ndjson")
 ViewArgument = Annotated[View, typer.Argument(metavar="VIEW")]
-MarketsArgument = Annotated[list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.")]
+MarketsArgument = Annotated[
+    list[str], typer.Argument(metavar="MARKET", help="Ids or slugs of markets.", callback=_no_file)
+]
+MarketsOrAll = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.", callback=_no_file),
+]
 Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")]
 Start = Annotated[str | None, typer.Option(help="Start, inclusive.", show_default="that of the market")]
 End = Annotated[str | None, typer.Option(help="End, exclusive.", show_default="that of the market, or now")]
@@ -69,7 +85,7 @@ def open_archive(path: str) -> Archive:
     return Archive(path, frame="polars")
 
 
-def check_out(path: Path, ends: tuple[str, ...] = (".parquet", ".csv", ".ndjson")) -> None:
+def check_out(path: Path, ends: tuple[str, ...] = _FILES) -> None:
     """ConfigError for a file that could not be written, before its content is fetched."""
     problem = ""
     if path.suffix not in ends:

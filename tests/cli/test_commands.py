@@ -349,6 +349,8 @@ def test_a_fetch_without_an_end_goes_up_to_now(folder, service, market) -> None:
         (("fetsch",), 2, "fetsch"),
         (("fetch", "books", "no-such-market", *RANGE), 4, "no-such-market"),
         (("fetch", "books", "x", *RANGE, "-r", "7m"), 2, "--resolution '7m'"),
+        (("fetch", "books", "x", "y.csv", *RANGE), 2, "'y.csv' is no market; --out y.csv writes a file"),
+        (("export", "history", "books", "y.parquet"), 2, "--out y.parquet writes a file"),
         (("fetch", "price", "x", *RANGE), 2, "'price' is not one of 'books', 'prices', 'metrics'"),
         (("fetch", "books", "x", "--start", "2026-01-02", "--end", "2026-01-01"), 2, "--start '2026-01-02' is not"),
         (("fetch", "books", "x", "--start", "1767225600000", "--end", "2026-01-03"), 2, "milliseconds"),

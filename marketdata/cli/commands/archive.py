@@ -305,9 +305,7 @@ def import_(
 def export(
     archive: parameters.Folder,
     view: Annotated[Literal["books", "prices", "metrics", "quotes", "markets"], typer.Argument(metavar="VIEW")],
-    market: Annotated[
-        list[str] | None, typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.")
-    ] = None,
+    market: parameters.MarketsOrAll = None,
     start: Annotated[str | None, typer.Option(help="Start, inclusive.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive.")] = None,
     resolution: parameters.Bucket = None,
