@@ -123,7 +123,7 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
     numbers = set(head.select(cs.numeric()).columns)
     head = shortened(head, _ID_WIDTH if available >= _NARROW_TERMINAL else _ID_WIDTH_IF_NARROW)
     cells = {name: _texts(head[name]) for name in head.columns}
-    # Whole stays what is copied, or told from others by its end, and what is no text.
+    # Cells stay whole if people copy them, if their ends tell them apart, or if they are no text.
     kinds = (pl.String, pl.Categorical, pl.Enum, pl.List)
     cut = [name for name in cells if head.schema[name] in kinds and not name.endswith(("id", "slug"))]
     shown = _fitting(cells, cut, available)
@@ -141,7 +141,7 @@ def table(data: pl.DataFrame, rows: int | None = None, *, columns: Sequence[str]
 
 
 def _fitting(cells: Mapping[str, Sequence[str]], cut: Sequence[str], available: int) -> list[str]:
-    """The columns that fit beside each other if texts are cut: ids are left out first, then the last ones, no slug."""
+    """The columns that fit in a row if texts are cut; ids are left out first, then the last columns, but no slug."""
     least = {name: max(map(len, [name, *texts])) for name, texts in cells.items()}
     least |= {name: min(least[name], _SHORTEST_TEXT) for name in cut}
     while sum(least.values()) + 2 * (len(least) - 1) > available and len(least) > 1:
@@ -166,7 +166,7 @@ def _texts(column: pl.Series) -> list[str]:
         column = column.dt.strftime("%Y-%m-%d %H:%M")
     if not column.dtype.is_float():
         return [_cell(value) for value in column]
-    # Five digits of the largest number, two of the smallest, and no zero at the end of all.
+    # Show five digits of the largest number, two of the smallest, and no trailing zero that all have.
     powers = column.abs().filter(column.is_finite() & (column != 0)).log10().floor().cast(pl.Int64).sort().to_list()
     decimals = max([0, *(4 - power for power in powers[-1:]), *(1 - power for power in powers[:1])])
     texts = ["-" if number is None else f"{number:,.{decimals}f}" for number in column]

@@ -460,7 +460,7 @@ class Client(Generic[Frame]):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the source has no point of a bucket in which nothing changed, as candles; see `Archive.coverage`."""
+        """Whether the source has no point for a bucket without a change, as with candles; see `Archive.coverage`."""
         return self._source.service.is_sparse
 
     def resolutions(self) -> list[str]:
@@ -768,7 +768,7 @@ class Client(Generic[Frame]):
         every_page: bool = False,
         is_whole: bool = False,
     ) -> Iterator[Frame]:
-        """Frames of what is requested, or of what the service has instead; arguments are checked before."""
+        """Frames at the requested resolution, or made from a finer one of the service; arguments are checked first."""
         flag("clamp", clamp)
         known = self._span_of(view, ids, span, resolution, every_page=every_page)
         target = None if resolution is None else BucketWidth.of(resolution)
@@ -830,7 +830,7 @@ class Client(Generic[Frame]):
         return self._within_plan(to_range(start, end))
 
     def _within_plan(self, rng: Range) -> tuple[datetime, datetime]:
-        """A range without what lies before the history of the plan, which is warned of."""
+        """A range without the part before the history of the plan, with a warning."""
         start, earliest = rng.start, self._offer.earliest
         if earliest is not None and start < earliest < rng.end:
             start = -(-(earliest + MINUTE) // MINUTE) * MINUTE

@@ -63,7 +63,7 @@ class _Batch:
         self.parts.extend([columns] if len(columns) else [])
 
     def take(self, until: int | None = None, *, is_partial: bool = False) -> Data:
-        """The points at the target, as they are if ``is_partial``; a bucket that ends after ``until`` stays."""
+        """The points at the target, unchanged if ``is_partial``; a bucket that ends after ``until`` stays for later."""
         columns = joined(self.parts) if self.parts else empty(self.view)
         self.parts.clear()
         if is_partial or self._target is None:

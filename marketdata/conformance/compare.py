@@ -52,7 +52,7 @@ def _numbered(books: Books, codes: dict[tuple[int, bytes], int]) -> Series:
 
 
 def predict(near: Series, fine: BucketWidth, coarse: BucketWidth, rule: str, label: str) -> Series:
-    """The coarse answer that a rule makes of a fine one, where ``t`` is the start or the end of a bucket."""
+    """The coarse answer that a rule makes from a fine one; ``t`` is the start or the end of a bucket."""
     shift, width = (fine.micros, coarse.micros) if label == "end" else (0, 0)
     out = cast("Series", aggregate(replace(near, ts=near.ts - shift), coarse, rule))
     return replace(out, ts=out.ts + width)
@@ -81,7 +81,7 @@ def compared(prices: list[Pair], metrics: list[Pair], books: list[Pair]) -> list
 
 
 def _agree(pair: Pair, rule: str, label: str = "start") -> Votes:
-    """The buckets whose fine points are all in the answer, in which the coarse one is what a rule makes of them."""
+    """The buckets with all their fine points in the answer, and whether a rule makes the coarse point from them."""
     agree = total = 0
     width, later = pair.coarse.micros, pair.coarse.micros if label == "end" else 0
     # The fine point at the very end of the range may or may not be in the answer.
@@ -111,7 +111,7 @@ def _decided(reading: str, columns: list[dict[str, Votes]]) -> Finding:
     """The choice that agrees best, unless another agrees as well or none does."""
     if not columns:
         return Finding(reading, None, _NOTHING)
-    # The votes of all columns that one of the choices explains; of all where none is explained.
+    # The votes of the columns that a choice explains; of all columns if no column is explained.
     explained = [votes for votes in columns if max(map(_share, votes.values())) >= _LEAST] or columns
     votes = {c: (sum(v[c][0] for v in explained), sum(v[c][1] for v in explained)) for c in columns[0]}
     best = max(votes, key=lambda choice: _share(votes[choice]))
@@ -168,7 +168,7 @@ def find_limit(near: Series, request: Callable[[int], Page]) -> Finding:
         whole = {p for p in points[:limit] if len(points) <= limit or p[0] < points[limit][0]}
         return whole, set(points[:limit]), {p for p in points if len(times) <= limit or p[0] < times[limit]}
 
-    # One of a bucket or two may not tell, as tokens may have few times in common.
+    # A page of one or two buckets may not tell, because tokens may have few times in common.
     limits = [n for n in (2 * tokens + 1, tokens, 7, 20, 50, 200) if tokens <= n <= LARGEST_LIMIT]
     if tokens < 2 or not limits:
         return Finding("limit", None, "a market of one token, or too many for a page")

@@ -51,7 +51,7 @@ Rows = Annotated[
 ]
 AsOf = Annotated[str | None, Field(description="Hide what was known only after this time.")]
 
-# Ids and long texts are most of a record, and are left out.
+# Ids and long texts are left out, because they are most of a record.
 _LISTED = (
     "slug", "question", "status", "token_labels", "start_date", "end_date", "closed_at", "resolved_token_label",
     "event_slug", "event_title", "series_slug", "tags", "simulated", "stored_from", "stored_to", "missing",

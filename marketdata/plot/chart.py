@@ -101,7 +101,7 @@ class Heat(NamedTuple):
         return [*bids, *((0.5 + at, colour) for at, colour in zip(places, theme.asks, strict=True))]
 
     def ticks(self) -> tuple[list[float], list[str]]:
-        """Places and texts of the scale: 1, 10, 100, 1k shares up to its end, of bids below 0 [log10 of 1 + shares]."""
+        """Places and texts of the scale: 1, 10, 100, 1k shares up to its end, bids below 0 [log10 of 1 + shares]."""
         shares = 10.0 ** np.arange(1, int(self.limit) + 1)
         shares = shares[np.log10(1 + shares) <= self.limit]
         places = np.log10(1 + shares)

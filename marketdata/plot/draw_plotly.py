@@ -224,7 +224,7 @@ def _dress(figure: go.Figure, chart: Chart, height: float, *, entries: int, text
     """Set colours, title, legend and margins of the whole figure."""
     panels, theme = chart.panels, chart.theme
     marks = [[m for m in panel.marks if not isinstance(m, Band)] for panel in panels]
-    # A box for all lines at a time, if it is not so long that it hides them.
+    # One box for all lines at a time, unless it is so long that it hides them.
     is_unified = panels[0].time and all(len(m) <= 8 and all(isinstance(one, Line) for one in m) for m in marks)
     first, _, second = chart.title.partition("\n")
     lines = ["<br>".join(_lines(first, _MOST_TITLE_LETTERS))] if first else []

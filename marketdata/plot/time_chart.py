@@ -267,7 +267,7 @@ def _share_scale(panels: list[Panel], *, log_odds: bool) -> None:
 
 
 def _stack(tokens: Sequence[TokenSeries], questions: Mapping[str, str] | None) -> Iterator[Line | Band]:
-    """Areas one upon the other, the greatest at the end first; those that have no colour of their own as one."""
+    """Stacked areas, the greatest at the end first; tokens without a colour of their own are one area."""
     if not tokens:
         return
     ordered, most = sorted(tokens, key=lambda t: -last_value(t.columns["probability"])), len(PALETTE)

@@ -47,7 +47,7 @@ class EventSpec(NamedTuple):
 
 
 def event_specs(events: int) -> list[EventSpec]:
-    """The events, two of a series after each other, over three series."""
+    """The events, over three series; two adjacent events share a series."""
     out = []
     for number in range(events):
         series = SERIES[number // EVENTS_PER_SERIES % len(SERIES)]

@@ -127,7 +127,7 @@ def tokens(
 def _list(kind: RecordKind, base_url: str | None, fmt: output.Format, rows: int | None, **filters: str | None) -> None:
     """Print the records of a service that pass the filters."""
     shown = rows or (_LISTED_ROWS if fmt == "table" else None)
-    # One more than a table shows tells whether there are more.
+    # One more record than a table shows tells whether there are more.
     frame = getattr(parameters.client(base_url), kind)(**filters, max_rows=rows or (shown and shown + 1))
     more = f"... the first {shown} {kind}; --rows N shows more, --csv all" if rows is None else ""
     columns = [name for name in LISTED[kind] if name in frame.columns]
