@@ -242,3 +242,27 @@ def test_hourly_prices_of_a_new_archive_are_read_back_without_a_warning(tmp_path
     archive = md.Archive(tmp_path / "hours", frame="polars", base="1h")
     archive.add(prices=hours)
     assert len(archive.prices("rain", resolution="1h")) == len(hours)
+
+
+def test_a_number_of_any_length_in_a_record_is_kept(tmp_path: Path) -> None:
+    """No column of a table holds it, so it is stored, served and fetched as what it is."""
+    market = {"market_id": "m", "slug": "s", "question": "Hauptstraße?", "odd": 10**400, "more": [{"n": -(10**30)}]}
+    archive = Archive(tmp_path / "archive", frame="polars")
+    archive.add(markets=[market], prices=md.testing.prices().assign(market_id="m"))
+    assert {name: archive.records("markets")[0][name] for name in ("odd", "more")} == {
+        "odd": 10**400, "more": [{"n": -(10**30)}]
+    }  # fmt: skip
+    other = Archive(tmp_path / "other", frame="polars")
+    with md.serve(archive) as service:
+        other.pull(md.Client(service.base_url, service.api_key), "s", start="2026-01-01", end="2026-01-02")
+    assert float(str(other.records("markets")[0]["odd"])[:10]) == 10**9
+
+
+def test_words_of_a_search_are_found_in_any_case(tmp_path: Path) -> None:
+    """An archive and its service fold letters alike, also those that become two."""
+    archive = Archive(tmp_path / "archive", frame="polars")
+    archive.add(markets=[{"market_id": "m", "question": "Wird die Hauptstraße gesperrt?"}, {"market_id": "n"}])
+    with md.serve(archive) as service:
+        for source in (archive, md.Client(service.base_url, service.api_key, frame="polars")):
+            for words in ("HAUPTSTRASSE", "hauptstraße wird", "Straße"):
+                assert source.markets(search=words)["market_id"].to_list() == ["m"]  # type: ignore[attr-defined]

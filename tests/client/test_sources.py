@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from reference.clocks import stop_time
 
@@ -196,3 +197,13 @@ def test_a_number_of_400_digits_stops_nothing(tmp_path: Any, venue: Venue, monke
 def test_two_winners_are_none() -> None:
     record = with_winner({**RECORD, "winner": "No", "winning_outcome": "Yes"})
     assert "resolved_token_id" not in record
+
+
+def test_the_winner_of_a_record_pays_in_outcomes_and_scores(tmp_path: Any) -> None:
+    """A service that names the winner by its label scores as one that names the token."""
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    archive.add(markets=[with_winner({**RECORD, "winner": "Yes"})])
+    payoffs = md.outcomes(archive.markets())
+    assert dict(payoffs.select("token_label", "payoff").rows()) == {"Yes": 1.0, "No": 0.0}
+    prices = md.testing.prices("polars").with_columns(market_id=pl.lit("m"), token_id=pl.lit("m:yes"))
+    assert md.brier(prices.unique("ts"), payoffs, of="token").height > 0
