@@ -250,7 +250,12 @@ class Table:
             values += [numbers(frame[column]) for column in columns if column in frame.columns]
             if sum(map(len, values)) > _PROVING_ROWS:
                 break
-        return PriceUnit.of(np.concatenate(values) if values else np.empty(0), columns[0])
+        prices = np.concatenate(values) if values else np.empty(0)
+        names = [self.file.original_name(column) for column in columns]
+        units = {PriceUnit.named(prices, name) for name in names}
+        if len(units) > 1:
+            raise ConfigError(f"{' and '.join(names)} have prices of different units: divide one of them first.")
+        return units.pop() or PriceUnit.of(prices, columns[0])
 
 
 def by_parts(add: Callable[[pl.DataFrame, Batch], None], *prices: str) -> Reader:

@@ -16,7 +16,7 @@ from marketdata.points.columns import Codes, Floats, Token
 from marketdata.points.records import FLAG_TEXTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import ASKS, BIDS
-from marketdata.recordings.units import TimeUnit
+from marketdata.recordings.units import PRICE_ENDS, TimeUnit
 
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
 _BOOK_EVENTS = ("snapshot", "delta", "update", "change", "add", "modify", "delete", "remove", "cancel")
@@ -275,6 +275,7 @@ ROLES: dict[str, Role] = {
         for name in ("event_id", "event_slug", "series_id", "series_slug", "winning_outcome", *SNAPSHOT_FIELDS)
     },
 }  # fmt: skip
+_PRICES = ("price", "best_bid", "best_ask", "yes_bid", "yes_ask", "no_bid", "no_ask", "yes_price", "no_price", "close")
 # Texts even if they look like numbers, because a label may be 007.
 TEXT_ROLES = ("market_id", "token_id", "token_label", "side", "slug", "event_slug", "series_slug")
 
@@ -296,7 +297,9 @@ def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = ()) -> list[Meaning]:
     found: list[Meaning] = []
     chosen = set(chosen)
     for name, role in ROLES.items():
-        for column in [name] if name in chosen else role.names:
+        ends = PRICE_ENDS if name in _PRICES else ()
+        names = (*role.names, *(f"{one}_{end}" for one in role.names for end in ends))
+        for column in [name] if name in chosen else names:
             if column not in sample.columns or (column in chosen and column != name):
                 continue
             values = sample[column].drop_nulls()

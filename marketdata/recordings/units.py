@@ -22,6 +22,10 @@ _DOTTED = re.compile(r"^(\d\d)\.(\d\d)\.(\d{4})\b")
 # Decimal odds are from 1 on, most of a file are small, and few are whole.
 _ODDS, _MOST_WHOLE = 10, 0.75
 _FEW = 0.1
+# Ends of names that say the unit of a price.
+_SCALES = {"cents": 100.0, "cent": 100.0, "pct": 100.0, "percent": 100.0, "bps": 10_000.0}
+PRICE_ENDS = tuple(_SCALES)
+_NAMED = re.compile(rf"(?:_|(?<=[a-z]))({'|'.join(_SCALES)})$", re.IGNORECASE)
 
 
 class TimeUnit(NamedTuple):
@@ -143,14 +147,35 @@ def _are_small_cents(prices: Floats, what: str) -> bool:
 
 
 class PriceUnit(NamedTuple):
-    """The number that is 1 dollar in a file: 1, or 100 where the whole file proves cents."""
+    """The number that is 1 dollar in a file: 1, 100 where the whole file proves cents, or what names of columns say."""
 
     scale: float = 1.0
+    is_named: bool = False
 
     @property
     def note(self) -> str | None:
         """The note of the report on cents."""
+        if self.is_named:
+            return f"prices are divided by {self.scale:g}, as the name of their column says"
         return "prices are cents: all values prove it" if self.scale != 1 else None
+
+    @classmethod
+    def named(cls, prices: Floats, name: str) -> PriceUnit | None:
+        """The unit that a name such as ``price_cents`` says, None for another one; ConfigError if values deny it."""
+        match = _NAMED.search(name)
+        if match is None:
+            return None
+        scale = _SCALES[match[1].lower()]
+        known = prices[np.isfinite(prices)]
+        # Ticks are tenths of a cent.
+        is_tick = np.abs(known * 10 - np.rint(known * 10)) < 1e-6
+        is_probability = len(known) > 0 and known.max() <= 1 and not is_tick.all()
+        if is_probability or (known > scale).sum() > len(known) * _MOST_WRONG:
+            raise ConfigError(
+                f"{name} says {match[1]}, and its values, such as {known[0]:g}, may be of another unit. Rename "
+                "the column price if they are from 0 to 1, or divide it first."
+            )
+        return cls(scale, is_named=True)
 
     @classmethod
     def of(cls, prices: Floats, what: str = "price") -> PriceUnit:

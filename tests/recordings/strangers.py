@@ -185,6 +185,17 @@ VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
         f"token_id,period_end,close\n{T},{S + 60},.4\n{T},{S + 180},.5\n{T2},{S + 60},.6\n{T2},{S + 120},.5\n",
         "prices", ("ts", "price"), [(_at(0), 0.4), (_at(2), 0.5), (_at(0), 0.6), (_at(1), 0.5)],
     ),
+    "price_cents.csv": (
+        f"ts,token_id,price_cents\n{S},{T},.5\n{S + 60},{T},.9\n{S + 120},{T},1\n", "prices", ("price",),
+        [(0.005,), (0.009,), (0.01,)],
+    ),
+    "bps.csv": (
+        f"ts,market_id,yes_price_bps,no_price_bps\n{S},17,5300,4700\n", "prices", ("token_label", "price"),
+        [("No", 0.47), ("Yes", 0.53)],
+    ),
+    "percent_by_name.csv": (
+        f"ts,token_id,probabilityPct\n{S},{T},53.2\n{S + 60},{T},.4\n", "prices", ("price",), [(0.532,), (0.004,)]
+    ),
     "of_tickers.csv": (
         f"ts,ticker,price\n{S},{TICKER},.4\n", "prices", ("market_id", "token_id", "price"),
         [(TICKER, f"{TICKER}:yes", 0.4)],
@@ -262,6 +273,7 @@ REFUSED = {
         + "".join(f"""{S + i},{MARKET},q?,"[""0.{i + 4}"", ""0.{6 - i}""]",False\n""" for i in range(2)),
         "Its values deny that",
     ),
+    "named_cents.csv": (f"ts,token_id,price_cents\n{S},{T},.4523\n", "price_cents says cents, and its values"),
     "no_market.csv": (f"recv_ts_ms,up_bid,up_ask\n{S}000,.4,.5\n", r"or the market with token_id= \(--token-id\)"),
     "removed_levels.csv": (
         f"ts,token_id,side,price,size,hash\n{S},{T},BUY,.4,10,a\n{S + 1},{T},BUY,.4,0,b\n", "looks most like"
