@@ -14,6 +14,12 @@ from reference.faults import Act, Ask
 
 _CURSORS = ("cursor", "next_cursor", "after_cursor")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+_OPTIONAL = {
+    "active", "category", "feeSchedule", "feesEnabled", "hash", "is_block_trade", "market_type", "open_interest",
+    "open_interest_fp", "open_time", "outcome", "proxy_wallet", "question", "startDate", "taker_side", "tick_size",
+    "title", "transaction_hash", "volume", "volume_fp",
+}  # fmt: skip
 _ROWS = ("candlesticks", "history", "markets", "events", "trades", "data", "orderbooks")
 
 
@@ -34,6 +40,10 @@ class Dialect:
     cents_beside_dollars: bool = False
     more_of_a_candle: bool = False
     null_for_nothing: bool = False  # in place of an empty list or object
+    times_without_zone: bool = False
+    times_with_zeros: bool = False  # of their fraction
+    prices_with_zeros: bool = False  # behind their digits
+    fewer_fields: bool = False  # without those that nothing needs
 
 
 DIALECTS = st.builds(Dialect, **{field.name: st.booleans() for field in fields(Dialect)})
@@ -77,10 +87,10 @@ def _wider(ask: Ask) -> Ask:
 
 
 def _emptied(top: Any, cursor: str) -> Any:
-    """A page without rows."""
+    """A page without rows, after which others follow."""
     out = {name: [] if name in _ROWS else value for name, value in top.items()}
     if "pagination" in out:
-        return out | {"pagination": {**out["pagination"], "next_cursor": cursor}}
+        return out | {"pagination": {**out["pagination"], "has_more": True, "next_cursor": cursor}}
     return out | {"cursor" if "cursor" in out else "next_cursor": cursor}
 
 
@@ -106,14 +116,19 @@ def _rewritten(dialect: Dialect, value: Any, name: str) -> Any:
     is_count = isinstance(value, int | float) and not isinstance(value, bool) and name not in ("limit", "totalResults")
     if dialect.numbers_as_text and is_count:
         return str(value)
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        value = value.replace("Z", ".000Z") if dialect.times_with_zeros and "." not in value else value
+        return value.removesuffix("Z") if dialect.times_without_zone else value
     is_price = name.endswith(("_dollars", "_fp")) or name in ("price", "p", "volume", "size")
     if dialect.texts_as_numbers and isinstance(value, str) and is_price and _NUMBER.fullmatch(value):
         return float(value)
-    return value
+    has_zeros = dialect.prices_with_zeros and isinstance(value, str) and is_price and "." in value
+    return f"{value}00" if has_zeros else value
 
 
 def _of_object(dialect: Dialect, value: dict[str, Any], name: str) -> Any:
-    out = {inner: _rewritten(dialect, one, inner) for inner, one in value.items()}
+    kept = {inner: one for inner, one in value.items() if not (dialect.fewer_fields and inner in _OPTIONAL)}
+    out = {inner: _rewritten(dialect, one, inner) for inner, one in kept.items()}
     if dialect.null_for_nothing and name == "price" and set(value) <= {"previous", "previous_dollars"}:
         return None
     if dialect.more_of_a_candle and name in ("yes_bid", "yes_ask"):
