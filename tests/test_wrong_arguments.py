@@ -177,5 +177,7 @@ def test_a_table_of_ones_own_is_told_what_prices_need(tmp_path) -> None:
     poll = pd.DataFrame({"ts": pd.to_datetime(["2026-01-01T12:30:10Z"]), "poll": [0.5]})
     with pytest.raises(md.errors.ConfigError, match="polls, have the time at which they were known as available_at"):
         md.asof_join(md.testing.prices(), poll, by=())
+    with pytest.raises(md.errors.GridError, match="such as polls, say when each was known in a column avail"):
+        md.asof_join(md.testing.prices(), poll, by=(), width="1m")
     with pytest.raises(md.errors.ConfigError, match=r"Without a key there are md.Client\('polymarket'\)"):
         md.Client("")

@@ -93,7 +93,7 @@ class RowWidth:
                 f"{len(off):,} of {len(ts):,} rows of {self.what} are off the grid of {self.width}, the first at "
                 f"{to_text(int(off[0]))}",
                 f"Give the bucket width of the rows, such as {self.argument}='1s', or put them on the grid with "
-                f"md.resample(frame, '{self.width}').",
+                f"md.resample(frame, '{self.width}'). {self.otherwise}".rstrip(),
             )
 
     def check_coarser(self, ts: Ints) -> None:

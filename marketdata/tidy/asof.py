@@ -39,7 +39,10 @@ from marketdata.resolution import Width
 from marketdata.times import Duration, to_duration
 
 KNOWN = "available_at"
-_CHOSEN = "If they are some of the rows of narrower buckets, say when each was known in a column available_at."
+_CHOSEN = (
+    "If they are some of the rows of narrower buckets, or no buckets, such as polls, say when each was known in a "
+    "column available_at."
+)
 
 
 def available_at(frame: F, width: Width | None = None) -> F:

@@ -262,7 +262,9 @@ def event_overround(frame: F, markets: Any) -> F:
 def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = None) -> F:
     """The cost and the certain payoff of all Yes, and of all No, of an event, net of fees and depth.
 
-    A market that pays something else than 0 or 1 breaks the sum.
+    A market that pays something else than 0 or 1 breaks the sum. So does an event with an open list (``open_list``, or
+    ``negRiskAugmented`` of the venue): where an outcome without a market may win, a sum below 1 is the price of that
+    and no gain, so all columns are null.
 
     Parameters
     ----------
