@@ -184,9 +184,10 @@ class _Part:
         row = np.repeat(np.arange(len(levels)), lengths)
         place = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
         is_level, of_change = (levels > 0)[row], is_change[row]
+        of_book = is_level & ~of_change
         price, size = np.full((2, len(row)), np.nan)
         price[of_change], size[of_change] = (_numbers([getattr(c, n) for c in self.changed]) for n in ("price", "size"))
-        price[is_level & ~of_change], size[is_level & ~of_change] = _numbers(self.price), _numbers(self.size)
+        price[of_book], size[of_book] = _numbers(self.price), _numbers(self.size)
         wrong = (ts.is_null() | seen.is_null()).to_numpy()[of] | (bids == _NO_SIDE)
         wrong[row[is_level & (np.isnan(price) | np.isnan(size))]] = True
         damaged = np.unique(number[wrong])
