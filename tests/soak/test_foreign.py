@@ -1,4 +1,4 @@
-"""Twenty thousand frames that the library did not write: each call is right, or refuses and says what to do."""
+"""Ten thousand frames that the library did not write: each call is right, or refuses and says what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reference.foreign_cases import CASES, Case, Rows, judged, plain_rows
 from marketdata.archive import Archive
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning")]
-SLICES, EACH = 20, 1_000
+SLICES, EACH = 10, 1_000
 NESTED = 4
 
 
