@@ -59,7 +59,7 @@ def prices(
     [probability]. x is the start of the bucket [UTC].
 
     - Several markets have a panel each on one scale, at most 60 and the earliest first. Returns the Axes of the first
-    panel; ``ax.figure.axes`` has all.
+      panel; ``ax.figure.axes`` has all.
     - A gap of the data is a gap of the line. A point without neighbours is a dot.
     - A market with more than six tokens has colours for the six with the highest last value.
 
