@@ -66,7 +66,7 @@ def _differing(frames: Sequence[Any]) -> str:
 def _pandas(frames: Sequence[Any]) -> Any:
     import pandas as pd
 
-    parts: list[Any] = [frame.reset_index(drop=True) for frame in frames]
+    parts: list[Any] = [_without_arrow_categories(frame.reset_index(drop=True)) for frame in frames]
     for name in dict.fromkeys(column for frame in frames for column in frame.columns):
         columns = [part[name] for part in parts if name in part]
         types = {column.dtype for column in columns}
@@ -82,6 +82,12 @@ def _pandas(frames: Sequence[Any]) -> Any:
                 if name in part:
                     part[name] = pd.to_datetime(part[name], utc=True)
     return pd.concat(parts, ignore_index=True)
+
+
+def _without_arrow_categories(frame: Any) -> Any:
+    """The frame, its dictionaries of pyarrow as categories of pandas: pandas does not cast those that have nulls."""
+    names = [name for name, dtype in frame.dtypes.items() if str(dtype).startswith("dictionary<")]
+    return frame.assign(**{name: frame[name].array.__arrow_array__().to_pandas() for name in names})
 
 
 def _polars(frames: Sequence[Any]) -> Any:

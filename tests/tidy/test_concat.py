@@ -44,6 +44,18 @@ def test_rows_stay_as_they_are_and_ids_stay_categorical(view: str, kind: str) ->
         assert all(schema[c] == pl.Categorical for c in schema if c.endswith("_id"))
 
 
+def test_dictionaries_of_pyarrow_in_pandas_may_have_nulls() -> None:
+    """Pandas frames of pyarrow's types are joined, though a row has no label."""
+    one = md.testing.prices(markets=1)
+    one["token_label"] = one["token_label"].where(one.index != 1)
+    of_arrow = pa.Table.from_pandas(one, preserve_index=False).to_pandas(types_mapper=pd.ArrowDtype)
+    assert str(of_arrow["token_label"].dtype).startswith("dictionary<")
+    out = md.concat([of_arrow, of_arrow.assign(market_id="other")])
+    assert out["token_label"].tolist()[2:4] == one["token_label"].tolist()[2:4]
+    assert out["token_label"].isna().sum() == 2
+    assert out["market_id"].tolist() == ["rain"] * len(one) + ["other"] * len(one)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_frames_of_other_writers_are_joined(kind: str) -> None:
     """Ids that are texts, or another enumeration, become categories as the others are; the input stays as it was."""
