@@ -541,7 +541,8 @@ def add_files(
                 if chosen.kind == "trades":
                     raise ConfigError(
                         f"{file.name!r} has trades ({chosen.needed}), which an archive does not store: md.read_trades "
-                        "reads them. If its rows are changes of books, add a column is_snapshot."
+                        "reads them. If its rows are levels of books, "
+                        "format='levels' (--format) reads them; changes of books need a column is_snapshot."
                     )
                 (recordings if _is_recording(chosen) else tables).append((table, chosen))
             except ConfigError as problem:

@@ -410,9 +410,7 @@ class RecordingFile:
         with self._utf8() as stream:
             for batch in open_csv(stream, blocks, parse, texts):
                 frame = pl.DataFrame(batch)
-                # pandas writes its index as a column without a name.
-                index = [name for name in frame.columns[:1] if name.strip() in ("", "Unnamed: 0")]
-                frame = frame.drop(index) if columns is None else frame.select(columns)
+                frame = frame if columns is None else frame.select(columns)
                 yield frame if self._separator == "," else frame.with_columns(map(_with_points, frame.columns))
 
     def _sqlite_frames(self) -> Iterator[pl.DataFrame]:

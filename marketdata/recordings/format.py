@@ -20,8 +20,9 @@ from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import formats
 from marketdata.recordings.changes import Changes, no_changes
 from marketdata.recordings.files import MODIFIED, SUFFIXES, RecordingFile
-from marketdata.recordings.roles import ROLES, Meaning, numbers, roles_of
+from marketdata.recordings.roles import ANY_TIMES, ROLES, VENUE_TIMES, Meaning, is_time, numbers, roles_of
 from marketdata.recordings.units import PriceUnit, TimeUnit
+from marketdata.times import SECOND
 
 FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
 # The whole file is read for its unit of prices up to this number of rows.
@@ -122,6 +123,9 @@ class Format:
 
 
 UNDECIDED = -1
+# A venue's time and that of a recorder of live data are nearer to each other.
+_MOMENT = 60 * SECOND
+_DAY, _TIME_OF_DAY = r"^\d{4}-\d\d-\d\d$", r"^\d\d?:\d\d(:\d\d(\.\d+)?)?$"
 Reader = Callable[["Table"], Iterator[Batch]]
 
 
@@ -139,11 +143,16 @@ class Table:
             self.columns["market_id"] = "token_id"
         if "token_label" not in self.columns and "outcome_side" in self.columns:
             self.columns["token_label"] = self.columns["outcome_side"]
+        if not {"token_label", "token_id"} & self.columns.keys() and "outcome_word" in self.columns:
+            self.columns["token_label"] = self.columns["outcome_word"]
+        if {"price", "side", "volume"} <= self.columns.keys() and "size" not in self.columns and self._has_sizes():
+            self.columns["size"] = self.columns.pop("volume")
         taken = {*self.columns.values()}
         # Two roles may share a column, such as a ticker that names the market and the token.
         self.decisive = {name for name in self.columns if not ROLES[name].context and name not in ("ts", "end_ts")}
         # A time of another role serves where there is no other.
-        for name in ("end_ts", "created_at", "received_at"):
+        of_candles = ("candle_start", "candle_end") if {"open", "close"} <= self.columns.keys() else ()
+        for name in ("end_ts", *of_candles, "created_at", "received_at"):
             if "ts" not in self.columns and name in self.columns:
                 self.columns["ts"] = self.columns[name]
         if file.options.clock == MODIFIED:
@@ -159,6 +168,13 @@ class Table:
             return False
         tickers = self.file.sample[column].cast(pl.String, strict=False).drop_nulls()
         return len(tickers) > 0 and bool(tickers.str.contains(r"^KX[^:]+$").all())
+
+    def _has_sizes(self) -> bool:
+        """Whether the volumes of prints are sizes, which rise and fall: the total of a day does not."""
+        volumes = pl.Series("volume", numbers(self.file.sample[self.columns["volume"]]))
+        key = self.file.sample.get_column(self.columns.get("token_id", ""), default=pl.Series([0] * len(volumes)))
+        steps = pl.DataFrame([volumes, key.alias("key")]).select(pl.col("volume").diff().over("key")).to_series()
+        return bool((steps > 0).any()) and bool((steps < 0).any())
 
     def repeats(self, name: str) -> bool:
         """Whether a value of a role comes more than once."""
@@ -181,6 +197,8 @@ class Table:
         time = times.get(clock, clock)
         if time not in file.sample.columns:
             raise no_time(clock, "columns", file.columns)
+        if clock == "timestamp" and "ts" not in file.options.columns:
+            self._refuse_other_times(time)
         seen = columns.get("received_at", time)
         unit = self.price_unit([columns[name] for name in prices if name in columns])
         chosen = {name: column for name, column in columns.items() if not only or name in only}
@@ -214,6 +232,27 @@ class Table:
                 timed.clear() if count else pl.DataFrame(),
                 Batch(rows=file.torn, left_out=Counter({"with another number of columns": file.torn})),
             )
+
+    def _refuse_other_times(self, time: str) -> None:
+        """ConfigError if the rows have their time in a second column too, or in another one."""
+        sample = self.file.sample
+        texts = sample[time].cast(pl.String, strict=False).drop_nulls()
+        for other in (n for n in sample.columns if n in (*ANY_TIMES, "hour") and n != time):
+            if len(texts) and texts.str.contains(_DAY).all() and _is_time_of_day(sample[other]):
+                raise ConfigError(
+                    f"{self.file.name!r} has days in {time} and times of day in {other}: join them in one column, such "
+                    "as 2026-03-04T12:00:00Z, in UTC."
+                )
+        if time not in ANY_TIMES:
+            return
+        own = _micros_of(sample[time])
+        for other in (n for n in VENUE_TIMES if n in sample.columns and is_time(sample[n].drop_nulls())):
+            gap = (own - _micros_of(sample[other])).abs()
+            if sample[other].n_unique() >= sample[time].n_unique() and (gap > _MOMENT).sum() * 2 > len(gap):
+                raise ConfigError(
+                    f"{self.file.name!r} has two times, {time} and {other}, which differ. Choose one with "
+                    f"columns={{'ts': {other!r}}} or columns={{'ts': {time!r}}} (--columns ts={other})."
+                )
 
     @cached_property
     def _marked_ids(self) -> list[str]:
@@ -256,6 +295,16 @@ class Table:
         if len(units) > 1:
             raise ConfigError(f"{' and '.join(names)} have prices of different units: divide one of them first.")
         return units.pop() or PriceUnit.of(prices, columns[0])
+
+
+def _micros_of(values: pl.Series) -> pl.Series:
+    unit = TimeUnit.of(values)
+    return pl.Series([None] * len(values), dtype=pl.Int64) if unit is None else unit.micros(values)
+
+
+def _is_time_of_day(values: pl.Series) -> bool:
+    texts = values.cast(pl.String, strict=False).drop_nulls()
+    return values.dtype == pl.Time or (len(texts) > 0 and texts.str.contains(_TIME_OF_DAY).all())
 
 
 def by_parts(add: Callable[[pl.DataFrame, Batch], None], *prices: str) -> Reader:

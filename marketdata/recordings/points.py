@@ -15,12 +15,20 @@ from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.points.schema import COLUMNS as POINT_COLUMNS
 from marketdata.recordings.files import RecordingFile, json_value
 from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Table
-from marketdata.recordings.roles import TEXT_ROLES, identified, is_time, numbers
+from marketdata.recordings.roles import (
+    INDEX_NAMES,
+    OUTCOME_PAIRS,
+    TEXT_ROLES,
+    identified,
+    is_time,
+    numbers,
+    tokens_of_outcomes,
+)
 from marketdata.recordings.tables import derived_markets
 from marketdata.wire import kalshi
 
 OUTSIDE = "price outside of 0 to 1"
-OUTCOMES, _UP_OR_DOWN = ("Yes", "No"), ("Up", "Down")
+OUTCOMES, _UP_OR_DOWN = OUTCOME_PAIRS
 _A_TICKER = r"^KX|^[A-Z0-9]+-"
 _TEXTS = {*TEXT_ROLES, *ID_COLUMNS, *(name for names in COLUMNS.values() for name in names)}
 _PRICES = ("price", "best_bid", "best_ask")
@@ -181,6 +189,9 @@ def tokens_of_both(rows: pl.DataFrame, table: Table, batch: Batch) -> list[pl.Ex
     """
     if "token_ids" in table.columns and rows["token_ids"].dtype == pl.String:
         lists = listed(rows["token_ids"])
+        if pair := tokens_of_outcomes(table.file.columns):
+            names = ("token_ids" if name == table.columns["token_ids"] else name for name in pair.values())
+            return [pl.col(name).cast(pl.String) for name in names]
         if {"token1", "token2"} <= set(table.file.columns):
             return [pl.col("token_ids").cast(pl.String), pl.col("token2").cast(pl.String)]
         return [pl.lit(lists.list.get(i, null_on_oob=True)) for i in range(2)]
@@ -212,12 +223,27 @@ def read_tidy_books(table: Table, names: list[str]) -> Iterator[Batch]:
 def _with_ids(points: pl.DataFrame) -> pl.DataFrame:
     """The rows with ids of tokens; a token without an id is named by its market and label."""
     if "token_id" in points.columns:
+        _refuse_two_outcomes(points)
         return points
     ids = identified(points)
     is_known = ids["market_id"] != ""
     return points.drop("market_id", "token_label", strict=False).with_columns(
         ids["market_id"], pl.when(is_known).then(ids["token_id"]).alias("token_id"), ids["token_label"]
     )
+
+
+def _refuse_two_outcomes(points: pl.DataFrame) -> None:
+    """ConfigError for one token that is called Yes and No, as where the id of a market is called a token."""
+    if "token_label" not in points.columns:
+        return
+    named = points.select(pl.col("token_id").cast(pl.String), pl.col("token_label").cast(pl.String).str.to_titlecase())
+    labels = named.drop_nulls().unique().group_by("token_id").agg("token_label")
+    for token, of_token in labels.iter_rows():
+        if any({*pair} <= {*of_token} for pair in OUTCOME_PAIRS):
+            raise ConfigError(
+                f"token {token!r} is called {' and '.join(sorted(of_token))}. If it is the id of a market, name its "
+                "column with columns={'market_id': ...} (--columns market_id=...); else take the labels out."
+            )
 
 
 def _of_outcomes(points: pl.DataFrame, batch: Batch) -> pl.DataFrame:
@@ -239,7 +265,7 @@ def _further(rows: pl.DataFrame, table: Table) -> list[str]:
     return [
         n for n in table.others
         if n in rows.columns and not rows[n].dtype.is_nested() and rows[n].null_count() < len(rows)
-        and not n.endswith(("_id", "_ts", "_ms", "_at")) and not is_time(rows[n])
+        and n not in INDEX_NAMES and not n.endswith(("_id", "_ts", "_ms", "_at")) and not is_time(rows[n])
         and not np.isnan(numbers(rows[n].drop_nulls())).any()
     ]  # fmt: skip
 

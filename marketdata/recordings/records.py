@@ -10,7 +10,7 @@ from marketdata.errors import ConfigError, ContractError
 from marketdata.points.records import ID_NAMES, RecordKind, truth
 from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Reader, Table
 from marketdata.recordings.points import as_list
-from marketdata.recordings.roles import ROLES, first
+from marketdata.recordings.roles import ROLES, first, tokens_of_outcomes
 from marketdata.recordings.rows import Row, typed_rows
 from marketdata.wire import kalshi, polymarket
 
@@ -146,6 +146,12 @@ def _with_tokens(row: Row) -> Row:
             return row
         ids, labels = [str(t["token_id"]) for t in tokens], [t.get("outcome") for t in tokens]
         return {n: v for n, v in row.items() if n != "tokens"} | {"token_ids": ids, "token_labels": labels}
+    pair = tokens_of_outcomes(row)
+    if pair and not first(row, _LISTS) and all(row[column] for column in pair.values()):
+        row = {n: v for n, v in row.items() if n not in (*pair.values(), *_LABELS)} | {
+            "token_ids": [str(row[column]) for column in pair.values()],
+            "outcomes": as_list(row.get(first(row, _LABELS) or "")) or [*pair],
+        }
     name = first(row, _LISTS)
     numbered = {int(m[1]): m.group() for m in map(_TOKEN_OF_OUTCOME.fullmatch, row) if m and _is_id(m.group())}
     if name and row[name] is not None:

@@ -18,12 +18,14 @@ from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.recordings.units import PRICE_ENDS, TimeUnit
 
+OUTCOME_PAIRS = (("Yes", "No"), ("Up", "Down"))
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
 _BOOK_EVENTS = ("snapshot", "delta", "update", "change", "add", "modify", "delete", "remove", "cancel")
 _FLAGS = tuple(text for text, means in FLAG_TEXTS.items() if means is not None)
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)
 # JSON, a fraction, a number that a spreadsheet or a float has rounded, or a time.
 _NO_ID = re.compile(r"[\[{]|-?\d*\.\d+$|\d(?:[.,]\d+)?[eE]\+?\d\d+$|\d{4}-\d\d-\d\dT")
+_SHORTENED = re.compile(r"\S+(?:\.{3}|…)\S*")
 _A_TICKER = re.compile(r"[A-Za-z]{1,12}")
 
 
@@ -43,13 +45,20 @@ def is_text(values: pl.Series) -> bool:
 
 
 def is_id(values: pl.Series) -> bool:
-    """Whether values can be ids: no times, fractions or JSON, and no numbers that lost their digits."""
-    return is_text(values) and not values.dtype.is_float() and not any(map(_NO_ID.match, _some_texts(values)))
+    """Whether values can be ids: no times, fractions or JSON, no ids as ``0xab...cd``, no numbers without digits."""
+    texts = _some_texts(values)
+    lost = any(map(_NO_ID.match, texts)) or any(map(_SHORTENED.fullmatch, texts))
+    return is_text(values) and not values.dtype.is_float() and not lost
 
 
 def is_label(values: pl.Series) -> bool:
     """Whether values can be names of outcomes, which are no JSON, no fractions and no times."""
     return is_text(values) and not any(map(_NO_ID.match, _some_texts(values)))
+
+
+def is_word(values: pl.Series) -> bool:
+    """Whether values can be names of outcomes and none is a number, as the labels of a model are."""
+    return is_label(values) and bool(np.isnan(numbers(values)).all())
 
 
 def is_token(values: pl.Series) -> bool:
@@ -149,7 +158,24 @@ def _levels(*names: str) -> Role:
     return Role(names, is_nested, "lists of levels")
 
 
+# Times of the venue by their names, and names that may be those of the recorder.
+VENUE_TIMES = (
+    "event_timestamp", "event_time", "event_ts", "exchange_timestamp", "venue_timestamp", "block_timestamp",
+    "block_time", "trade_time", "ts_event",
+)  # fmt: skip
+ANY_TIMES = ("ts", "timestamp", "time", "t", "datetime")
+# The names that pandas gives to an index without a name.
+INDEX_NAMES = ("", "unnamed: 0", "__index_level_0__")
 _BOOKS = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp")
+_OUTCOME_WORD = r"(yes|no|up|down)"
+_TOKEN_OF_OUTCOME = re.compile(
+    rf"{_OUTCOME_WORD}_?(?:clob_?)?(?:token|asset)(?:_?id)?|(?:clob_?)?(?:token|asset)_?(?:id_?)?{_OUTCOME_WORD}",
+    re.IGNORECASE,
+)
+_TOKENS_OF_YES = (
+    "yes_token_id", "yes_token", "yes_asset_id", "token_id_yes", "token_yes", "yes_clob_token_id", "clob_token_id_yes",
+    "up_token_id", "up_token", "token_id_up", "token_up",
+)  # fmt: skip
 # The one table of names. Names are lower case with underscores.
 ROLES: dict[str, Role] = {
     "ts": _time(
@@ -158,8 +184,10 @@ ROLES: dict[str, Role] = {
         "ts_ms", "ts_us", "ts_utc", "time", "t", "snapshot_time", "snapshot_ts", "snapshot_at", "datetime",
         "datetime_utc", "time_utc", "block_timestamp", "match_time", "bucket", "bucket_start", "start_ts",
         "bar_start", "candle_start", "period_start", "interval_start", "bar_time", "candle_time", "open_timestamp",
-        "date",
+        "event_timestamp", "block_time", "trade_time", "date", *INDEX_NAMES,
     ),
+    "candle_start": _time("open_time", "start_time", "begin_time", context=True),
+    "candle_end": _time("end_time", "close_time", context=True),
     "end_ts": _time("end_period_ts", "end_ts", "period_end", "close_timestamp", "bucket_end"),
     "created_at": _time("created_at", "created_time", "timestamp_created_at", "traded_at", "executed_at", context=True),
     "received_at": _time(
@@ -184,16 +212,22 @@ ROLES: dict[str, Role] = {
         ("token_label", "token_side", "outcome", "outcome_label", "outcome_name", "contract_name", "outcome_index"),
         is_label, "names", context=True,
     ),
+    # The label of a model, or of what a token did, is none of an outcome, so it counts only where no token has an id.
+    "outcome_word": Role(("label",), is_word, "words", context=True),
     "token_number": Role(("nonusdc_side",), anything, "token1 or token2"),
-    "side": Role(("side", "taker_side", "taker_direction"), is_side, "buy and sell, or bid and ask"),
+    "side": Role(
+        ("side", "taker_side", "taker_direction", "trade_side", "order_side", "aggressor_side"),
+        is_side, "buy and sell, or bid and ask",
+    ),
     "outcome_side": Role(("side",), is_outcome_side, "yes and no", context=True),
     "taker_outcome": Role(
         ("taker_side", "taker_outcome_side", "taker_outcome"), is_outcome_side, "yes and no"
     ),
     "price": _number(
-        "price", "p", "trade_price", "price_per_share", "last_price", "mid_price", "mid", "midpoint", "probability"
+        "price", "p", "px", "trade_price", "price_per_share", "last_price", "last", "mid_price", "mid", "midprice",
+        "midpoint", "probability", "prob",
     ),
-    "size": _number("size", "shares_normalized", "shares", "token_amount", "quantity", "qty", "amount"),
+    "size": _number("size", "shares_normalized", "shares", "token_amount", "quantity", "qty", "amount", "sz"),
     "level": _number("level", "level_index", "rank"),
     "best_bid": _number("best_bid", "bid", "bid_price", "best_bid_price", "bid_px"),
     "best_ask": _number("best_ask", "ask", "ask_price", "best_ask_price", "ask_px"),
@@ -240,7 +274,7 @@ ROLES: dict[str, Role] = {
     "title": _name("title", "event_title", "series_title", context=True),
     "token_ids": Role(
         ("token_ids", "clob_token_ids", "token_ids_json", "clob_token_ids_json", "asset_ids", "assets_ids", "tokens",
-         "outcome_0_token_id", "outcome_1_token_id", "token_0_id", "token_1_id", "token1", "token2"),
+         "outcome_0_token_id", "outcome_1_token_id", "token_0_id", "token_1_id", "token1", "token2", *_TOKENS_OF_YES),
         context=True,
     ),
     "token_labels": Role(("token_labels", "outcomes", "outcomes_json", "answer1"), context=True),
@@ -311,6 +345,14 @@ def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = ()) -> list[Meaning]:
             if fits:
                 break
     return found
+
+
+def tokens_of_outcomes(columns: Iterable[str]) -> dict[str, str]:
+    """The columns of the tokens of both outcomes by their labels, such as ``yes_token_id``; empty without both."""
+    matches = [match for match in map(_TOKEN_OF_OUTCOME.fullmatch, columns) if match]
+    columns_of = {(match[1] or match[2]).title(): match.group() for match in matches}
+    pairs = [{label: columns_of[label] for label in pair if label in columns_of} for pair in OUTCOME_PAIRS]
+    return next((pair for pair in pairs if len(pair) == len(OUTCOME_PAIRS[0])), {})
 
 
 def first(present: Iterable[str], names: Iterable[str]) -> str | None:

@@ -22,6 +22,8 @@ _DOTTED = re.compile(r"^(\d\d)\.(\d\d)\.(\d{4})\b")
 # Decimal odds are from 1 on, most of a file are small, and few are whole.
 _ODDS, _MOST_WHOLE = 10, 0.75
 _FEW = 0.1
+# Fewer different wrong prices are errors of a file, or one number that stands for a missing price.
+_SEVERAL = 3
 # Ends of names that say the unit of a price.
 _SCALES = {"cents": 100.0, "cent": 100.0, "pct": 100.0, "percent": 100.0, "bps": 10_000.0}
 PRICE_ENDS = tuple(_SCALES)
@@ -186,6 +188,13 @@ class PriceUnit(NamedTuple):
         known = prices[np.isfinite(prices)]
         above = known > 1
         if above.sum() <= len(known) * _MOST_WRONG and not _are_small_cents(known, what):
+            outside = known[(known < 0) | above]
+            if len(outside) > len(known) * _FEW and len(np.unique(outside)) >= _SEVERAL:
+                raise ConfigError(
+                    f"{len(outside):,} of {len(known):,} values of {what} are outside of 0 to 1, such as "
+                    f"{outside[0]:g}, so they may be returns, another scale or two units in one column. Name another "
+                    "column with columns={'price': ...} (--columns price=...), or take these rows out."
+                )
             return cls()
         possible = (known >= 0) & (known <= 100)
         fractions = (known > 0) & (known < 1)

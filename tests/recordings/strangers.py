@@ -109,6 +109,45 @@ TEXTS: dict[str, tuple[str, str, int, int]] = {
 }  # fmt: skip
 # The columns of what is stored, and their values by token and time.
 VALUES: dict[str, tuple[str, str, tuple[str, ...], list[tuple[Any, ...]]]] = {
+    "outcome_words.csv": (
+        f"ts,slug,label,last\n{S},a-b,Yes,.4\n{S},a-b,No,.6\n", "prices", ("token_label", "price"),
+        [("No", 0.6), ("Yes", 0.4)],
+    ),
+    "ids_of_outcomes.csv": (
+        f"ts,market,yes_token_id,no_token_id,yes_price,no_price\n{S},{MARKET},{T},{T2},.4,.6\n",
+        "prices", ("token_id", "price"), [(T, 0.4), (T2, 0.6)],
+    ),
+    "markets_by_outcome.csv": (
+        f"market_id,title,slug,yes_token_id,no_token_id\n{MARKET},q?,a-b,{T},{T2}\n",
+        "markets", ("token_ids", "token_labels"), [([T, T2], ["Yes", "No"])],
+    ),
+    "sides_of_a_letter.csv": (
+        f"timestamp,token_id,side,px,qty\n{S},{T},B,.4,1\n{S},{T},A,.5,2\n",
+        "books", ("side", "price", "size"), [("bid", 0.4, 1.0), ("ask", 0.5, 2.0)],
+    ),
+    "levels_of_outcomes.csv": (
+        f"timestamp,market,outcome,side,level,price,size\n{S},{MARKET},Yes,BUY,1,.4,1\n{S},{MARKET},Yes,SELL,1,.5,2\n",
+        "books", ("token_label", "side", "price"), [("Yes", "bid", 0.4), ("Yes", "ask", 0.5)],
+    ),
+    "wide_of_outcomes.csv": (
+        f"ts,market,outcome,bid1_price,bid1_size,ask1_price,ask1_size\n{S},{MARKET},Yes,.4,1,.5,2\n",
+        "books", ("token_label", "side", "price", "size"), [("Yes", "bid", 0.4, 1.0), ("Yes", "ask", 0.5, 2.0)],
+    ),
+    "open_time.csv": (
+        f"open_time,close_time,token_id,open,high,low,close\n{S}000,{S + 59}999,{T},.4,.5,.3,.45\n",
+        "prices", ("ts", "price"), [(_at(0), 0.45)],
+    ),
+    "end_time.csv": (
+        f"end_time,token_id,open,high,low,close\n{S + 60},{T},.4,.5,.3,.45\n{S + 120},{T},.4,.5,.3,.46\n",
+        "prices", ("ts", "price"), [(_at(0), 0.45), (_at(1), 0.46)],
+    ),
+    "times_as_index.csv": (
+        f",token_id,price\n2026-01-01 00:00:00+00:00,{T},.4\n", "prices", ("ts", "price"), [(_at(0), 0.4)],
+    ),
+    "metrics_with_index.csv": (
+        f",ts,market_id,volume,liquidity\n0,{S},{MARKET},5,6\n1,{S + 60},{MARKET},5,7\n",
+        "metrics", ("ts", "volume", "liquidity"), [(_at(0), 5.0, 6.0), (_at(1), 5.0, 7.0)],
+    ),
     "percent.csv": (
         f"token_id,time,probability\n{T},{S},53.0%\n{T},{S + 60},0.5%\n{T},{S + 120},100%\n",
         "prices", ("price",), [(0.53,), (0.005,), (1.0,)],
@@ -233,6 +272,33 @@ _PRINT = {
 }  # fmt: skip
 # What is refused, and what the refusal names.
 REFUSED = {
+    "returns.csv": (
+        "ts,token_id,price\n" + "".join(f"{S + 60 * i},{T},{(-1) ** i * i / 100}\n" for i in range(9)),
+        "4 of 9 values of price are outside of 0 to 1, such as -0.01",
+    ),
+    "cents_and_dollars.csv": (
+        "ts,token_id,price\n" + "".join(f"{S + 60 * i},{T},{40 + i if i % 2 else (40 + i) / 100}\n" for i in range(9)),
+        "4 of 9 values of price are outside of 0 to 1, such as 41",
+    ),
+    "two_times.csv": (
+        f"timestamp,event_timestamp,token_id,price\n{S + 9000},{S},{T},.4\n{S + 9001},{S + 60},{T},.5\n",
+        "has two times, timestamp and event_timestamp, which differ",
+    ),
+    "day_and_time.csv": (
+        f"date,time,token_id,price\n2026-01-01,00:00:00,{T},.4\n2026-01-01,00:01:00,{T},.5\n",
+        "has days in date and times of day in time",
+    ),
+    "one_token_of_two.csv": (
+        f"ts,token_id,outcome,price\n{S},{T},Yes,.4\n{S},{T},No,.6\n", "is called No and Yes",
+    ),
+    "price_of_the_row.csv": (
+        f"ts,market,outcome,yes_price\n{S},{MARKET},Yes,.4\n{S},{MARKET},No,.6\n",
+        "yes_price differs between the outcomes of a market at 1 times",
+    ),
+    "shortened.csv": (f"ts,market,outcome,price\n{S},0xabab...abab,Yes,.4\n", "It lacks token_id"),
+    "total_volume.csv": (
+        f"ts,token_id,side,price,volume\n{S},{T},buy,.4,10\n{S + 1},{T},sell,.4,20\n", "It lacks size",
+    ),
     "rounded.csv": (f"timestamp,token_id,price\n{S},7.7777e+76,.5\n", "no rounded numbers such as 7.1e\\+76: 7.7777e"),
     "positions.json": (
         json.dumps([{"proxyWallet": "0x", "asset": T, "conditionId": MARKET, "size": 1, "title": "t"}]),
@@ -283,6 +349,10 @@ REFUSED = {
 }  # fmt: skip
 # The trades of each file: side, price and size.
 TRADES: dict[str, tuple[str, list[tuple[str, float, float]]]] = {
+    "volumes_of_prints.csv": (
+        f"ts,token_id,trade_side,price,volume\n{S},{T},Sell,.4,9\n{S + 1},{T},Buy,.5,7\n{S + 2},{T},Buy,.5,8\n",
+        [("sell", 0.4, 9.0), ("buy", 0.5, 7.0), ("buy", 0.5, 8.0)],
+    ),
     "data_api.json": (
         json.dumps([_TRADE, {**_TRADE, "size": "x"}, {**_TRADE, "side": "SELL", "transactionHash": "0x3"}]),
         [("buy", 0.4, 3.0), ("sell", 0.4, 3.0)],

@@ -18,8 +18,9 @@ def read(table: Table) -> Iterator[Batch]:
     """The closes as prices."""
     _refuse_several_widths(table)
     table.columns = {**table.columns, "price": table.columns["close"]}
+    ends = {*ROLES["end_ts"].names, *ROLES["candle_end"].names}
     for batch in read_points(table, "prices", ("token_id",), numbers_of=("price",)):
-        if table.columns["ts"] in ROLES["end_ts"].names and "prices" in batch.frames:
+        if table.columns["ts"] in ends and "prices" in batch.frames:
             batch.frames["prices"] = _at_starts(batch.frames["prices"], table)
         batch.notes.append("prices are the close of each candle, at its start")
         yield batch

@@ -12,7 +12,7 @@ from marketdata.recordings.points import one_batch
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, identified, numbers, sides
 from marketdata.recordings.tables import add_levels
 
-_OF_TRADES = ("buy", "b", "sell", "s")
+_OF_TRADES = {"buy", "sell", "s"}
 
 
 def proves(table: Table) -> int:
@@ -23,8 +23,8 @@ def proves(table: Table) -> int:
         return 0
     sides = table.file.sample[table.columns["side"]].drop_nulls()
     texts = {str(side).strip().lower() for side in sides.to_list()}
-    of_books = {*BID_TEXTS, *ASK_TEXTS} - {*_OF_TRADES}
-    return UNDECIDED if texts and texts <= of_books else 0
+    # B is a bid beside A, and a buy beside S.
+    return UNDECIDED if texts - {"b"} and texts <= {*BID_TEXTS, *ASK_TEXTS} - _OF_TRADES else 0
 
 
 _PRICES = ("price", "best_bid", "best_ask")
@@ -81,9 +81,12 @@ def _with_times_of_snapshots(rows: pl.DataFrame) -> pl.DataFrame:
 FORMAT = Format(
     name="levels",
     description="a table of the levels of snapshots; without `level` the sides are bids and asks",
-    needs=("ts token_id side level price size", "ts token_id side price size"),
+    needs=(
+        "ts token_id side level price size", "ts token_id side price size",
+        "ts market_id token_label side level price size", "ts market_id token_label side price size",
+    ),
     takes="best_bid best_ask is_snapshot",
     read=read,
     row_per_level=True,
     proves=proves,
-)
+)  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from marketdata.errors import ConfigError
 from marketdata.recordings.format import Batch, Format, Table
 from marketdata.recordings.formats.outcome_quotes import proves
 from marketdata.recordings.points import (
@@ -32,6 +33,7 @@ def read(table: Table) -> Iterator[Batch]:
     rows = with_prices(rows, stated, batch)
     if "no_price" not in stated:
         rows = rows.with_columns(no_price=(1 - pl.col("yes_price")).round(9))
+    _refuse_prices_of_labels(rows, stated)
     rows = last_of_each(rows.with_columns(pl.col("market_id").cast(pl.String)), ("ts", "market_id"), batch)
     both = pl.concat(
         rows.select("ts", "market_id", token.alias("token_id"), pl.lit(label).alias("token_label"), price=name)
@@ -39,6 +41,20 @@ def read(table: Table) -> Iterator[Batch]:
     )
     batch.frames = add_points(Batch(), "prices", both.drop_nulls("price")).frames
     yield batch
+
+
+def _refuse_prices_of_labels(rows: pl.DataFrame, stated: list[str]) -> None:
+    """ConfigError for rows of both outcomes whose prices of Yes differ: these may be of the row's own outcome."""
+    if "token_label" not in rows.columns:
+        return
+    by_time = rows.group_by("market_id", "ts").agg(pl.col("token_label", *stated).n_unique())
+    of_both = by_time.filter(pl.col("token_label") > 1)
+    differing = of_both.filter(pl.col(stated[0]) > 1)
+    if len(differing) * 2 > len(of_both):
+        raise ConfigError(
+            f"{stated[0]} differs between the outcomes of a market at {len(differing):,} times, so it may be the price "
+            "of the row's own outcome. Rename the column price, or keep the rows of one outcome."
+        )
 
 
 FORMAT = Format(

@@ -23,7 +23,7 @@ def proves(table: Table) -> int:
         return UNDECIDED
     sides = table.file.sample[table.columns["side"]].drop_nulls()
     texts = {str(side).strip().lower() for side in sides.to_list()}
-    return 0 if texts and texts <= {"bid", "bids", "ask", "asks", "a", "offer"} else UNDECIDED
+    return 0 if texts - {"b"} and texts <= {"bid", "bids", "b", "ask", "asks", "a", "offer"} else UNDECIDED
 
 
 def _has_removed_levels(table: Table) -> bool:

@@ -32,7 +32,8 @@ def levels_in(columns: Iterable[str]) -> dict[tuple[str, int], dict[str, str]]:
 def proves(table: Table) -> int:
     """A level of each side, with the time and the token."""
     sides = {side for side, _ in levels_in(table.file.columns)}
-    if sides != {"bid", "ask"} or table.lacks([{"ts"}, {"token_id"}]):
+    is_named = "token_id" in table.columns or {"market_id", "token_label"} <= table.columns.keys()
+    if sides != {"bid", "ask"} or "ts" not in table.columns or not is_named:
         return 0
     return 10 + len(table.file.columns)
 
