@@ -526,8 +526,8 @@ def _moved_levels(books: Books, follows: Bools) -> tuple[Ints, NDArray[np.int8],
 def cleaned(changes: Changes) -> tuple[Changes, int, int]:
     """Entries without impossible levels: prices outside of 0 to 1, sizes below 0 or infinite.
 
-    A snapshot with no other level becomes a gap, because its book is unknown and not empty. Also returns the number of
-    these levels, and of rows that had no other level.
+    A snapshot that has only such levels on a side becomes a gap, because the side is unknown and not empty. Also
+    returns the number of these levels, and of rows of which nothing remains.
     """
     with np.errstate(invalid="ignore"):
         possible = ~no_probability(changes.price) & (changes.size >= 0) & np.isfinite(changes.size)
@@ -535,15 +535,22 @@ def cleaned(changes: Changes) -> tuple[Changes, int, int]:
     if not wrong.any():
         return changes, 0, 0
     price, row = np.where(wrong, np.nan, changes.price), np.where(wrong, -1, changes.row)
-    rows = ascending(changes.row[wrong])
-    lost = ~np.isin(rows, changes.row[~wrong])
     order = np.argsort(changes.token, kind="stable")
     event = changes.event[order]
     run = np.cumsum((event != CHANGE) | (np.diff(changes.token[order], prepend=-1) != 0)) - 1
+    first = np.flatnonzero(np.diff(run, prepend=-1))
+    ts, side = changes.ts[order], run * 2 + (changes.side[order] > BIDS)
+    starts = event[first][run]
+    of_snapshot = (ts == ts[first][run]) & (starts == SNAPSHOT)
     has_wrong, has_level = (
-        np.bincount(run, values[order], minlength=int(run[-1]) + 1) > 0 for values in (wrong, ~np.isnan(price))
+        np.bincount(side, values[order] & of_snapshot, minlength=2 * len(first)) > 0
+        for values in (wrong, ~np.isnan(price))
     )
-    is_nothing = (has_wrong & ~has_level)[run] & (event == SNAPSHOT)
+    is_side_unknown = has_wrong & ~has_level
+    is_unknown = (is_side_unknown[::2] | is_side_unknown[1::2])[run] & of_snapshot
     events = changes.event.copy()
-    events[order[is_nothing]] = GAP
+    events[order[is_unknown & (event == SNAPSHOT)]] = GAP
+    price[order[is_unknown]], row[order[is_unknown]] = np.nan, -1
+    rows = ascending(changes.row[row != changes.row])
+    lost = ~np.isin(rows, row)
     return replace(changes, price=price, row=row, event=events), int(wrong.sum()), int(lost.sum())

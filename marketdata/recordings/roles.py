@@ -164,8 +164,8 @@ VENUE_TIMES = (
     "block_time", "trade_time", "ts_event",
 )  # fmt: skip
 ANY_TIMES = ("ts", "timestamp", "time", "t", "datetime")
-# The names that pandas gives to an index without a name.
-INDEX_NAMES = ("", "unnamed: 0", "__index_level_0__")
+# The names that pandas gives to an index without a name, as common names.
+INDEX_NAMES = ("", "unnamed:_0", "__index_level_0")
 _BOOKS = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp")
 _OUTCOME_WORD = r"(yes|no|up|down)"
 _TOKEN_OF_OUTCOME = re.compile(

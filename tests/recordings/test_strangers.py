@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from marketdata.recordings.explain import explained
 from marketdata.recordings.files import ReadOptions, RecordingFile
 from marketdata.recordings.format import Table, format_of
 
+_AT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 CASES = Path(__file__).parents[3] / "shared" / "cases"
 # Kinds, stored and left out rows of the files of the collection; trades have their number instead.
 WANTED: dict[str, tuple[str, int, int]] = {
@@ -100,6 +102,33 @@ def test_a_market_can_be_given_for_prices_of_both_outcomes(tmp_path: Path) -> No
     archive.add_files(path, token_id="btc-5m")
     quotes = archive.quotes().select("market_id", "token_label", "best_bid", "best_ask").sort("token_label")
     assert quotes.rows() == [("btc-5m", "Down", 0.5, 0.6), ("btc-5m", "Up", 0.4, 0.5)]
+
+
+@pytest.mark.parametrize("level", ["[[0.4, -5]]", "[[1.4, 5]]"])
+def test_a_side_of_impossible_levels_is_not_an_empty_side(tmp_path: Path, level: str) -> None:
+    """A book with a side of such levels only is left out and counted; the others of the file are stored."""
+    (path := tmp_path / "books.csv").write_text(
+        f'ts,token_id,bids,asks\n{S},{T},"[[0.4, 5]]","[[0.5, 4]]"\n{S + 60},{T},"{level}","[[0.5, 4]]"\n'
+        f'{S + 120},{T},"[]","[[0.5, 4]]"\n'
+    )
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    report = archive.add_files(path)
+    assert report.select("stored", "left_out", "reasons").rows() == [
+        (2, 1, "1 price outside of 0 to 1 or size below 0")
+    ]
+    sizes = md.bbo(archive.books(on_missing="partial"))
+    assert sizes.select("best_bid", "best_ask").rows() == [(0.4, 0.5), (None, 0.5)]
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", ""])
+def test_an_index_of_pandas_is_the_time_or_nothing(tmp_path: Path, name: str) -> None:
+    """An index without a name is the time where it has times, and no column of numbers otherwise."""
+    (path := tmp_path / "times.csv").write_text(f"{name},token_id,price\n2026-01-01T00:00:00Z,{T},.4\n")
+    archive = md.Archive(tmp_path / "archive", frame="polars")
+    assert archive.add_files(path)["start"].to_list() == [_AT]
+    (path := tmp_path / "numbers.csv").write_text(f"{name},ts,token_id,price\n0,{S + 60},{T},.4\n1,{S + 120},{T},.4\n")
+    archive.add_files(path)
+    assert archive.prices(on_missing="partial").columns == ["ts", "market_id", "token_id", "token_label", "price"]
 
 
 def test_books_whose_bids_are_above_their_asks_are_refused(tmp_path: Path) -> None:
