@@ -23,7 +23,7 @@ import msgspec
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.recordings.roles import ROLES, did_you_mean
+from marketdata.recordings.roles import INDEX_NAMES, ROLES, did_you_mean
 
 Form = Literal["json", "csv", "parquet", "delta", "sqlite"]
 _FORM_OF_SUFFIX: dict[str, Form] = {
@@ -358,7 +358,9 @@ class RecordingFile:
             rows = rows.with_columns(pl.lit(moment).dt.cast_time_unit("us").alias(MODIFIED))
         said = {n: v for n, v in {**self.said_by_names, **token}.items() if n not in rows.columns}
         if any(
-            name in rows.columns for role in ("ts", "end_ts", "received_at", "created_at") for name in ROLES[role].names
+            name in rows.columns and name not in INDEX_NAMES
+            for role in ("ts", "end_ts", "received_at", "created_at")
+            for name in ROLES[role].names
         ):
             said = {name: value for name, value in said.items() if name not in ("timestamp", "date")}
         if not token and any(name in rows.columns for name in ROLES["token_id"].names):

@@ -128,6 +128,9 @@ def test_an_index_of_pandas_is_the_time_or_nothing(tmp_path: Path, name: str) ->
     assert archive.add_files(path)["start"].to_list() == [_AT]
     (path := tmp_path / "numbers.csv").write_text(f"{name},ts,token_id,price\n0,{S + 60},{T},.4\n1,{S + 120},{T},.4\n")
     archive.add_files(path)
+    (path := tmp_path / "date=2026-01-02" / "dated.csv").parent.mkdir()
+    path.write_text(f"{name},token_id,price\n0,{T},.4\n")
+    assert archive.add_files(path)["start"].to_list() == [_AT + dt.timedelta(days=1)]
     assert archive.prices(on_missing="partial").columns == ["ts", "market_id", "token_id", "token_label", "price"]
 
 
