@@ -172,7 +172,8 @@ class Table:
     def _has_sizes(self) -> bool:
         """Whether the volumes of prints are sizes, which rise and fall: the total of a day does not."""
         volumes = pl.Series("volume", numbers(self.file.sample[self.columns["volume"]]))
-        key = self.file.sample.get_column(self.columns.get("token_id", ""), default=pl.Series([0] * len(volumes)))
+        ids = [self.columns[name] for name in ("token_id", "market_id") if name in self.columns]
+        key = self.file.sample[ids[0]] if ids else pl.repeat(0, len(volumes), eager=True)
         steps = pl.DataFrame([volumes, key.alias("key")]).select(pl.col("volume").diff().over("key")).to_series()
         return bool((steps > 0).any()) and bool((steps < 0).any())
 

@@ -349,6 +349,10 @@ REFUSED = {
 }  # fmt: skip
 # The trades of each file: side, price and size.
 TRADES: dict[str, tuple[str, list[tuple[str, float, float]]]] = {
+    "volumes_with_index.csv": (
+        f",ts,slug,label,side,price,volume\n0,{S},a,No,BUY,.4,9\n1,{S + 1},a,No,BUY,.5,7\n2,{S + 2},a,No,SELL,.5,8\n",
+        [("buy", 0.4, 9.0), ("buy", 0.5, 7.0), ("sell", 0.5, 8.0)],
+    ),
     "volumes_of_prints.csv": (
         f"ts,token_id,trade_side,price,volume\n{S},{T},Sell,.4,9\n{S + 1},{T},Buy,.5,7\n{S + 2},{T},Buy,.5,8\n",
         [("sell", 0.4, 9.0), ("buy", 0.5, 7.0), ("buy", 0.5, 8.0)],
