@@ -95,8 +95,9 @@ def files(draw: Any) -> tuple[Shape, list[str], list[tuple[list[Any], str]], str
             row = [*row, "x"]
         else:
             wrong = [text for text in _WRONG[fault] if not (text == "1.7" and in_cents)]
-            # In a table of levels no price says that the side is empty.
-            wrong = [text for text in wrong if text or shape.view != "books" or fault != "price"]
+            # In a table of levels no price says that the side is empty, and in a tidy table that the value is missing.
+            is_tidy = {"ts", "token_id", "price"} <= {name.lower().replace(" ", "_") for name in names}
+            wrong = [text for text in wrong if text or fault != "price" or not (is_tidy or shape.view == "books")]
             row[[*shape.columns].index(fault)] = draw(st.sampled_from(wrong))
             fate = _ABOUT_OF_ROLE.get(fault, "value")
         rows.append((row, fate))
