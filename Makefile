@@ -22,7 +22,7 @@ demo: $(VENV)/demo.stamp ## local service, a week of simulated books over HTTP, 
 test: $(VENV)/test.stamp ## the test suite, the examples of the docstrings included
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-steady: $(VENV)/test.stamp ## the test suite RUNS times in a row (10), then as often with all cores busy; stops at a failure
+steady: $(VENV)/test.stamp ## the test suite RUNS times in a row (10), then as often two at a time; stops at a failure
 	$(BIN)/python .ci/steady.py $(or $(RUNS),10)
 
 skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with Dask, Spark and an S3 server

@@ -129,6 +129,14 @@ _DAY, _TIME_OF_DAY = r"^\d{4}-\d\d-\d\d$", r"^\d\d?:\d\d(:\d\d(\.\d+)?)?$"
 Reader = Callable[["Table"], Iterator[Batch]]
 
 
+def _scaled(prices: pl.Series, unit: PriceUnit) -> pl.Series:
+    """Prices in dollars; a text that is no number stays, because it is not the same as no price."""
+    dollars = pl.Series(prices.name, unit.of_file(numbers(prices)))
+    if prices.dtype != pl.String:
+        return dollars
+    return dollars.fill_nan(None).cast(pl.String).zip_with(dollars.is_not_nan(), prices)
+
+
 class Table:
     """The rows of a file with the roles of its columns, and the units of its times and prices."""
 
@@ -218,9 +226,7 @@ class Table:
                 pl.col("__row").cast(pl.Int64),
             ).with_columns(*arrivals, *(pl.col(n).str.strip_prefix("'") for n in self._marked_ids))  # fmt: skip
             timed = rows.filter(pl.all_horizontal(pl.col("ts", "__seen").is_not_null()))
-            scaled = [
-                pl.Series(n, unit.of_file(numbers(timed[n]))) for n in prices if n in timed.columns and unit.scale != 1
-            ]
+            scaled = [_scaled(timed[n], unit) for n in prices if n in timed.columns and unit.scale != 1]
             batch = Batch(rows=len(frame), keep=file.options.keep)
             batch.left_out = +(self._without_time(numbered, time, len(frame) - len(timed)))
             wrong = rows.filter(pl.any_horizontal(pl.col("ts", "__seen").is_null()))["__row"].head(3).to_list()

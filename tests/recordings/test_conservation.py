@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::marketdata.errors.MarketDataWarning"),
     pytest.mark.filterwarnings("ignore::marketdata.errors.RecordingWarning"),
 ]
-_FEW, _MANY = 10, 1_500
+_FEW, _MANY = 10, 500
 _SIZES = [_FEW, pytest.param(_MANY, marks=pytest.mark.soak)]
 # What the reasons of a report are about.
 _ABOUT = {
