@@ -1,6 +1,4 @@
-"""Run the test suite several times in a row, alone and then two at a time, so that each keeps the cores busy for the
-other; stop at the first failure.
-"""
+"""Run the test suite several times in a row, alone and then two at a time, so cores are busy; stop at a failure."""
 
 from __future__ import annotations
 
