@@ -11,7 +11,7 @@ from typing import Any
 
 from reference.faults import Act
 from reference.polymarket_stub import PolymarketStub
-from reference.venues import client_of
+from reference.venues import answered, simulated_clock
 
 import marketdata as md
 from marketdata.clock import SYSTEM
@@ -45,7 +45,8 @@ def run_recorder(folder: Path, tokens: int, minutes: int, seed: int) -> Counter[
     outage = Range(down, down + minutes // 12 * MINUTE)
     # Most markets close while the recorder runs.
     stub = LoggingStub(count=tokens // 2, days=0.25 + minutes / 2 / 1440, outages=(outage,))
-    with client_of(stub, START):
+    # Other clocks would go on while this machine works, and so leave the one of the venue.
+    with simulated_clock(START, is_still=True), answered(dict.fromkeys(stub.hosts, stub)):
         while stub.now < START + minutes * MINUTE:
             archive = md.Archive(folder, frame="polars")
             with md.Client("polymarket", frame="polars", progress=False) as client:

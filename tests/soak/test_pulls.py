@@ -13,8 +13,8 @@ from soak.pulls import run_pull
     [
         ("polymarket", 6, 2.0, 5),
         ("kalshi", 6, 1.0, 2),
-        pytest.param("polymarket", 300, 30.0, 100, marks=pytest.mark.soak),
-        pytest.param("kalshi", 300, 30.0, 100, marks=pytest.mark.soak),
+        pytest.param("polymarket", 300, 30.0, 20, marks=pytest.mark.soak),
+        pytest.param("kalshi", 300, 30.0, 20, marks=pytest.mark.soak),
     ],
 )
 def test_a_killed_pull_goes_on_at_the_pace_of_the_venue(
