@@ -123,7 +123,7 @@ class Format:
 
 
 UNDECIDED = -1
-# A venue's time and that of a recorder of live data are nearer to each other.
+# A recorder of live data receives a message sooner than this after the venue has sent it.
 _MOMENT = 60 * SECOND
 _DAY, _TIME_OF_DAY = r"^\d{4}-\d\d-\d\d$", r"^\d\d?:\d\d(:\d\d(\.\d+)?)?$"
 Reader = Callable[["Table"], Iterator[Batch]]
@@ -132,9 +132,9 @@ Reader = Callable[["Table"], Iterator[Batch]]
 def _scaled(prices: pl.Series, unit: PriceUnit) -> pl.Series:
     """Prices in dollars; a text that is no number stays, because it is not the same as no price."""
     dollars = pl.Series(prices.name, unit.of_file(numbers(prices)))
-    if prices.dtype != pl.String:
+    if prices.dtype.is_numeric():
         return dollars
-    return dollars.fill_nan(None).cast(pl.String).zip_with(dollars.is_not_nan(), prices)
+    return dollars.fill_nan(None).cast(pl.String).zip_with(dollars.is_not_nan(), prices.cast(pl.String, strict=False))
 
 
 class Table:

@@ -188,12 +188,12 @@ def tokens_of_both(rows: pl.DataFrame, table: Table, batch: Batch) -> list[pl.Ex
     The batch has the records of markets whose tokens the table does not name.
     """
     if "token_ids" in table.columns and rows["token_ids"].dtype == pl.String:
-        lists = listed(rows["token_ids"])
         if pair := tokens_of_outcomes(table.file.columns):
             names = ("token_ids" if name == table.columns["token_ids"] else name for name in pair.values())
             return [pl.col(name).cast(pl.String) for name in names]
         if {"token1", "token2"} <= set(table.file.columns):
             return [pl.col("token_ids").cast(pl.String), pl.col("token2").cast(pl.String)]
+        lists = listed(rows["token_ids"])
         return [pl.lit(lists.list.get(i, null_on_oob=True)) for i in range(2)]
     markets = rows["market_id"].cast(pl.String).drop_nulls().unique(maintain_order=True)
     if table.columns.get("market_id") in ("ticker", "market_ticker") or markets.str.contains(_A_TICKER).all():

@@ -158,7 +158,7 @@ def _levels(*names: str) -> Role:
     return Role(names, is_nested, "lists of levels")
 
 
-# Times of the venue by their names, and names that may be those of the recorder.
+# Columns whose names say that the time is the venue's, and columns that may have the time of the recorder.
 VENUE_TIMES = (
     "event_timestamp", "event_time", "event_ts", "exchange_timestamp", "venue_timestamp", "block_timestamp",
     "block_time", "trade_time", "ts_event",
@@ -167,7 +167,7 @@ ANY_TIMES = ("ts", "timestamp", "time", "t", "datetime")
 # The names that pandas gives to an index without a name, as common names.
 INDEX_NAMES = ("", "unnamed:_0", "__index_level_0")
 _BOOKS = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp")
-_OUTCOME_WORD = r"(yes|no|up|down)"
+_OUTCOME_WORD = f"({'|'.join(word for pair in OUTCOME_PAIRS for word in pair)})"
 _TOKEN_OF_OUTCOME = re.compile(
     rf"{_OUTCOME_WORD}_?(?:clob_?)?(?:token|asset)(?:_?id)?|(?:clob_?)?(?:token|asset)_?(?:id_?)?{_OUTCOME_WORD}",
     re.IGNORECASE,

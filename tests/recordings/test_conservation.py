@@ -302,3 +302,16 @@ def test_records_read_are_records_stored_and_records_left_out(tmp_path_factory: 
         assert sorted(stored) == sorted((n, f"{n} {i}?", 2 * (n in has_tokens)) for n, i in last.items())
 
     holds()
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical])
+@pytest.mark.parametrize("unit", [1, 100])
+def test_a_text_that_is_no_price_is_no_missing_price(tmp_path: Path, dtype: Any, unit: int) -> None:
+    """It is left out and counted, whatever the unit of the prices and the type of their column."""
+    prices = pl.Series([*(str(k / 100 * unit) for k in range(2, 12)), "n/a", None], dtype=pl.String).cast(dtype)
+    ids = [T] * len(prices)
+    frame = pl.DataFrame({"ts": [S + 60 * k for k in range(len(ids))], "token_id": ids, "price": prices})
+    frame.write_parquet(path := tmp_path / "prices.parquet")
+    report = md.Archive(tmp_path / "archive", frame="polars").add_files(path).row(0, named=True)
+    assert (report["rows"], report["stored"]) == (12, 11)
+    assert "1 whose price is no number" in report["reasons"]

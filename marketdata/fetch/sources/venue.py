@@ -206,16 +206,16 @@ class Venue:
         """Prints of a market or a token, each fill once; before an error it yields the prints that arrived."""
         if not self.service.has_trades:
             raise self.service.lacks("trades")
-        rows, failed = Rows(), list[MarketDataError]()
+        rows, failed = Rows(), None
         try:
             for some in self._prints(market, rng):
                 rows += some
         except MarketDataError as error:
-            failed.append(error)
+            failed = error
         columns = self._trades_of(rows).between(*rng)
         yield columns if kind == "market" else of_tokens(columns, (market,))
-        for problem in failed:
-            raise problem
+        if failed is not None:
+            raise failed
 
     def _prints(self, market: str, rng: Range) -> Iterator[Rows]:
         """Pages of prints of a market in the order of arrival, each fill once, with at least all of a range."""
