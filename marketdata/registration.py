@@ -35,7 +35,8 @@ def register(library: ModuleType) -> None:
     """Give the frames of a library their ``.md``, unless another package has taken that name."""
     for name in FRAMES[library.__name__]:
         kind = getattr(library, name)
-        if not hasattr(kind, "md"):
+        # A class looks .md up in its own dictionary, because asking the attribute would load the accessor.
+        if not hasattr(kind, "md") or _is_same_kind(vars(kind).get("md"), Methods):
             kind.md = Methods()
 
 
@@ -68,16 +69,28 @@ class _Finder:
     ) -> ModuleSpec | None:
         if fullname not in FRAMES:
             return None
-        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        others = (finder for finder in sys.meta_path if not _is_ours(finder) and hasattr(finder, "find_spec"))
         spec = next((spec for finder in others if (spec := finder.find_spec(fullname, path, target))), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _Registering(spec.loader)  # type: ignore[assignment] # all that the import system calls
         return spec
 
 
+def _is_same_kind(value: object, kind: type) -> bool:
+    """Whether a value is of this class, or of the class of this name in another copy of this module."""
+    return (type(value).__module__, type(value).__qualname__) == (kind.__module__, kind.__qualname__)
+
+
+def _is_ours(finder: object) -> bool:
+    return _is_same_kind(finder, _Finder)
+
+
 def install() -> None:
-    """Register what is imported already, and each library that is imported later."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    """Register what is imported already, and each library that is imported later.
+
+    A program that imports this package twice has two copies of this module, whose finders would ask each other for
+    ever, so the finder of an older copy is removed.
+    """
+    sys.meta_path[:] = [_Finder(), *(finder for finder in sys.meta_path if not _is_ours(finder))]
     for name in FRAMES.keys() & sys.modules.keys():
         register(import_module(name))  # which waits for an import in another thread

@@ -61,7 +61,7 @@ def test_the_tests_add_nothing_that_an_extra_brings() -> None:
     """`make test` installs the extra `all` and tools: pages and notebooks run with what a user gets."""
     tools = {package(one) for one in PYPROJECT["dependency-groups"]["test"] if isinstance(one, str)}
     assert tools & set().union(*map(packages_of, EXTRAS)) == set()
-    assert packages_of("all") == set().union(*map(packages_of, EXTRAS.keys() - {"dask", "spark", "mcp"}))
+    assert packages_of("all") == set().union(*map(packages_of, EXTRAS.keys() - {"dask", "spark"}))
 
 
 def test_the_page_of_installation_has_the_extras() -> None:

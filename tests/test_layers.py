@@ -141,6 +141,27 @@ def test_importing_the_package_loads_nothing_heavy_and_frames_have_methods() -> 
     assert done.stdout.splitlines() == ["[]", "[]", "True", *["True True"] * 3]
 
 
+TWO_COPIES = """
+import sys
+import marketdata
+first = [sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "marketdata"]
+import marketdata
+import pandas
+second = [sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "marketdata"]
+import marketdata
+import polars
+for kind in (pandas.DataFrame, polars.DataFrame):
+    modules = [type(finder).__module__ for finder in sys.meta_path]
+    print(kind.md is marketdata.Accessor, modules.count("marketdata.registration"))
+"""
+
+
+def test_a_second_copy_of_the_package_takes_the_place_of_the_first() -> None:
+    """A program that imports the package again, as coverage and reloaders do, imports pandas and polars as before."""
+    done = subprocess.run([sys.executable, "-c", TWO_COPIES], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["True 1", "True 1"]
+
+
 def test_rules_and_functions_know_no_library(imports: dict[str, set[str]]) -> None:
     """Modules of points and tidy import the standard library, numpy and lower layers only."""
     # One function returns objects of nautilus_trader, which are no frames.
