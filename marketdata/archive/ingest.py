@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from marketdata.archive import query, records
 from marketdata.archive.coverage.intervals import CoverageState
 from marketdata.archive.records import Catalog, Record, rows_of
 from marketdata.archive.store import ArchiveStore, hull_of, times_of
-from marketdata.errors import ArchiveError, ConfigError, NotTidyError, PartialCoverageWarning, warn
+from marketdata.errors import ArchiveError, ConfigError, ContractError, NotTidyError, PartialCoverageWarning, warn
 from marketdata.points.columns import Books, Data, Series, Token
 from marketdata.points.duplicates import repeated
 from marketdata.points.order import ascending
@@ -20,16 +21,29 @@ from marketdata.points.schema import LISTS, NOT_0_1, is_count, outside_0_1
 from marketdata.points.views import VIEWS, View, view_of
 from marketdata.resolution import Resolution
 from marketdata.times import SECOND, TOO_FAR, to_text
+from marketdata.wire import records as market_records
 
 _PRICES = {"price", "best_bid", "best_ask"}
 _SIZES = {"size", "best_bid_size", "best_ask_size"}
 _ADD_MARKET = "Add the market first: archive.add(markets=frame), with token_ids and token_labels."
 
 
+def _market(row: Record) -> Record:
+    try:
+        return records.read("markets", market_records.market(row))
+    except ContractError:
+        return records.read("markets", row)  # whose error says what the row lacks
+
+
+_READERS: dict[RecordKind, Any] = {
+    "markets": _market, "events": partial(records.read, "events"), "series": partial(records.read, "series"),
+}  # fmt: skip
+
+
 def add_records(store: ArchiveStore, markets: Any = None, events: Any = None, series: Any = None) -> None:
     """Store records; events and series that are not given are derived from the markets."""
     given: dict[RecordKind, Any] = {"markets": markets, "events": events, "series": series}
-    new = {kind: [records.read(kind, row) for row in rows_of(rows)] for kind, rows in given.items() if rows is not None}
+    new = {kind: [*map(_READERS[kind], rows_of(rows))] for kind, rows in given.items() if rows is not None}
     if new and store.given_base is not None:
         store.fix_base()
     catalog = store.catalog

@@ -120,7 +120,11 @@ def with_winner(market: Mapping[str, Any]) -> dict[str, Any]:
     ``winning_asset_id``, or by ``winner`` of each token. They stay as they are where the record names no token, or two.
     """
     record = dict(market)
-    tokens = [token for token in record.get("tokens") or () if isinstance(token, Mapping)]
+    lists = (record.get(name) for name in TOKEN_LISTS)
+    ids, labels = (list(one) if one is not None else [] for one in lists)
+    tokens = [token for token in record.get("tokens") or () if isinstance(token, Mapping)] or [
+        {"id": token, "label": label} for token, label in zip(ids, labels, strict=False)
+    ]
     named = {record.get(name) for name in _WINNER_FIELDS if isinstance(record.get(name), str)}
     if record.get("resolved_token_id") is not None:
         named = {record["resolved_token_id"]}

@@ -21,11 +21,12 @@ from marketdata.recordings import kalshi_messages
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
 from marketdata.recordings.files import MESSAGE_KEYS, MOST_NESTED, ReadOptions, content, fields_of, json_value
 from marketdata.recordings.format import Batch, Table, no_time
-from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, first
+from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES
 from marketdata.recordings.tables import levels_of
 from marketdata.recordings.trades import TRADE_SIDES, add_trades
 from marketdata.recordings.units import moments
 from marketdata.times import parse_iso, unix_micros
+from marketdata.wire.records import first
 
 _RAW_MESSAGE = ("raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body")
 _ARRIVAL = (*ROLES["received_at"].names, "ts")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,19 +11,18 @@ from marketdata.errors import ConfigError
 from marketdata.points.records import COLUMNS
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.points.schema import COLUMNS as POINT_COLUMNS
-from marketdata.recordings.files import RecordingFile, json_value
+from marketdata.recordings.files import RecordingFile
 from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.recordings.roles import (
     INDEX_NAMES,
-    OUTCOME_PAIRS,
     TEXT_ROLES,
     identified,
     is_time,
     numbers,
-    tokens_of_outcomes,
 )
 from marketdata.recordings.tables import derived_markets
 from marketdata.wire import kalshi
+from marketdata.wire.records import OUTCOME_PAIRS, as_list, tokens_of_outcomes
 
 OUTSIDE = "price outside of 0 to 1"
 OUTCOMES, _UP_OR_DOWN = OUTCOME_PAIRS
@@ -283,24 +280,6 @@ def refuse_damage(file: RecordingFile) -> None:
 def listed(texts: pl.Series) -> pl.Series:
     """Lists of texts, as `as_list` reads them."""
     return pl.Series(texts.name, [as_list(text) for text in texts.to_list()], dtype=pl.List(pl.String), strict=False)
-
-
-def as_list(value: Any, *, objects: bool = False) -> list[Any] | None:
-    """A list of texts from JSON, from a list as Python prints it, or from words with commas; None for nothing."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    found = value
-    if isinstance(value, str):
-        found = json_value(value.encode())
-        if isinstance(found, str):  # JSON inside of JSON
-            found = json_value(found.encode())
-        if not isinstance(found, list):
-            try:
-                found = ast.literal_eval(value)
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                found = [part.strip() for part in value.split(",")]
-    entries = list(found) if isinstance(found, list | tuple) else [found]
-    return entries if objects else [str(entry) for entry in entries]
 
 
 def typed(texts: pl.Series) -> pl.Series:

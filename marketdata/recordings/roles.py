@@ -18,7 +18,6 @@ from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import ASKS, BIDS
 from marketdata.recordings.units import PRICE_ENDS, TimeUnit
 
-OUTCOME_PAIRS = (("Yes", "No"), ("Up", "Down"))
 BID_TEXTS, ASK_TEXTS = ("buy", "bid", "bids", "b"), ("sell", "ask", "asks", "a", "s", "offer")
 _BOOK_EVENTS = ("snapshot", "delta", "update", "change", "add", "modify", "delete", "remove", "cancel")
 _FLAGS = tuple(text for text, means in FLAG_TEXTS.items() if means is not None)
@@ -167,11 +166,6 @@ ANY_TIMES = ("ts", "timestamp", "time", "t", "datetime")
 # The names that pandas gives to an index without a name, as common names.
 INDEX_NAMES = ("", "unnamed:_0", "__index_level_0")
 _BOOKS = ("book", "orderbook", "order_book", "book_json", "orderbook_json", "raw_book", "orderbook_fp")
-_OUTCOME_WORD = f"({'|'.join(word for pair in OUTCOME_PAIRS for word in pair)})"
-_TOKEN_OF_OUTCOME = re.compile(
-    rf"{_OUTCOME_WORD}_?(?:clob_?)?(?:token|asset)(?:_?id)?|(?:clob_?)?(?:token|asset)_?(?:id_?)?{_OUTCOME_WORD}",
-    re.IGNORECASE,
-)
 _TOKENS_OF_YES = (
     "yes_token_id", "yes_token", "yes_asset_id", "token_id_yes", "token_yes", "yes_clob_token_id", "clob_token_id_yes",
     "up_token_id", "up_token", "token_id_up", "token_up",
@@ -345,20 +339,6 @@ def roles_of(sample: pl.DataFrame, chosen: Iterable[str] = ()) -> list[Meaning]:
             if fits:
                 break
     return found
-
-
-def tokens_of_outcomes(columns: Iterable[str]) -> dict[str, str]:
-    """The columns of the tokens of both outcomes by their labels, such as ``yes_token_id``; empty without both."""
-    matches = [match for match in map(_TOKEN_OF_OUTCOME.fullmatch, columns) if match]
-    columns_of = {(match[1] or match[2]).title(): match.group() for match in matches}
-    pairs = [{label: columns_of[label] for label in pair if label in columns_of} for pair in OUTCOME_PAIRS]
-    return next((pair for pair in pairs if len(pair) == len(OUTCOME_PAIRS[0])), {})
-
-
-def first(present: Iterable[str], names: Iterable[str]) -> str | None:
-    """The first of ``names`` that is present."""
-    present = set(present)
-    return next((name for name in names if name in present), None)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -1,71 +1,44 @@
-"""Market records as venues give them, in a frame: their tokens, ends and payoffs under the names of records here."""
+"""Market records in any form, in a frame: their tokens, ends and payoffs under the names of records here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from marketdata.adapters.dispatch import in_memory
 from marketdata.adapters.frame import Frame, Native
 from marketdata.adapters.normalization import is_missing
-from marketdata.wire import kalshi, polymarket
+from marketdata.wire import records
 
-# Names of the id in records of a venue, and what reads such a record.
-_READERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-    "conditionId": polymarket.market, "condition_id": polymarket.market, "ticker": kalshi.market,
-}  # fmt: skip
 _RESULT = ("resolved_token_id", "resolved_token_label", "payoffs")
 _TIMES = ("end_date", "closed_at", "resolved_at")
-# Fields of Polymarket that say the result of a market whose tokens are known.
-_PRICES = ("outcomePrices", "outcome_prices")
-_STATUSES = ("closed", "umaResolutionStatus", "uma_resolution_status", "resolutionStatus", "resolution_status")
+# Columns that a frame of records has in none of our forms.
+_OTHERS = {
+    "conditionId", "condition_id", "ticker", "tokens", "outcomePrices", "outcome_prices", "payouts", "winner",
+    "winning_outcome", "winning_asset_id",
+}  # fmt: skip
 
 
 def venue_columns(given: Native, data: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The columns of records, completed from the venue's own fields."""
+    """The columns of records, as the one reader of records reads them."""
     table = in_memory(given)
-    reader = next((read for name, read in _READERS.items() if name in table.names), None)
-    if "market_id" not in data and reader is not None:
-        return _columns([reader(row) for row in _rows(table)])
-    if {"market_id", "token_ids"} <= data.keys() and not {*_PRICES, "payouts", "winner"}.isdisjoint(table.names):
-        return _with_results(data, _rows(table))
-    return data
-
-
-def _columns(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Records as the columns of a frame of records."""
-    tokens = [record["tokens"] for record in records]
+    is_record = "market_id" not in data or "token_ids" in data or "tokens" in table.names
+    if _OTHERS.isdisjoint(table.names) or not is_record or "token_id" in data:
+        return data
+    read = [records.market(row) for row in _rows(table)]
+    tokens = [
+        row.get("tokens")
+        or [
+            {"id": i, "label": n}
+            for i, n in zip(row.get("token_ids") or (), row.get("token_labels") or (), strict=True)
+        ]
+        for row in read
+    ]
     return {
-        "market_id": [record["id"] for record in records],
-        "token_ids": [[one["id"] for one in of_market] for of_market in tokens],
-        "token_labels": [[one["label"] for one in of_market] for of_market in tokens],
-        **{name: [record.get(name) for record in records] for name in (*_RESULT, *_TIMES)},
+        "market_id": [str(row.get("market_id", row.get("id"))) for row in read],
+        "token_ids": [[str(one["id"]) for one in of_market] for of_market in tokens],
+        "token_labels": [[one.get("label") for one in of_market] for of_market in tokens],
+        **{name: [row.get(name) for row in read] for name in (*_RESULT, *_TIMES)},
     }
-
-
-def _with_results(data: dict[str, list[Any]], rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The columns, with payoffs and winners from the venue's fields for records without a result of their own."""
-    none = [None] * len(rows)
-    out = {**data, **{name: [*data.get(name, none)] for name in _RESULT}}
-    for i, row in enumerate(rows):
-        if all(out[name][i] is None for name in _RESULT):
-            out["payoffs"][i] = _payoffs(row)
-            won = row.get("winner") if out["payoffs"][i] is None else None
-            is_id = isinstance(won, str) and won in [str(token) for token in row.get("token_ids", ())]
-            out["resolved_token_id" if is_id else "resolved_token_label"][i] = won if isinstance(won, str) else None
-    return out
-
-
-def _payoffs(row: Mapping[str, Any]) -> list[float] | None:
-    """The payoffs of the tokens of a market, by a resolution or by final prices."""
-    if "payouts" in row:
-        return polymarket.resolution(row)[0]
-    if any(name in row for name in _PRICES):
-        fields = {name: row[name] for name in (*_PRICES, *_STATUSES) if name in row}
-        tokens = {"clobTokenIds": row.get("token_ids", []), "outcomes": row.get("token_labels", [])}
-        paid: list[float] | None = polymarket.market({"conditionId": row["market_id"], **tokens, **fields})["payoffs"]
-        return paid
-    return None
 
 
 def _rows(table: Frame) -> list[dict[str, Any]]:
