@@ -221,26 +221,28 @@ def test_an_unforeseen_failure_is_an_answer(archive, monkeypatch) -> None:
     def panic(*_: object, **__: object) -> None:
         raise BaseException("the inner text")  # noqa: TRY002
 
-    monkeypatch.setattr(archive, "sql", panic)
-    answer, problem = server.answer("sql", {"statement": "select 1"}, threading.Event())
-    assert (answer, problem) == (None, "The tool sql failed (BaseException); the log of the server has more.")
+    monkeypatch.setattr(archive, "markets", panic)
+    answer, problem = server.answer("markets", {}, threading.Event())
+    assert (answer, problem) == (None, "The tool markets failed (BaseException); the log of the server has more.")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
 def test_one_value_does_not_take_all_memory(archive, monkeypatch) -> None:
-    """DuckDB does not count it, so the process is bounded; the next statement may use its memory again."""
+    """DuckDB does not count it, so its process is bounded; neither its death nor a large answer ends the server."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     from marketdata.mcp.server import Server
 
-    monkeypatch.setattr("marketdata.mcp.server._MOST_MEMORY", 300_000_000)
+    monkeypatch.setattr("marketdata.mcp.statement.PROCESS_MEMORY", 1_500_000_000)
     server = Server(archive)
 
     def said(statement: str) -> tuple[Any, str]:
         return server.answer("sql", {"statement": statement}, threading.Event())
 
     assert said("select 1 as n")[0]["rows"] == [[1]]
-    for value in ("range(100000000)", "len(range(100000000))", "repeat('x', 1000000000)"):
-        assert "needs too much memory" in said(f"select {value}")[1]
+    for statement in ("select len(range(300000000))", "select list(repeat('x', 100)) from range(4000000)"):
+        assert "needs too much memory" in said(statement)[1]
+    monkeypatch.setattr("marketdata.mcp.statement.MOST_BYTES", 1_000)
+    assert "at most 1,000 are allowed" in said("from range(1000)")[1]
     assert said("select 1 as n")[0]["rows"] == [[1]]
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,8 @@ from marketdata.points.schema import ID_COLUMNS, LISTS
 from marketdata.points.views import VIEWS
 from marketdata.times import DAY
 
+T = TypeVar("T")
+_POLL = 0.05  # between looks at a thread that runs a statement [s]
 TABLES = ("books", "snapshots", "prices", "metrics", "quotes", "markets", "events", "series", "coverage")
 
 _IDS = ("ts", *ID_COLUMNS)
@@ -143,14 +144,16 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None, max_
     """The first rows of a statement; ConfigError if it is refused or stopped, ArchiveError if the storage failed."""
     import duckdb
 
+    def rows_of_statement() -> pa.Table:
+        rows = connection.sql(text)
+        if rows is None:
+            raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
+        rows = rows.project("*")  # which gives columns of one name numbers
+        _check_types(rows)
+        return _plain((rows if max_rows is None else rows.limit(max_rows)).to_arrow_table())
+
     try:
-        with _interrupted(connection, stop or threading.Event()):
-            rows = connection.sql(text)
-            if rows is None:
-                raise ConfigError("archive.sql takes a statement that gives rows: select ... from prices.")
-            rows = rows.project("*")  # which gives columns of one name numbers
-            _check_types(rows)
-            return _plain((rows if max_rows is None else rows.limit(max_rows)).to_arrow_table())
+        return _interruptible(connection, rows_of_statement, stop)
     except duckdb.InterruptException:
         raise ConfigError("The statement was stopped before its end.") from None
     except duckdb.OutOfMemoryException as problem:
@@ -163,25 +166,36 @@ def answer(connection: Any, text: str, stop: threading.Event | None = None, max_
         raise ConfigError(f"DuckDB refused the statement: {problem}") from problem
 
 
-@contextmanager
-def _interrupted(connection: Any, stop: threading.Event) -> Iterator[None]:
-    """Interrupt what the connection runs once ``stop`` is set; ``stop`` is set afterwards."""
-    ended = threading.Event()
+def _interruptible(connection: Any, work: Callable[[], T], stop: threading.Event | None) -> T:
+    """What ``work`` returns; it runs in a thread, because Ctrl-C does not reach a thread that waits for DuckDB.
 
-    def interrupt() -> None:
-        stop.wait()
-        while not ended.wait(0.1):  # an interrupt before the statement runs has no effect
-            connection.interrupt()
+    Ctrl-C, and ``stop`` once it is set, interrupt what the connection runs.
+    """
+    results: list[T] = []
+    problems: list[BaseException] = []
 
-    waiting = threading.Thread(target=interrupt, daemon=True)
-    waiting.start()
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
     try:
-        yield
+        while thread.is_alive():
+            thread.join(_POLL)
+            if stop is not None and stop.is_set():
+                connection.interrupt()
     finally:
-        ended.set()
-        stop.set()
-        # A thread that drops the connection while the interpreter ends would abort the process.
-        waiting.join()
+        # A thread that keeps the connection while the interpreter ends would abort the process. An interrupt before
+        # the statement runs has no effect, so it is repeated.
+        while thread.is_alive():
+            connection.interrupt()
+            thread.join(_POLL)
+    if problems:
+        raise problems[0]
+    return results[0]
 
 
 def _check_types(rows: Any) -> None:

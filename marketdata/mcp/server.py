@@ -6,13 +6,10 @@ import inspect
 import logging
 import os
 import signal
-import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -20,6 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ArgsKwargs
 
 from marketdata.errors import MarketDataError, not_installed
+from marketdata.mcp.statement import MOST_BYTES
 from marketdata.mcp.tools import Answer, Tools
 from marketdata.times import TimeLike
 
@@ -34,9 +32,6 @@ _INSTRUCTIONS = (
     "With `as_of` nothing is shown that was known only later. Ask for one `outcome` and few `rows` where that suffices."
 )
 TIME_LIMIT = 60.0  # of a call [s]
-# DuckDB counts no value that is made at once, such as range(500000000), against the memory that it is given.
-_MOST_MEMORY = 4_000_000_000  # of the process, while a statement runs, beside what it has before [B]
-_MOST_BYTES = 10_000_000  # of an answer: one cell of a statement may have more than a program can read
 _log = logging.getLogger("marketdata.mcp")
 
 
@@ -57,6 +52,7 @@ class Server:
         try:
             protocol.run()
         finally:
+            self.tools.stop.set()
             # A thread that computes while the interpreter ends would abort the process.
             with self._running:
                 pass
@@ -117,8 +113,7 @@ class Server:
         with self._running:
             self.tools.stop = stop
             try:
-                with _bounded_memory() if name == "sql" else nullcontext():
-                    answer = self.calls[name].validate_python(ArgsKwargs((), dict(arguments)))
+                answer = self.calls[name].validate_python(ArgsKwargs((), dict(arguments)))
             except ValidationError as problem:
                 return None, _problem(problem, self.calls[name].json_schema()["properties"])
             except MarketDataError as problem:
@@ -126,27 +121,9 @@ class Server:
             except BaseException as problem:  # a panic of a library in Rust is no Exception, and would end the server
                 _log.exception("the tool %s failed", name)
                 return None, f"The tool {name} failed ({type(problem).__name__}); the log of the server has more."
-        if (size := len(msgspec.json.encode(answer))) > _MOST_BYTES:
-            return None, f"The answer has {size:,} bytes; at most {_MOST_BYTES:,} are allowed: ask for less."
+        if (size := len(msgspec.json.encode(answer))) > MOST_BYTES:
+            return None, f"The answer has {size:,} bytes; at most {MOST_BYTES:,} are allowed: ask for less."
         return answer, ""
-
-
-@contextmanager
-def _bounded_memory() -> Iterator[None]:
-    """Refuse this process more memory than it may have while the block runs; only Linux can."""
-    if sys.platform != "linux":
-        yield
-        return
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    others = [limit for limit in before if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min([used + _MOST_MEMORY, *others]), before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _end_process(*_: object) -> NoReturn:

@@ -26,6 +26,7 @@ import polars.selectors as cs
 from pydantic import Field, TypeAdapter
 
 from marketdata.errors import ConfigError, MarketDataWarning, NotArchivedError, warn
+from marketdata.mcp.statement import rows_of
 from marketdata.points.arguments import whole
 from marketdata.points.measures import MEASURES, units_of
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
@@ -38,7 +39,6 @@ from marketdata.times import Range, TimeLike, to_micros, to_range, to_text
 
 Answer = dict[str, Any]
 MOST_ROWS = 5_000  # a program pays for each row that it reads
-SQL_MEMORY = "2GB"  # of a statement: the machine runs the program that asks, too
 # Pydantic makes the schemas of the tools from these descriptions and bounds.
 Market = Annotated[str, Field(description="Slug or id of a market, as `markets` gives it.")]
 Start = Annotated[str, Field(description="Start, inclusive: ISO 8601 (UTC without a zone) or Unix seconds.")]
@@ -242,7 +242,7 @@ class Tools:
             raise ConfigError("SQL needs an archive, and no as_of: a statement may read what came later.")
         most = min(whole("rows", rows), MOST_ROWS)
         with _warnings_as_notes() as notes:
-            result = self._source.sql(statement, stop=self.stop, max_rows=most + 1, memory_limit=SQL_MEMORY)
+            result = rows_of(self._source, statement, most + 1, self.stop)
         if result.height > most:
             notes.append(f"The first {most:,} rows; there are more.")
         return _answer(result.head(most), {}, most, notes, None)

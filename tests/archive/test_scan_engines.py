@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import datetime as dt
 import json
 import shutil
@@ -184,7 +185,9 @@ def test_every_type_of_duckdb_is_a_value_or_an_error(filled: Archive) -> None:
                     archive.sql(f"select {text} as v")
             else:
                 assert len(repr(archive.sql(f"select {text} as v"))) > 0
-                assert json.loads(json.dumps(tools.sql(f"select {text} as v")["rows"], allow_nan=False)) == [[value]]
+    values = {text: value for text, value in VALUES.items() if value is not None}
+    row = tools.sql("select " + ", ".join(f"{text} as v{n}" for n, text in enumerate(values)))["rows"][0]
+    assert dict(zip(values, json.loads(json.dumps(row, allow_nan=False)), strict=True)) == values
     assert any("null, because JSON has none" in note for note in tools.sql("select 'nan'::double")["notes"])
 
 
@@ -201,11 +204,20 @@ def test_a_statement_ends_with_the_rows_that_are_wanted(filled: Archive) -> None
     assert threading.active_count() <= before
 
 
+def test_ctrl_c_ends_a_statement(filled: Archive) -> None:
+    """A notebook's cell ends in the middle of a long join, and the next statement runs."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        filled.sql("select count(*) from range(1000000) a, range(1000000) b")
+    assert filled.sql("select 1").item() == 1
+
+
 def test_a_statement_that_needs_too_much_memory_is_refused(filled: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says so and what to do; a program's statement has a limit of its own."""
     pytest.importorskip("duckdb", reason="duckdb is not installed: pip install prediction-marketdata[duckdb]")
     statement = "select list(i) from range(300000000) t(i)"
-    monkeypatch.setattr("marketdata.mcp.tools.SQL_MEMORY", "50MB")
+    monkeypatch.setattr("marketdata.mcp.statement.DUCKDB_MEMORY", "50MB")
     for call in (partial(filled.sql, memory_limit="50MB"), Tools(filled).sql):
         with pytest.raises(md.errors.ConfigError, match=r"too much memory(?s:.*)fewer rows or groups"):
             call(statement)
