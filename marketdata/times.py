@@ -81,9 +81,23 @@ def parse_seconds(text: str) -> int:
     return -micros if whole.startswith("-") else micros
 
 
-def unix_micros(value: Any) -> int:
+def parse_time(text: str) -> int:
+    """Microseconds of an ISO 8601 text, or of Unix seconds with at least nine digits; ValueError for another text."""
+    return parse_seconds(text) if re.fullmatch(r"\d{9,}(\.\d+)?", text, re.ASCII) else parse_iso(text)
+
+
+def parse_moment(value: object) -> int:
+    """Microseconds of a Unix time in any unit, a number or a text of one, or of an ISO 8601 text; else a ValueError."""
+    if not isinstance(value, str):
+        return unix_micros(value)
+    match = re.fullmatch(r"(\d{1,20})(\.\d*)?", value, re.ASCII)
+    return parse_iso(value) if match is None else unix_micros(float(value) if match[2] else int(value))
+
+
+def unix_micros(number: object) -> int:
     """Microseconds of a Unix time in s, ms, us or ns, by magnitude; ValueError outside of the years 1973 to 5138."""
-    number = value if isinstance(value, float) else int(value)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ValueError(f"{str(number)[:80]!r} is not a Unix time")  # noqa: TRY004 data, no argument
     times, over = unix_scale(number)
     return round(number * times) // over
 
@@ -169,8 +183,7 @@ def _micros(value: Any) -> int:
     if hasattr(value, "item"):  # of numpy
         value = value.item()
     if isinstance(value, str):
-        text = value.strip()
-        return parse_seconds(text) if re.fullmatch(r"\d{9,}(\.\d+)?", text, re.ASCII) else parse_iso(text)
+        return parse_time(value.strip())
     if isinstance(value, dt.datetime):
         return _of_datetime(value)
     if isinstance(value, dt.date):

@@ -22,7 +22,7 @@ From top to bottom; a module imports its own layer and lower ones::
     points                         columns and every rule on them, numpy only
     vendors                        what is known about each service
     times
-    clock
+    decimals  clock
     resolution  display            widths of buckets; how objects are shown
     errors                         imports nothing of ours
 """
@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1] / "marketdata"
 LAYERS = (
     ("errors",),
     ("resolution", "display"),
-    ("clock",),
+    ("clock", "decimals"),
     ("times",),
     ("vendors",),
     ("points",),

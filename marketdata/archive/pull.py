@@ -24,6 +24,7 @@ from marketdata.archive.query import ALL_TIME
 from marketdata.archive.selection import Selection
 from marketdata.archive.store import ArchiveStore
 from marketdata.clock import SYSTEM
+from marketdata.decimals import to_number
 from marketdata.display import BUCKETS, progress_bar
 from marketdata.errors import ConfigError, ExpiredError, MarketDataError, NotFoundError, PlanError, PlanWarning, warn
 from marketdata.points.columns import Books, Data, Ints, Token, joined
@@ -353,8 +354,8 @@ class Pull:
     def _is_traded(self, market: str) -> bool:
         """Whether the market has a volume, or points of any view, so that an empty answer is not believed."""
         volume = (self.store.catalog["markets"].find(market) or {}).get("volume")
-        with contextlib.suppress(TypeError, ValueError, OverflowError):  # a number of 400 digits tells nothing
-            if float(volume or 0) > 0:
+        with contextlib.suppress(ValueError):  # a number of 400 digits tells nothing
+            if to_number(volume) > 0:
                 return True
         return any(record.rows for stored in self.store.coverage.values() for record in stored.records(market))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT
-from marketdata.times import parse_iso, unix_micros
+from marketdata.times import parse_moment
 from marketdata.wire import kalshi
 
 MESSAGE_TYPES = ("orderbook_snapshot", "orderbook_delta", "subscribed", "ok", "ticker", "trade")
@@ -131,5 +131,5 @@ def _time(fields: Mapping[str, Any]) -> int | None:
     for name in ("ts_ms", "ts", "time"):
         value = fields.get(name)
         if value is not None:
-            return parse_iso(value) if isinstance(value, str) and not value.isdigit() else unix_micros(value)
+            return parse_moment(value)
     return None

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from msgspec import Raw
 
+from marketdata.decimals import parse_number
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Floats, Token
 from marketdata.points.records import TOKEN_LISTS
@@ -21,11 +22,11 @@ from marketdata.recordings import kalshi_messages
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
 from marketdata.recordings.files import MESSAGE_KEYS, MOST_NESTED, ReadOptions, content, fields_of, json_value
 from marketdata.recordings.format import Batch, Table, no_time
-from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES
+from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, decimals
 from marketdata.recordings.tables import levels_of
 from marketdata.recordings.trades import TRADE_SIDES, add_trades
 from marketdata.recordings.units import moments
-from marketdata.times import parse_iso, unix_micros
+from marketdata.times import parse_moment
 from marketdata.wire.records import first
 
 _RAW_MESSAGE = ("raw", "raw_text", "raw_json", "message", "msg", "data", "payload", "json", "event", "body")
@@ -336,7 +337,7 @@ class MessageReader:
 
     def _add_gap(self, seen: str | None) -> None:
         """End the books of all tokens where the connection was lost."""
-        at = str(time_of(str(seen)))
+        at = str(parse_moment(str(seen)))
         for code in range(len(self._tokens)):
             self._part.add_book(_NO_LEVELS, 0, GAP, self._count, (at, at), [code])
 
@@ -344,7 +345,7 @@ class MessageReader:
         """Add the rows of a message of Kalshi, which has a book or a signed change of both outcomes."""
         arrival = message.said(_ARRIVAL)
         rows, books, left_out = self._kalshi.read(
-            kind, message.values(), message.envelope, None if arrival is None else time_of(arrival), self._count
+            kind, message.values(), message.envelope, None if arrival is None else parse_moment(arrival), self._count
         )
         self._batch.left_out.update(left_out)
         self._batch.markets += self._kalshi.new_markets()
@@ -378,7 +379,7 @@ class MessageReader:
         token = str(self._tokens[code].token_id)
         for name, values in self._state.items():
             if field(name):
-                values[token] = float(field(name))
+                values[token] = parse_number(str(field(name)))
         return [self._state[n].get(token) if n in self._state else field(n) for n in self._part.kept]
 
     def _note(self, kind: str, message: Message) -> None:
@@ -388,7 +389,7 @@ class MessageReader:
             name, field = state[kind]
             if name in self._options.keep:
                 token, value = (_text(message.fields[n]) for n in ("asset_id", field))
-                self._state[name][str(token)] = float(str(value))
+                self._state[name][str(token)] = parse_number(str(value))
         elif kind == "new_market":
             self._batch.markets.append(_market(message.values()))
 
@@ -427,9 +428,9 @@ def _print_of(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "trade":
         return kalshi_messages.trade_of(fields)
     return {
-        "ts": time_of(str(fields["timestamp"])), "market_id": str(fields.get("market") or ""),
+        "ts": parse_moment(str(fields["timestamp"])), "market_id": str(fields.get("market") or ""),
         "token_id": str(fields["asset_id"]), "side": TRADE_SIDES[str(fields["side"]).lower()],
-        "price": float(fields["price"]), "size": float(fields["size"]),
+        "price": parse_number(str(fields["price"])), "size": parse_number(str(fields["size"])),
         "transaction_hash": fields.get("transaction_hash"), "trade_id": None, "token_label": None,
     }  # fmt: skip
 
@@ -533,14 +534,7 @@ def _numbers(values: Sequence[_Text]) -> Floats:
         texts = pl.Series(values, dtype=pl.String)
     except TypeError:
         texts = pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
-    return texts.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
-
-
-def time_of(text: str) -> int:
-    """Microseconds of a Unix time in any unit, or of an ISO 8601 text; ValueError for another text."""
-    if text.isdigit():
-        return unix_micros(int(text))
-    return unix_micros(float(text)) if text.replace(".", "", 1).isdigit() else parse_iso(text)
+    return decimals(texts).fill_null(np.nan).to_numpy().copy()
 
 
 def _market(fields: Mapping[str, Any]) -> dict[str, Any]:

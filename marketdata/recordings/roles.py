@@ -367,12 +367,19 @@ def numbers(column: pl.Series) -> Floats:
         return np.full(len(column), np.nan)
     if column.dtype in _TEXTS:
         column = column.cast(pl.String).str.strip_chars()
-        plain = column.cast(pl.Float64, strict=False)
+        plain = decimals(column)
         # Few files have signs and separators, so only texts that are no plain numbers are looked at again.
         if plain.null_count() > column.null_count():
             plain = plain.fill_null(_written_numbers(column.set(plain.is_not_null(), None)))
         column = plain
-    return column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    found = column.cast(pl.Float64, strict=False)
+    return found.set(~found.is_finite(), None).fill_null(np.nan).to_numpy()
+
+
+def decimals(texts: pl.Series) -> pl.Series:
+    """Numbers of texts as `parse_number` reads each; null for another text."""
+    found = texts.cast(pl.Float64, strict=False)
+    return found.set(~found.is_finite(), None)
 
 
 def _written_numbers(texts: pl.Series) -> pl.Series:

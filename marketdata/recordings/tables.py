@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -13,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from marketdata.decimals import to_number
 from marketdata.points.columns import Floats, Ints, ranges
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import BIDS, CHANGE, SNAPSHOT, STATED, Changes
@@ -32,13 +34,20 @@ def levels_of(cell: Any) -> Levels:
     if isinstance(cell, str | bytes):
         return levels_of(printed(cell))
     if isinstance(cell, Mapping):
-        return [(float(price), float(size)) for price, size in cell.items()]
+        return [(_number(price), _number(size)) for price, size in cell.items()]
     levels = list(cell)
     if levels and isinstance(levels[0], Mapping):
         # The levels of a side have the same names.
         price_name, size_name = first(levels[0], _PRICE), first(levels[0], _SIZE)
-        return [(float(level[price_name]), float(level[size_name])) for level in levels]
-    return [(float(price), float(size)) for price, size in levels]
+        return [(_number(level[price_name]), _number(level[size_name])) for level in levels]
+    return [(_number(price), _number(size)) for price, size in levels]
+
+
+def _number(value: Any) -> float:
+    """The price or size of a level; ValueError for another value."""
+    if math.isnan(number := to_number(value)):
+        raise ValueError("a level without a number")
+    return number
 
 
 def printed(text: str | bytes) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import polars as pl
 
+from marketdata.decimals import to_number
 from marketdata.points.records import RECORD_KINDS, RecordKind, searched_text, searched_words
 from marketdata.service.cursors import Cursors, Facts, invalid_cursor
 from marketdata.service.parameters import EventQuery, ListingQuery, MarketQuery, SortField
@@ -134,6 +136,6 @@ def _row(record: Record) -> dict[str, Any]:
 
 def _number(value: object) -> float | None:
     """A number as a float; None for anything else, and for one of 400 digits."""
-    with suppress(OverflowError):
-        return float(value) if isinstance(value, int | float) else None
+    with suppress(ValueError):
+        return None if math.isnan(number := to_number(value)) else number
     return None

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from marketdata.decimals import parse_number
 from marketdata.service.cursors import invalid_cursor
 from marketdata.service.responses import printable
 from marketdata.times import DAY, Range, parse_iso, parse_seconds
@@ -26,6 +27,13 @@ def _whole_number(text: str) -> int:
     if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) is None:
         raise PydanticCustomError("int_parsing", "Input should be a whole number written with the digits 0 to 9")
     return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        return parse_number(text)
+    except ValueError:
+        raise PydanticCustomError("float_parsing", "Input should be a finite decimal number") from None
 
 
 def _path_text(text: str) -> str:
@@ -155,6 +163,6 @@ class MarketQuery(ListingQuery):
     event_id: str | None = None
     event_slug: str | None = None
     include_closed: bool = Field(default=True, description="Whether closed and resolved markets are listed.")
-    min_liquidity: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = Field(
+    min_liquidity: Annotated[float | None, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)] = Field(
         None, description="Least liquidity; markets without it are left out."
     )

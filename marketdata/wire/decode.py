@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain
 from operator import attrgetter
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
 import msgspec
 import numpy as np
@@ -33,10 +33,14 @@ from marketdata.points.columns import (
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.points.views import VIEWS, View, empty, view_of
 from marketdata.resolution import BucketWidth
-from marketdata.times import parse_iso
+from marketdata.times import SECOND, TOO_FAR, parse_iso
 
 Point = TypeVar("Point")
 Levels = list[tuple[float, float]]
+# JSON has no infinite number and no NaN; in a text of a venue either would be read as one.
+Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+# Whole Unix seconds from 1970 to the year 5138; larger ones are milliseconds.
+Seconds = Annotated[int, msgspec.Meta(ge=0, lt=TOO_FAR // SECOND)]
 _is_plain_time = re.compile(r"(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII).fullmatch
 _HAS_ZONE = re.compile(r"([Zz]|[+-]\d\d:?\d\d|[+-]\d\d)$", re.ASCII)
 _BELOW_MICROSECOND = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)

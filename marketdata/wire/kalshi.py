@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Series, Token, Trades
 from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, parse_iso
 from marketdata.vendors import KalshiPrice
-from marketdata.wire.decode import convert, prints
+from marketdata.wire.decode import Number, Seconds, convert, prints
 from marketdata.wire.venues import books_of, renamed
 
 _OUTCOMES = {"yes": "Yes", "no": "No"}
@@ -56,21 +57,21 @@ _NO_CLOSES = _Closes()
 
 
 class _Candle(msgspec.Struct, gc=False):
-    end_period_ts: int
+    end_period_ts: Seconds
     yes_bid: _Closes | None = None
     yes_ask: _Closes | None = None
     price: _Closes | None = None
-    volume_fp: float | None = None
-    volume: float | None = None
-    open_interest_fp: float | None = None
-    open_interest: float | None = None
+    volume_fp: Number | None = None
+    volume: Number | None = None
+    open_interest_fp: Number | None = None
+    open_interest: Number | None = None
 
 
 class _Trade(msgspec.Struct):
     trade_id: str
     ticker: str
     created_time: str
-    count: float | None = None
+    count: Number | None = None
     yes_price: _Price = None
     no_price: _Price = None
     taker_outcome_side: Literal["yes", "no", ""] | None = None
@@ -80,7 +81,7 @@ class _Trade(msgspec.Struct):
 class _Change(msgspec.Struct):
     side: Literal["yes", "no"]
     price: _Price
-    delta: float
+    delta: Number
 
 
 class Candles(NamedTuple):
@@ -241,7 +242,7 @@ def books(answer: Mapping[str, Any], ticker: str, ts: int) -> Books:
 def bids_of(answer: Mapping[str, Any], what: str = "The book") -> tuple[Levels, Levels]:
     """The bids of Yes and of No [USD, contracts] of a book, which may be inside of an answer."""
     top = _bare(answer.get("orderbook_fp") or answer.get("orderbook") or answer)
-    levels = [convert(top.get(side) or [], list[tuple[_Price, float]], what) for side in _OUTCOMES]
+    levels = [convert(top.get(side) or [], list[tuple[_Price, Number]], what) for side in _OUTCOMES]
     yes, no = ([(round(_dollars(price), _DIGITS), size) for price, size in side] for side in levels)
     return yes, no
 
@@ -309,7 +310,7 @@ def _paid(trade: _Trade, side: str) -> float:
 def _dollars(value: _Price) -> float:
     """Dollars of a text or a fraction, and of a whole number, which is cents; NaN of nothing."""
     try:
-        return np.nan if value in (None, "") else value / _CENTS if isinstance(value, int) else float(value)
+        return to_number(value) / (_CENTS if isinstance(value, int) else 1)
     except ValueError:
         raise ContractError(f"A price is {value!r}; prices are dollars as text, or whole cents.") from None
 

@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Token, Trades
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.times import SECOND, unix_micros
-from marketdata.wire.decode import convert, prints
+from marketdata.wire.decode import Number, Seconds, convert, prints
 from marketdata.wire.venues import books_of, renamed
 
 _MARKET_NAMES = {
@@ -60,7 +61,7 @@ class _Market(msgspec.Struct):
     resolution_status: str | None = None
     outcomes: list[str] | str | None = None
     token_ids: list[str | int] | str | None = None
-    outcome_prices: list[float] | str | None = None
+    outcome_prices: list[Number] | str | None = None
     tokens: list[_ClobToken] | None = None
     events: list[_Group] | None = None
     series: list[_Group] | None = None
@@ -74,31 +75,31 @@ class _Resolution(msgspec.Struct):
 
 
 class _Bucket(msgspec.Struct):
-    timestamp: int
-    price: float
+    timestamp: Seconds
+    price: Number
     resolution_seconds: int | None = None
 
 
 class _Moment(msgspec.Struct):
-    t: int
-    p: float
+    t: Seconds
+    p: Number
 
 
 class _Trade(msgspec.Struct):
     side: Literal["BUY", "SELL"]
     token_id: str
     condition_id: str
-    size: float
-    price: float
-    timestamp: int
+    size: Number
+    price: Number
+    timestamp: Seconds
     outcome: str | None = None
     outcome_index: int | None = None
     transaction_hash: str | None = None
 
 
 class _Level(msgspec.Struct):
-    price: float
-    size: float
+    price: Number
+    size: Number
 
 
 class _Book(msgspec.Struct):
@@ -108,8 +109,8 @@ class _Book(msgspec.Struct):
     bids: list[_Level] | None
     asks: list[_Level] | None
     hash: str | None = None
-    tick_size: float | None = None
-    last_trade_price: float | None = None
+    tick_size: Number | None = None
+    last_trade_price: Number | None = None
 
 
 class History(NamedTuple):
@@ -276,7 +277,7 @@ def _payoffs(got: _Market, name: str) -> list[float] | None:
         won = [float(token.winner is True) for token in got.tokens]
         return won if got.closed and sum(won) == 1 else None
     try:
-        paid = [float(price) for price in _listed(got.outcome_prices, name)]
+        paid = [to_number(price) for price in _listed(got.outcome_prices, name)]
     except (TypeError, ValueError):
         raise ContractError(f"The market {name} has outcomePrices that are no numbers.") from None
     is_final = got.closed and got.resolution_status == "resolved"

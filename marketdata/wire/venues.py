@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Token
 from marketdata.times import parse_iso, to_text
@@ -31,10 +33,16 @@ def renamed(row: Mapping[str, Any], names: Mapping[str, str], numbers: Iterable[
     for name in _DATES:
         with suppress(KeyError, TypeError, ValueError):
             out[name] = to_text(parse_iso(out[name]))
-    for name in numbers:
-        with suppress(KeyError, TypeError, ValueError):
-            out[name] = float(out[name])
+    for name in (name for name in numbers if name in out):
+        out[name] = _number(out[name])
     return out
+
+
+def _number(value: Any) -> float | None:
+    """A number that a record states; None for what is none, which would sort as a text."""
+    with suppress(ValueError):
+        return None if math.isnan(number := to_number(value)) else number
+    return None
 
 
 def books_of(
