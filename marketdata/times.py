@@ -1,4 +1,7 @@
-"""Times of arguments, query parameters and points, to whole microseconds UTC and back; without a zone they are UTC."""
+"""Times of arguments, query parameters and points, to whole microseconds UTC and back; without a zone they are UTC.
+
+``"-1d"`` counts back from now, and a ``period`` is a length in the place of a start or an end.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from marketdata.clock import SYSTEM
 from marketdata.errors import ConfigError
 from marketdata.resolution import UNITS, micros_of
 
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 TimeLike: TypeAlias = "str | float | dt.date | np.datetime64"
 Duration: TypeAlias = str | dt.timedelta
 SECOND, MINUTE, DAY = UNITS["s"], UNITS["m"], UNITS["d"]
+_BEFORE_NOW = re.compile(r"now$|[+-]\d{1,9}[A-Za-z]+$", re.ASCII)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST = 253_402_300_800 * SECOND  # the start of the year 10000
 # 1e11 s is the year 5138, 1e11 ms is 1973: a larger number is milliseconds, not a far future.
@@ -110,18 +115,19 @@ def unix_scale(number: float) -> tuple[int, int]:
     raise ValueError(f"{number!r} is not a Unix time of the years 1973 to 5138")
 
 
-def to_micros(value: object, name: str) -> int:
+def to_micros(value: object, name: str, *, is_data: bool = False) -> int:
     """Microseconds since the epoch of the time argument ``name``; ConfigError outside of the years 1 to 9999.
 
-    A datetime, date (midnight UTC), ISO text, Unix seconds [s] as a number or a text of 9 to 11 digits (never
-    milliseconds), numpy datetime64, pandas or polars timestamp.
+    A datetime, date (midnight UTC), ISO text, "now", a text such as "-1d" that counts back from now, Unix seconds [s]
+    as a number or a text of 9 to 11 digits (never milliseconds), numpy datetime64, pandas or polars timestamp. With
+    ``is_data`` nothing counts from now.
     """
     try:
-        micros = _micros(value)
+        micros = _micros(value) if is_data or not isinstance(value, str) else _before_now(value.strip())
     except (ValueError, OverflowError, TypeError) as problem:
         hint = (
             "Allowed: an ISO 8601 text such as '2026-01-31' or '2026-01-31T12:00:00Z', a date, a datetime (without a "
-            "zone: UTC), or Unix seconds."
+            "zone: UTC), Unix seconds, or a text that counts back from now, such as '-1d'."
         )
         raise ConfigError(f"cannot be read: {problem}.", argument=name, value=value, hint=hint) from None
     if not -62_135_596_800 * SECOND <= micros < _LAST:
@@ -166,6 +172,38 @@ def to_range(start: TimeLike, end: TimeLike) -> Range:
     return out
 
 
+def ends_of(
+    start: TimeLike | None, end: TimeLike | None, period: Duration | None
+) -> tuple[TimeLike | None, TimeLike | None]:
+    """The start and end of a range; a ``period`` takes the place of one of them, and without both it ends now.
+
+    Texts that count back from now become times. ConfigError if all three are given, or for a period that is no length
+    of time.
+    """
+    start, end = (
+        to_datetime(to_micros(at, name)) if isinstance(at, str) and _BEFORE_NOW.match(at.strip()) else at
+        for name, at in (("start", start), ("end", end))
+    )
+    if period is None:
+        return start, end
+    if start is not None and end is not None:
+        hint = "Leave out start=, end= or period=: two of them are a range."
+        raise ConfigError("is one too many beside start and end.", argument="period", value=period, hint=hint)
+    if isinstance(period, str) and period == "max":
+        hint = "Leave out start=, end= and period= for all of it."
+        raise ConfigError("is refused.", argument="period", value=period, hint=hint)
+    length = to_duration(period, "period", least="1s")
+    if start is not None:
+        return start, to_datetime(to_micros(start, "start") + length)
+    last = now() if end is None else to_micros(end, "end")
+    return to_datetime(last - length), to_datetime(last)
+
+
+def now() -> int:
+    """The present by the clock of this machine [microseconds]."""
+    return int(SYSTEM.time() * SECOND)
+
+
 def to_text(micros: int) -> str:
     """ISO 8601 in UTC with a ``Z``, such as 1970-01-01T00:00:00Z; a fraction only where there is one."""
     moment = to_datetime(micros)
@@ -175,6 +213,17 @@ def to_text(micros: int) -> str:
 def to_datetime(micros: int) -> dt.datetime:
     """Aware datetime in UTC (the last representable one for the end of the year 9999)."""
     return _EPOCH + dt.timedelta(microseconds=min(micros, _LAST - 1))
+
+
+def _before_now(text: str) -> int:
+    """The time of a text that may count back from now."""
+    if text == "now":
+        return now()
+    if not _BEFORE_NOW.match(text):
+        return _micros(text)
+    if text.startswith("+") or (length := micros_of(text[1:])) is None:
+        raise ValueError(f"{text[:80]!r} is not a time before now such as -90s, -30m, -2h, -1d or -1w")
+    return now() - length
 
 
 def _micros(value: Any) -> int:

@@ -8,9 +8,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from marketdata.errors import ConfigError
-from marketdata.times import to_duration, to_micros, to_range, to_text
+from marketdata.resolution import UNITS
+from marketdata.times import ends_of, now, to_duration, to_micros, to_range, to_text
 
 
 @pytest.mark.fault("T3", "T9")
@@ -93,3 +96,43 @@ def test_what_is_no_duration_is_refused(value) -> None:
     for numbers in (False, True):
         with pytest.raises(ConfigError, match="after="):
             to_duration(value, "after", numbers=numbers)
+
+
+@given(amount=st.integers(1, 400), unit=st.sampled_from(["s", "m", "h", "d", "w"]))
+def test_a_time_may_count_back_from_now(amount: int, unit: str) -> None:
+    """A text such as -3d is that long before the present, with and without blanks."""
+    before = now()
+    for text in (f"-{amount}{unit}", f" -{amount}{unit} "):
+        at = to_micros(text, "start")
+        assert 0 <= at + amount * UNITS[unit] - before < 10_000_000
+
+
+@given(
+    start=st.one_of(st.none(), st.integers(10**9, 2 * 10**9)), end=st.one_of(st.none(), st.integers(10**9, 2 * 10**9)),
+    seconds=st.integers(1, 10**7),
+)  # fmt: skip
+def test_a_period_takes_the_place_of_a_start_or_an_end(start: int | None, end: int | None, seconds: int) -> None:
+    """The range is as long as the period, and with neither time it ends now; with both it is refused."""
+    if start is not None and end is not None:
+        with pytest.raises(ConfigError, match="one too many beside start and end"):
+            ends_of(start, end, f"{seconds}s")
+        return
+    first, last = to_range(*ends_of(start, end, dt.timedelta(seconds=seconds)))  # type: ignore[arg-type]
+    assert last - first == seconds * 1_000_000
+    assert start is None or first == start * 1_000_000
+    assert end is None or last == end * 1_000_000
+    assert start is not None or end is not None or 0 <= now() - last < 10_000_000
+
+
+def test_what_cannot_count_from_now_is_refused() -> None:
+    """Times in data never count from now, the future does not, and an unknown unit says which ones there are."""
+    for bad in ("-1mo", "+1d", "-1y", "-d", "- 1d"):
+        with pytest.raises(ConfigError, match=r"start=.*cannot be read"):
+            to_micros(bad, "start")
+    for text in ("now", "-1d"):
+        with pytest.raises(ConfigError, match="resolved_at"):
+            to_micros(text, "resolved_at", is_data=True)
+    with pytest.raises(ConfigError, match=r"period='max'.*Leave out start="):
+        ends_of(None, None, "max")
+    with pytest.raises(ConfigError, match=r"period='1mo'.*2h 1d 1w"):
+        ends_of(None, None, "1mo")

@@ -28,7 +28,7 @@ from marketdata.recordings.format import kept_fields
 from marketdata.recordings.roles import renamed_columns
 from marketdata.resolution import UNITS, BucketWidth
 from marketdata.tidy.frames import frame_kind
-from marketdata.times import Duration, TimeLike, to_duration, to_micros
+from marketdata.times import Duration, TimeLike, ends_of, to_duration, to_micros
 from marketdata.typing import Frame, FrameKind
 
 if TYPE_CHECKING:
@@ -270,8 +270,9 @@ class Archive(Generic[Frame]):
         all_markets: bool = False,
         file: Address | None = None,
         views: View | Sequence[View] | None = None,
-        start: TimeLike,
+        start: TimeLike | None = None,
         end: TimeLike | None = None,
+        period: Duration | None = None,
         resolution: str | None = None,
         clamp: bool = False,
         dry_run: bool = False,
@@ -300,6 +301,8 @@ class Archive(Generic[Frame]):
         views, start, end
             Which of books, prices, metrics and quotes, by default those that the source has; the half-open range [UTC],
             by default up to now by the server's clock.
+        period : str or timedelta, optional
+            The length of the range, such as "7d", in the place of its start or end.
         resolution : str, optional
             The base of a new archive, by default the finest of 1m and coarser that the plan allows. An existing archive
             has its base; PlanError if the plan does not allow it.
@@ -336,6 +339,9 @@ class Archive(Generic[Frame]):
         """
         ways = {"event_slug": event_slug, "series_slug": series_slug, "tags": tags, "search": search, "file": file}
         selection = Selection(self._store, client, markets=markets, all_markets=all_markets or None, **ways)
+        start, end = ends_of(start, end, period)
+        if start is None:
+            raise ConfigError("is missing.", argument="start", hint="Give start= or period=, such as period='7d'.")
         run = Pull(self._store, client, resolution, clamp, dry_run, refresh, progress)
         run.run(selection, checked_views(views, client), start, end)
         return self._reading.report(FetchedRange, sorted(run.fetched))
@@ -410,6 +416,7 @@ class Archive(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         levels: int | None = None,
         on_missing: Missing | None = None,
     ) -> Frame:
@@ -423,9 +430,11 @@ class Archive(Generic[Frame]):
         market : optional
             Ids, slugs, records or rows, or a frame with ``market_id``; by default all that are stored.
         start, end : time, optional
-            By default all that is stored.
+            By default all that is stored. "-1d" is a day before now.
         resolution : str, optional
             The base, or a coarser width of `marketdata.resample`; by default 1m, or the base if that is coarser.
+        period : str or timedelta, optional
+            The length of the range, such as "7d", in the place of its start or end; without both it ends now.
         levels : int, optional
             The best levels of each side only.
         on_missing : {"warn", "raise", "partial", "fetch"}, optional
@@ -440,7 +449,7 @@ class Archive(Generic[Frame]):
         >>> books["ts"].nunique()
         6
         """
-        return self._reading.frame("books", market, start, end, resolution, on_missing, levels)
+        return self._reading.frame("books", market, *ends_of(start, end, period), resolution, on_missing, levels)
 
     def prices(
         self,
@@ -449,13 +458,14 @@ class Archive(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         on_missing: Missing | None = None,
     ) -> Frame:
         """Prices [probability 0 to 1]: one row per token and bucket with its mean, as `books`.
 
         Columns: ``ts market_id token_id token_label price``. ``ts`` is the start of the bucket [UTC].
         """
-        return self._reading.frame("prices", market, start, end, resolution, on_missing)
+        return self._reading.frame("prices", market, *ends_of(start, end, period), resolution, on_missing)
 
     def metrics(
         self,
@@ -464,13 +474,14 @@ class Archive(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         on_missing: Missing | None = None,
     ) -> Frame:
         """Market metrics: one row per market and bucket with its mean, as `books`.
 
         Columns: ``ts market_id volume liquidity spread`` and further metrics.
         """
-        return self._reading.frame("metrics", market, start, end, resolution, on_missing)
+        return self._reading.frame("metrics", market, *ends_of(start, end, period), resolution, on_missing)
 
     def quotes(
         self,
@@ -479,6 +490,7 @@ class Archive(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         on_missing: Missing | None = None,
     ) -> Frame:
         """Best bid and ask: one row per token and bucket with its last quote, as `books`.
@@ -493,7 +505,7 @@ class Archive(Generic[Frame]):
         >>> quotes["ts"].nunique(), quotes.columns[-2:].tolist()
         (4, ['mid', 'spread'])
         """
-        return self._reading.frame("quotes", market, start, end, resolution, on_missing)
+        return self._reading.frame("quotes", market, *ends_of(start, end, period), resolution, on_missing)
 
     @with_flags("clamp", "progress")
     def attach(self, client: Feed, *, progress: bool | None = None, clamp: bool = False) -> Self:
@@ -527,14 +539,16 @@ class Archive(Generic[Frame]):
     @overload
     def scan(
         self, view: View, market: Markets | None = ..., start: TimeLike | None = ..., end: TimeLike | None = ...,
-        resolution: str | None = ..., *, levels: int | None = ..., engine: Literal["polars"] = "polars",
+        resolution: str | None = ..., *, period: Duration | None = ..., levels: int | None = ...,
+        engine: Literal["polars"] = "polars",
         nested: bool = ...,
     ) -> PolarsLazyFrame: ...  # fmt: skip
 
     @overload
     def scan(
         self, view: View, market: Markets | None = ..., start: TimeLike | None = ..., end: TimeLike | None = ...,
-        resolution: str | None = ..., *, levels: int | None = ..., engine: EngineName, nested: bool = ...,
+        resolution: str | None = ..., *, period: Duration | None = ..., levels: int | None = ...,
+        engine: EngineName, nested: bool = ...,
     ) -> Any: ...  # fmt: skip
 
     @with_flags("nested")
@@ -546,6 +560,7 @@ class Archive(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         levels: int | None = None,
         engine: EngineName = "polars",
         nested: bool = False,
@@ -572,6 +587,7 @@ class Archive(Generic[Frame]):
         >>> archive.scan("prices", resolution="6h").collect()["ts"].n_unique()
         4
         """
+        start, end = ends_of(start, end, period)
         return self._reading.lazy(view, market, start, end, resolution, engine, levels=levels, nested=nested)
 
     def sql(
@@ -674,6 +690,8 @@ class Archive(Generic[Frame]):
         start: TimeLike | None = None,
         end: TimeLike | None = None,
         resolution: str | None = None,
+        *,
+        period: Duration | None = None,
     ) -> None:
         """Write tidy rows of a ``view`` to a Parquet, CSV or JSON lines file; parameters and errors as for `books`.
 
@@ -692,7 +710,7 @@ class Archive(Generic[Frame]):
         >>> len(pd.read_csv(path))
         48
         """
-        self._reading.export(view, path, market, start, end, resolution)
+        self._reading.export(view, path, market, *ends_of(start, end, period), resolution)
 
     def coverage(self) -> Frame:
         """The ranges that are stored: one row per range of a market's view.

@@ -26,7 +26,7 @@ _OPTIONS = {
     "view": "--view",
     "views": "--view",
 }
-_TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, or Unix seconds."
+_TIMES = "Allowed: ISO 8601 such as 2026-01-31 or 2026-01-31T12:00:00Z, UTC without a zone, Unix seconds, or -1d."
 _COMMAND_LINE_HINTS: dict[tuple[type[Problem], str | None], str] = {
     (errors.ConfigError, "base_url"): (
         "Pass --base-url or set MARKETDATA_BASE_URL to an https:// address; without one, marketdata serve --simulated "

@@ -37,8 +37,11 @@ MarketsOrAll = Annotated[
     typer.Argument(metavar="MARKET", help="Ids or slugs of markets; all without.", callback=_no_file),
 ]
 Folder = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Folder or address of the archive.")]
-Start = Annotated[str | None, typer.Option(help="Start, inclusive.", show_default="that of the market")]
+Start = Annotated[
+    str | None, typer.Option(help="Start, inclusive; -1d is a day before now.", show_default="that of the market")
+]
 End = Annotated[str | None, typer.Option(help="End, exclusive.", show_default="that of the market, or now")]
+Period = Annotated[str | None, typer.Option(help="Length of the range in place of --start or --end: 7d, 12h.")]
 Views = Annotated[
     list[str] | None,
     typer.Option(

@@ -48,7 +48,7 @@ from marketdata.resolution import BucketWidth
 from marketdata.tidy import records
 from marketdata.tidy.frames import frame_kind
 from marketdata.tidy.trades import to_frame as to_trades_frame
-from marketdata.times import MINUTE, SECOND, Range, TimeLike, to_datetime, to_range, to_text
+from marketdata.times import MINUTE, SECOND, Duration, Range, TimeLike, ends_of, now, to_datetime, to_range, to_text
 from marketdata.typing import Frame, FrameKind
 from marketdata.vendors import LARGEST_LISTING, KalshiPrice, PolymarketRoute, check_filters, refuse_unknown
 from marketdata.wire.models import LARGEST_LIMIT
@@ -92,16 +92,22 @@ def _in_parts(method: Callable[Concatenate[C, P], R], doc: str) -> Callable[Conc
         given.apply_defaults()
         _, market, start, end, resolution = given.args
         options = dict(given.kwargs)
-        every_page = options.pop("all")
-        return self._frames(
-            cast("View", view), "market", market, (start, end), resolution, every_page=every_page, **options
-        )
+        every_page, span = options.pop("all"), ends_of(start, end, options.pop("period"))
+        return self._frames(cast("View", view), "market", market, span, resolution, every_page=every_page, **options)
 
     iterate.__name__, iterate.__qualname__, iterate.__doc__ = name, f"Client.{name}", doc
     iterate.__signature__ = takes.replace(  # type: ignore[attr-defined] # what help() shows
         return_annotation=f"Iterator[{takes.return_annotation}]"
     )
     return iterate
+
+
+def _whole_span(start: TimeLike | None, end: TimeLike | None, period: Duration | None) -> tuple[TimeLike, TimeLike]:
+    """The times of a range that has a start, up to now without an end."""
+    first, last = ends_of(start, end, period)
+    if first is None:
+        raise ConfigError("is missing.", argument="start", hint="Give start= or period=, such as period='7d'.")
+    return first, to_datetime(now()) if last is None else last
 
 
 class Client(Generic[Frame]):
@@ -222,6 +228,7 @@ class Client(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         levels: int | None = None,
         clamp: bool = False,
         all: bool = False,
@@ -242,11 +249,13 @@ class Client(Generic[Frame]):
         market : str, record, or list of these
             Id or slug, or several; an unknown one of several is an error once the others have arrived.
         start, end : datetime, date, str or number, optional
-            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s]. By default they are those of
-            the market, as far back as the plan allows.
+            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s]; "-1d" is a day before now. By
+            default they are those of the market, as far back as the plan allows.
         resolution : str, optional
             Width of the buckets, such as "1m" or "1h"; each gives its last book. One that the service lacks is made of
             a finer one. By default it is 1m, or the finest that the plan allows.
+        period : str or timedelta, optional
+            The length of the range, such as "7d", in the place of its start or end; without both it ends now.
         levels : int, optional
             At most so many levels of each side.
         clamp : bool
@@ -266,7 +275,14 @@ class Client(Generic[Frame]):
         [0, 6, 12, 18]
         """
         return self._get(
-            "books", "market", market, (start, end), resolution, levels=levels, clamp=clamp, every_page=all
+            "books",
+            "market",
+            market,
+            ends_of(start, end, period),
+            resolution,
+            levels=levels,
+            clamp=clamp,
+            every_page=all,
         )
 
     def prices(
@@ -276,6 +292,7 @@ class Client(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         clamp: bool = False,
         all: bool = False,
     ) -> Frame:
@@ -283,7 +300,8 @@ class Client(Generic[Frame]):
 
         One row per token and bucket with points: ``ts market_id token_id token_label price`` [probability 0 to 1].
         """
-        return self._get("prices", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
+        span = ends_of(start, end, period)
+        return self._get("prices", "market", market, span, resolution, clamp=clamp, every_page=all)
 
     def metrics(
         self,
@@ -292,6 +310,7 @@ class Client(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         clamp: bool = False,
         all: bool = False,
     ) -> Frame:
@@ -300,7 +319,8 @@ class Client(Generic[Frame]):
         One row per market and bucket: ``ts market_id volume liquidity spread`` and further numeric metrics. ``spread``
         is the service's number for the market, not the one of a book.
         """
-        return self._get("metrics", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
+        span = ends_of(start, end, period)
+        return self._get("metrics", "market", market, span, resolution, clamp=clamp, every_page=all)
 
     def quotes(
         self,
@@ -309,6 +329,7 @@ class Client(Generic[Frame]):
         end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         clamp: bool = False,
         all: bool = False,
     ) -> Frame:
@@ -318,26 +339,36 @@ class Client(Generic[Frame]):
         mid spread``. Prices are probabilities 0 to 1, sizes shares, null where the venue does not say them. A service
         without quotes is a ConfigError; ``md.bbo`` makes them of its books.
         """
-        return self._get("quotes", "market", market, (start, end), resolution, clamp=clamp, every_page=all)
+        span = ends_of(start, end, period)
+        return self._get("quotes", "market", market, span, resolution, clamp=clamp, every_page=all)
 
     def token_books(
         self,
         token_id: Markets,
-        start: TimeLike,
-        end: TimeLike,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
         resolution: str | None = None,
         *,
+        period: Duration | None = None,
         levels: int | None = None,
         clamp: bool = False,
     ) -> Frame:
         """Order books of one token, or of several (list of ``token_id``); see `books`."""
-        return self._get("books", "token", token_id, (start, end), resolution, levels=levels, clamp=clamp)
+        span = _whole_span(start, end, period)
+        return self._get("books", "token", token_id, span, resolution, levels=levels, clamp=clamp)
 
     def token_prices(
-        self, token_id: Markets, start: TimeLike, end: TimeLike, resolution: str | None = None, *, clamp: bool = False
+        self,
+        token_id: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        resolution: str | None = None,
+        *,
+        period: Duration | None = None,
+        clamp: bool = False,
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
-        return self._get("prices", "token", token_id, (start, end), resolution, clamp=clamp)
+        return self._get("prices", "token", token_id, _whole_span(start, end, period), resolution, clamp=clamp)
 
     iter_books = _in_parts(
         books,
@@ -378,7 +409,14 @@ class Client(Generic[Frame]):
                 if fetched.window.kind == "market":  # points of single tokens complete no range
                     yield fetched.request, fetched.window.rng, fetched.columns, fetched.complete
 
-    def trades(self, market: Markets, start: TimeLike, end: TimeLike) -> Frame:
+    def trades(
+        self,
+        market: Markets,
+        start: TimeLike | None = None,
+        end: TimeLike | None = None,
+        *,
+        period: Duration | None = None,
+    ) -> Frame:
         """Trades of a market, each fill once, from venues that publish them; for errors see `books`.
 
         One row per print: ``ts market_id token_id token_label side price size`` and what the venue says of it. ``side``
@@ -390,8 +428,10 @@ class Client(Generic[Frame]):
         ----------
         market : str, record, or list of these
             Id or slug, or several.
-        start, end : datetime, date, str or number
-            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s].
+        start, end : datetime, date, str or number, optional
+            Start inclusive, end exclusive [UTC if no zone is given; numbers are Unix s], by default now.
+        period : str or timedelta, optional
+            As for `books`.
 
         Examples
         --------
@@ -399,7 +439,8 @@ class Client(Generic[Frame]):
         Traceback (most recent call last):
         marketdata.errors.ConfigError: another service has no trades; it has books, prices, metrics.
         """
-        rng, given, parts = to_range(start, end), names("market", market, "an id or slug"), list[Trades]()
+        rng, parts = to_range(*_whole_span(start, end, period)), list[Trades]()
+        given = names("market", market, "an id or slug")
 
         def fetch(name: str) -> None:
             parts.extend(part.between(*rng) for part in self._source.trades(name, rng))
@@ -490,6 +531,8 @@ class Client(Generic[Frame]):
         start: TimeLike | None = None,
         end: TimeLike | None = None,
         resolution: str | None = None,
+        *,
+        period: Duration | None = None,
     ) -> Plan:
         """The cost of a fetch of a ``view``, without fetching; parameters and errors as for `books`.
 
@@ -503,7 +546,7 @@ class Client(Generic[Frame]):
         """
         choice("view", view, VIEWS)
         target = None if resolution is None else BucketWidth.of(resolution)
-        rng = to_range(*self._own_span(market, (start, end)))
+        rng = to_range(*self._own_span(market, ends_of(start, end, period)))
         names = [window.id for window in self._windows(view, "market", market, rng, target or BucketWidth.of("1m"))]
         infos = self._history.markets.look_up_all(names)
         self.usage()

@@ -163,7 +163,7 @@ def _read(given: Native, allowed: str = "a frame of market records") -> dict[str
     """The columns of outcomes or market records that count, their times in microseconds."""
     data = venue_columns(given, columns_of(given, _COLUMNS_READ, allowed))
     for c in data.keys() & {*_END_TIMES, "end_date"}:
-        data[c] = [None if t is None else to_micros(t, c) for t in data[c]]
+        data[c] = [None if t is None else to_micros(t, c, is_data=True) for t in data[c]]
     return data
 
 

@@ -33,6 +33,7 @@ def pull(
     ] = None,
     markets: Annotated[list[str] | None, typer.Argument(metavar="[MARKET]...", help="Ids or slugs.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive; up to now without it.")] = None,
+    period: parameters.Period = None,
     market: Annotated[list[str] | None, typer.Option(help="The same as MARKET; may be given again.")] = None,
     event: Annotated[str | None, typer.Option(help="Slug of an event: all its markets.")] = None,
     series: Annotated[str | None, typer.Option(help="Slug of a series: all its markets.")] = None,
@@ -83,19 +84,34 @@ def pull(
         "file": from_file, "views": view or None, "start": start, "resolution": resolution, "clamp": clamp,
     }  # fmt: skip
     if follow:
-        useless = {"--end": end, "--dry-run": dry_run, "--refresh": refresh, "--json": as_json, "--csv": as_csv}
+        useless = {
+            "--end": end,
+            "--period": period,
+            "--dry-run": dry_run,
+            "--refresh": refresh,
+            "--json": as_json,
+            "--csv": as_csv,
+        }
         if wrong := [name for name, value in useless.items() if value]:
             raise ConfigError(f"--follow excludes {', '.join(wrong)}.")
         _follow(Archive(archive).follow(parameters.client(base_url), chosen["MARKET"], every=every, **options))
         return
-    if start is None:
-        raise ConfigError("is missing; only --follow begins now without it.", argument="start")
+    if start is None and period is None:
+        raise ConfigError(
+            "is missing; only --follow begins now without it.", argument="start", hint="Give --start or --period."
+        )
     # A pull stores the records of its markets; a dry run creates no folder.
     scratch = dry_run and not is_archive(archive)
     with tempfile.TemporaryDirectory() if scratch else contextlib.nullcontext(archive) as place:
         store = Archive(place, frame="polars")
         fetched = store.pull(
-            parameters.client(base_url), chosen["MARKET"], end=end, dry_run=dry_run, refresh=refresh, **options
+            parameters.client(base_url),
+            chosen["MARKET"],
+            end=end,
+            period=period,
+            dry_run=dry_run,
+            refresh=refresh,
+            **options,
         )
         shown = _legible(store, fetched) if fmt == "table" else fetched
     output.show(shown, fmt, _EVERY_ROW, empty="nothing is missing; no request was made for points.")
@@ -308,6 +324,7 @@ def export(
     market: parameters.MarketsOrAll = None,
     start: Annotated[str | None, typer.Option(help="Start, inclusive.")] = None,
     end: Annotated[str | None, typer.Option(help="End, exclusive.")] = None,
+    period: parameters.Period = None,
     resolution: parameters.Bucket = None,
     out: parameters.Out = None,
     rows: parameters.RowsOption = None,
@@ -329,14 +346,14 @@ def export(
     source = parameters.open_archive(archive)
     if out is not None:
         parameters.check_out(out)
-    if view == "markets" and (start or end):
-        raise ConfigError("Records of markets have no range: leave out --start and --end.")
+    if view == "markets" and (start or end or period):
+        raise ConfigError("Records of markets have no range: leave out --start, --end and --period.")
     if view == "markets":
         data: Any = _records(source, market or [])
     elif market:
-        data = getattr(source, view)(market, start, end, resolution)
+        data = getattr(source, view)(market, start, end, resolution, period=period)
     else:
-        data = source.scan(view, None, start, end, resolution)
+        data = source.scan(view, None, start, end, resolution, period=period)
     if out is not None:
         output.write(data, out, as_json=as_json)
     else:

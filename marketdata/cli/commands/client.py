@@ -139,6 +139,7 @@ def fetch(
     market: parameters.MarketsArgument,
     start: parameters.Start = None,
     end: parameters.End = None,
+    period: parameters.Period = None,
     resolution: parameters.Bucket = None,
     out: parameters.Out = None,
     rows: parameters.RowsOption = None,
@@ -156,7 +157,7 @@ def fetch(
 
     \b
     Examples:
-      marketdata fetch prices SLUG --service polymarket -r 1h
+      marketdata fetch prices SLUG --service polymarket -r 1h --period 7d
       marketdata fetch prices A B --start 2025-12-31 --end 2026-01-01 -o p.csv
       marketdata fetch books SLUG --start 2025-12-31 --ndjson
     """
@@ -164,7 +165,7 @@ def fetch(
     if out is not None:
         parameters.check_out(out)
     source: Any = parameters.client(base_url)
-    how: Any = {"clamp": clamp, "all": every_page}
+    how: Any = {"clamp": clamp, "all": every_page, "period": period}
     wanted = (market, start, end, resolution)
     if out is None and fmt == "ndjson":
         output.stream(_with_partial(getattr(source, f"iter_{view}")(*wanted, **how)), rows)
@@ -200,6 +201,7 @@ def plan(
     market: parameters.MarketsArgument,
     start: parameters.Start = None,
     end: parameters.End = None,
+    period: parameters.Period = None,
     resolution: parameters.Bucket = None,
     base_url: parameters.BaseUrl = None,
     *,
@@ -211,7 +213,7 @@ def plan(
     Example:
       marketdata plan books SLUG
     """
-    estimate = parameters.client(base_url).plan(view, market, start, end, resolution)
+    estimate = parameters.client(base_url).plan(view, market, start, end, resolution, period=period)
     costs = dataclasses.asdict(estimate)
     costs["memory_bytes"] = costs.pop("memory")
     output.record(costs, as_json=as_json, text=str(estimate))
