@@ -102,7 +102,9 @@ def _in_parts(method: Callable[Concatenate[C, P], R], doc: str) -> Callable[Conc
     return iterate
 
 
-def _whole_span(start: TimeLike | None, end: TimeLike | None, period: Duration | None) -> tuple[TimeLike, TimeLike]:
+def _whole_span(
+    start: TimeLike | None, end: TimeLike | None, period: Duration | None = None
+) -> tuple[TimeLike, TimeLike]:
     """The times of a range that has a start, up to now without an end."""
     first, last = ends_of(start, end, period)
     if first is None:
@@ -354,7 +356,7 @@ class Client(Generic[Frame]):
         clamp: bool = False,
     ) -> Frame:
         """Order books of one token, or of several (list of ``token_id``); see `books`."""
-        span = _whole_span(start, end, period)
+        span = ends_of(start, end, period)
         return self._get("books", "token", token_id, span, resolution, levels=levels, clamp=clamp)
 
     def token_prices(
@@ -368,7 +370,7 @@ class Client(Generic[Frame]):
         clamp: bool = False,
     ) -> Frame:
         """Prices of one token, or of several (list of ``token_id``); see `prices` and `books`."""
-        return self._get("prices", "token", token_id, _whole_span(start, end, period), resolution, clamp=clamp)
+        return self._get("prices", "token", token_id, ends_of(start, end, period), resolution, clamp=clamp)
 
     iter_books = _in_parts(
         books,
@@ -781,6 +783,8 @@ class Client(Generic[Frame]):
         **options: Any,
     ) -> Frame:
         flag("clamp", clamp)
+        if kind == "token":
+            span = _whole_span(*span)
         span = self._span_of(view, ids, span, resolution, every_page=every_page)
         if self._archive is None or kind == "token":
             [frame] = self._frames(view, kind, ids, span, resolution, clamp=clamp, is_whole=True, **options)
