@@ -41,7 +41,7 @@ def _common(title: str, meaning: str) -> tuple[Field, ...]:
         Field(title, "text", meaning, searched=True, stored=True),
         Field("status", "text", "`active`, `closed`, `resolved`, ..., as the service says", leaks=True),
         Field("start_date", "date", "when it opens [UTC]"),
-        Field("end_date", "date", "when it is scheduled to end [UTC]"),
+        Field("end_date", "date", "when it is scheduled to end [UTC]; null once a venue may have moved it"),
     )
 
 

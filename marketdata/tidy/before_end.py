@@ -47,7 +47,8 @@ def before_end(
     before : str, timedelta or list of them
         How long before the end: "1d", "6h". The column ``before`` has them as texts.
     of : {"scheduled", "actual"}
-        The end: ``end_date`` (``ends_at``), or ``closed_at``, and ``resolved_at`` where that is null.
+        The end: ``end_date`` (``ends_at``), or ``closed_at``, and ``resolved_at`` where that is null. A market whose
+        venue may have moved ``end_date`` to the close has no scheduled end.
     width : str or timedelta, optional
         Bucket width of the rows, by default that of the frame, if it carries one. A row is known at the end of its
         bucket. Without a width it is known once the next row of its token has begun.
@@ -139,5 +140,11 @@ def _warn_of_no_end(markets: set[str], known: set[str], of: str) -> None:
             f"{len(lacking)} of {len(markets)} markets of the frame have no {of} end and so no row, such as "
             f"{lacking[0]!r}.",
             EmptyRangeWarning,
-            hint="Give market records with end_date (scheduled) or closed_at (actual).",
+            hint=(
+                "Give market records with closed_at."
+                if of == "actual"
+                else "Where a venue moves the time at the close, only a record that was saved while the market was "
+                "open has it: an archive keeps it. Another schedule in the records, such as latest_expiration_time of "
+                "Kalshi, counts under the name ends_at."
+            ),
         )

@@ -10,7 +10,7 @@ from marketdata.adapters.normalization import is_missing
 from marketdata.wire import records
 
 _RESULT = ("resolved_token_id", "resolved_token_label", "payoffs")
-_TIMES = ("end_date", "closed_at", "resolved_at")
+_TIMES = ("ends_at", "end_date", "closed_at", "resolved_at")
 # Columns that a frame of records has in none of our forms.
 _OTHERS = {
     "conditionId", "condition_id", "ticker", "tokens", "outcomePrices", "outcome_prices", "payouts", "winner",

@@ -16,6 +16,7 @@ import numpy as np
 from marketdata.decimals import to_number
 from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Floats, Ints, Series, Token, Trades
+from marketdata.points.records import FLAG_TEXTS
 from marketdata.points.views import VIEWS, View
 from marketdata.times import SECOND, parse_iso
 from marketdata.vendors import KalshiPrice
@@ -156,7 +157,8 @@ def market(
 ) -> dict[str, Any]:
     """The record of a market; ``event`` and ``series`` are answers about those that it belongs to, if known.
 
-    ``payoffs`` are there once the market is final: 1 and 0 by the result, or what a scalar market paid.
+    ``payoffs`` are there once the market is final: 1 and 0 by the result, or what a scalar market paid. ``end_date`` is
+    ``close_time`` while the market is open, and once it is over only where the venue could not move that.
     """
     got = convert(_bare(row), _Market, f"The market {row.get('ticker')}")
     out = renamed({**_group_facts(event, series), **row}, _NAMES)
@@ -166,9 +168,19 @@ def market(
     state = "resolved" if paid else "closed" if got.status in _OVER else got.status
     names = {"resolved_token_id": won.get("id"), "resolved_token_label": won.get("label"), "payoffs": paid}
     closed_at = out.get("end_date") if got.status in _OVER else None
+    if closed_at is not None and not _is_fixed(row):
+        out["end_date"] = None
     groups = {f"{name}_slug": out[f"{name}_id"] for name in ("event", "series") if f"{name}_id" in out}
     known = {"slug": got.ticker, "status": state, "closed_at": closed_at, "tokens": tokens}
     return {**out, **known, **groups, **names}
+
+
+def _is_fixed(row: Mapping[str, Any]) -> bool:
+    """Whether ``close_time`` of a market that is over is the time that was scheduled.
+
+    The venue moves it when a market closes early, and nothing in the record says which of them did.
+    """
+    return FLAG_TEXTS.get(str(row.get("can_close_early")).strip().lower()) is False
 
 
 def is_final(row: Mapping[str, Any]) -> bool:

@@ -137,6 +137,8 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
         if ids and len(ids) != len(labels):
             raise ContractError(f"The market {name} has {len(ids)} tokens and {len(labels)} outcomes.")
         tokens = [{"id": str(token), "label": label} for token, label in zip(ids, labels, strict=False)]
+    if out.get("closed_at") is not None and out.get("end_date") == out["closed_at"]:
+        out["end_date"] = None  # no deadline, but the close under another name
     state = "closed" if got.closed else "active" if got.active is not False else "inactive"
     out |= {"id": name, "gamma_id": number, "status": state, "tokens": tokens, **_parents(got, event)}
     for read in ("condition_id", "token_ids", "outcomes", "outcome_prices", "events"):

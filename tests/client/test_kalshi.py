@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,6 +126,31 @@ def test_records_are_found_by_series_event_and_ticker(traps: Traps, cutoff: int,
         for i, side in enumerate(("yes", "no"))
     }
     assert fees.of_market(stub.markets[0].ticker)(0.5, 100) == pytest.approx(1.75)
+
+
+def test_a_close_that_the_venue_moved_is_no_schedule() -> None:
+    """A record of a market that is over has its close, and a scheduled end only where an older record said it."""
+    stub = KalshiStub(count=4)
+    closed, early = stub.markets[1], stub.by_ticker[stub.markets[1].ticker].scheduled
+    assert closed.closed is not None
+    with client_of(stub, closed.opened + HOUR) as client:
+        first = client.markets(include_closed=False)
+    with client_of(stub, NOW) as client:
+        last = client.markets()
+    ends = [
+        md.outcomes(listed.filter(pl.col("market_id") == closed.ticker))["ends_at"].to_list()
+        for listed in (first, last)
+    ]
+    assert ends == [[to_datetime(early)] * 2, [None, None]]
+    prices = pl.DataFrame({
+        "ts": [to_datetime(closed.opened)], "market_id": closed.ticker, "token_id": f"{closed.ticker}:yes",
+        "token_label": "Yes", "price": 0.5,
+    })  # fmt: skip
+    with pytest.warns(md.errors.EmptyRangeWarning, match="latest_expiration_time"):
+        assert md.before_end(prices, last, "1h", of="scheduled").is_empty()
+    named = last.rename({"latest_expiration_time": "ends_at"})
+    rows = md.before_end(prices, named, "1h", of="scheduled")
+    assert rows["ts"].to_list() == [to_datetime(early + 7 * DAY - 60 * MINUTE)]
 
 
 def test_a_name_that_kalshi_does_not_have_is_an_error() -> None:

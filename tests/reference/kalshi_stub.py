@@ -31,6 +31,7 @@ class Traps:
     omits_settlement: bool = False  # records of settled markets without its time
     batch_refuses: bool = False  # a batch of candles with a market of the wrong tier; else it leaves that one out
     one_book_a_request: bool = False
+    closes_early: bool = True  # every other market ends before its schedule, and its record has the new time
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Market:
     k: int
     days: float
     settled_after: int  # from the start [microseconds]
+    closes_early: bool = False
 
     @property
     def state(self) -> str:
@@ -60,6 +62,13 @@ class Market:
     @property
     def closed(self) -> int | None:
         return None if self.state == "active" else self.opened + int(self.days * DAY)
+
+    @property
+    def scheduled(self) -> int:
+        """The close that was announced when the market opened."""
+        if self.closed is None:
+            return START + 365 * DAY
+        return self.closed + DAY * self.closes_early
 
     @property
     def payoffs(self) -> list[float] | None:
@@ -89,7 +98,9 @@ class KalshiStub(VenueStub):
     largest_page: int = 1000
 
     def __post_init__(self) -> None:
-        self.markets = [Market(k, self.days, self.settled_after) for k in range(self.count)]
+        self.markets = [
+            Market(k, self.days, self.settled_after, self.traps.closes_early and k % 2 == 1) for k in range(self.count)
+        ]
         self.by_ticker = {m.ticker: m for m in self.markets}
 
     # What is true, for plain loops
@@ -211,7 +222,10 @@ class KalshiStub(VenueStub):
         status = "active" if not is_over else "finalized" if is_final else "disputed"
         row = {"ticker": market.ticker, "event_ticker": market.event, "market_type": "binary", "status": status,
                "title": f"Rain on {market.k}?", "open_time": to_text(market.opened), "result": "",
-               "close_time": to_text(market.closed or START + 365 * DAY), "yes_bid_dollars": "0.0000",
+               "close_time": to_text(market.closed if is_over and market.closed is not None else market.scheduled),
+               "can_close_early": self.traps.closes_early,
+               "expected_expiration_time": to_text(market.scheduled + 3 * 60 * MINUTE),
+               "latest_expiration_time": to_text(market.scheduled + 7 * DAY), "yes_bid_dollars": "0.0000",
                "yes_ask_dollars": "0.0000", "volume_fp": "12.00"}  # fmt: skip
         if is_final:
             row |= {"result": market.state, "settlement_value_dollars": f"{(market.payoffs or [0])[0]:.4f}"}

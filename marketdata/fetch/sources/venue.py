@@ -364,7 +364,9 @@ def refuse_filters(given: Iterable[str], allowed: Iterable[str], kind: str, name
 def passes(record: Mapping[str, Any], given: Mapping[str, str]) -> bool:
     """Whether a record passes the filters of dates, categories and tags that a venue does not have itself."""
     for name in ("start_date", "end_date"):
-        at, limits = first_time(record, name), (given.get(f"{name}_min"), given.get(f"{name}_max"))
+        # A market that is over may have no scheduled end any more.
+        at = first_time(record, *((name, "closed_at") if name == "end_date" else (name,)))
+        limits = (given.get(f"{name}_min"), given.get(f"{name}_max"))
         least, most = (parse_iso(limit) if limit else None for limit in limits)
         if (least is not None and (at is None or at < least)) or (most is not None and (at is None or at > most)):
             return False
