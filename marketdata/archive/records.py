@@ -17,13 +17,23 @@ from marketdata.archive.storage import errors
 from marketdata.archive.storage.files import DataFile
 from marketdata.archive.storage.tables import Plan, Table, Version
 from marketdata.errors import ConfigError, NotArchivedError, NotTidyError
-from marketdata.points.records import FIELDS, ID_NAMES, RECORD_KINDS, TOKEN_LISTS, RecordKind, columns, names, truth
+from marketdata.points.records import (
+    FIELDS,
+    GAMMA_NAMES,
+    ID_NAMES,
+    RECORD_KINDS,
+    TOKEN_LISTS,
+    RecordKind,
+    columns,
+    names,
+    truth,
+)
 from marketdata.times import first_time
 
 Record = dict[str, Any]
 # Files are joined at this number. In an object store one file is enough, because each takes requests to read.
 _MANY_FILES, _MANY_REMOTE = 64, 1
-_NUMBER = re.compile(r'"gamma_id": "(\d{1,20})"', re.ASCII)
+_OTHER_NAME = re.compile(rf'"(?:{"|".join(GAMMA_NAMES)})": "(\w{{1,80}})"', re.ASCII)
 # Parquet calls the entries of a list "element".
 _TEXTS = pa.list_(pa.field("element", pa.string()))
 
@@ -231,7 +241,7 @@ class Catalog:
         self._lock = threading.RLock()
         self._number = -1
         self._stored = _Stored({}, {})
-        self._numbers: tuple[_Stored, dict[str, str]] = self._stored, {}  # ids by number
+        self._others: tuple[_Stored, dict[str, str]] = self._stored, {}  # ids by other names
 
     def records(self) -> list[Record]:
         """All records in the order of their ids."""
@@ -239,25 +249,26 @@ class Catalog:
         return [self._parsed(texts[identity]) for identity in sorted(texts)]
 
     def find(self, id_or_slug: str, version: Version | None = None) -> Record | None:
-        """The record with this id, else with this slug or number; name the ``version`` to look up many."""
+        """The record with this id, else with this slug or name at Gamma; name the ``version`` to look up many."""
         identity = self.find_id(id_or_slug, version)
         return None if identity is None else self.of_id(identity, version)
 
     def find_id(self, id_or_slug: str, version: Version | None = None) -> str | None:
-        """The id of the record with this id, else with this slug or number; name the ``version`` to look up many."""
+        """The id of the record with this id, else this slug or name at Gamma; name the ``version`` to look up many."""
         stored = self._current(version)
         if id_or_slug in stored.texts:
             return id_or_slug
         found = min((f.by_slug[id_or_slug] for f in stored.files.values() if id_or_slug in f.by_slug), default=None)
-        return self._by_number(stored).get(id_or_slug) if found is None and id_or_slug.isdigit() else found
+        may_be_other = found is None and (id_or_slug.isdigit() or id_or_slug.startswith("0x"))
+        return self._by_other_name(stored).get(id_or_slug) if may_be_other else found
 
-    def _by_number(self, stored: _Stored) -> dict[str, str]:
-        """The ids of markets by their number at Polymarket, read once a version."""
-        numbered, ids = self._numbers
-        if numbered is not stored:
-            found = ((_NUMBER.search(text), identity) for identity, text in sorted(stored.texts.items(), reverse=True))
-            ids = {number[1]: identity for number, identity in found if number}
-            self._numbers = stored, ids
+    def _by_other_name(self, stored: _Stored) -> dict[str, str]:
+        """The ids of markets by their names at Gamma, read once a version."""
+        version, ids = self._others
+        if version is not stored:
+            every = sorted(stored.texts.items(), reverse=True)
+            ids = {name: identity for identity, text in every for name in _OTHER_NAME.findall(text)}
+            self._others = stored, ids
         return ids
 
     def of_id(self, identity: str, version: Version | None = None) -> Record | None:

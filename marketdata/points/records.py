@@ -13,6 +13,7 @@ from marketdata.errors import NotTidyError
 from marketdata.points.columns import Token
 
 RecordKind = Literal["series", "events", "markets"]
+GAMMA_NAMES = ("gamma_id", "gamma_condition_id")  # of markets of Polymarket: the number, and a short condition id
 RECORD_KINDS: tuple[RecordKind, ...] = ("series", "events", "markets")
 
 
@@ -108,8 +109,8 @@ KNOWN_AT_OPENING = frozenset(
 
 
 def names_of(market: Mapping[str, Any]) -> set[str]:
-    """All by which a market may be named: its id and slug, its number at Polymarket, and the ids of its tokens."""
-    own = {str(market[name]) for name in ("id", "slug", "gamma_id") if market.get(name) is not None}
+    """All by which a market may be named: its id and slug, its names at Gamma, and the ids of its tokens."""
+    own = {str(market[name]) for name in ("id", "slug", *GAMMA_NAMES) if market.get(name) is not None}
     return own | {str(token["id"]) for token in market.get("tokens") or ()}
 
 

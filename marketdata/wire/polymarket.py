@@ -1,10 +1,11 @@
 """Meanings of answers of Polymarket: records, price histories, trades, books and resolutions.
 
-The functions take decoded JSON, of a live answer or of a file. A market is named by its condition id.
+The functions take decoded JSON, of a live answer or of a file. A market is named by its condition id of 64 digits.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
@@ -18,7 +19,7 @@ from marketdata.points.columns import Books, Floats, Ints, Token, Trades
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.times import SECOND, unix_micros
 from marketdata.wire.decode import Number, Seconds, convert, prints
-from marketdata.wire.venues import books_of, renamed
+from marketdata.wire.venues import NOTHING, books_of, renamed
 
 _MARKET_NAMES = {
     "market_slug": "slug", "startDate": "start_date", "endDate": "end_date", "end_date_iso": "end_date",
@@ -34,6 +35,8 @@ _NUMBERS = ("volume", "liquidity")  # texts of numbers, which sort as texts
 _SIDES = {"BUY": "buy", "SELL": "sell"}
 _MILLIONTHS = 1_000_000
 _NO_LABEL = 999  # the outcome_index of a trade whose outcome is not known
+_SHORT, _FILL = re.compile("0x[0-9a-f]{62}"), "00"  # a condition id of Protocol V2 as Gamma writes it, and its end
+_TOKENS_OF = {"v1": ("clobTokenIds", "clob_token_ids"), "v2": ("positionIds", "position_ids")}
 
 
 class _Group(msgspec.Struct):
@@ -120,15 +123,47 @@ class History(NamedTuple):
     price: Floats
 
 
+def condition_of(name: str) -> str:
+    """A condition id in its one form, 64 hex digits in small letters; another name stays as it is.
+
+    Gamma writes 62 of them for markets of Protocol V2, where the CLOB, the Data API and the chain have ``00`` after it.
+    """
+    small = name.lower()
+    if _SHORT.fullmatch(small):
+        return small + _FILL
+    return small if re.fullmatch("0x[0-9a-f]{64}", small) else name
+
+
+def forms_of(condition: str) -> list[str]:
+    """The forms in which Gamma may write a condition id."""
+    is_long = condition.endswith(_FILL) and _SHORT.fullmatch(condition[: -len(_FILL)])
+    return [condition, condition[: -len(_FILL)]] if is_long else [condition]
+
+
+def with_own_tokens(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of Gamma with the ids of tokens of its version alone, by which books, prices and trades know it.
+
+    A market of the first version that may be a leg of a combo has ``positionIds`` too. Where the version is missing,
+    they count if the record has no other ids, or a short condition id.
+    """
+    version = str(row.get("version") or "").lower()
+    if version not in _TOKENS_OF:
+        has_v1, has_v2 = (any(row.get(name) not in NOTHING for name in names) for names in _TOKENS_OF.values())
+        is_short = _SHORT.fullmatch(str(row.get("conditionId") or row.get("condition_id") or "").lower()) is not None
+        version = "v2" if has_v2 and (is_short or not has_v1) else "v1"
+    others = _TOKENS_OF["v2" if version == "v1" else "v1"]
+    return {name: value for name, value in row.items() if name not in others}
+
+
 def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The record of a market of Gamma or the CLOB; ``event`` is the one that contains it.
 
     It has a winner, or ``payoffs`` of a void market, only where the venue says that the market is closed and resolved.
     """
-    out = renamed(row, _MARKET_NAMES, _NUMBERS)
+    out = renamed(with_own_tokens(row), _MARKET_NAMES, _NUMBERS)
     got = convert(out, _Market, f"The market {row.get('slug') or row.get('id')}")
     number = None if got.id is None else str(got.id)
-    if not (name := got.condition_id or number):
+    if not (name := condition_of(got.condition_id or "") or number):
         raise ContractError("A market has neither a conditionId nor an id.")
     if got.tokens is not None:
         tokens = [{"id": token.token_id, "label": token.outcome} for token in got.tokens]
@@ -141,6 +176,8 @@ def market(row: Mapping[str, Any], event: Mapping[str, Any] | None = None) -> di
         out["end_date"] = None  # no deadline, but the close under another name
     state = "closed" if got.closed else "active" if got.active is not False else "inactive"
     out |= {"id": name, "gamma_id": number, "status": state, "tokens": tokens, **_parents(got, event)}
+    if got.condition_id and got.condition_id != name:
+        out["gamma_condition_id"] = got.condition_id
     for read in ("condition_id", "token_ids", "outcomes", "outcome_prices", "events"):
         out.pop(read, None)
     return with_payoffs(out, _payoffs(got, name))
@@ -220,7 +257,7 @@ def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
     got = got[::-1] if got and got[0].timestamp > got[-1].timestamp else got
     labels = {t.token_id: t.outcome for t in got if t.outcome and t.outcome_index != _NO_LABEL}
     return prints(
-        [Token(t.condition_id, t.token_id, labels.get(t.token_id)) for t in got],
+        [Token(condition_of(t.condition_id), t.token_id, labels.get(t.token_id)) for t in got],
         [t.timestamp * SECOND for t in got],
         {
             "side": [_SIDES[t.side] for t in got],
@@ -234,7 +271,7 @@ def trades(rows: Sequence[Mapping[str, Any]]) -> Trades:
 def books(rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str | None] | None = None) -> Books:
     """The books of an answer, which has the best level last, each at its own time; ``labels`` are by token."""
     got = convert(rows, list[_Book], "The list of books")
-    tokens = [Token(book.market, book.asset_id, (labels or {}).get(book.asset_id)) for book in got]
+    tokens = [Token(condition_of(book.market), book.asset_id, (labels or {}).get(book.asset_id)) for book in got]
     values = {
         name: np.array([getattr(book, name) for book in got], object if kind == "text" else float)
         for name, kind in SNAPSHOT_FIELDS.items()

@@ -22,8 +22,8 @@ _TOKEN_OF_LABEL = re.compile(
 )
 _TOKEN_OF_OUTCOME = re.compile(r"(?:outcome|token)_?(\d+)(?:_(?:token_)?id)?")
 _LABEL_OF_OUTCOME = "outcome_{0}_label outcome_{0} answer{0} answer_{0} label_{0}"
-_LISTS = ("token_ids", "clob_token_ids", "clobTokenIds", "token_ids_json", "clob_token_ids_json", "asset_ids",
-          "assets_ids")  # fmt: skip
+_LISTS = ("token_ids", "clob_token_ids", "clobTokenIds", "position_ids", "positionIds", "token_ids_json",
+          "clob_token_ids_json", "asset_ids", "assets_ids")  # fmt: skip
 _IDS = ("market_id", "condition_id", "market")
 _LABELS = ("token_labels", "outcomes", "outcomes_json")
 _QUESTIONS = ("question", "title", "market_question")
@@ -46,7 +46,7 @@ def _read(row: Row) -> Row:
     has_other_id = not row.keys().isdisjoint({"id", "market_id", "conditionId", "condition_id"})
     if row.get("ticker") and (row.get("event_ticker") or str(row["ticker"]).startswith("KX") or not has_other_id):
         return kalshi.market(row)
-    row = _with_tokens(_flagged(row))
+    row = _with_tokens(_flagged(polymarket.with_own_tokens(row)))
     condition = row.get("conditionId") or row.get("condition_id")
     if "market_id" not in row and not condition and {"conditionId", "condition_id"} & row.keys():
         raise ContractError("its condition id is empty.")
@@ -60,7 +60,7 @@ def _read(row: Row) -> Row:
         named.setdefault("question", named[question])
     if "market_slug" in named:
         named.setdefault("slug", named["market_slug"])
-    named["market_id"] = str(named["market_id"])
+    named["market_id"] = polymarket.condition_of(str(named["market_id"]))
     for name in ("tags", "payoffs"):
         if isinstance(named.get(name), str):
             named[name] = as_list(named[name])

@@ -15,7 +15,7 @@ from marketdata.errors import ContractError
 from marketdata.points.columns import Books, Token
 from marketdata.times import parse_iso, to_text
 
-_NOTHING: tuple[object, ...] = (None, "", "[]", [])
+NOTHING: tuple[object, ...] = (None, "", "[]", [])
 _DATES = ("start_date", "end_date", "closed_at", "resolved_at", "created_at", "updated_at")
 
 
@@ -28,7 +28,7 @@ def renamed(row: Mapping[str, Any], names: Mapping[str, str], numbers: Iterable[
         raise ContractError(f"A record is no object: {str(row)[:80]!r}.")
     out: dict[str, Any] = {}
     for given, value in row.items():
-        if (name := names.get(given, given)) not in out or value not in _NOTHING:
+        if (name := names.get(given, given)) not in out or value not in NOTHING:
             out[name] = value
     for name in _DATES:
         with suppress(KeyError, TypeError, ValueError):

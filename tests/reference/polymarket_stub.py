@@ -38,6 +38,7 @@ class Traps:
     settlement_point: bool = True
     sparse_when_expired: bool = True  # else empty
     shifted_by: int = 6  # seconds past the minute of a CLOB point
+    has_both_ids: bool = True  # legs of combos have positionIds after clobTokenIds (recorded 2026-09-14)
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,12 @@ class Market:
 
     @property
     def condition(self) -> str:
-        digits = 62 if self.k % 7 == 3 else 64  # a combo has 31 bytes
-        return "0xa" + f"{self.k + 1:x}".rjust(digits - 1, "0")
+        return "0xa" + f"{self.k + 1:x}".rjust(61, "0") + ("00" if self.is_v2 else "ff")
+
+    @property
+    def is_v2(self) -> bool:
+        """Whether Gamma has 62 digits of its condition (documented), and ``positionIds`` alone."""
+        return self.k % 5 == 2
 
     @property
     def tokens(self) -> tuple[str, str]:
@@ -166,6 +171,9 @@ class PolymarketStub(VenueStub):
                 return self.trades(ask.params)
             case ["v2", "resolutions"]:
                 names = listed(ask.params.get("condition", ""))
+                if any(len(name) != 66 for name in names):  # recorded 2026-10-05
+                    words = "condition must be a 32-byte hex string"
+                    return refused(400, {"error": words, "code": "invalid_request", "parameter": "condition"})
                 return ok(
                     {"data": [self.resolution(self.by_condition[name]) for name in names if name in self.by_condition]}
                 )
@@ -183,10 +191,10 @@ class PolymarketStub(VenueStub):
         prices = market.payoffs if is_over and market.payoffs else [0.5, 0.5]
         state = {"live": None, "proposed": "proposed", "disputed": "disputed"}.get(market.state, "resolved")
         volume = 1000.5 + market.k
-        is_v2 = market.k % 5 == 2
         row = {
             "id": str(1000 + market.k), "question": f"Will it rain on day {market.k}?", "slug": market.slug,
-            "conditionId": market.condition, "startDate": to_text(market.opened), "active": True, "closed": is_over,
+            "conditionId": market.condition[: 64 if market.is_v2 else 66],
+            "startDate": to_text(market.opened), "active": True, "closed": is_over,
             "endDate": to_text(market.opened + DAY // 2),  # a deadline, not the end
             "closedTime": to_text(market.closed)[:19].replace("T", " ") + "+00" if is_over else None,
             "outcomes": text(["Yes", "No"]), "outcomePrices": text([f"{price:g}" for price in prices]),
@@ -197,11 +205,13 @@ class PolymarketStub(VenueStub):
             "feesEnabled": True, "feeSchedule": {"exponent": 1, "rate": 0.05, "takerOnly": True},
         }  # fmt: skip
         state = state if is_over or market.state == "proposed" else None
-        if is_v2:
+        if market.is_v2:
             v2 = {"resolved": "resolved", None: "active"}.get(state, "active")
             row |= {"version": "v2", "positionIds": [*market.tokens], "resolutionStatus": v2}
         else:
-            row |= {"clobTokenIds": text([*market.tokens]), "umaResolutionStatus": state}
+            row |= {"version": "v1", "clobTokenIds": text([*market.tokens]), "umaResolutionStatus": state}
+            if self.traps.has_both_ids and market.k % 2:
+                row["positionIds"] = [str(6 * 10**76 + 2 * market.k + i) for i in range(2)]
         return {name: value for name, value in row.items() if value is not None or not self.traps.omits_nulls}
 
     def event(self, number: int) -> dict[str, Any]:

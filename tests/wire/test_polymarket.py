@@ -14,8 +14,9 @@ import marketdata as md
 from marketdata.errors import ContractError
 from marketdata.tidy import records
 from marketdata.wire import polymarket
+from marketdata.wire import records as market_records
 
-CONDITION = "0x" + "ab" * 31  # a combo has 62 digits
+CONDITION = "0x" + "ab" * 32
 IDS = ["7" * 77, "8" * 77]
 V1: dict[str, Any] = {
     "id": "689015", "conditionId": CONDITION, "slug": "rain", "question": "Rain?", "volume": "100.5",
@@ -49,6 +50,46 @@ def test_a_winner_needs_a_final_state_and_exact_prices(
     assert (record["closed_at"], record["volume"]) == ("2026-06-04T00:34:19Z", 100.5)
     frame = records.to_frame("markets", [record], "polars")
     assert md.outcomes(frame)["payoff"].to_list() == (expected or [None, None])
+
+
+@given(
+    st.sampled_from([{}, {"version": "v1"}, {"version": "v2"}]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+def test_tokens_of_a_market_are_those_of_its_version(
+    version: dict[str, str], has_first: bool, has_second: bool, is_swapped: bool, is_short: bool, is_listed: bool
+) -> None:
+    """``version`` chooses among two lists of tokens, in any order of fields; without it, what is there counts."""
+    first, second = ["7" * 77, "8" * 77], ["5" * 76, "6" * 76]
+    given_ids = {**({"clobTokenIds": json.dumps(first)} if has_first else {}),
+                 **({"positionIds": second if is_listed else json.dumps(second)} if has_second else {})}  # fmt: skip
+    if is_swapped:
+        given_ids = dict(reversed(given_ids.items()))
+    condition = CONDITION[:64] if is_short else CONDITION
+    row = {"conditionId": condition, "outcomes": ["Yes", "No"], **version, **given_ids}
+    chosen = version.get("version") or ("v2" if has_second and (is_short or not has_first) else "v1")
+    wanted = (first if has_first else []) if chosen == "v1" else second if has_second else []
+    for record in (polymarket.market(row), market_records.market(row)):
+        assert [token["id"] for token in record["tokens"]] == wanted
+        assert record["id"] == (CONDITION[:64] + "00" if is_short else CONDITION)
+
+
+@given(st.integers(0, 2**248 - 1), st.booleans(), st.booleans())
+def test_a_market_has_one_id_in_every_view(number: int, is_short: bool, is_upper: bool) -> None:
+    """Records, trades, books and resolutions name a market alike, whichever form of its condition id they have."""
+    short = f"0x{number:062x}"
+    condition, written = f"{short}00", short if is_short else f"{short}00"
+    written = written.upper().replace("0X", "0x") if is_upper else written
+    trade = {"side": "BUY", "token_id": "7", "condition_id": condition, "size": 1, "price": 0.5, "timestamp": 60}
+    book = {"market": written, "asset_id": "7", "timestamp": "1700000000000", "bids": [], "asks": []}
+    (traded,), (booked, *_) = polymarket.trades([trade]).tokens, polymarket.books([book]).tokens
+    record = polymarket.market({"conditionId": written, "positionIds": ["7"], "outcomes": ["Yes"]})
+    assert {record["id"], traded.market_id, booked.market_id, polymarket.condition_of(written)} == {condition}
+    assert polymarket.forms_of(condition) == [condition, short]
 
 
 def test_records_of_the_clob_and_of_events_mean_the_same() -> None:

@@ -128,13 +128,13 @@ class Polymarket(Venue):
 
     def record(self, market: str) -> dict[str, Any]:
         """The record of a market by its slug, condition id or number, or by one of its tokens."""
-        found: dict[str, Any] | None = None
-        if not market.startswith("0x") and not (market.isdigit() and len(market) > _LONGEST_NUMBER):
-            path = ("markets", market) if market.isdigit() else ("markets", "slug", market)
+        found, name = None, wire.condition_of(market)
+        if not name.startswith("0x") and not (name.isdigit() and len(name) > _LONGEST_NUMBER):
+            path = ("markets", name) if name.isdigit() else ("markets", "slug", name)
             with suppress(NotFoundError):
                 found = wire.market(self._object(path, host="gamma"))
-        if found is None and (market.startswith("0x") or market.isdigit()):
-            found = next(self._named([market], are_tokens=True), None)
+        if found is None and (name.startswith("0x") or name.isdigit()):
+            found = next(self._named([name], are_tokens=True), None)
         if found is None:
             raise venue.unknown_market(market)
         return self._keep(self._settled([found])[0], market)
@@ -214,7 +214,8 @@ class Polymarket(Venue):
         for name in names:
             filters = ("condition_ids", "slug") if name.startswith("0x") else ("slug",)
             if re.fullmatch("0x[0-9a-fA-F]+", name):
-                filters = ("condition_ids",)
+                by_filter["condition_ids"] += wire.forms_of(wire.condition_of(name))
+                continue
             elif name.isdigit():  # a short one may be of a token all the same
                 is_token = are_tokens or len(name) > _LONGEST_NUMBER
                 filters = ("clob_token_ids", "position_ids") if is_token else ("id",)
@@ -237,7 +238,7 @@ class Polymarket(Venue):
             query = {"condition": ",".join(some)}
             with suppress(NotFoundError):  # of conditions that it does not know
                 for page in self._listed(("v2", "resolutions"), "data", "condition_id", query, host="data"):
-                    said |= {str(row.get("condition_id")): row for row in page}
+                    said |= {wire.condition_of(str(row.get("condition_id"))): row for row in page}
         out = [wire.resolved(row, said.get(row["id"], {})) for row in rows]
         pairs = zip(rows, out, strict=True)
         others = [old["id"] for old, new in pairs if old["payoffs"] and old["payoffs"] != new["payoffs"]]

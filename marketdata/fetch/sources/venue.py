@@ -19,6 +19,7 @@ from marketdata.fetch.pagination import paginate
 from marketdata.fetch.plans import PlanLimits
 from marketdata.fetch.windows import IdKind, Window
 from marketdata.points.columns import Books, Data, Page, Series, Token, Trades, no_probability
+from marketdata.points.records import names_of
 from marketdata.points.views import VIEWS, View, empty
 from marketdata.times import DAY, SECOND, Range, first_time, parse_iso
 from marketdata.vendors import Service
@@ -238,11 +239,8 @@ class Venue:
 
     def _keep(self, record: dict[str, Any], *names: str) -> dict[str, Any]:
         """Remember a record under its names."""
-        tokens = (token["id"] for token in record["tokens"])
         with self._lock:
-            self._records.update(
-                dict.fromkeys([record["id"], record.get("slug") or record["id"], *tokens, *names], record)
-            )
+            self._records |= dict.fromkeys([*names_of(record), *names], record)
         return record
 
     def _now(self) -> int:
