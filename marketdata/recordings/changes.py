@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +145,24 @@ def by_time(changes: Changes) -> Changes:
     return changes.take(np.lexsort((np.arange(len(changes)), row, changes.ts, changes.seen, changes.token)))
 
 
+class StatedBest(NamedTuple):
+    """Which books have best prices as stated, which of these differ, and both pairs of prices, 0 and 1 for no level."""
+
+    checked: Bools
+    wrong: Bools
+    stated: Floats
+    best: Floats
+
+
+def stated_best(books: Books) -> StatedBest:
+    """Compare the best prices of books with those that their messages state."""
+    stated = np.stack([values_of(books, name, np.dtype(float)) for name in STATED], axis=1)
+    best = np.nan_to_num(np.stack((books.bids.best, books.asks.best), axis=1))
+    best[books.asks.counts == 0, 1] = 1.0
+    checked = ~np.isnan(stated).any(axis=1)
+    return StatedBest(checked, checked & (np.abs(best - stated) > TOLERANCE).any(axis=1), stated, best)
+
+
 @dataclass
 class Tally:
     """Counts of what the changes contained.
@@ -180,11 +198,8 @@ class Tally:
         is_two_sided = (books.bids.counts > 0) & (books.asks.counts > 0)
         self.two_sided += int(is_two_sided.sum())
         self.crossed += int((books.bids.best > books.asks.best)[is_two_sided].sum())
-        stated = np.stack([values_of(books, name, np.dtype(float)) for name in STATED], axis=1)
-        best = np.nan_to_num(np.stack((books.bids.best, books.asks.best), axis=1))
-        best[books.asks.counts == 0, 1] = 1.0
-        checked = ~np.isnan(stated).any(axis=1)
-        wrong = np.flatnonzero(checked & (np.abs(best - stated) > TOLERANCE).any(axis=1))
+        checked, is_wrong, stated, best = stated_best(books)
+        wrong = np.flatnonzero(is_wrong)
         self.checked += int(checked.sum())
         self.disagreements += len(wrong)
         if len(wrong) and not self.first:
