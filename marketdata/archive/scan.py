@@ -129,6 +129,7 @@ def _stored(query: Query) -> Any:
     schema = pl.DataFrame(pl.from_arrow(query.version.schema.empty_table())).schema
     # polars takes all options of a storage as text but one.
     options: Any = {k: int(v) if k == "max_retries" else v for k, v in (query.table.options or {}).items()} or None
+    query.table.check(query.version)
     files = [f"{query.table.store.uri}/{file.path}" for file in query.version.files]
     more: Any = {"missing_columns": "insert", "storage_options": options, "glob": False}
     rows = pl.scan_parquet(files, schema=schema, **more) if files else pl.LazyFrame(schema=schema)

@@ -110,6 +110,7 @@ def _dataset(query: Query) -> Any:
     import pyarrow.dataset as ds
 
     store, schema = query.table.store, query.version.schema
+    query.table.check(query.version)
     if not query.version.files:
         return ds.dataset(schema.empty_table())
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)

@@ -16,6 +16,7 @@ from marketdata.errors import ArchiveCorruptError
 
 _FILE_NAME = re.compile(r"(\d{1,2})-(\d{1,19})")  # bucket and number of the transaction
 _BUCKETS = 64  # fixed with the format
+_MOST_BYTES = 64_000_000  # of a file: a million ranges; a bucket of 100,000 markets has about 1 MB
 _HINT = "Run archive.verify(repair=True): it makes the coverage again from the points, as unverified."
 _records = msgspec.json.Decoder(dict[str, list[CoverageRecord]]).decode
 
@@ -105,9 +106,18 @@ class Coverage:
             with errors.parsing(f"The coverage file {name}", _HINT):
                 if zlib.crc32(body[4:]) != int.from_bytes(body[:4], "big"):
                     raise ValueError("it has another checksum than was written")
-                records = _records(zlib.decompress(body[4:]))
+                records = _records(_decompressed(body[4:]))
             self._files[bucket] = stored = number, records
         return stored[1]
+
+
+def _decompressed(body: bytes) -> bytes:
+    """The content of a coverage file; ValueError for one that would fill the memory."""
+    reader = zlib.decompressobj()
+    content = reader.decompress(body, _MOST_BYTES)
+    if not reader.eof:
+        raise ValueError(f"it is cut, or has more than {_MOST_BYTES:,} bytes")
+    return content
 
 
 def _transaction_name(bucket: int) -> str:

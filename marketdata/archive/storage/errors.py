@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +22,23 @@ _OS_ERROR = re.compile(r"os error (\d+)")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_RIGHT = {errno.EROFS, errno.EACCES, errno.EPERM}
 REPAIR = "Run archive.verify() to see which ranges to pull or add again."
+
+
+class _Process:
+    """The process that used the storage first. Its libraries have threads, which a fork does not copy."""
+
+    first: int | None = None
+
+
+def refuse_fork() -> None:
+    """ArchiveError in a process that was forked after the storage was used: there a call would wait for ever."""
+    if _Process.first is None:
+        _Process.first = os.getpid()
+    elif _Process.first != os.getpid():
+        raise ArchiveError(
+            "This process was forked from one that had used an archive, whose libraries do not work after a fork.",
+            hint='Start processes by multiprocessing.get_context("spawn"), or by "forkserver".',
+        )
 
 
 def errno_of(problem: BaseException) -> int | None:
@@ -49,6 +67,7 @@ def is_missing(problem: BaseException | None) -> bool:
 def _turned(what: str, turn: Callable[[BaseException], ArchiveError]) -> Iterator[None]:
     from deltalake.exceptions import DeltaError
 
+    refuse_fork()
     try:
         yield
     except MarketDataError:

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import stat
 import uuid
 import zlib
 from bisect import bisect_left
@@ -111,6 +112,23 @@ class Store:
             path.unlink(missing_ok=True)
             raise
 
+    def check(self, files: Iterable[DataFile]) -> None:
+        """ArchiveCorruptError for a local file that is gone or cut, as engines that read it name neither.
+
+        An object store is not asked, because that would cost a request for each file.
+        """
+        if self.remote:
+            return
+        for file in files:
+            what = f"The data file {file.path}"
+            with errors.reading(what):
+                entry = os.stat(Path(self.uri, file.path))  # noqa: PTH116 a path object costs as much again
+            if not stat.S_ISREG(entry.st_mode):
+                raise ArchiveCorruptError(f"{what} is no file.", hint=errors.REPAIR)
+            if entry.st_size != file.size:
+                problem = f"{what} has {entry.st_size} bytes where {file.size} were committed."
+                raise ArchiveCorruptError(problem, hint=errors.REPAIR)
+
     def open(self, name: str) -> Any:
         """A file for reading, unbuffered."""
         return self.files.open_input_file(name)
@@ -131,12 +149,13 @@ class Store:
 
         This machine's clock may be days ahead, so that the file of a running write would seem old.
         """
+        name = f"{_CLOCK}-{uuid.uuid4().hex}"  # another process may ask at the same time
         if self.remote:
-            self.write(_CLOCK, b" ")
+            self.write(name, b" ")
         else:
-            Path(self.uri, _CLOCK).touch()
-        now = self.written("")[_CLOCK]
-        self.delete(_CLOCK)
+            Path(self.uri, name).touch()
+        now = self.written("")[name]
+        self.delete(name)
         return now
 
     def names(self, folder: str) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from marketdata.archive.storage import errors, files
+from marketdata.archive.storage import errors, files, untrusted
 from marketdata.archive.storage.files import DataFile, Footer, Store
 from marketdata.errors import ArchiveBusyError, ArchiveCorruptError, ArchiveError, ConfigError
 from marketdata.times import to_datetime, to_text
@@ -92,6 +92,8 @@ class Table:
         from deltalake.exceptions import DeltaError
 
         with self._lock, errors.reading(self._name):
+            if self._handle is not None:
+                self._refuse_removed()
             if self._handle is not None and self._as_of is None and not self._is_newest():
                 try:
                     self._handle.update_incremental()
@@ -105,7 +107,9 @@ class Table:
             if self._handle.version() != self._version.number:
                 try:
                     self._refuse_unreadable(self._handle)
-                    self._version, self._transactions = _version_of(self._handle), {}
+                    version = _version_of(self._handle)
+                    untrusted.refuse_outside(self.uri, (file.path for file in version.files))
+                    self._version, self._transactions = version, {}
                 except ArchiveError:
                     self._handle, self._version = None, self._absent
                     raise
@@ -142,6 +146,9 @@ class Table:
         names = [] if self.store.remote else self.store.names(_LOG)
         if not (self.store.remote or names):
             return
+        if not self.store.remote:
+            untrusted.refuse_links(Path(self.uri))
+            untrusted.refuse_nested(Path(self.uri, _LOG))
         try:
             handle = DeltaTable(self.uri, storage_options=self.options)
         except TableNotFoundError:
@@ -152,6 +159,12 @@ class Table:
         if self._as_of is not None and not self._go_back(handle, self._as_of):
             return
         self._handle = handle
+
+    def _refuse_removed(self) -> None:
+        """ArchiveError if the folder is gone: the library would go on with the version that it has in memory."""
+        if not self.store.remote and not Path(self.uri, _LOG).exists():
+            hint = "Bring it back, or open the place as a new archive: md.Archive(path)."
+            raise ArchiveError(f"The folder {self.uri} is gone since this archive was opened.", hint=hint)
 
     def _is_newest(self) -> bool:
         """Whether a folder has no later commit: two names cost less than a listing of a log of thousands."""
@@ -324,6 +337,11 @@ class Table:
         footer = self.footer(file)
         with self._removed():
             return files.read_groups(self.store, file, footer, groups, names)
+
+    def check(self, version: Version) -> None:
+        """ArchiveCorruptError if a file of a version is gone or cut, before an engine reads them."""
+        with self._removed():
+            self.store.check(version.files)
 
     @contextlib.contextmanager
     def _removed(self) -> Iterator[None]:
