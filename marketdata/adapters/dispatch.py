@@ -21,7 +21,19 @@ from marketdata.adapters.widths import carried_width, with_width
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Ints
 from marketdata.points.grids import RowWidth
-from marketdata.points.schema import COLUMNS, ID_COLUMNS, Kind, check_names, kind_of, require
+from marketdata.points.schema import (
+    COLUMNS,
+    ID_COLUMNS,
+    LISTS,
+    PRICES,
+    SIZES,
+    Kind,
+    check_names,
+    kind_of,
+    refuse_cents,
+    refuse_negative,
+    require,
+)
 
 F = TypeVar("F")
 PartitionBy = Literal["row", "snapshot", "token", "market", "all"]
@@ -153,10 +165,32 @@ def missing_in_index_named(frame: Frame) -> Iterator[None]:
 
 
 def in_memory(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
-    """A frame of any kind, read into memory and opened.
+    """A frame of any kind, read into memory and opened, of ``kinds`` as `tidy` says.
 
-    NotTidyError if its library is unknown, a name is twice, or it is none of ``kinds``.
+    NotTidyError if its library is unknown, a name is twice, it is none of ``kinds``, or a price of it is none.
     """
+    frame = unchecked(native, kinds)
+    if kinds is not None:
+        refuse_no_prices(frame)
+    return frame
+
+
+def refuse_no_prices(frame: Frame) -> None:
+    """NotTidyError if a price of a tidy frame is no probability, or a number of shares is below 0."""
+    if frame.kind == "metrics":
+        return
+    present = frame.names if frame.kind == "nested" else [name for name in frame.names if name not in LISTS]
+    # A series may have a column of this name which is none.
+    sizes = () if frame.kind == "series" else SIZES
+    for names, refuse in ((PRICES, refuse_cents), (sizes, refuse_negative)):
+        for name in (name for name in names if name in present):
+            if frame.kind != "series" or frame.is_number(name):
+                lists = frame.lists(name).explode(empty_as_null=False) if name in LISTS else None
+                refuse(**{name: frame.numbers(name) if lists is None else lists.to_numpy()})
+
+
+def unchecked(native: Native, kinds: Iterable[Kind] | None = None) -> Frame:
+    """`in_memory` whatever the prices are, to find those that are none."""
     native = collected(native)
     frame = _library_of(native).of(native)
     check_names(frame.names)

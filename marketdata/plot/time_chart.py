@@ -125,6 +125,7 @@ def candles(frame: Any, ax: Any = None, *, markets: Questions = None, both: bool
     """
     flag("both", both)
     table = series_of(frame, "A chart of candles", ("ts", *_BAR_COLUMNS))
+    schema.refuse_cents(**{name: table.numbers(name) for name in _BAR_COLUMNS})
     questions, recorded = questions_of(markets)
     panels = []
     for market_id, tokens in _by_market(token_series(table, _BAR_COLUMNS), recorded):

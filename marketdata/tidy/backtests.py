@@ -111,7 +111,7 @@ def _stream(rank: int, view: View, source: Source, width: BucketWidth | None) ->
     last, seen = None, set[Token]()
     for frame in source if isinstance(source, Iterator | list | tuple) else [source]:
         table = read(frame)
-        rows, columns = width_of(table, width, what=view), to_columns(view, table)
+        rows, columns = width_of(table, width, what=view), to_columns(view, in_memory(table, [view]).native)
         rows.check(columns.ts)
         order = np.argsort(columns.ts, kind="stable")
         if len(order) and last is not None and columns.ts[order[0]] < last:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from marketdata.adapters.concat import below_each_other, checked_names
-from marketdata.adapters.dispatch import F, read
+from marketdata.adapters.dispatch import F, in_memory, is_in_memory, read
 from marketdata.adapters.widths import common_width, with_width
 from marketdata.errors import ConfigError, NotTidyError
-from marketdata.points.schema import kind_of
+from marketdata.points.schema import Kind, kind_of
+
+PRICED: tuple[Kind, ...] = ("books", "prices", "quotes")
 
 
 def concat(frames: Iterable[F]) -> F:
@@ -41,6 +43,9 @@ def concat(frames: Iterable[F]) -> F:
         raise NotTidyError(
             f"frames[0] has rows of {kinds[0]}, frames[{other}] of {kinds[other]}; frames of one kind are concatenated."
         )
+    for table, kind in zip(tables, kinds, strict=True):
+        if kind in PRICED and is_in_memory(table):
+            in_memory(table, [kind])
     width = common_width(tables)
     return with_width(below_each_other(tables), width)  # type: ignore[no-any-return]
 

@@ -16,11 +16,11 @@ from marketdata.adapters.polars import nullable
 from marketdata.errors import ConfigError, NotTidyError
 from marketdata.points import cross_token as rules
 from marketdata.points.arguments import number, whole
-from marketdata.points.columns import Books, Columns, Token
+from marketdata.points.columns import Columns, Token
 from marketdata.points.cross_token import Counts, Event, Sets
 from marketdata.points.fees import schedule
 from marketdata.points.records import truth
-from marketdata.points.schema import BOOKS, refuse_cents, refuse_negative, refuse_no_levels, require
+from marketdata.points.schema import BOOKS, require
 from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.records import columns_of
 from marketdata.tidy.returns import probability_of
@@ -50,8 +50,6 @@ def complement(frame: F, *, tokens: Any = None) -> F:
 
     def mirrored(part: Frame) -> Native:
         part, rows = frames.sorted_level_rows(part)
-        refuse_cents(price=rows.levels.price)
-        refuse_negative(size=rows.levels.size)
         entries, levels = rules.complement(*rows, counts)
         return frames.to_frame(part, entries, frames.level_values(levels), BOOKS)
 
@@ -91,7 +89,7 @@ def overround(frame: F, *, tokens: Any = None) -> F:
     counts = _token_counts(tokens)
 
     def sums(part: Frame) -> Native:
-        part, books = _sorted_books(part)
+        part, books = frames.sorted_books(part, all_levels=False)
         sets, every = rules.by_market(books, counts), np.ones(len(books), bool)
         return _by_market(part, sets, {"tokens": sets.count(every), **rules.sums(sets, books, every)})
 
@@ -140,20 +138,13 @@ def arbitrage(frame: F, *, tokens: Any = None, fees: Any = None) -> F:
     counts, fee_schedule = _token_counts(tokens), None if fees is None else schedule(fees)
 
     def gains(part: Frame) -> Native:
-        part, books = _sorted_books(part)
+        part, books = frames.sorted_books(part, all_levels=False)
         sets = rules.by_market(books, counts)
         known, found = rules.free_money(sets, books, fee_schedule)
         flags = {name: nullable(found[name], known) for name in ("buy_all", "sell_all")}
         return _by_market(part, sets, {**found, **flags})
 
     return run(frame, gains, TOP_KINDS, partition_by="market")
-
-
-def _sorted_books(frame: Frame, *, all_levels: bool = False) -> tuple[Frame, Books]:
-    """`frames.sorted_books` of prices that are probabilities, and of sizes that are not negative."""
-    frame, books = frames.sorted_books(frame, all_levels=all_levels)
-    refuse_no_levels(books, all_levels=all_levels)
-    return frame, books
 
 
 def _by_market(frame: Frame, sets: Sets, values: Mapping[str, Column]) -> Native:
@@ -251,7 +242,7 @@ def event_overround(frame: F, markets: Any) -> F:
     events, recorded = _events(markets)
 
     def sums(part: Frame) -> Native:
-        part, books = _sorted_books(part)
+        part, books = frames.sorted_books(part, all_levels=False)
         sets, side = rules.by_event(books, events, recorded)
         yes = side == rules.YES
         return _by_event(part, sets, events, {"markets": sets.count(yes), **rules.sums(sets, books, yes)})
@@ -308,7 +299,7 @@ def event_arbitrage(frame: F, markets: Any, *, fees: Any, size: float | None = N
     events, recorded = _events(markets)
 
     def costs(part: Frame) -> Native:
-        part, books = _sorted_books(part, all_levels=True)
+        part, books = frames.sorted_books(part)
         sets, side = rules.by_event(books, events, recorded)
         legs = np.array([len(event.markets) for event in events], np.int64)[sets.group]
         return _by_event(part, sets, events, {"legs": legs, **rules.costs(sets, books, side, fee_schedule, shares)})

@@ -22,7 +22,7 @@ from marketdata.points.columns import Floats, Ints, Token
 from marketdata.points.fees import Schedule, schedule
 from marketdata.points.fills import RESULT, Fill, Ledger, Order, Quotes
 from marketdata.points.grids import RowWidth
-from marketdata.points.schema import ID_COLUMNS, LISTS, NOT_0_1, TOLERANCE, outside_0_1, refuse_no_levels, require
+from marketdata.points.schema import ID_COLUMNS, LISTS, NOT_0_1, TOLERANCE, outside_0_1, require
 from marketdata.points.sums import group_sums
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import KNOWN
@@ -168,7 +168,6 @@ def execute(
     fee_schedule = schedule(fees)
     table = in_memory(books, ("books",))
     table, snapshots = frames.sorted_books(table)
-    refuse_no_levels(snapshots)
     buckets.check(snapshots.ts)
     given = _orders(orders, delay, buckets, width_beside(orders, order_width, "order_width", "orders", buckets))
     resolved = Payoffs({} if outcomes is None else outcomes, snapshots.tokens)
@@ -393,7 +392,6 @@ def _quotes(frame: Frame, fees: Schedule | None) -> dict[Key, Quotes]:
         parts = [series.part(i, i + 1) for i in range(len(series.tokens))]
         return {part.tokens[0][:2]: Quotes(part.ts, part.values[value]) for part in parts}
     _, books = frames.sorted_books(frame)
-    refuse_no_levels(books)
     out = {}
     for i, token in enumerate(books.tokens):
         part = books.part(i, i + 1)

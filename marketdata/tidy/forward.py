@@ -17,7 +17,6 @@ from marketdata.points import forward as rules
 from marketdata.points.arguments import choice, number
 from marketdata.points.columns import Columns
 from marketdata.points.fees import schedule
-from marketdata.points.schema import refuse_no_levels
 from marketdata.resolution import Width
 from marketdata.tidy.measures import TOP_KINDS
 from marketdata.tidy.outcomes import Payoffs, for_tokens
@@ -114,7 +113,6 @@ def forward_returns(
 
     def trades(part: Frame) -> Native:
         part, rows = frames.sorted_books(part, all_levels=shares is not None)
-        refuse_no_levels(rows, all_levels=shares is not None)
         charge = fee_schedule.charge_for(rows)
         resolved = payoffs(rows.tokens)
         payoff = resolved.of(rows.tokens)

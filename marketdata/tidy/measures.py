@@ -19,7 +19,7 @@ from marketdata.points.arguments import choice
 from marketdata.points.columns import Books, Series
 from marketdata.points.measures import MEASURES, Measure, Values
 from marketdata.points.measures.quotes import bbo
-from marketdata.points.schema import Kind, refuse_no_levels
+from marketdata.points.schema import Kind
 
 TOP_KINDS: tuple[Kind, ...] = ("nested", "books", "quotes")
 Feature = str | Callable[..., Any] | tuple[str | Callable[..., Any], Mapping[str, Any]]
@@ -140,7 +140,6 @@ def on_frames(measure: Measure) -> Callable[..., Any]:
 def sorted_top(frame: Frame) -> tuple[Frame, Series]:
     """The frame in order with one row per snapshot of its books, nested or not, and their best prices and sizes."""
     frame, books = frames.sorted_books(frame, all_levels=False)
-    refuse_no_levels(books, all_levels=False)
     # Rows of levels repeat the further columns of their snapshot.
     return frame.take(books.bids.begins) if frame.kind == "books" else frame, books.series(bbo(books))
 
@@ -155,7 +154,6 @@ def _evaluated(frame: F, chosen: Sequence[_Chosen]) -> F:
 
 def _rows(frame: Frame, chosen: Sequence[_Chosen], *, all_levels: bool) -> Native:
     frame, books = frames.sorted_books(frame, all_levels=all_levels)
-    refuse_no_levels(books, all_levels=all_levels)
     values: dict[str, Column] = {}
     for one in chosen:
         columns = one.columns(books)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from marketdata.adapters import frames
-from marketdata.adapters.dispatch import F, as_frame_of, in_memory, read
+from marketdata.adapters.dispatch import F, as_frame_of, read, unchecked
 from marketdata.adapters.frame import Column, Frame
 from marketdata.points.columns import Floats, Ints, no_probability
 from marketdata.points.order import sorted_by
@@ -18,7 +18,7 @@ from marketdata.points.resample import group_starts
 from marketdata.points.schema import COLUMNS, ID_COLUMNS, TOLERANCE, value_columns
 from marketdata.points.views import VIEWS
 from marketdata.resolution import BASES, BucketWidth, Width
-from marketdata.tidy.shapes import explode
+from marketdata.tidy.shapes import exploded
 from marketdata.times import to_text
 
 _LARGEST_GAP_TO_1 = 0.05
@@ -95,8 +95,8 @@ def check(frame: F, width: Width | None = None) -> F:
     [('gaps', 'warning', 1)]
     """
     frame = read(frame)
-    table = in_memory(frame, ("books", "quotes", "prices", "metrics"))
-    view = _View(table if table.kind != "nested" else in_memory(explode(table.native), ["books"]))
+    table = unchecked(frame, ("books", "quotes", "prices", "metrics"))
+    view = _View(table if table.kind != "nested" else unchecked(exploded(table), ["books"]))
     findings = [*_times(view, None if width is None else BucketWidth.of(width, "width"))]
     of_kind = _books if view.books else _quotes if view.frame.kind == "quotes" else _values
     findings += of_kind(view)

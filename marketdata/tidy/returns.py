@@ -14,19 +14,18 @@ from marketdata.points.arguments import text
 from marketdata.points.columns import Series
 from marketdata.points.grids import widths
 from marketdata.points.returns import How
-from marketdata.points.schema import Kind, kind_of, refuse_cents, value_columns
+from marketdata.points.schema import Kind, kind_of, value_columns
 from marketdata.resolution import Width
 from marketdata.tidy.measures import sorted_top
 
 PRICED_KINDS: tuple[Kind, ...] = ("nested", "books", "series")
-_PRICES = frozenset(("price", "mid", "best_bid", "best_ask"))
 
 
 def value_of(frame: Frame, value: str | None) -> tuple[Frame, Series, str]:
     """The frame with one row per token (market) and time, in order, their entries, and the column of numbers.
 
     By default ``price``, or the ``mid`` of books. NotTidyError if rows of one token and time differ, ConfigError if the
-    column has no numbers or none can be chosen. NotTidyError also where a price is no probability.
+    column has no numbers or none can be chosen.
     """
     best = None
     if frame.kind in ("books", "nested"):
@@ -42,8 +41,6 @@ def value_of(frame: Frame, value: str | None) -> tuple[Frame, Series, str]:
         )
     if best is None:
         frame, best = frames.sorted_series(frame, [chosen])
-    if chosen in _PRICES:
-        refuse_cents(**{chosen: best.values[chosen]})
     return frame, best, chosen
 
 

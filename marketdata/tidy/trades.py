@@ -11,7 +11,7 @@ from marketdata.adapters.widths import with_width
 from marketdata.errors import NotTidyError
 from marketdata.points.columns import Trades, ratio
 from marketdata.points.resample import buckets, in_buckets
-from marketdata.points.schema import TRADES, refuse_cents, refuse_negative, require
+from marketdata.points.schema import TRADES, require
 from marketdata.resolution import BucketWidth, Width
 from marketdata.tidy.asof import asof_join
 from marketdata.tidy.book_measures import mid
@@ -80,9 +80,6 @@ def _with_spread(joined: Frame) -> Native:
     if unknown := {str(side) for side in sides if side not in signs}:
         raise NotTidyError(f"side of a trade is buy or sell; the frame also has {sorted(unknown)[:5]}.")
     price, mids = joined.numbers("price"), joined.numbers("mid")
-    refuse_cents(price=price, mid=mids)
-    if "size" in joined.names:
-        refuse_negative(size=joined.numbers("size"))
     spread = 2 * np.array([signs[side] for side in sides], float) * (price - mids)
     return frames.with_columns(joined, {"effective_spread": spread})
 
@@ -119,8 +116,6 @@ def vwap(trades: F, resolution: Width) -> F:
     def averages(part: Frame) -> Native:
         part, every = frames.sorted_rows(part)
         price, size = part.numbers("price"), part.numbers("size")
-        refuse_cents(price=price)
-        refuse_negative(size=size)
         # A trade counts only with both numbers, because its size would else weigh a price that is not there.
         has_both = np.flatnonzero(~np.isnan(price) & ~np.isnan(size))
         rows, price, size = every.take(has_both), price[has_both], size[has_both]

@@ -19,7 +19,12 @@ def at(minutes: float) -> dt.datetime:
 
 def prices(times: list[float], values: list[Any] | None = None, **ids: Any) -> pl.DataFrame:
     return pl.DataFrame(
-        {"ts": [at(t) for t in times], **IDS, **ids, "price": values or [0.25 + i / 64 for i in range(len(times))]},
+        {
+            "ts": [at(t) for t in times],
+            **IDS,
+            **ids,
+            "price": values or [0.25 + i % 48 / 64 for i in range(len(times))],
+        },
         schema_overrides={"ts": pl.Datetime("us", "UTC")},
     )
 

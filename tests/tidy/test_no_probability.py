@@ -28,12 +28,11 @@ FRAMES = {"books": BOOKS, "nested": md.nest(BOOKS), "bbo": md.bbo(BOOKS), "price
 ARGUMENTS: dict[str, Any] = {
     "outcomes": MARKETS, "fees": 0, "resolution": "1h", "size": 1.0, "side": "buy", "horizon": "1m", "width": "1m",
     "markets": ENDS, "reference": 0.5, "measures": ["mid"], "signal": FIRST.with_columns(x=1.0),
-    "orders": ORDERS, "fills": FILLS, "before": "1m", "of": "actual",
+    "orders": ORDERS, "fills": FILLS, "before": "1m", "of": "actual", "moments": FIRST, "after": "1m",
 }  # fmt: skip
 # What moves rows without a look at their prices, and what lists or shows the wrong ones.
 OF_ROWS = {
-    "align", "around", "asof_join", "available_at", "check", "concat", "diff", "explode", "gaps", "named", "nest",
-    "rebuild", "replay", "resample", "show", "time_to_resolution", "to_nautilus", "to_wide", "cluster_mean",
+    "asof_join", "check", "cluster_mean", "concat", "diff", "named", "rebuild", "replay", "show", "to_nautilus",
 }  # fmt: skip
 # What has no argument that is a frame with prices.
 OF_OTHERS = {"measure", "outcomes", "read_pages", "read_trades", "serve", "simulate", "without_answers"}
@@ -47,7 +46,7 @@ def calls() -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
         takes = inspect.signature(function).parameters
         given_ = {one.name: ARGUMENTS[one.name] for one in takes.values()
                   if one.name in ARGUMENTS and (one.default is one.empty or one.name == "width")}  # fmt: skip
-        given_ |= {"depth": {"within": 0.5}, "sweep": {"size": 1.0}}.get(name, {})
+        given_ |= {"depth": {"within": 0.5}, "sweep": {"size": 1.0}, "align": {"resolution": "1m"}}.get(name, {})
         frames = [one for one in takes if one in ("frame", "books", "prices", "trades", "forecast")]
         for argument in frames:
             others = {one: {"trades": TRADES, "books": BOOKS}[one] for one in frames if one != argument}
@@ -67,6 +66,25 @@ def _takes(call: Callable[[Any], Any], frame: Any) -> bool:
     except md.MarketDataError:
         return False
     return True
+
+
+def test_frames_together_charts_and_events_refuse_cents() -> None:
+    """One price in cents is refused where frames are put together, replayed or drawn."""
+    pytest.importorskip("matplotlib", reason="charts are drawn")
+    cents, books = spoiled("prices", cents=True, one=True), spoiled("books", cents=True, one=True)
+    bars = md.ohlc(PRICES, "1h").with_columns(pl.col("open", "high", "low", "close") * 100)
+    rain = pl.col("market_id") == "rain"
+    for call in (
+        lambda: md.concat([PRICES, cents]),
+        lambda: list(md.replay(books=books, width="1m")),
+        lambda: md.plot.prices(cents),
+        lambda: md.plot.prices(spoiled("bbo", cents=True, one=True)),
+        lambda: md.plot.outcomes(cents.filter(rain)),
+        lambda: md.plot.candles(bars),
+        *(partial(chart, books.filter(rain)) for chart in (md.plot.book, md.plot.depth, md.plot.ladder)),
+    ):
+        with pytest.raises(md.errors.NotTidyError, match="are probabilities: divide cents by 100"):
+            call()
 
 
 def computed(frame: Any) -> Any:
