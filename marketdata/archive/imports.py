@@ -26,7 +26,8 @@ from marketdata.points.order import ascending
 from marketdata.points.views import VIEWS, View
 from marketdata.recordings import changes as rule
 from marketdata.recordings.changes import Changes, Rebuilder
-from marketdata.recordings.files import SUFFIXES, ReadOptions, RecordingFile, tables_of
+from marketdata.recordings.containers import SUFFIXES
+from marketdata.recordings.files import ReadOptions, RecordingFile, tables_of
 from marketdata.recordings.format import Batch, FileKind, Format, Table, format_of, readable
 from marketdata.recordings.units import PriceUnit
 from marketdata.times import MINUTE

@@ -19,7 +19,8 @@ from marketdata.points.columns import Floats, Ints
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import formats
 from marketdata.recordings.changes import Changes, no_changes
-from marketdata.recordings.files import MODIFIED, SUFFIXES, RecordingFile
+from marketdata.recordings.containers import SUFFIXES
+from marketdata.recordings.files import MODIFIED, RecordingFile
 from marketdata.recordings.roles import ANY_TIMES, ROLES, VENUE_TIMES, Meaning, is_time, numbers, roles_of
 from marketdata.recordings.units import PriceUnit, TimeUnit
 from marketdata.times import SECOND

@@ -20,7 +20,8 @@ from marketdata.points.records import TOKEN_LISTS
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import kalshi_messages
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
-from marketdata.recordings.files import MESSAGE_KEYS, MOST_NESTED, ReadOptions, content, fields_of, json_value
+from marketdata.recordings.envelopes import MESSAGE_KEYS, MOST_NESTED, content, fields_of, json_value
+from marketdata.recordings.files import ReadOptions
 from marketdata.recordings.format import Batch, Table, no_time
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, decimals
 from marketdata.recordings.tables import levels_of

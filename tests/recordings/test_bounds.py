@@ -44,7 +44,7 @@ def test_what_would_take_all_memory_is_refused(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The error names the bound, and what to do."""
-    monkeypatch.setattr("marketdata.recordings.files._MOST_BYTES", MB)
+    monkeypatch.setattr("marketdata.recordings.containers._MOST_BYTES", MB)
     content, said = REFUSED[name]
     (tmp_path / name).write_bytes(gzip.compress(content, 1))
     with pytest.raises(ConfigError, match=f"{name}' has {said}"):

@@ -161,11 +161,11 @@ def test_a_large_file_in_order_is_read_in_parts(
     archive: Archive[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any
 ) -> None:
     """Parts cut snapshots and buckets anywhere, and the books are the same."""
-    from marketdata.recordings import files
+    from marketdata.recordings import containers
 
     monkeypatch.setattr(imports, "_KEPT_CHANGES", 2)
-    for name, most in (("_PART_ROWS", 3), ("_CSV_BLOCK", 400)):
-        monkeypatch.setattr(files, name, most)
+    for name, most in (("PART_ROWS", 3), ("CSV_BLOCK", 400)):
+        monkeypatch.setattr(containers, name, most)
     path = write(tmp_path / f"feed.{'csv' if write is incremental else 'parquet'}", EVENTS)
     record = {"market_id": MARKET, "token_ids": [YES, NO], "token_labels": ["a", "b"]}
     only(archive.add_files(path, markets=[record]))
