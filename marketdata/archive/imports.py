@@ -28,7 +28,8 @@ from marketdata.recordings import changes as rule
 from marketdata.recordings.changes import Changes, Rebuilder
 from marketdata.recordings.containers import SUFFIXES
 from marketdata.recordings.files import ReadOptions, RecordingFile, tables_of
-from marketdata.recordings.format import Batch, FileKind, Format, Table, format_of, readable
+from marketdata.recordings.format import Format, format_of, readable
+from marketdata.recordings.table import Batch, FileKind, Table
 from marketdata.recordings.units import PriceUnit
 from marketdata.times import MINUTE
 

@@ -9,7 +9,8 @@ import polars as pl
 from marketdata.errors import ConfigError
 from marketdata.recordings.changes import EVENTS
 from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, tables_of
-from marketdata.recordings.format import Batch, Table, format_of, readable
+from marketdata.recordings.format import format_of, readable
+from marketdata.recordings.table import Batch, Table
 
 _ROWS = 5
 
@@ -31,11 +32,11 @@ def _explained(file: RecordingFile) -> str:
         batches = (batch for read in readers for batch in read(table))
         batch = next((b for b in batches if any(map(len, (b.changes, *b.frames.values())))), Batch())
     except ConfigError as problem:
-        return "\n".join([*(_roles(table) if table else ()), problem.problem])
+        return "\n".join([*((*_roles(table), *_steps(table)) if table else ()), problem.problem])
     head = f"{file.name}: {chosen.name}, {chosen.description}"
     notes = [f"note: {note}" for note in dict.fromkeys(batch.notes)]
     left_out = [f"left out of its first part: {count:,} {reason}" for reason, count in batch.left_out.items()]
-    return "\n".join([head, *_roles(table), *_units(table), *notes, *left_out, *_stored(batch)])
+    return "\n".join([head, *_roles(table), *_steps(table), *notes, *left_out, *_stored(batch)])
 
 
 def _roles(table: Table) -> Iterator[str]:
@@ -50,7 +51,10 @@ def _roles(table: Table) -> Iterator[str]:
         yield f"  without a role: {', '.join(table.others[:20])}"
 
 
-def _units(table: Table) -> Iterator[str]:
+def _steps(table: Table) -> Iterator[str]:
+    """What each step found in the table."""
+    for step, note in table.found.items():
+        yield f"{step.replace('_', ' ')}: {note}"
     for column, unit in table.units.items():
         yield f"unit: {column} is in {unit.name}"
 

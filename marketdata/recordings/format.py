@@ -4,66 +4,25 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import cache
 
-import numpy as np
 import polars as pl
 
 from marketdata.errors import ConfigError
 from marketdata.points.arguments import choice
-from marketdata.points.columns import Floats, Ints
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings import formats
-from marketdata.recordings.changes import Changes, no_changes
 from marketdata.recordings.containers import SUFFIXES
-from marketdata.recordings.files import MODIFIED, RecordingFile
-from marketdata.recordings.roles import ANY_TIMES, ROLES, VENUE_TIMES, Meaning, is_time, numbers, roles_of
-from marketdata.recordings.units import PriceUnit, TimeUnit
-from marketdata.times import SECOND
-
-FileKind = Literal["books", "prices", "metrics", "quotes", "trades", "markets", "events", "series"]
-# The whole file is read for its unit of prices up to this number of rows.
-_PROVING_ROWS = 5_000_000
-# The reason for which a row is left out if another row has the same values.
-GIVEN_AGAIN = "given again, where the last row counts"
-# Appended to the name of a column that does not mean what its name says.
-DENIED = " of the file"
-_OF_BOTH = ("yes_price", "yes_bid", "outcome_book", "yes_levels")
-_TIMES = ("ts", "end_ts", "created_at", "received_at")
+from marketdata.recordings.files import RecordingFile
+from marketdata.recordings.roles import ROLES
+from marketdata.recordings.table import Batch, FileKind, Table
 
 
 def kept_fields(keep: str | Iterable[str]) -> tuple[str, ...]:
     """The argument ``keep``; ConfigError for a name that is no field of a snapshot."""
     return tuple(choice("keep", name, SNAPSHOT_FIELDS) for name in ([keep] if isinstance(keep, str) else keep))
-
-
-def no_time(clock: str, what: str, names: Iterable[str]) -> ConfigError:
-    """The error for a clock that the columns of a file, or the fields of a message, do not have."""
-    problem = f"has no time for clock={clock!r}; its {what} are {', '.join(names)}."
-    return ConfigError(problem, argument="clock", value=clock)
-
-
-@dataclass
-class Batch:
-    """Rows of a file in their order: changes of books, or frames of points, records or trades by their kind.
-
-    ``rows`` were read. ``left_out`` counts those that are neither, by reason. ``received`` are times at which the
-    recording is known to have gone on. ``markets`` are records as `Archive.add` takes them. ``keep`` names fields of
-    snapshots. ``notes`` say what was scaled, and which rows are wrong.
-    """
-
-    changes: Changes = field(default_factory=no_changes)
-    frames: dict[FileKind, Any] = field(default_factory=dict)
-    rows: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    received: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    markets: list[dict[str, Any]] = field(default_factory=list)
-    keep: tuple[str, ...] = ()
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,195 +83,7 @@ class Format:
 
 
 UNDECIDED = -1
-# A recorder of live data receives a message sooner than this after the venue has sent it.
-_MOMENT = 60 * SECOND
-_DAY, _TIME_OF_DAY = r"^\d{4}-\d\d-\d\d$", r"^\d\d?:\d\d(:\d\d(\.\d+)?)?$"
 Reader = Callable[["Table"], Iterator[Batch]]
-
-
-def _scaled(prices: pl.Series, unit: PriceUnit) -> pl.Series:
-    """Prices in dollars; a text that is no number stays, because it is not the same as no price."""
-    dollars = pl.Series(prices.name, unit.of_file(numbers(prices)))
-    if prices.dtype.is_numeric():
-        return dollars
-    return dollars.fill_nan(None).cast(pl.String).zip_with(dollars.is_not_nan(), prices.cast(pl.String, strict=False))
-
-
-class Table:
-    """The rows of a file with the roles of its columns, and the units of its times and prices."""
-
-    def __init__(self, file: RecordingFile) -> None:
-        self.file = file
-        self.meanings: list[Meaning] = roles_of(file.sample, file.options.columns)
-        self.columns: dict[str, str] = {m.role: m.column for m in self.meanings if m.taken}
-        if isinstance(file.options.token_id, str) and "token_id" not in self.columns:
-            self.columns |= {"token_id": "token_id"}
-        self.has_both_outcomes = not self.columns.keys().isdisjoint(_OF_BOTH)
-        if "market_id" not in self.columns and self.has_both_outcomes and isinstance(file.options.token_id, str):
-            self.columns["market_id"] = "token_id"
-        if "token_label" not in self.columns and "outcome_side" in self.columns:
-            self.columns["token_label"] = self.columns["outcome_side"]
-        if not {"token_label", "token_id"} & self.columns.keys() and "outcome_word" in self.columns:
-            self.columns["token_label"] = self.columns["outcome_word"]
-        if {"price", "side", "volume"} <= self.columns.keys() and "size" not in self.columns and self._has_sizes():
-            self.columns["size"] = self.columns.pop("volume")
-        taken = {*self.columns.values()}
-        # Two roles may share a column, such as a ticker that names the market and the token.
-        self.decisive = {name for name in self.columns if not ROLES[name].context and name not in ("ts", "end_ts")}
-        # A time of another role serves where there is no other.
-        of_candles = ("candle_start", "candle_end") if {"open", "close"} <= self.columns.keys() else ()
-        for name in ("end_ts", *of_candles, "created_at", "received_at"):
-            if "ts" not in self.columns and name in self.columns:
-                self.columns["ts"] = self.columns[name]
-        if file.options.clock == MODIFIED:
-            self.columns["ts"] = MODIFIED
-        self.others = [column for column in file.sample.columns if column not in taken]
-        self.units: dict[str, TimeUnit] = {}
-
-    @property
-    def has_tickers(self) -> bool:
-        """Whether the tokens are called by tickers of Kalshi, which name the market."""
-        column = self.columns.get("token_id")
-        if column not in ("ticker", "market_ticker") or column not in self.file.sample.columns:
-            return False
-        tickers = self.file.sample[column].cast(pl.String, strict=False).drop_nulls()
-        return len(tickers) > 0 and bool(tickers.str.contains(r"^KX[^:]+$").all())
-
-    def _has_sizes(self) -> bool:
-        """Whether the volumes of prints are sizes, which rise and fall: the total of a day does not."""
-        volumes = pl.Series("volume", numbers(self.file.sample[self.columns["volume"]]))
-        ids = [self.columns[name] for name in ("token_id", "market_id") if name in self.columns]
-        key = self.file.sample[ids[0]] if ids else pl.repeat(0, len(volumes), eager=True)
-        steps = pl.DataFrame([volumes, key.alias("key")]).select(pl.col("volume").diff().over("key")).to_series()
-        return bool((steps > 0).any()) and bool((steps < 0).any())
-
-    def repeats(self, name: str) -> bool:
-        """Whether a value of a role comes more than once."""
-        values = self.file.sample[self.columns[name]].drop_nulls() if name in self.columns else pl.Series()
-        return values.n_unique() < len(values)
-
-    def lacks(self, groups: list[set[str]]) -> list[str]:
-        """The roles of the groups, one of each, that the table lacks."""
-        return [min(group) for group in groups if not group & self.columns.keys()]
-
-    def rows(self, *only: str, prices: Iterable[str] = ()) -> Iterator[tuple[pl.DataFrame, Batch]]:
-        """Frames of the rows that have a time, each with a batch that counts them and the rows without one.
-
-        Columns have the names of their roles; those without a role keep theirs. ``ts`` is the time of the chosen clock,
-        and ``__seen`` the time of arrival [microseconds]. ``__row`` is the number of the row in the file. ``prices``
-        become probabilities.
-        """
-        file, columns, clock = self.file, self.columns, self.file.options.clock
-        times = {"timestamp": columns.get("ts"), "received": columns.get("received_at")}
-        time = times.get(clock, clock)
-        if time not in file.sample.columns:
-            raise no_time(clock, "columns", file.columns)
-        if clock == "timestamp" and "ts" not in file.options.columns:
-            self._refuse_other_times(time)
-        seen = columns.get("received_at", time)
-        unit = self.price_unit([columns[name] for name in prices if name in columns])
-        chosen = {name: column for name, column in columns.items() if not only or name in only}
-        count = 0
-        for frame in file.frames([*chosen.values(), time, seen] if only else None):
-            numbered = frame.with_row_index("__row", count)
-            count += len(frame)
-            lacking = [name for name in dict.fromkeys((time, seen, *chosen.values())) if name not in frame.columns]
-            numbered = numbered.with_columns(pl.lit(None, pl.String).alias(name) for name in lacking)
-            arrivals = [self._micros(numbered, column).alias(name) for name, column in (("ts", time), ("__seen", seen))]
-            # A column that is not what its name says must not be taken for it.
-            others = {c: f"{c}{DENIED}" if c in ROLES else c for c in (() if only else self.others)}
-            rows = numbered.select(
-                *(pl.col(column).alias(name) for name, column in chosen.items() if name != "ts"),
-                *(pl.col(c).alias(name) for c, name in others.items() if c in frame.columns and c not in chosen),
-                pl.col("__row").cast(pl.Int64),
-            ).with_columns(*arrivals, *(pl.col(n).str.strip_prefix("'") for n in self._marked_ids))  # fmt: skip
-            timed = rows.filter(pl.all_horizontal(pl.col("ts", "__seen").is_not_null()))
-            scaled = [_scaled(timed[n], unit) for n in prices if n in timed.columns and unit.scale != 1]
-            batch = Batch(rows=len(frame), keep=file.options.keep)
-            batch.left_out = +(self._without_time(numbered, time, len(frame) - len(timed)))
-            wrong = rows.filter(pl.any_horizontal(pl.col("ts", "__seen").is_null()))["__row"].head(3).to_list()
-            if wrong and file.form != "json":
-                batch.notes.append(f"rows without a usable time, such as row {', '.join(str(n + 1) for n in wrong)}")
-            batch.notes += [note for note in (unit.note, *(u.note for u in self.units.values())) if note]
-            yield timed.with_columns(scaled), batch
-        if file.torn:
-            yield (
-                timed.clear() if count else pl.DataFrame(),
-                Batch(rows=file.torn, left_out=Counter({"with another number of columns": file.torn})),
-            )
-
-    def _refuse_other_times(self, time: str) -> None:
-        """ConfigError if the rows have their time in a second column too, or in another one."""
-        sample = self.file.sample
-        texts = sample[time].cast(pl.String, strict=False).drop_nulls()
-        for other in (n for n in sample.columns if n in (*ANY_TIMES, "hour") and n != time):
-            if len(texts) and texts.str.contains(_DAY).all() and _is_time_of_day(sample[other]):
-                raise ConfigError(
-                    f"{self.file.name!r} has days in {time} and times of day in {other}: join them in one column, such "
-                    "as 2026-03-04T12:00:00Z, in UTC."
-                )
-        if time not in ANY_TIMES:
-            return
-        own = _micros_of(sample[time])
-        for other in (n for n in VENUE_TIMES if n in sample.columns and is_time(sample[n].drop_nulls())):
-            gap = (own - _micros_of(sample[other])).abs()
-            if sample[other].n_unique() >= sample[time].n_unique() and (gap > _MOMENT).sum() * 2 > len(gap):
-                raise ConfigError(
-                    f"{self.file.name!r} has two times, {time} and {other}, which differ. Choose one with "
-                    f"columns={{'ts': {other!r}}} or columns={{'ts': {time!r}}} (--columns ts={other})."
-                )
-
-    @cached_property
-    def _marked_ids(self) -> list[str]:
-        """The roles of ids that a spreadsheet has marked as texts with an apostrophe."""
-        sample = self.file.sample
-        ids = [(n, self.columns[n]) for n in ("market_id", "token_id") if self.columns.get(n) in sample.columns]
-        return [n for n, c in ids if sample[c].dtype == pl.String and sample[c].str.starts_with("'").any()]
-
-    def _micros(self, frame: pl.DataFrame, column: str) -> pl.Series:
-        if column not in self.units:
-            unit = TimeUnit.of(frame[column])
-            if unit is None:
-                some = next(
-                    (str(value)[:60] for value in frame[column].to_physical().drop_nulls().head(1).to_list()), "nothing"
-                )
-                raise ConfigError(
-                    f"{column} is neither an ISO 8601 time nor a Unix time since 2015: it has {some}. Name another "
-                    "column with columns={'ts': ...} (--columns ts=...)."
-                )
-            self.units[column] = unit
-        return self.units[column].micros(frame[column])
-
-    def _without_time(self, frame: pl.DataFrame, column: str, count: int) -> Counter[str]:
-        empty = int((frame[column].cast(pl.String, strict=False).fill_null("") == "").sum())
-        missing = min(empty, count)
-        return Counter({"without a time": missing, "time before 2015, or that cannot be read": count - missing})
-
-    def price_unit(self, columns: list[str]) -> PriceUnit:
-        """The unit that all prices of the file prove."""
-        if not columns:
-            return PriceUnit()
-        values: list[Floats] = []
-        for frame in self.file.frames(columns):
-            values += [numbers(frame[column]) for column in columns if column in frame.columns]
-            if sum(map(len, values)) > _PROVING_ROWS:
-                break
-        prices = np.concatenate(values) if values else np.empty(0)
-        names = [self.file.original_name(column) for column in columns]
-        units = {PriceUnit.named(prices, name) for name in names}
-        if len(units) > 1:
-            raise ConfigError(f"{' and '.join(names)} have prices of different units: divide one of them first.")
-        return units.pop() or PriceUnit.of(prices, columns[0])
-
-
-def _micros_of(values: pl.Series) -> pl.Series:
-    unit = TimeUnit.of(values)
-    return pl.Series([None] * len(values), dtype=pl.Int64) if unit is None else unit.micros(values)
-
-
-def _is_time_of_day(values: pl.Series) -> bool:
-    texts = values.cast(pl.String, strict=False).drop_nulls()
-    return values.dtype == pl.Time or (len(texts) > 0 and texts.str.contains(_TIME_OF_DAY).all())
 
 
 def by_parts(add: Callable[[pl.DataFrame, Batch], None], *prices: str) -> Reader:

@@ -22,8 +22,8 @@ from marketdata.recordings import kalshi_messages
 from marketdata.recordings.changes import CHANGE, GAP, SNAPSHOT, STATED, Changes
 from marketdata.recordings.envelopes import MESSAGE_KEYS, MOST_NESTED, content, fields_of, json_value
 from marketdata.recordings.files import ReadOptions
-from marketdata.recordings.format import Batch, Table, no_time
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, ROLES, decimals
+from marketdata.recordings.table import Batch, Table, no_time
 from marketdata.recordings.tables import levels_of
 from marketdata.recordings.trades import TRADE_SIDES, add_trades
 from marketdata.recordings.units import moments

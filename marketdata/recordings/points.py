@@ -12,7 +12,6 @@ from marketdata.points.records import COLUMNS
 from marketdata.points.schema import ASK, BID, ID_COLUMNS
 from marketdata.points.schema import COLUMNS as POINT_COLUMNS
 from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.recordings.roles import (
     INDEX_NAMES,
     TEXT_ROLES,
@@ -20,6 +19,7 @@ from marketdata.recordings.roles import (
     is_time,
     numbers,
 )
+from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.recordings.tables import derived_markets
 from marketdata.wire import kalshi
 from marketdata.wire.records import OUTCOME_PAIRS, as_list, tokens_of_outcomes

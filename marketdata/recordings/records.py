@@ -7,8 +7,9 @@ from typing import Any
 
 from marketdata.errors import ConfigError, ContractError
 from marketdata.points.records import ID_NAMES, RecordKind
-from marketdata.recordings.format import GIVEN_AGAIN, Batch, FileKind, Reader, Table
+from marketdata.recordings.format import Reader
 from marketdata.recordings.rows import Row, typed_rows
+from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.wire import kalshi, polymarket
 from marketdata.wire import records as market_records
 from marketdata.wire.records import as_list

@@ -18,8 +18,8 @@ from marketdata.decimals import to_number
 from marketdata.points.columns import Floats, Ints, ranges
 from marketdata.points.schema import SNAPSHOT_FIELDS
 from marketdata.recordings.changes import BIDS, CHANGE, SNAPSHOT, STATED, Changes
-from marketdata.recordings.format import Batch
 from marketdata.recordings.roles import ROLES, numbers, sides, tokens
+from marketdata.recordings.table import Batch
 from marketdata.wire.records import first
 
 Levels = list[tuple[float, float]]

@@ -14,8 +14,9 @@ from marketdata.errors import ConfigError, RecordingWarning, warn
 from marketdata.points.columns import Token, Trades
 from marketdata.points.schema import ID_COLUMNS
 from marketdata.recordings.files import ReadOptions, RecordingFile, files_of, tables_of
-from marketdata.recordings.format import Batch, Table, format_of, readable
+from marketdata.recordings.format import format_of, readable
 from marketdata.recordings.roles import identified, numbers, renamed_columns
+from marketdata.recordings.table import Batch, Table
 from marketdata.tidy.frames import FrameKind, frame_kind
 
 TRADE_SIDES = {"buy": "buy", "b": "buy", "bid": "buy", "sell": "sell", "s": "sell", "ask": "sell", "a": "sell"}

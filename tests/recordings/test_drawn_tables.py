@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from marketdata.errors import ConfigError
 from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import Table, format_of
+from marketdata.recordings.format import format_of
+from marketdata.recordings.table import Table
 
 S, TOKENS = 1_767_225_600, ("7" * 77, "8" * 77)
 _TEMPLATES = [

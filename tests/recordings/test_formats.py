@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import marketdata as md
 from marketdata.recordings.files import RecordingFile
-from marketdata.recordings.format import Table, all_formats, format_of
+from marketdata.recordings.format import all_formats, format_of
+from marketdata.recordings.table import Table
 
 SAMPLES = {path.stem: path for path in sorted((Path(__file__).parent / "samples").iterdir())}
 START = 1_767_225_600

@@ -16,7 +16,8 @@ import marketdata as md
 from marketdata.errors import ConfigError, NotTidyError, PartialCoverageWarning, RecordingWarning
 from marketdata.recordings.explain import explained
 from marketdata.recordings.files import ReadOptions, RecordingFile
-from marketdata.recordings.format import Table, format_of
+from marketdata.recordings.format import format_of
+from marketdata.recordings.table import Table
 
 _AT = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 CASES = Path(__file__).parents[3] / "shared" / "cases"

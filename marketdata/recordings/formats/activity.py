@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.points import typed
 from marketdata.recordings.rows import converted
+from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.trades import add_prints
 from marketdata.wire import polymarket
 

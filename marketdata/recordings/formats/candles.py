@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.points import read_points
 from marketdata.recordings.roles import ROLES
+from marketdata.recordings.table import Batch, Table
 
 _WIDTHS = ("interval", "timeframe", "resolution", "period_interval", "granularity", "bar_size", "candle_interval")
 

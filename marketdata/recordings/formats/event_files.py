@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from marketdata.recordings.changes import CHANGE, SNAPSHOT
-from marketdata.recordings.format import UNDECIDED, Batch, Format, Table, by_parts
+from marketdata.recordings.format import UNDECIDED, Format, by_parts
+from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.tables import changes_of, readable, sides_of
 from marketdata.recordings.trades import add_trades
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from marketdata.recordings.format import DENIED, Batch, Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.roles import numbers
+from marketdata.recordings.table import DENIED, Batch, Table
 from marketdata.recordings.trades import add_trades
 
 _ASSETS = ("maker_asset_id", "taker_asset_id")

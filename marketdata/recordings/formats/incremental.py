@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from marketdata.recordings.format import Batch, Format, by_parts
+from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.roles import flags
+from marketdata.recordings.table import Batch
 from marketdata.recordings.tables import add_levels
 
 

@@ -12,8 +12,9 @@ import polars as pl
 from marketdata.adapters import frames
 from marketdata.errors import ConfigError
 from marketdata.points.columns import Series
-from marketdata.recordings.format import GIVEN_AGAIN, UNDECIDED, Batch, FileKind, Format, Table
+from marketdata.recordings.format import UNDECIDED, Format
 from marketdata.recordings.rows import converted, typed_rows
+from marketdata.recordings.table import GIVEN_AGAIN, Batch, FileKind, Table
 from marketdata.tidy.frames import to_frame
 from marketdata.times import DAY, MINUTE
 from marketdata.wire import kalshi

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.roles import flags, numbers
 from marketdata.recordings.rows import converted
+from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.trades import add_prints
 from marketdata.wire import kalshi
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from marketdata.recordings.format import UNDECIDED, Batch, Format, Table, by_parts
+from marketdata.recordings.format import UNDECIDED, Format, by_parts
 from marketdata.recordings.points import one_batch
 from marketdata.recordings.roles import ASK_TEXTS, BID_TEXTS, identified, numbers, sides
+from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.tables import add_levels
 
 _OF_TRADES = {"buy", "sell", "s"}

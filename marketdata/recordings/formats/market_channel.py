@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from marketdata.recordings.format import Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.messages import Message, first_messages, read_messages, read_trades
+from marketdata.recordings.table import Table
 
 _KINDS = {"book", "book_snapshot", "price_change", "last_trade_price", "tick_size_change", "best_bid_ask", "new_market"}
 _OF_KALSHI = {"orderbook_snapshot", "orderbook_delta", "subscribed", "trade", "ticker"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from marketdata.recordings.format import Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.records import RECORD_ROLES, is_listing, reader
+from marketdata.recordings.table import Table
 
 
 def proves(table: Table) -> int:

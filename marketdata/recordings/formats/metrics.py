@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.points.columns import METRICS
-from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
+from marketdata.recordings.format import UNDECIDED, Format
 from marketdata.recordings.points import read_points
+from marketdata.recordings.table import Batch, Table
 
 
 def read(table: Table) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from marketdata.errors import ConfigError
-from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.formats.outcome_quotes import proves
 from marketdata.recordings.points import (
     add_points,
@@ -18,6 +18,7 @@ from marketdata.recordings.points import (
     tokens_of_both,
     with_prices,
 )
+from marketdata.recordings.table import Batch, Table
 
 _PRICES = ("yes_price", "no_price")
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
+from marketdata.recordings.format import UNDECIDED, Format
 from marketdata.recordings.points import add_points, last_of_each, left, one_batch, outcomes_of, tokens_of_both
 from marketdata.recordings.roles import numbers
+from marketdata.recordings.table import Batch, Table
 
 _PRICES = ("yes_bid", "yes_ask", "no_bid", "no_ask")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marketdata.points.schema import COLUMNS
-from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.points import read_points
+from marketdata.recordings.table import Batch, Table
 
 
 def read(table: Table) -> Iterator[Batch]:

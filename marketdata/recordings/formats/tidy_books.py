@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import polars as pl
 
 from marketdata.points.schema import ASK, BID, BOOKS
-from marketdata.recordings.format import UNDECIDED, Batch, Format, Table
+from marketdata.recordings.format import UNDECIDED, Format
 from marketdata.recordings.points import read_tidy_books
+from marketdata.recordings.table import Batch, Table
 
 _NEEDED = ("ts", "token_id", "side", "level", "price", "size")
 

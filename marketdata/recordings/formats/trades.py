@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from marketdata.recordings.format import UNDECIDED, Batch, Format, Table, by_parts
+from marketdata.recordings.format import UNDECIDED, Format, by_parts
 from marketdata.recordings.roles import numbers
+from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.trades import add_trades
 
 # Prints have a size; a few rows of a file may be wrong.

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from marketdata.recordings.format import Batch, Format, Table
+from marketdata.recordings.format import Format
 from marketdata.recordings.points import add_points, last_of_each, one_batch, with_prices
 from marketdata.recordings.roles import is_number, is_time, numbers
+from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.tables import derived_markets
 
 _TOKEN = re.compile(r"\d{20,}|0x[0-9a-fA-F]{64}")

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from marketdata.recordings.format import Batch, Format, Table, by_parts
+from marketdata.recordings.format import Format, by_parts
 from marketdata.recordings.roles import numbers
+from marketdata.recordings.table import Batch, Table
 from marketdata.recordings.tables import add_books
 
 _LEVEL = re.compile(
