@@ -26,7 +26,8 @@ steady: $(VENV)/test.stamp ## the test suite RUNS times in a row (10), then as o
 	$(BIN)/python .ci/steady.py $(or $(RUNS),10)
 
 skipped: $(VENV)/engines.stamp ## the tests that the last run skipped, now with Dask, Spark and an S3 server
-	@! test -s $(SKIPPED) || $(BIN)/python -m pytest -q -rs @$(SKIPPED)
+	@test -f $(SKIPPED) || { echo "Nothing says which tests were skipped: run make test first." >&2; exit 1; }
+	@if test -s $(SKIPPED); then $(BIN)/python -m pytest -q -rs @$(SKIPPED); else echo "The last run skipped no test."; fi
 
 coverage: $(VENV)/coverage.stamp ## lines and branches of the package that no test runs
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --cov --cov-report term-missing
@@ -49,12 +50,12 @@ wheels: $(VENV)/venv.stamp ## every dependency has a wheel for the newest Python
 	$(BIN)/python .ci/wheels.py
 
 package: $(VENV)/package.stamp ## build wheel and sdist, try them in clean environments, the lowest versions too
-	$(BIN)/python -m pytest -q -p no:cacheprovider -m packaging tests/test_packaging.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m "packaging and not soak" tests/test_packaging.py
 
 bench: $(VENV)/test.stamp $(VENV)/peer.stamp ## tables of speed, compared with other ways (QUICK=1: small sizes)
 	$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
-soak: $(VENV)/test.stamp ## long runs (QUICK=1: only to see that they start)
+soak: $(VENV)/package.stamp ## long runs (QUICK=1: only to see that they start)
 	$(BIN)/python -m pytest -q -s -p no:cacheprovider -m soak --hypothesis-profile=soak $(if $(QUICK),--collect-only) tests
 
 docs: $(VENV)/docs.stamp ## run the pages and the notebooks; the documentation site in docs/_build/html, without a warning

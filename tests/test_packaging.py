@@ -70,7 +70,7 @@ assert arrow.specifier.contains(version("pyarrow")), "pyarrow is older than delt
 """
 
 
-# The whole suite would take too long at the lowest versions.
+# The whole suite takes long at the lowest versions, so it is a soak.
 LOWEST = (
     "tests/test_methods.py",
     "tests/tidy/test_foreign_frames.py",
@@ -96,7 +96,9 @@ class Environment:
     def pip(self, *words: object) -> None:
         self.run("-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", *words)
 
-    def run(self, *words: object, ok: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: object, ok: bool = True, cwd: Path | None = None, seconds: float = SOON
+    ) -> subprocess.CompletedProcess[str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MARKETDATA_", "VIRTUAL_ENV"))}
         done = subprocess.run(
             [self.bin / "python", *map(str, words)],
@@ -105,7 +107,7 @@ class Environment:
             text=True,
             cwd=cwd or self.path,
             env={**clean, "MPLBACKEND": "agg"},
-            timeout=SOON,
+            timeout=seconds,
         )
         assert not ok or done.returncode == 0, f"{words[:4]}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done
@@ -197,7 +199,8 @@ def test_hashes_of_the_constraints_hold(tmp_path) -> None:
     subprocess.run([sys.executable, "-m", "pip", *words, CONSTRAINTS], check=True, capture_output=True)
 
 
-def test_the_lowest_versions_that_are_allowed_work(tmp_path, built) -> None:
+@pytest.mark.parametrize("tests", [LOWEST, pytest.param(("tests",), marks=pytest.mark.soak, id="whole suite")])
+def test_the_lowest_versions_that_are_allowed_work(tmp_path, built, tests) -> None:
     """With every requirement at its lowest version the package draws, serves, and keeps to values, verbs and rules."""
     env = Environment(tmp_path / "env")
     lowest = tmp_path / "lowest.txt"
@@ -212,5 +215,5 @@ def test_the_lowest_versions_that_are_allowed_work(tmp_path, built) -> None:
     env.run("-c", SERVED)
     env.run("-c", DRAWN)
     (source / "marketdata").rename(source / "sources")  # what is tested is what is installed
-    words = ("-q", "-n", "2", "--dist", "loadscope", "--hypothesis-profile=few", "-p", "no:cacheprovider", *LOWEST)
-    env.run("-m", "pytest", *words, cwd=source)
+    words = ("-q", "-n", "2", "--dist", "loadscope", "--hypothesis-profile=few", "-p", "no:cacheprovider", *tests)
+    env.run("-m", "pytest", *words, cwd=source, seconds=1_800)
